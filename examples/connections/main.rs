@@ -1,0 +1,53 @@
+//! Plays a server with a million connections: every one has an idle timeout that each packet
+//! pushes back, and requests with deadlines that answers mostly cancel. Real time, all cores.
+//!
+//! At the end it audits itself: every timer ends exactly once (fired, cancelled or handed back),
+//! none early, none after a cancel that took effect, none at a deadline that was reset away. It
+//! exits with 1 if the audit finds one.
+//!
+//! ```text
+//! cargo run --release --example connections -- --help
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that reports to a person")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program in real time, with threads of its own"
+)]
+
+mod cpu;
+mod ledger;
+mod options;
+mod plot;
+mod report;
+mod server;
+
+use clap::Parser;
+use options::Options;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Plays, reports, and answers whether the audit holds.
+fn run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
+    let outcome = server::play(options)?;
+    let report = report::Report::new(options, &outcome);
+    print!("{report}");
+    if let Some(path) = &options.json {
+        std::fs::write(path, format!("{:#}\n", report.json()))?;
+    }
+    if let Some(path) = &options.plot {
+        plot::draw(path, &outcome)?;
+    }
+    Ok(report.holds())
+}

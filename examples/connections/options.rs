@@ -1,0 +1,50 @@
+//! The command line.
+
+use clap::Parser;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Plays a server with many connections, all of whose timeouts are on one timing wheel.
+#[derive(Clone, Debug, Parser)]
+pub(crate) struct Options {
+    /// How many connections.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(crate) connections: u32,
+
+    /// How many seconds to play.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: u64,
+
+    /// How many worker threads [default: one a core].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+
+    /// How many shards the wheel has, 1 to 256 [default: one a core].
+    #[arg(long)]
+    pub(crate) shards: Option<usize>,
+
+    /// The length of a tick, for example 100us or 1ms.
+    #[arg(long, default_value = "1ms", value_parser = humantime::parse_duration)]
+    pub(crate) resolution: Duration,
+
+    /// How long a connection may be silent, for example 500ms or 4s.
+    #[arg(long, default_value = "4s", value_parser = humantime::parse_duration)]
+    pub(crate) idle_timeout: Duration,
+
+    /// Write the report as JSON to this file.
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Draw lateness and rates to this SVG file.
+    #[arg(long)]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+impl Options {
+    /// The number of worker threads.
+    pub(crate) fn workers(&self) -> u32 {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads
+            .unwrap_or_else(|| u32::try_from(cores()).unwrap_or(1))
+    }
+}

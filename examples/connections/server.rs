@@ -1,0 +1,330 @@
+//! The server that is played: workers with their connections, and a driver that fires.
+
+use crate::cpu;
+use crate::ledger::{Faults, Ledger, Ticket};
+use crate::options::Options;
+use cpu_time::ProcessTime;
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::error::Error;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tourbillon::{Builder, Driver, Expired, InsertError, Metrics, Pinned, TimerId, Wheel};
+
+/// What one run came to.
+pub(crate) struct Outcome {
+    pub(crate) metrics: Metrics,
+    pub(crate) played: Duration,
+    pub(crate) returned: u64,
+    pub(crate) faults: Faults,
+    /// Nanoseconds.
+    pub(crate) lateness: Histogram<u64>,
+    pub(crate) rates: Vec<Sample>,
+    pub(crate) bytes_per_timer: f64,
+    pub(crate) driver_cpu: Option<f64>,
+    pub(crate) total_cpu: f64,
+}
+
+/// Operations a second over one interval.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sample {
+    pub(crate) at: f64,
+    pub(crate) inserts: f64,
+    pub(crate) resets: f64,
+    pub(crate) cancels: f64,
+    pub(crate) fires: f64,
+}
+
+/// How long a request may take.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Events a worker handles under one guard, as an event loop would after one poll.
+const BATCH: usize = 64;
+
+const SAMPLE: Duration = Duration::from_millis(250);
+
+const TICK_THREAD: &str = "tick";
+
+/// What all threads share.
+struct World {
+    ledger: Ledger,
+    lateness: Vec<Mutex<Histogram<u64>>>,
+    stop: AtomicBool,
+    fired: AtomicU64,
+}
+
+/// Plays the server and audits what it did.
+pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
+    // Each connection has two records: its idle timeout, and the request under way.
+    let world = Arc::new(World {
+        ledger: Ledger::new(options.connections as usize * 2),
+        lateness: (0..=rayon::current_num_threads())
+            .map(|_| Mutex::new(histogram()))
+            .collect(),
+        stop: AtomicBool::new(false),
+        fired: AtomicU64::new(0),
+    });
+    let driver = start(options, &world)?;
+    let workers = options.workers();
+    let opened = Arc::new(Barrier::new(workers as usize + 1));
+    let threads: Vec<_> = (0..workers)
+        .map(|number| {
+            let share = share(options.connections, workers, number);
+            let worker = Worker::new(share, options.idle_timeout, Arc::clone(&world));
+            let (wheel, opened) = (driver.wheel().clone(), Arc::clone(&opened));
+            std::thread::spawn(move || worker.run(&wheel, &opened))
+        })
+        .collect();
+    opened.wait();
+    let started = Instant::now();
+    let rates = watch(options, &driver);
+    world.stop.store(true, Relaxed);
+    for thread in threads {
+        thread.join().map_err(|_| "a worker panicked")?;
+    }
+    let played = started.elapsed();
+    finish(&world, &driver, played, rates)
+}
+
+fn start(options: &Options, world: &Arc<World>) -> Result<Driver<Ticket>, Box<dyn Error>> {
+    let mut builder = Builder::new().resolution(options.resolution);
+    if let Some(shards) = options.shards {
+        builder = builder.shards(shards);
+    }
+    let world = Arc::clone(world);
+    let fire = move |timer: Expired<Ticket>| {
+        let late = world.ledger.fire(timer.value);
+        world.fired.fetch_add(1, Relaxed);
+        let own = rayon::current_thread_index().map_or(0, |index| index + 1);
+        let mut histogram = world.lateness[own]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        histogram.saturating_record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX).max(1));
+    };
+    Ok(builder.driver().thread_name(TICK_THREAD).spawn(fire)?)
+}
+
+/// Shows progress until the time is up; the rates over time.
+fn watch(options: &Options, driver: &Driver<Ticket>) -> Vec<Sample> {
+    let (started, total) = (Instant::now(), Duration::from_secs(options.seconds));
+    let bar = ProgressBar::new(total.as_secs() * 10);
+    let style = ProgressStyle::with_template("{bar:24} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let (mut samples, mut before, mut last) = (Vec::new(), driver.metrics(), started);
+    while started.elapsed() < total {
+        std::thread::sleep(SAMPLE.min(total.saturating_sub(started.elapsed())));
+        let (metrics, now) = (driver.metrics(), Instant::now());
+        let span = (now - last).as_secs_f64();
+        let rate = |now: u64, before: u64| (now - before) as f64 / span;
+        let sample = Sample {
+            at: (now - started).as_secs_f64(),
+            inserts: rate(metrics.inserted, before.inserted),
+            resets: rate(metrics.reset, before.reset),
+            cancels: rate(metrics.cancelled, before.cancelled),
+            fires: rate(metrics.fired, before.fired),
+        };
+        bar.set_position(u64::try_from((now - started).as_millis() / 100).unwrap_or(u64::MAX));
+        bar.set_message(format!(
+            "{} armed | M ops/s: insert {:.2}, reset {:.2}, cancel {:.2}, fire {:.3} | swept late by {:?} (p99)",
+            metrics.armed,
+            sample.inserts / 1e6,
+            sample.resets / 1e6,
+            sample.cancels / 1e6,
+            sample.fires / 1e6,
+            metrics.lateness.quantile(0.99),
+        ));
+        samples.push(sample);
+        (before, last) = (metrics, now);
+    }
+    bar.finish_and_clear();
+    samples
+}
+
+fn finish(
+    world: &World,
+    driver: &Driver<Ticket>,
+    played: Duration,
+    rates: Vec<Sample>,
+) -> Result<Outcome, Box<dyn Error>> {
+    let steady = driver.metrics();
+    let driver_cpu = cpu::seconds_of(TICK_THREAD);
+    let total_cpu = ProcessTime::try_now()?.as_duration().as_secs_f64();
+    let returned = driver.shutdown();
+    driver.wait()?;
+    for timer in &returned {
+        world.ledger.end(timer.value);
+    }
+    let mut lateness = histogram();
+    for part in &world.lateness {
+        lateness.add(&*part.lock().unwrap_or_else(PoisonError::into_inner))?;
+    }
+    Ok(Outcome {
+        metrics: driver.metrics(),
+        played,
+        returned: returned.len() as u64,
+        faults: world.ledger.audit(),
+        lateness,
+        rates,
+        bytes_per_timer: steady.bytes as f64 / steady.armed.max(1) as f64,
+        driver_cpu,
+        total_cpu,
+    })
+}
+
+/// Nanoseconds, up to an hour, to three digits.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("the bounds are in range")
+}
+
+/// The connections of one worker: the first, and how many.
+fn share(connections: u32, workers: u32, number: u32) -> (u32, u32) {
+    let at = |number: u32| {
+        let first = u64::from(connections) * u64::from(number) / u64::from(workers);
+        u32::try_from(first).unwrap_or(u32::MAX)
+    };
+    (at(number), at(number + 1) - at(number))
+}
+
+/// One connection, as its worker sees it.
+#[derive(Clone, Default)]
+struct Connection {
+    idle: Option<TimerId>,
+    request: Option<TimerId>,
+    silent: bool,
+}
+
+/// A worker thread: it alone handles its connections, as an event loop does.
+struct Worker {
+    first: u32,
+    connections: Vec<Connection>,
+    idle_timeout: Duration,
+    world: Arc<World>,
+    random: fastrand::Rng,
+}
+
+type Refused = InsertError<Ticket>;
+
+impl Worker {
+    fn new((first, count): (u32, u32), idle_timeout: Duration, world: Arc<World>) -> Self {
+        Self {
+            first,
+            connections: vec![Connection::default(); count as usize],
+            idle_timeout,
+            world,
+            random: fastrand::Rng::with_seed(u64::from(first) + 1),
+        }
+    }
+
+    fn run(mut self, wheel: &Wheel<Ticket>, opened: &Barrier) {
+        let mut pinned = wheel.pin();
+        let mut outcome = Ok(());
+        for which in 0..self.connections.len() {
+            outcome = outcome.and_then(|()| self.open(&pinned, which));
+            if which % BATCH == 0 {
+                pinned.repin();
+            }
+        }
+        opened.wait();
+        while outcome.is_ok() && !self.connections.is_empty() && !self.world.stop.load(Relaxed) {
+            pinned.repin();
+            for _ in 0..BATCH {
+                let which = self.random.usize(..self.connections.len());
+                outcome = outcome.and_then(|()| self.event(&pinned, which));
+            }
+        }
+        assert!(outcome.is_ok(), "an insert was refused: {outcome:?}");
+    }
+
+    /// Something happens on a connection.
+    fn event(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) -> Result<(), Refused> {
+        if self.connections[which].silent {
+            return if self.world.ledger.has_ended(self.idle_record(which)) {
+                self.open(pinned, which)
+            } else {
+                Ok(())
+            };
+        }
+        match self.random.u32(..1000) {
+            0..2 => self.connections[which].silent = true,
+            2..4 => {
+                self.close(pinned, which);
+                return self.open(pinned, which);
+            }
+            4..304 => self.request_or_answer(pinned, which)?,
+            _ => {}
+        }
+        self.packet(pinned, which)
+    }
+
+    fn open(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) -> Result<(), Refused> {
+        let deadline = pinned.now() + self.idle_timeout;
+        let ticket = self.world.ledger.begin(self.idle_record(which), deadline);
+        let idle = Some(pinned.insert(ticket, self.idle_timeout)?);
+        let connection = &mut self.connections[which];
+        *connection = Connection {
+            idle,
+            silent: false,
+            ..*connection
+        };
+        Ok(())
+    }
+
+    /// A packet arrives: the idle timeout is pushed back, unless it has just fired.
+    fn packet(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) -> Result<(), Refused> {
+        let deadline = pinned.now() + self.idle_timeout;
+        let record = self.idle_record(which);
+        let Some(idle) = self.connections[which].idle else {
+            return Ok(());
+        };
+        self.world.ledger.before_reset(record, deadline);
+        if pinned.reset(idle, self.idle_timeout).unwrap_or(false) {
+            self.world.ledger.after_reset(record, deadline);
+        } else if self.world.ledger.has_ended(record) {
+            return self.open(pinned, which);
+        }
+        Ok(())
+    }
+
+    /// The peer closes: the idle timeout is cancelled, unless it has just fired.
+    fn close(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) {
+        if let Some(ticket) = self.connections[which]
+            .idle
+            .and_then(|id| pinned.cancel(id))
+        {
+            self.world.ledger.end(ticket);
+        }
+        while !self.world.ledger.has_ended(self.idle_record(which)) {
+            // It is firing on another thread just now.
+            std::thread::yield_now();
+        }
+    }
+
+    /// A request arrives, or the answer to the last one goes out; one in two hundred never does.
+    fn request_or_answer(
+        &mut self,
+        pinned: &Pinned<'_, Ticket>,
+        which: usize,
+    ) -> Result<(), Refused> {
+        let record = self.idle_record(which) + 1;
+        if self.world.ledger.has_ended(record) {
+            let ticket = self
+                .world
+                .ledger
+                .begin(record, pinned.now() + REQUEST_DEADLINE);
+            self.connections[which].request = Some(pinned.insert(ticket, REQUEST_DEADLINE)?);
+        } else if self.random.u32(..200) > 0 {
+            let request = self.connections[which].request;
+            if let Some(ticket) = request.and_then(|id| pinned.cancel(id)) {
+                self.world.ledger.end(ticket);
+            }
+        }
+        Ok(())
+    }
+
+    fn idle_record(&self, which: usize) -> u32 {
+        let connection = self.first + u32::try_from(which).unwrap_or(u32::MAX);
+        connection * 2
+    }
+}

@@ -1,0 +1,87 @@
+//! A cancel against the sweep: of the slot that holds the name, of a slot that cascades, and
+//! against another cancel. The value goes to exactly one of them.
+
+use loom::thread;
+use loom_tests::{TICK, World, model, sweep, sweep_after};
+
+fn cancel_while_sweeping(delay: u32, step: u32) {
+    model(3, move || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        let id = wheel.insert(7, TICK * delay).unwrap();
+        clock.advance(TICK * step);
+        let canceller = {
+            let wheel = wheel.clone();
+            thread::spawn(move || wheel.cancel(id))
+        };
+        let fired = sweep(&mut sweeper);
+        let cancelled = canceller.join().unwrap();
+        match cancelled {
+            Some(value) => assert!(value == 7 && fired.is_empty()),
+            None => assert_eq!(fired, [7]),
+        }
+        assert!(sweep_after(&mut sweeper, &clock, 9).is_empty());
+        assert!(wheel.is_empty());
+    });
+}
+
+#[test]
+fn at_its_deadline() {
+    cancel_while_sweeping(1, 1);
+}
+
+#[test]
+fn while_it_cascades() {
+    cancel_while_sweeping(3, 2);
+}
+
+#[test]
+fn against_another_cancel() {
+    model(3, || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        let id = wheel.insert(7, TICK).unwrap();
+        let other = {
+            let wheel = wheel.clone();
+            thread::spawn(move || wheel.cancel(id))
+        };
+        let mine = wheel.cancel(id);
+        assert_eq!(mine.or(other.join().unwrap()), Some(7));
+        assert_eq!(wheel.len(), 0);
+        assert!(sweep_after(&mut sweeper, &clock, 2).is_empty());
+    });
+}
+
+#[test]
+fn and_a_new_timer_in_its_place() {
+    model(2, || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        let old = wheel.insert(7, TICK).unwrap();
+        clock.advance(TICK);
+        let other = {
+            let wheel = wheel.clone();
+            thread::spawn(move || {
+                let cancelled = wheel.cancel(old);
+                let new = wheel.insert(8, TICK).unwrap();
+                assert_eq!(wheel.reset(old, TICK), Ok(false));
+                (cancelled, new)
+            })
+        };
+        let mut fired = sweep(&mut sweeper);
+        let (cancelled, new) = other.join().unwrap();
+        assert_ne!(old, new);
+        fired.extend(cancelled);
+        assert_eq!(fired, [7]);
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
+    });
+}

@@ -1,0 +1,49 @@
+//! Closing and draining against an insert: an accepted timer is drained, a refused value returns.
+
+use loom::thread;
+use loom_tests::{Refusal, TICK, World, model, sweep};
+
+#[test]
+fn drained_or_refused() {
+    model(3, || {
+        let World {
+            wheel,
+            sweeper: _sweeper,
+            ..
+        } = World::new();
+        let inserter = {
+            let wheel = wheel.clone();
+            thread::spawn(move || wheel.insert(7, TICK))
+        };
+        wheel.close();
+        let drained: Vec<u64> = wheel.drain().into_iter().map(|timer| timer.value).collect();
+        match inserter.join().unwrap() {
+            Ok(_) => assert_eq!(drained, [7]),
+            Err(refused) => {
+                assert_eq!((refused.reason, refused.value), (Refusal::Closed, 7));
+                assert!(drained.is_empty());
+            }
+        }
+        assert!(wheel.is_empty());
+    });
+}
+
+#[test]
+fn drain_against_sweep() {
+    model(3, || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        wheel.insert(7, TICK).unwrap();
+        clock.advance(TICK);
+        let drainer = {
+            let wheel = wheel.clone();
+            thread::spawn(move || wheel.drain().len())
+        };
+        let fired = sweep(&mut sweeper).len();
+        assert_eq!(fired + drainer.join().unwrap(), 1);
+        assert!(wheel.is_empty());
+    });
+}

@@ -1,0 +1,70 @@
+//! An insert against a sweep of the slot it files into: reserved but not yet written, pushed just
+//! after the swap, or filed by an old tick of the sweep.
+
+use loom::thread;
+use loom_tests::{TICK, World, model, sweep, sweep_after};
+
+/// The timer fires exactly once, at the latest at the sweep after its insert returned.
+fn insert_while_sweeping(ticks: u32, delay: u32) {
+    model(2, move || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        clock.advance(TICK * ticks);
+        let inserter = {
+            let wheel = wheel.clone();
+            thread::spawn(move || wheel.insert(7, TICK * delay).unwrap())
+        };
+        let mut fired = sweep(&mut sweeper);
+        inserter.join().unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, delay));
+        assert_eq!(fired, [7]);
+        assert!(wheel.is_empty());
+        assert!(sweep_after(&mut sweeper, &clock, 9).is_empty());
+    });
+}
+
+#[test]
+fn overdue() {
+    insert_while_sweeping(1, 0);
+}
+
+#[test]
+fn next_tick() {
+    insert_while_sweeping(1, 1);
+}
+
+#[test]
+fn the_sweep_passes_the_slot_by() {
+    insert_while_sweeping(3, 1);
+}
+
+#[test]
+fn a_slot_of_the_level_above() {
+    insert_while_sweeping(2, 3);
+}
+
+#[test]
+fn into_a_block_that_is_being_taken() {
+    model(2, || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        wheel.insert(1, TICK).unwrap();
+        let inserter = {
+            let wheel = wheel.clone();
+            let deadline = loom_tests::Clock::now(&clock) + TICK;
+            thread::spawn(move || wheel.insert_at(2, deadline).unwrap())
+        };
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        inserter.join().unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, 1));
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 2]);
+        assert!(wheel.is_empty());
+    });
+}

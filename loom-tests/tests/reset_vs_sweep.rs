@@ -1,0 +1,95 @@
+//! A reset against the sweep that meets the timer's name: later, earlier, both at once.
+
+use loom::thread;
+use loom_tests::{TICK, World, model, sweep_after};
+
+/// A timer due at `old`; while the sweep moves on by `step` ticks, others reset it, one after
+/// another, each to so many ticks from its clock. Then time passes, tick by tick.
+fn resets_while_sweeping(
+    preemptions: usize,
+    old: u32,
+    step: u32,
+    resets: &'static [&'static [u32]],
+) {
+    model(preemptions, move || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        let start = clock.start();
+        let id = wheel.insert(7, TICK * old).unwrap();
+        clock.advance(TICK * step);
+        let resetters: Vec<_> = resets
+            .iter()
+            .map(|&deadlines| {
+                let wheel = wheel.clone();
+                thread::spawn(move || {
+                    let effective = |&at: &u32| wheel.reset_at(id, start + TICK * at).unwrap();
+                    deadlines.iter().filter(|at| effective(at)).last().copied()
+                })
+            })
+            .collect();
+        let mut fired = sweep_after(&mut sweeper, &clock, 0);
+        let set: Vec<u32> = resetters
+            .into_iter()
+            .filter_map(|thread| thread.join().unwrap())
+            .collect();
+        // Effective resets are obeyed: the last of one of the threads is the deadline.
+        if fired.is_empty() {
+            let possible: Vec<u32> = if set.is_empty() { vec![old] } else { set };
+            let mut now = step;
+            while fired.is_empty() {
+                let due = possible.iter().filter(|&&at| at <= now).count();
+                fired = sweep_after(&mut sweeper, &clock, 0);
+                assert!(fired.is_empty() || due > 0, "early at {now}");
+                assert!(!fired.is_empty() || due < possible.len(), "late at {now}");
+                clock.advance(TICK);
+                now += 1;
+            }
+        }
+        assert_eq!(fired, [7]);
+        assert!(!wheel.contains(id));
+        assert!(sweep_after(&mut sweeper, &clock, 9).is_empty());
+    });
+}
+
+#[test]
+fn to_later() {
+    resets_while_sweeping(3, 1, 1, &[&[3]]);
+}
+
+#[test]
+fn to_later_while_it_cascades() {
+    resets_while_sweeping(3, 3, 2, &[&[5]]);
+}
+
+#[test]
+fn to_earlier_while_it_cascades() {
+    resets_while_sweeping(2, 5, 2, &[&[3]]);
+}
+
+#[test]
+fn to_earlier_than_the_sweep() {
+    resets_while_sweeping(2, 5, 2, &[&[1]]);
+}
+
+#[test]
+fn to_earlier_and_later_again() {
+    resets_while_sweeping(2, 5, 2, &[&[3, 6]]);
+}
+
+#[test]
+fn to_later_and_earlier_again() {
+    resets_while_sweeping(2, 1, 1, &[&[4, 2]]);
+}
+
+#[test]
+fn to_earlier_against_to_later() {
+    resets_while_sweeping(2, 3, 1, &[&[2], &[4]]);
+}
+
+#[test]
+fn to_earlier_against_to_earlier() {
+    resets_while_sweeping(2, 6, 2, &[&[3], &[4]]);
+}

@@ -1,0 +1,50 @@
+//! A sweeper that goes to rest against an insert, or a reset to earlier: no wake-up is lost.
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom::thread;
+use loom_tests::{Builder, Clock, TICK, TimerId, Wheel, World, model};
+
+fn rests(
+    before: Option<u32>,
+    earlier: impl Fn(&Wheel<u64>, Option<TimerId>) + Clone + Send + Sync + 'static,
+) {
+    model(2, move || {
+        let rung = Arc::new(AtomicBool::new(false));
+        let ring = Arc::clone(&rung);
+        let builder = Builder::new().waker(move || ring.store(true, Relaxed));
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::of(builder);
+        let old = before.map(|ticks| wheel.insert(1, TICK * ticks).unwrap());
+        let other = {
+            let (wheel, earlier) = (wheel.clone(), earlier.clone());
+            thread::spawn(move || earlier(&wheel, old))
+        };
+        let until = sweeper.next_deadline();
+        other.join().unwrap();
+        // Either the sweeper has seen the earlier timer, or it was rung.
+        let in_time = until.is_some_and(|until| until <= clock.now() + TICK);
+        assert!(in_time || rung.load(Relaxed), "rests until {until:?}");
+    });
+}
+
+#[test]
+fn from_nothing() {
+    rests(None, |wheel, _| assert!(wheel.insert(2, TICK).is_ok()));
+}
+
+#[test]
+fn before_a_later_timer() {
+    rests(Some(4), |wheel, _| assert!(wheel.insert(2, TICK).is_ok()));
+}
+
+#[test]
+fn a_reset_to_earlier() {
+    rests(Some(4), |wheel, id| {
+        assert_eq!(wheel.reset(id.unwrap(), TICK), Ok(true))
+    });
+}

@@ -1,0 +1,84 @@
+//! Bit fields of packed words: the only place that shifts and masks on behalf of the others.
+//!
+//! Each packed word of the wheel declares its [`Field`]s as constants, lowest first, each
+//! [`above`](Field::above) the one before; overlaps and overflows are then compile errors.
+
+#![forbid(unsafe_code)]
+
+/// A range of bits in a `u64`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field {
+    shift: u32,
+    bits: u32,
+}
+
+impl Field {
+    /// The lowest `bits` bits of the word.
+    pub(crate) const fn low(bits: u32) -> Self {
+        assert!(bits > 0 && bits < 64);
+        Self { shift: 0, bits }
+    }
+
+    /// The `bits` bits directly above this field.
+    pub(crate) const fn above(self, bits: u32) -> Self {
+        let shift = self.shift + self.bits;
+        assert!(bits > 0 && shift + bits <= 64);
+        Self { shift, bits }
+    }
+
+    /// The greatest value the field can hold.
+    pub(crate) const fn max(self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    /// The field's value in `word`.
+    pub(crate) const fn get(self, word: u64) -> u64 {
+        (word >> self.shift) & self.max()
+    }
+
+    /// The field's value in `word`, for fields of at most 32 bits.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "asserted: the field has at most 32 bits"
+    )]
+    pub(crate) const fn get_u32(self, word: u64) -> u32 {
+        assert!(self.bits <= 32);
+        self.get(word) as u32
+    }
+
+    /// `value` at the field's place, all other bits zero.
+    pub(crate) const fn put(self, value: u64) -> u64 {
+        debug_assert!(value <= self.max());
+        (value & self.max()) << self.shift
+    }
+}
+
+/// `value` as an index into memory, where every index in use is known to fit.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "callers index existing memory"
+)]
+pub(crate) const fn to_index(value: u64) -> usize {
+    value as usize
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Field;
+
+    const LOW: Field = Field::low(38);
+    const FLAG: Field = LOW.above(1);
+    const HIGH: Field = FLAG.above(25);
+
+    #[test]
+    fn fields_do_not_disturb_each_other() {
+        let word = LOW.put(LOW.max()) | HIGH.put(7);
+        assert_eq!(LOW.get(word), LOW.max());
+        assert_eq!(FLAG.get(word), 0);
+        assert_eq!(HIGH.get_u32(word), 7);
+        assert_eq!(
+            LOW.put(LOW.max()) | FLAG.put(1) | HIGH.put(HIGH.max()),
+            u64::MAX
+        );
+    }
+}

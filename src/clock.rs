@@ -1,0 +1,177 @@
+//! Where a wheel reads the time: [`Clock`], the monotonic clock, and one that is set by hand.
+//!
+//! The only file that calls [`Instant::now`].
+
+#![forbid(unsafe_code)]
+
+use std::fmt::{self, Debug};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A clock that never goes back.
+///
+/// # Examples
+///
+/// A wheel on a clock that a test moves by hand:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// wheel.insert("tea", Duration::from_secs(180))?;
+///
+/// clock.advance(Duration::from_secs(179));
+/// assert_eq!(sweeper.sweep(|_| ()).expired, 0);
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(sweeper.sweep(|timer| assert_eq!(timer.value, "tea")).expired, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Clock: Send + Sync + Debug + 'static {
+    /// The present, at most [`lag`](Clock::lag) behind the truth and never ahead of it.
+    fn now(&self) -> Instant;
+
+    /// How far [`now`](Clock::now) may lie behind the truth.
+    ///
+    /// The lag is added to every deadline that is given as a delay, so that nothing fires early.
+    fn lag(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How long a tick thread may sleep, in the system's time, to wake at `deadline` of this
+    /// clock; `None`: until it is woken (see [`subscribe`](Clock::subscribe)).
+    fn timeout(&self, deadline: Instant) -> Option<Duration> {
+        Some(deadline.saturating_duration_since(self.now()))
+    }
+
+    /// Asks a clock that does not run by itself to call `wake` whenever it was moved.
+    fn subscribe(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        drop(wake);
+    }
+}
+
+/// The system's monotonic clock, as [`Instant::now`] reads it.
+///
+/// It stands still, or not, while the machine sleeps, as the system's does (on Linux it stands
+/// still).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MonotonicClock;
+
+impl Clock for MonotonicClock {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the time"
+    )]
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+/// A clock that moves only when told to, for tests in virtual time. Clones share the time.
+#[derive(Clone)]
+pub struct ManualClock {
+    start: Instant,
+    shared: Arc<Moved>,
+}
+
+type Wakes = Vec<Box<dyn Fn() + Send + Sync>>;
+
+#[derive(Default)]
+struct Moved {
+    elapsed_nanos: AtomicU64,
+    wakes: Mutex<Wakes>,
+}
+
+impl ManualClock {
+    /// A clock at some instant, its [`start`](Self::start).
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            start: MonotonicClock.now(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// Where the clock started.
+    #[must_use]
+    pub fn start(&self) -> Instant {
+        self.start
+    }
+
+    /// How far the clock has moved since its start.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        // Acquire: pairs with the Release of `advance`: who sees the new time sees what the
+        // mover did before.
+        Duration::from_nanos(self.shared.elapsed_nanos.load(Acquire))
+    }
+
+    /// Moves the clock on by `step`, at most to 584 years after its start, in all.
+    pub fn advance(&self, step: Duration) {
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
+        // Release: pairs with the Acquire of `elapsed`. Acquire: keeps the chain of moves whole.
+        let _ = self
+            .shared
+            .elapsed_nanos
+            .fetch_update(Release, Acquire, |elapsed| {
+                Some(elapsed.saturating_add(step))
+            });
+        self.wakes().iter().for_each(|wake| wake());
+    }
+
+    fn wakes(&self) -> MutexGuard<'_, Wakes> {
+        self.shared
+            .wakes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        self.start + self.elapsed()
+    }
+
+    fn timeout(&self, deadline: Instant) -> Option<Duration> {
+        (deadline <= self.now()).then_some(Duration::ZERO)
+    }
+
+    fn subscribe(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.wakes().push(wake);
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualClock")
+            .field("elapsed", &self.elapsed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn lag(&self) -> Duration {
+        (**self).lag()
+    }
+
+    fn timeout(&self, deadline: Instant) -> Option<Duration> {
+        (**self).timeout(deadline)
+    }
+
+    fn subscribe(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        (**self).subscribe(wake);
+    }
+}

@@ -1,0 +1,340 @@
+//! The core: what all halves of a wheel share, and the verbs that any thread may call.
+//!
+//! Time comes in as ticks, the caller's number and the guard as arguments: nothing here reads a
+//! clock, starts a thread or asks who is calling. The concurrent half
+//! ([`Wheel`](crate::Wheel), [`Pinned`](crate::Pinned)) and the exclusive half
+//! ([`Sweeper`](crate::Sweeper)) are thin around it.
+//!
+//! **Insert against close.** The closer sets the flag, passes a fence and drains; an inserter
+//! publishes its timer, passes a fence and looks at the flag. Whichever fence comes first, the
+//! drain finds the timer or the inserter finds the flag; in the latter case the inserter cancels
+//! its own timer. Who wins that exchange has the value: it is refused to its owner, or it was
+//! accepted and handed back by the drain (or fired), never both and never neither.
+//!
+//! **Kept blocks.** A block with names that are reserved but not yet written may outlive the
+//! sweeper; it is parked in `leftovers` and freed with the core, when every handle has gone and
+//! so no insert is under way.
+
+#![forbid(unsafe_code)]
+
+use crate::alarm::Alarm;
+use crate::caller::Caller;
+use crate::error::{BeyondRange, InsertError, Refusal};
+use crate::hierarchy::Taken;
+use crate::hierarchy::geometry::{Geometry, SlotIndex};
+use crate::hierarchy::slot::{BLOCK_BYTES, Unwritten};
+use crate::id::TimerId;
+use crate::reclaim::Guard;
+use crate::shard::{Filed, Reset, Shard, Surroundings};
+use crate::swept::{SweptTick, published};
+use crate::sync::{AtomicBool, AtomicU64, Relaxed};
+use crate::tally::{Count, SweeperTally, Tally, read};
+use crate::tick::{Tick, Timeline};
+use crate::upkeep::UpkeepFlag;
+use crossbeam_utils::CachePadded;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Everything that the halves of a wheel share.
+#[derive(Debug)]
+pub(crate) struct Core<T> {
+    pub(crate) shards: Box<[CachePadded<Shard<T>>]>,
+    pub(crate) swept: CachePadded<SweptTick>,
+    pub(crate) alarm: CachePadded<Alarm>,
+    pub(crate) timeline: Timeline,
+    pub(crate) tally: Tally,
+    pub(crate) sweeper: CachePadded<SweeperTally>,
+    pub(crate) upkeep: UpkeepFlag,
+    pub(crate) leftovers: Mutex<Option<Leftovers>>,
+    closed: AtomicBool,
+    capacity: Option<Capacity>,
+}
+
+/// A block, taken from `slot`, with names that are reserved but not yet written.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) slot: Option<SlotIndex>,
+    pub(crate) unwritten: Unwritten,
+}
+
+/// What a sweeper that goes leaves behind.
+#[derive(Debug)]
+#[allow(dead_code, reason = "kept only to be dropped with the core")]
+pub(crate) struct Leftovers {
+    pub(crate) hand: Vec<Taken>,
+    pub(crate) kept: Vec<Kept>,
+}
+
+/// A bound on the armed timers, split among the shards.
+#[derive(Debug)]
+struct Capacity {
+    total: u64,
+    /// How many more timers each shard may hold.
+    room: Box<[CachePadded<AtomicU64>]>,
+}
+
+/// Who calls, under which guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'g> {
+    pub(crate) caller: Caller,
+    pub(crate) guard: &'g Guard,
+}
+
+/// What makes a core.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) shards: usize,
+    pub(crate) geometry: Geometry,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) timeline: Timeline,
+    pub(crate) origin: Tick,
+    pub(crate) alarm: Alarm,
+}
+
+impl<T> Core<T> {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let shard = |number| CachePadded::new(Shard::new(number, parts.geometry));
+        Self {
+            shards: (0..parts.shards).map(shard).collect(),
+            swept: CachePadded::new(SweptTick::new(parts.origin)),
+            alarm: CachePadded::new(parts.alarm),
+            timeline: parts.timeline,
+            tally: Tally::new(),
+            sweeper: CachePadded::new(SweeperTally::new()),
+            upkeep: UpkeepFlag::new(),
+            leftovers: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            capacity: parts
+                .capacity
+                .map(|total| Capacity::new(total, parts.shards)),
+        }
+    }
+
+    /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
+    /// the next sweep reaches.
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Instant) -> Result<Tick, BeyondRange> {
+        let swept = self.swept.get();
+        if deadline <= now {
+            // A deadline long past need not be told from one past for half the window.
+            return Ok(self
+                .timeline
+                .floor(deadline)
+                .max(swept.minus(Tick::PAST / 2)));
+        }
+        let tick = self.timeline.ceil(deadline);
+        let ahead = tick.since(self.timeline.floor(now));
+        if ahead > Tick::RANGE || tick.since(swept) > Tick::AHEAD {
+            return Err(BeyondRange {
+                longest: self.timeline.duration(Tick::RANGE),
+            });
+        }
+        Ok(tick)
+    }
+
+    /// Arms a timer.
+    pub(crate) fn insert(
+        &self,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, InsertError<T>> {
+        if self.is_closed() {
+            return Err(InsertError {
+                reason: Refusal::Closed,
+                value,
+            });
+        }
+        let id = match self.insert_in_any(call, value, deadline) {
+            Ok(id) => id,
+            Err(value) => {
+                let capacity = self.capacity.as_ref().map_or(TimerId::INDICES, |c| c.total);
+                return Err(InsertError {
+                    reason: Refusal::AtCapacity { capacity },
+                    value,
+                });
+            }
+        };
+        // The fence that the shard's insert has passed orders this load (insert against close).
+        if !self.is_closed() {
+            return Ok(id);
+        }
+        match self.end(id, call.guard) {
+            Some(value) => {
+                self.tally.add(call.caller, Count::Returned, 1);
+                Err(InsertError {
+                    reason: Refusal::Closed,
+                    value,
+                })
+            }
+            None => Ok(id),
+        }
+    }
+
+    /// Ends a timer and answers its value.
+    pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
+        let value = self.end(id, call.guard)?;
+        let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
+        self.upkeep.note(cancelled, self);
+        Some(value)
+    }
+
+    /// Sets a timer's deadline. Answers whether the timer was armed.
+    pub(crate) fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> bool {
+        let Some(shard) = self.shards.get(id.shard()) else {
+            return false;
+        };
+        let mut filed = Filed::default();
+        let done = shard.reset(id, deadline, self.around(), &mut filed, call.guard);
+        if filed != Filed::default() {
+            let extra = self
+                .tally
+                .add(call.caller, Count::Extra, u64::from(filed.names));
+            self.tally
+                .add(call.caller, Count::Blocks, u64::from(filed.blocks));
+            self.upkeep.note(extra, self);
+        }
+        if done == Reset::Done {
+            self.tally.add(call.caller, Count::Reset, 1);
+        }
+        done == Reset::Done
+    }
+
+    /// The deadline of an armed timer.
+    pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
+        self.shards
+            .get(id.shard())?
+            .deadline(id, &self.swept, guard)
+    }
+
+    /// How many timers are armed.
+    pub(crate) fn armed(&self) -> u64 {
+        // Ends first: each end that is counted here has its beginning counted below.
+        let ended = self.tally.sum(Count::Cancelled)
+            + self.tally.sum(Count::Returned)
+            + read(&self.sweeper.fired);
+        self.tally.sum(Count::Inserted).saturating_sub(ended)
+    }
+
+    /// How many names are filed, stale ones included.
+    pub(crate) fn names(&self) -> u64 {
+        let met =
+            read(&self.sweeper.stale) + read(&self.sweeper.redundant) + read(&self.sweeper.fired);
+        let filed = self.tally.sum(Count::Inserted)
+            + self.tally.sum(Count::Extra)
+            + read(&self.sweeper.extra);
+        filed.saturating_sub(met)
+    }
+
+    /// How many entries there are, vacant or not.
+    pub(crate) fn entries(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.entries()).sum()
+    }
+
+    /// How many bytes timers and names take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let slabs: usize = self.shards.iter().map(|shard| shard.slab_bytes()).sum();
+        let made = self.tally.sum(Count::Blocks) + read(&self.sweeper.blocks_made);
+        let blocks = made.saturating_sub(read(&self.sweeper.blocks_freed));
+        slabs as u64 + blocks * BLOCK_BYTES as u64
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        // Relaxed: an insert's second load is ordered by its fence; its first is a short cut.
+        self.closed.load(Relaxed)
+    }
+
+    /// No more inserts.
+    pub(crate) fn close(&self) {
+        // Relaxed: ordered by the fence.
+        self.closed.store(true, Relaxed);
+        published();
+        self.alarm.ring();
+    }
+
+    /// Ends every armed timer and hands each back.
+    pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
+        for shard in &self.shards {
+            shard.drain(&self.swept, call.guard, |id, deadline, value| {
+                self.make_room(id.shard(), 1);
+                self.tally.add(call.caller, Count::Returned, 1);
+                hand_back(id, deadline, value);
+            });
+        }
+    }
+
+    /// Notes that timers of a shard have ended.
+    pub(crate) fn make_room(&self, shard: usize, ended: u64) {
+        if let Some(capacity) = &self.capacity {
+            // Relaxed: a number of places; the entries themselves go over the vacant stack.
+            capacity.room[shard].fetch_add(ended, Relaxed);
+        }
+    }
+
+    /// Inserts into the caller's shard or, where that is full, into the next that is not.
+    fn insert_in_any(&self, call: Call<'_>, mut value: T, deadline: Tick) -> Result<TimerId, T> {
+        let shards = self.shards.len();
+        self.tally.add(call.caller, Count::Inserted, 1);
+        for offset in 0..shards {
+            let number = (call.caller.0 + offset) % shards;
+            if !self.take_room(number) {
+                continue;
+            }
+            let mut filed = Filed::default();
+            let shard = &self.shards[number];
+            match shard.insert(value, deadline, self.around(), &mut filed, call.guard) {
+                Ok(id) => {
+                    if filed.names > 1 {
+                        self.tally
+                            .add(call.caller, Count::Extra, u64::from(filed.names - 1));
+                    }
+                    if filed.blocks > 0 {
+                        self.tally
+                            .add(call.caller, Count::Blocks, u64::from(filed.blocks));
+                    }
+                    return Ok(id);
+                }
+                Err(refused) => {
+                    self.make_room(number, 1);
+                    value = refused;
+                }
+            }
+        }
+        self.tally.take_back(call.caller, Count::Inserted);
+        Err(value)
+    }
+
+    fn end(&self, id: TimerId, guard: &Guard) -> Option<T> {
+        let value = self.shards.get(id.shard())?.cancel(id, guard)?;
+        self.make_room(id.shard(), 1);
+        Some(value)
+    }
+
+    fn take_room(&self, shard: usize) -> bool {
+        let Some(capacity) = &self.capacity else {
+            return true;
+        };
+        let room = &capacity.room[shard];
+        // Relaxed: as in `make_room`.
+        room.fetch_update(Relaxed, Relaxed, |places| places.checked_sub(1))
+            .is_ok()
+    }
+
+    fn around(&self) -> Surroundings<'_> {
+        Surroundings {
+            swept: &self.swept,
+            alarm: &self.alarm,
+        }
+    }
+}
+
+impl Capacity {
+    fn new(total: u64, shards: usize) -> Self {
+        let shards = shards as u64;
+        let share = |number| total / shards + u64::from(number < total % shards);
+        let room = (0..shards).map(|number| CachePadded::new(AtomicU64::new(share(number))));
+        Self {
+            total,
+            room: room.collect(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The errors of the public verbs. Each says what was wrong and what is allowed.
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// A deadline lies farther ahead than the wheel can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeyondRange {
+    /// The longest delay that the wheel accepts.
+    pub longest: Duration,
+}
+
+impl fmt::Display for BeyondRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the deadline is beyond the range: at most {:?} from now",
+            self.longest
+        )
+    }
+}
+
+impl Error for BeyondRange {}
+
+/// Why an insert was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The wheel has been closed, or its sweeper has gone.
+    Closed,
+    /// As many timers are armed as the wheel may hold.
+    AtCapacity {
+        /// How many that is.
+        capacity: u64,
+    },
+    /// The deadline lies too far ahead.
+    BeyondRange(BeyondRange),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Closed => f.write_str("the wheel is closed: it takes no more timers"),
+            Refusal::AtCapacity { capacity } => {
+                write!(f, "the wheel is at its capacity of {capacity} armed timers")
+            }
+            Refusal::BeyondRange(beyond) => beyond.fmt(f),
+        }
+    }
+}
+
+impl Error for Refusal {}
+
+/// A refused insert: the reason, and the value, which comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct InsertError<T> {
+    /// Why the insert was refused.
+    pub reason: Refusal,
+    /// The value that was to be inserted.
+    pub value: T,
+}
+
+impl<T> fmt::Debug for InsertError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InsertError")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for InsertError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<T> Error for InsertError<T> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.reason)
+    }
+}
+
+/// Why a wheel or a driver could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The resolution is outside 1 µs to 1 h.
+    Resolution(Duration),
+    /// The number of shards is outside 1 to 256.
+    Shards(usize),
+    /// The capacity is outside 1 to 2^30 - 1 for each shard.
+    Capacity {
+        /// What was asked for.
+        asked: u64,
+        /// The most that this number of shards can hold.
+        most: u64,
+    },
+    /// The shape of the wheel is out of range.
+    Geometry,
+    /// A batch of no timers was asked for.
+    Batch,
+    /// No timer at all was allowed to be in flight.
+    InFlight,
+    /// The tick thread could not be started.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Resolution(asked) => {
+                write!(
+                    f,
+                    "a resolution of {asked:?} was asked for; 1 µs to 1 h is allowed"
+                )
+            }
+            BuildError::Shards(asked) => {
+                write!(f, "{asked} shards were asked for; 1 to 256 are allowed")
+            }
+            BuildError::Capacity { asked, most } => {
+                write!(
+                    f,
+                    "a capacity of {asked} was asked for; 1 to {most} is allowed"
+                )
+            }
+            BuildError::Geometry => f.write_str("the geometry is out of range"),
+            BuildError::Batch => {
+                f.write_str("batches of 0 timers were asked for; at least 1 is allowed")
+            }
+            BuildError::InFlight => {
+                f.write_str("0 timers in flight were asked for; at least 1 is allowed")
+            }
+            BuildError::Thread(_) => f.write_str("the tick thread could not be started"),
+        }
+    }
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BuildError::Thread(source) => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Where the batches of a driver run: on the tick thread, on a rayon pool, or where the caller
+//! says. The only file that knows of rayon.
+
+#![forbid(unsafe_code)]
+
+/// A batch of expired timers with their handler, ready to run once.
+///
+/// A job that is dropped without having run loses nothing: its timers are handed back by
+/// [`Driver::shutdown`](crate::Driver::shutdown).
+pub type Job = Box<dyn FnOnce() + Send + 'static>;
+
+/// Runs the batches of a driver.
+///
+/// `execute` is called by the tick thread and should not block it. Every `Fn(Job)` is an
+/// executor.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::{Builder, Job};
+///
+/// // A queue that this thread works off.
+/// let (send, jobs) = mpsc::channel::<Job>();
+/// let driver = Builder::new()
+///     .driver()
+///     .executor(move |job| drop(send.send(job)))
+///     .spawn(|timer: tourbillon::Expired<&str>| assert_eq!(timer.value, "now"))?;
+/// driver.wheel().insert("now", Duration::ZERO)?;
+/// jobs.recv()?();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Executor: Send + Sync + 'static {
+    /// Runs `job`, now or later, here or elsewhere.
+    fn execute(&self, job: Job);
+}
+
+impl<F: Fn(Job) + Send + Sync + 'static> Executor for F {
+    fn execute(&self, job: Job) {
+        self(job);
+    }
+}
+
+/// Runs batches on the tick thread: for handlers that are quick, or only pass the value on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Inline;
+
+impl Executor for Inline {
+    fn execute(&self, job: Job) {
+        job();
+    }
+}
+
+/// Runs batches on rayon's global pool: the default with the feature `rayon`.
+#[cfg(feature = "rayon")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GlobalPool;
+
+#[cfg(feature = "rayon")]
+impl Executor for GlobalPool {
+    fn execute(&self, job: Job) {
+        rayon::spawn(job);
+    }
+}
+
+/// Runs batches on a pool of the caller's.
+#[cfg(feature = "rayon")]
+impl Executor for std::sync::Arc<rayon::ThreadPool> {
+    fn execute(&self, job: Job) {
+        self.spawn(job);
+    }
+}
+
+/// The executor of a driver that was told nothing else.
+pub(crate) fn default_executor() -> Box<dyn Executor> {
+    #[cfg(feature = "rayon")]
+    return Box::new(GlobalPool);
+    #[cfg(not(feature = "rayon"))]
+    return Box::new(Inline);
+}

@@ -1,0 +1,285 @@
+//! The slot head: where the names of timers wait for the sweeper.
+//!
+//! ```text
+//!  head                         ┌──────────────┐     ┌──────────────┐
+//!  ┌──────────────────┬───────┐ │ next ────────┼────►│ next: null   │
+//!  │ address of block │ count │►│ name 0       │     │ name 0       │
+//!  │      (60)        │  (4)  │ │ name 1       │     │ …            │
+//!  └──────────────────┴───────┘ │ (not yet     │     │ name 14      │
+//!                               │    written)  │     └──────────────┘
+//!                               └──────────────┘      all but the first block are full
+//! ```
+//!
+//! A slot is a chain of blocks of names. To [`push`](SlotHead::push) is to reserve the next
+//! place of the first block by one compare-and-swap on the head, which holds the count, and then
+//! to store the name there; when the block is full, a new block with the name in it goes in
+//! front. The sweeper [`take`](SlotHead::take)s the whole chain by one swap. Nothing is ever
+//! popped singly.
+//!
+//! **Block rule.** A block belongs to the slot until the chain is taken and to the taker after
+//! that; the taker frees it when all names reserved in it have been read. A thread touches a
+//! block only between its reservation and its store of the name there, so the block is then
+//! still alive, and no epoch is needed. That a head of the same value may by then mean a block
+//! that was freed and made again at the same address is harmless: a reservation is made in the
+//! block that the head names *at that moment*, whichever it is, and the `next` of a new block is
+//! that same head.
+//!
+//! **A name reserved but not yet written** reads as zero. The taker keeps such a block
+//! ([`Unwritten`]) and looks again at its next sweep; nobody waits. Its timer is not late: its
+//! insert has not returned, and will find, when it looks at how far the sweep has come, that the
+//! slot's turn has passed, and file the name once more.
+
+use crate::id::TimerId;
+use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
+use std::ptr;
+
+/// How many names a block holds; the head's four low bits count them.
+#[cfg(not(loom))]
+pub(crate) const NAMES: usize = 15;
+#[cfg(loom)]
+pub(crate) const NAMES: usize = 2;
+
+const COUNT_MASK: usize = 15;
+
+/// A block of names. The alignment leaves the low bits of its address to the count.
+#[derive(Debug)]
+#[repr(align(16))]
+struct Block {
+    /// Written before the block is published; read by the taker.
+    next: *mut Block,
+    /// Zero until the reserver writes its name.
+    names: [AtomicU64; NAMES],
+}
+
+/// A copied head: the first block, and how many of its names are reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head(*mut Block);
+
+impl Head {
+    fn new(block: *mut Block, count: usize) -> Self {
+        Self(block.map_addr(|address| address | count))
+    }
+
+    fn block(self) -> *mut Block {
+        self.0.map_addr(|address| address & !COUNT_MASK)
+    }
+
+    fn count(self) -> usize {
+        self.0.addr() & COUNT_MASK
+    }
+}
+
+/// The head of one slot.
+#[derive(Debug)]
+pub(crate) struct SlotHead(AtomicPtr<Block>);
+
+impl SlotHead {
+    pub(crate) fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Whether no name waits here, as far as this thread has seen.
+    pub(crate) fn is_empty(&self) -> bool {
+        // Acquire: a taker that finds names goes on to read them; pairs with `push`.
+        self.0.load(Acquire).is_null()
+    }
+
+    /// Files a name. Answers whether a block was made for it.
+    pub(crate) fn push(&self, name: TimerId) -> bool {
+        // Relaxed: what the head names is not touched before the exchange confirms it.
+        let mut head = Head(self.0.load(Relaxed));
+        let mut fresh: Option<Box<Block>> = None;
+        loop {
+            let (block, count) = (head.block(), head.count());
+            let next = if block.is_null() || count == NAMES {
+                let made = fresh.get_or_insert_with(|| Block::with(name));
+                made.next = block;
+                Head::new(&raw mut **made, 1)
+            } else {
+                Head::new(block, count + 1)
+            };
+            // AcqRel: the Release half publishes a new block, and the entry's state behind the
+            // name, to the taker's swap; the Acquire half pairs with that swap, so that whoever
+            // pushes after it also sees the slot marked empty and the sweep's announced tick.
+            // Relaxed on failure: the loop looks again.
+            match self
+                .0
+                .compare_exchange_weak(head.0, next.0, AcqRel, Relaxed)
+            {
+                Ok(_) if next.block() == block => {
+                    // SAFETY: by the block rule the block lives until the name reserved here has
+                    // been written; blocks are only ever shared.
+                    let block = unsafe { &*block };
+                    // Release: publishes the timer behind the name to the taker, whose swap may
+                    // have come before this store; pairs with the Acquire in `Chain::read_block`.
+                    block.names[count].store(name.to_bits(), Release);
+                    return false;
+                }
+                Ok(_) => {
+                    // The slot owns the block now.
+                    let _ = fresh.map(Box::into_raw);
+                    return true;
+                }
+                Err(now) => head = Head(now),
+            }
+        }
+    }
+
+    /// Takes all names.
+    pub(crate) fn take(&self) -> Chain {
+        // AcqRel: the Acquire half pairs with the exchanges of `push`; the Release half shows
+        // whoever pushes later what the sweeper announced before.
+        let head = Head(self.0.swap(ptr::null_mut(), AcqRel));
+        Chain {
+            block: head.block(),
+            count: head.count(),
+        }
+    }
+}
+
+impl Drop for SlotHead {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl Block {
+    fn with(name: TimerId) -> Box<Self> {
+        let first = AtomicU64::new(name.to_bits());
+        let mut names = std::array::from_fn(|_| AtomicU64::new(0));
+        names[0] = first;
+        Box::new(Self {
+            next: ptr::null_mut(),
+            names,
+        })
+    }
+}
+
+/// The size of a block, for those who count memory.
+pub(crate) const BLOCK_BYTES: usize = size_of::<Block>();
+
+/// A taken chain of blocks, read block by block.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    block: *mut Block,
+    count: usize,
+}
+
+// SAFETY: by the block rule a taken chain belongs to its taker alone, on whatever thread; the
+// atomics in it are all that others may still write.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    /// Appends the names of the next block to `names`. Answers what became of the block, or
+    /// `None` at the end of the chain.
+    pub(crate) fn read_block(&mut self, names: &mut Vec<TimerId>) -> Option<Read> {
+        if self.block.is_null() {
+            return None;
+        }
+        let block = self.block;
+        // SAFETY: by the block rule the chain owns the block; it is read through a shared
+        // pointer, since a reserver may still be storing its name.
+        self.block = unsafe { (*block).next };
+        let count = std::mem::replace(&mut self.count, NAMES);
+        let mut unwritten = Unwritten {
+            block,
+            waiting: (1 << count) - 1,
+        };
+        Some(match unwritten.look(names) {
+            true => Read::Whole,
+            false => Read::Kept(unwritten),
+        })
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        let mut names = Vec::new();
+        while self.read_block(&mut names).is_some() {}
+    }
+}
+
+/// What became of a block that was read.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// All its names were there; it is freed.
+    Whole,
+    /// Some names are reserved but not yet written.
+    Kept(Unwritten),
+}
+
+/// A block with names that are reserved but not yet written.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    block: *mut Block,
+    /// Which places have not been read yet.
+    waiting: u32,
+}
+
+// SAFETY: as for `Chain`.
+unsafe impl Send for Unwritten {}
+
+impl Unwritten {
+    /// Appends the names written since the last look. Answers whether that was all; if so the
+    /// block is freed.
+    pub(crate) fn look(&mut self, names: &mut Vec<TimerId>) -> bool {
+        if self.block.is_null() {
+            return true;
+        }
+        // SAFETY: by the block rule the block belongs to this value until all names are read;
+        // it is only ever shared.
+        let block = unsafe { &*self.block };
+        let waiting = self.waiting;
+        for place in (0..NAMES).filter(|place| waiting & (1 << place) != 0) {
+            // Acquire: pairs with the Release of `push`, so that the timer behind the name is
+            // seen.
+            if let Some(name) = TimerId::from_bits(block.names[place].load(Acquire)) {
+                names.push(name);
+                self.waiting &= !(1 << place);
+            }
+        }
+        if self.waiting == 0 {
+            let block = std::mem::replace(&mut self.block, ptr::null_mut());
+            // SAFETY: made by `Block::with`; all reserved names have been written, so by the
+            // block rule nobody else touches it any more.
+            drop(unsafe { Box::from_raw(block) });
+        }
+        self.waiting == 0
+    }
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        if !self.block.is_null() {
+            // SAFETY: kept blocks are dropped with the wheel, when no insert is under way any
+            // more; see `Core`.
+            drop(unsafe { Box::from_raw(self.block) });
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{NAMES, Read, SlotHead};
+    use crate::id::{Generation, TimerId};
+
+    fn name(index: u32) -> TimerId {
+        TimerId::new(1, Generation(3), index)
+    }
+
+    #[test]
+    fn every_name_pushed_is_taken_once() {
+        let slot = SlotHead::new();
+        let total = u32::try_from(NAMES * 3 + 1).unwrap();
+        let blocks = (0..total).filter(|&index| slot.push(name(index))).count();
+        assert_eq!(blocks, 4);
+        let mut chain = slot.take();
+        let mut names = Vec::new();
+        while let Some(read) = chain.read_block(&mut names) {
+            assert!(matches!(read, Read::Whole));
+        }
+        names.sort_unstable();
+        assert_eq!(names, (0..total).map(name).collect::<Vec<_>>());
+        assert!(slot.is_empty() && slot.take().read_block(&mut names).is_none());
+    }
+}

@@ -1,0 +1,44 @@
+#![doc = include_str!("../README.md")]
+
+mod alarm;
+mod bits;
+mod builder;
+mod caller;
+mod clock;
+mod core;
+mod driver;
+mod error;
+mod executor;
+mod hierarchy;
+mod id;
+mod metrics;
+mod pinned;
+mod reclaim;
+mod shard;
+mod slab;
+mod sweeper;
+mod swept;
+mod sync;
+mod tally;
+mod tick;
+mod upkeep;
+mod wheel;
+
+pub use builder::Builder;
+pub use clock::{Clock, ManualClock, MonotonicClock};
+pub use driver::{Driver, DriverBuilder, WaitError};
+pub use error::{BeyondRange, BuildError, InsertError, Refusal};
+#[cfg(feature = "rayon")]
+pub use executor::GlobalPool;
+pub use executor::{Executor, Inline, Job};
+pub use id::TimerId;
+pub use metrics::{Lateness, Metrics};
+pub use pinned::Pinned;
+pub use sweeper::{Expired, Sweep, Sweeper};
+pub use wheel::{Armed, Wheel};
+
+/// For the tests and models of this crate; not part of its interface.
+#[doc(hidden)]
+pub mod __internals {
+    pub use crate::hierarchy::geometry::Geometry;
+}

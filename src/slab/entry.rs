@@ -1,0 +1,66 @@
+//! The slab entry: where one timer lives.
+//!
+//! | field | written by | read by |
+//! |---|---|---|
+//! | `state` | the claimer (arm), then any thread by compare-and-swap | any thread |
+//! | `link` | see [`super::link`] | sweeper, resetters, claimers of vacant entries |
+//! | `value` | the claimer, before `arm` | the thread whose `try_end` succeeded, once |
+//!
+//! **Value rule.** Between the claim of a vacant entry and its `arm`, the claimer alone touches
+//! `value`; between `arm` and a successful `try_end` nobody does; after it, until the entry is
+//! released, the thread that succeeded alone does. The value is there exactly while the
+//! generation is odd.
+
+use super::link::{AtomicLink, Link};
+use super::state::AtomicEntryState;
+use crate::id::Generation;
+use crate::sync::UnsafeCell;
+use std::mem::MaybeUninit;
+
+/// One place for one timer.
+#[derive(Debug)]
+pub(crate) struct Entry<T> {
+    pub(crate) state: AtomicEntryState,
+    pub(crate) link: AtomicLink,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+impl<T> Entry<T> {
+    /// A vacant entry; `next` is vacant after it.
+    pub(crate) fn vacant(generation: Generation, next: u32) -> Self {
+        Self {
+            state: AtomicEntryState::new(generation),
+            link: AtomicLink::new(Link::vacant(generation, next)),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Puts the value of a timer about to be armed.
+    ///
+    /// # Safety
+    ///
+    /// - The caller has claimed this vacant entry and not armed it yet.
+    pub(crate) unsafe fn put(&self, value: T) {
+        self.value.with_mut(|place| {
+            // SAFETY: by the value rule the claimer alone touches the value before `arm`.
+            let place = unsafe { &mut *place };
+            place.write(value);
+        });
+    }
+
+    /// Takes the value of a timer that has ended.
+    ///
+    /// # Safety
+    ///
+    /// - The caller's `try_end` on this entry succeeded, and it has not released the entry.
+    /// - It has not taken the value before.
+    pub(crate) unsafe fn take(&self) -> T {
+        self.value.with_mut(|place| {
+            // SAFETY: by the value rule the ender alone touches the value.
+            let place = unsafe { &*place };
+            // SAFETY: the inserter put the value before the `arm` that the ender's `try_end`
+            // read (Release, Acquire), and it is taken once.
+            unsafe { place.assume_init_read() }
+        })
+    }
+}

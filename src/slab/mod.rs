@@ -1,0 +1,200 @@
+//! The slab: where the timers of one shard live.
+//!
+//! Entries lie in pages behind a [`directory`]; vacant ones are on one stack ([`vacant`]), last
+//! in, first out, so that a cancel and the insert after it meet in the same cache line. To
+//! *claim* is to pop a vacant entry, to *release* to push one back; the sweeper pushes a whole
+//! [`Released`] chain at once. Pages whose entries are all vacant go back to the allocator
+//! through [`trim`], which the sweeper runs when far more entries are vacant than in use.
+
+pub(crate) mod directory;
+pub(crate) mod entry;
+pub(crate) mod link;
+pub(crate) mod state;
+pub(crate) mod trim;
+pub(crate) mod vacant;
+
+use crate::id::{Generation, TimerId};
+use crate::reclaim::Guard;
+use crossbeam_utils::CachePadded;
+use directory::Directory;
+use entry::Entry;
+use link::Link;
+use vacant::{AtomicVacantHead, VacantHead};
+
+/// The timers of one shard.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    directory: Directory<T>,
+    vacant: CachePadded<AtomicVacantHead>,
+}
+
+/// A vacant entry that one thread holds alone.
+#[derive(Debug)]
+pub(crate) struct Claimed<'g, T> {
+    pub(crate) entry: &'g Entry<T>,
+    pub(crate) index: u32,
+    pub(crate) vacant: Generation,
+}
+
+/// Vacant entries that one thread holds alone, chained and on their way back to the stack.
+#[derive(Debug)]
+pub(crate) struct Released {
+    top: VacantHead,
+    last: VacantHead,
+}
+
+impl Released {
+    pub(crate) const NONE: Released = Released {
+        top: VacantHead::EMPTY,
+        last: VacantHead::EMPTY,
+    };
+
+    fn add<T>(&mut self, entry: &Entry<T>, index: u32, vacant: Generation) {
+        entry.link.store(Link::vacant(vacant, self.top.index()));
+        self.top = VacantHead::new(vacant, index);
+        if self.last == VacantHead::EMPTY {
+            self.last = self.top;
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new(page_bits: u32) -> Self {
+        Self {
+            directory: Directory::new(page_bits),
+            vacant: CachePadded::new(AtomicVacantHead::new()),
+        }
+    }
+
+    /// The entry that `id` names, whether or not its timer is still there.
+    pub(crate) fn entry<'g>(&'g self, id: TimerId, guard: &'g Guard) -> Option<&'g Entry<T>> {
+        self.directory.entry(id.index(), guard)
+    }
+
+    /// A vacant entry; `None` when the indices are used up.
+    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+        self.pop(guard).or_else(|| self.grow(guard))
+    }
+
+    /// Adds an entry, vacant and held by the caller alone, to those on their way back.
+    ///
+    /// A worn entry is retired instead; with the last one of its page the page goes.
+    pub(crate) fn gather(
+        &self,
+        released: &mut Released,
+        entry: &Entry<T>,
+        index: u32,
+        vacant: Generation,
+        guard: &Guard,
+    ) {
+        if vacant == Generation::WORN {
+            self.directory.wear(index, guard);
+        } else {
+            released.add(entry, index, vacant);
+        }
+    }
+
+    /// Gives back entries of timers that have ended.
+    pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
+        let Released { top, last } = std::mem::replace(released, Released::NONE);
+        let Some(last_entry) = self.entry_of(last, guard) else {
+            return;
+        };
+        let mut head = self.vacant.load();
+        loop {
+            last_entry
+                .link
+                .store(Link::vacant(last.generation(), head.index()));
+            match self.vacant.replace(head, top) {
+                Ok(()) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// How many entries there are, vacant or not.
+    pub(crate) fn len(&self) -> u64 {
+        u64::from(self.directory.pages()) * u64::from(self.directory.page_len())
+    }
+
+    /// How many bytes the entries take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.directory.pages() as usize * self.directory.page_bytes()
+    }
+
+    /// Calls `visit` for each entry, with its index.
+    pub(crate) fn for_each(&self, guard: &Guard, visit: impl FnMut(u32, &Entry<T>)) {
+        self.directory.for_each(guard, visit);
+    }
+
+    /// Pops the top of the vacant stack.
+    fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+        let mut head = self.vacant.load();
+        loop {
+            if head == VacantHead::EMPTY {
+                return None;
+            }
+            // Whatever is read through a head that has moved on is discarded with it: a page
+            // that is not there, or a link or a state of another generation, only says so early.
+            let top = self.entry_of(head, guard);
+            let link = top.map(|entry| entry.link.load());
+            let next = link
+                .filter(|link| link.generation() == head.generation())
+                .and_then(|link| self.head_at(link.next(), guard));
+            let (Some(entry), Some(next)) = (top, next) else {
+                // The exchange shows the present head, which a load need not.
+                head = self.vacant.replace(head, head).err().unwrap_or(head);
+                continue;
+            };
+            match self.vacant.replace(head, next) {
+                Ok(()) => {
+                    let (index, vacant) = (head.index(), head.generation());
+                    return Some(Claimed {
+                        entry,
+                        index,
+                        vacant,
+                    });
+                }
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Puts in a page, keeps its first entry and releases the others.
+    fn grow<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+        let (index, vacant) = self.directory.install(guard)?;
+        let last = index + self.directory.page_len() - 1;
+        let mut others = Released {
+            top: VacantHead::new(vacant, index + 1),
+            last: VacantHead::new(vacant, last),
+        };
+        self.release(&mut others, guard);
+        let entry = self.directory.entry(index, guard)?;
+        Some(Claimed {
+            entry,
+            index,
+            vacant,
+        })
+    }
+
+    fn entry_of<'g>(&'g self, head: VacantHead, guard: &'g Guard) -> Option<&'g Entry<T>> {
+        if head == VacantHead::EMPTY {
+            return None;
+        }
+        self.directory.entry(head.index(), guard)
+    }
+
+    /// The head that has the vacant entry `index` on top; `None` if it is not vacant after all.
+    fn head_at(&self, index: u32, guard: &Guard) -> Option<VacantHead> {
+        if index == Link::LAST {
+            return Some(VacantHead::EMPTY);
+        }
+        let generation = self
+            .directory
+            .entry(index, guard)?
+            .state
+            .load()
+            .generation();
+        (!generation.is_armed()).then(|| VacantHead::new(generation, index))
+    }
+}

@@ -1,0 +1,197 @@
+//! Time in ticks: [`Tick`], and [`Timeline`], which turns instants into ticks and back.
+//!
+//! Deadlines round **up** to a tick and the present rounds **down**, so a timer whose tick has
+//! come is never early. A [`Tick`] is absolute and never wraps. The packed words hold its low
+//! [`Tick::LOW_BITS`] bits; [`Tick::near`] restores the rest from a tick known to be close:
+//!
+//! ```text
+//!            PAST ticks                 AHEAD ticks
+//!   ├─────────────────────────┼──────────────────────────────────────┤
+//!                          swept                      one window = 2^38 ticks
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+/// A number of ticks since the wheel's timeline began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tick(pub(crate) u64);
+
+impl Tick {
+    /// Later than every deadline.
+    pub(crate) const NEVER: Tick = Tick(u64::MAX);
+
+    /// How many bits of a tick the packed words hold.
+    pub(crate) const LOW_BITS: u32 = 38;
+
+    /// The longest delay, in ticks: 4.35 years of milliseconds.
+    pub(crate) const RANGE: u64 = (1 << 37) - 1;
+
+    /// How far behind the sweep a tick may lie and still be restored: 397 days of milliseconds.
+    pub(crate) const PAST: u64 = 1 << 35;
+
+    /// How far ahead of the sweep a tick may lie and still be restored. The surplus over
+    /// [`RANGE`](Tick::RANGE) is for a sweep that lags behind the clock.
+    pub(crate) const AHEAD: u64 = (1 << Self::LOW_BITS) - Self::PAST - 1;
+
+    /// The longest that a sweeper may rest, even with nothing armed, so that the window moves on.
+    pub(crate) const LONGEST_REST: u64 = 1 << 36;
+
+    /// The part of the tick that the packed words hold.
+    pub(crate) const fn low(self) -> u64 {
+        self.0 & ((1 << Self::LOW_BITS) - 1)
+    }
+
+    /// The tick in the window around `reference` whose low part is `low`.
+    pub(crate) const fn near(low: u64, reference: Tick) -> Tick {
+        let base = reference.0.wrapping_sub(Self::PAST);
+        Tick(base.wrapping_add(Tick(low.wrapping_sub(base)).low()))
+    }
+
+    /// This tick and `ticks` more, at most [`NEVER`](Tick::NEVER).
+    pub(crate) const fn plus(self, ticks: u64) -> Tick {
+        Tick(self.0.saturating_add(ticks))
+    }
+
+    /// This tick and `ticks` fewer, at least zero.
+    pub(crate) const fn minus(self, ticks: u64) -> Tick {
+        Tick(self.0.saturating_sub(ticks))
+    }
+
+    /// How many ticks this one lies after `earlier`; zero if it does not.
+    pub(crate) const fn since(self, earlier: Tick) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// The wheel's time axis: where tick `origin` lies, and how long a tick is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeline {
+    start: Instant,
+    origin: Tick,
+    nanos: u64,
+}
+
+impl Timeline {
+    /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long.
+    pub(crate) fn new(start: Instant, origin: Tick, nanos: u64) -> Self {
+        debug_assert!(nanos > 0);
+        Self {
+            start,
+            origin,
+            nanos,
+        }
+    }
+
+    /// The last tick at or before `now`: a sweep at `now` may take this tick and no later one.
+    pub(crate) fn floor(&self, now: Instant) -> Tick {
+        Tick(self.origin.0 + self.split(now).0)
+    }
+
+    /// The first tick at or after `deadline`, [`Tick::NEVER`] if it is out of any range.
+    pub(crate) fn ceil(&self, deadline: Instant) -> Tick {
+        let (ticks, exact) = self.split(deadline);
+        self.origin.plus(ticks).plus(u64::from(!exact))
+    }
+
+    /// The instant of `tick`.
+    pub(crate) fn instant(&self, tick: Tick) -> Instant {
+        let nanos = u128::from(tick.since(self.origin)) * u128::from(self.nanos);
+        let seconds = u64::try_from(nanos / NANOS_PER_SECOND).unwrap_or(u64::MAX);
+        let rest = u32::try_from(nanos % NANOS_PER_SECOND).unwrap_or(0);
+        let elapsed = Duration::new(seconds, rest);
+        self.start.checked_add(elapsed).unwrap_or(self.start)
+    }
+
+    /// `ticks` as a duration, at most [`Duration::MAX`].
+    pub(crate) fn duration(&self, ticks: u64) -> Duration {
+        Duration::from_nanos(self.nanos)
+            .checked_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
+            .filter(|_| u32::try_from(ticks).is_ok())
+            .unwrap_or_else(|| self.instant(self.origin.plus(ticks)) - self.start)
+    }
+
+    /// Whole ticks from the origin to `at`, and whether `at` is exactly that tick.
+    fn split(&self, at: Instant) -> (u64, bool) {
+        let elapsed = at.saturating_duration_since(self.start);
+        let seconds = elapsed.as_secs();
+        if seconds < NARROW_SECONDS {
+            let nanos = seconds * 1_000_000_000 + u64::from(elapsed.subsec_nanos());
+            (nanos / self.nanos, nanos % self.nanos == 0)
+        } else {
+            let (nanos, tick) = (elapsed.as_nanos(), u128::from(self.nanos));
+            let ticks = u64::try_from(nanos / tick).unwrap_or(u64::MAX);
+            (ticks, nanos % tick == 0)
+        }
+    }
+}
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// Below this many seconds the nanoseconds fit a `u64`, whose division is cheap.
+const NARROW_SECONDS: u64 = u64::MAX / 1_000_000_000 - 1;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Tick, Timeline};
+    use crate::clock::ManualClock;
+    use std::time::Duration;
+
+    fn timeline(nanos: u64) -> Timeline {
+        Timeline::new(ManualClock::new().start(), Tick(5), nanos)
+    }
+
+    #[test]
+    fn deadlines_round_up_and_the_present_rounds_down() {
+        let line = timeline(1_000_000);
+        let at = line.instant(Tick(5)) + Duration::from_nanos(1_500_000);
+        assert_eq!(line.ceil(at), Tick(7));
+        assert_eq!(line.floor(at), Tick(6));
+        let exact = line.instant(Tick(9));
+        assert_eq!((line.ceil(exact), line.floor(exact)), (Tick(9), Tick(9)));
+    }
+
+    #[test]
+    fn an_instant_before_the_start_is_the_first_tick() {
+        let line = timeline(1_000);
+        let before = line
+            .instant(Tick(5))
+            .checked_sub(Duration::from_secs(1))
+            .unwrap();
+        assert_eq!(line.ceil(before), Tick(5));
+    }
+
+    #[test]
+    fn far_instants_do_not_overflow() {
+        let line = timeline(1);
+        let far = line.instant(Tick(5)) + Duration::from_secs(1 << 40);
+        assert!(line.ceil(far) > Tick(1 << 60));
+        assert_eq!(line.duration(3), Duration::from_nanos(3));
+        assert_eq!(line.duration(1 << 40), Duration::from_nanos(1 << 40));
+    }
+
+    #[test]
+    fn a_tick_is_restored_from_its_low_part_anywhere_in_the_window() {
+        for reference in [
+            0,
+            1,
+            1 << 30,
+            (1 << 38) - 1,
+            1 << 38,
+            (1 << 38) + 77,
+            1 << 50,
+        ] {
+            let reference = Tick(reference);
+            for tick in [
+                reference.minus(Tick::PAST),
+                reference,
+                reference.plus(1),
+                reference.plus(Tick::RANGE),
+                reference.plus(Tick::AHEAD),
+            ] {
+                assert_eq!(Tick::near(tick.low(), reference), tick);
+            }
+        }
+    }
+}

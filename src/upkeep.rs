@@ -1,0 +1,220 @@
+//! Upkeep: what keeps memory in proportion to the armed timers.
+//!
+//! Two kinds of garbage wait for nobody: names whose timers have ended lie in their slots until
+//! those are swept, and entries whose timers have ended keep their pages. The sweeper clears
+//! both, in slices, when there is more garbage than use:
+//!
+//! * names over twice the armed timers (and [`SLACK`]): it visits the slots one by one and puts
+//!   back only the names that are needed;
+//! * vacant entries over the armed timers (and [`SLACK`]): it [`trims`](crate::slab::trim).
+//!
+//! A caller checks this once in [`INTERVAL`] operations that make garbage, and rings the sweeper.
+//! A round of either costs O(garbage) and at least half of what it looks at is garbage, or it is
+//! not begun again before that is so; so upkeep is O(1) for each insert.
+
+#![forbid(unsafe_code)]
+
+use crate::core::Core;
+use crate::core::Kept;
+use crate::hierarchy::Taken;
+use crate::hierarchy::geometry::SlotIndex;
+use crate::hierarchy::slot::Read;
+use crate::id::TimerId;
+use crate::reclaim;
+use crate::shard::Filed;
+use crate::slab::trim::Trim;
+use crate::sync::{AtomicBool, AtomicU64, Relaxed};
+use crate::tally::bump;
+use std::collections::VecDeque;
+
+/// Garbage that is never worth a round.
+pub(crate) const SLACK: u64 = 1 << 14;
+
+/// How many operations of one caller pass between two checks.
+const INTERVAL: u64 = 1 << 10;
+
+/// How many names, slots or entries a slice of upkeep looks at.
+const SLICE: usize = 1 << 12;
+
+/// Whether upkeep is wanted.
+#[derive(Debug)]
+pub(crate) struct UpkeepFlag {
+    wanted: AtomicBool,
+    /// What the last trimming could not give back: the next waits for twice as many vacant
+    /// entries, or half as many timers.
+    vacant_left: AtomicU64,
+    armed_then: AtomicU64,
+}
+
+impl UpkeepFlag {
+    pub(crate) fn new() -> Self {
+        Self {
+            wanted: AtomicBool::new(false),
+            vacant_left: AtomicU64::new(0),
+            armed_then: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Checks, after a caller's `count`th operation that makes garbage, whether upkeep is wanted.
+    pub(crate) fn note<T>(&self, count: u64, core: &Core<T>) {
+        if count % INTERVAL == 0 && !self.is_wanted() && self.look(core) {
+            core.alarm.ring();
+        }
+    }
+
+    /// Looks whether upkeep is wanted, and says so to the sweeper.
+    pub(crate) fn look<T>(&self, core: &Core<T>) -> bool {
+        let armed = core.armed();
+        let wanted = too_many_names(core, armed, SLACK) || self.too_many_entries(core, armed);
+        if wanted {
+            // Relaxed: a wish; the figures behind it are looked at again.
+            self.wanted.store(true, Relaxed);
+        }
+        wanted
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        // Relaxed: as in `look`.
+        self.wanted.load(Relaxed)
+    }
+
+    fn too_many_entries<T>(&self, core: &Core<T>, armed: u64) -> bool {
+        let vacant = core.entries().saturating_sub(armed);
+        // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
+        let (left, then) = (
+            self.vacant_left.load(Relaxed),
+            self.armed_then.load(Relaxed),
+        );
+        vacant > armed + SLACK && (vacant / 2 >= left || armed <= then / 2)
+    }
+}
+
+/// Whether there are more names than twice the armed timers and `slack`.
+fn too_many_names<T>(core: &Core<T>, armed: u64, slack: u64) -> bool {
+    core.names() > 2 * armed + slack
+}
+
+/// The sweeper's progress with upkeep.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    /// The next slot to visit: shard, and slot within it.
+    tidying: Option<(usize, usize)>,
+    /// The shard being trimmed.
+    trimming: Option<usize>,
+    trims: Vec<Trim>,
+}
+
+impl Upkeep {
+    pub(crate) fn new(shards: usize) -> Self {
+        let trims = (0..shards).map(|_| Trim::default()).collect();
+        Self {
+            tidying: None,
+            trimming: None,
+            trims,
+        }
+    }
+
+    /// Begins what is wanted.
+    pub(crate) fn begin<T>(&mut self, core: &Core<T>) {
+        // Relaxed: as in `UpkeepFlag::look`.
+        if !core.upkeep.wanted.swap(false, Relaxed) {
+            return;
+        }
+        let armed = core.armed();
+        if self.tidying.is_none() && too_many_names(core, armed, SLACK) {
+            self.tidying = Some((0, 0));
+        }
+        if self.trimming.is_none() && core.upkeep.too_many_entries(core, armed) {
+            self.trimming = Some(0);
+        }
+    }
+
+    /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
+    pub(crate) fn begin_if_idle<T>(&mut self, core: &Core<T>) {
+        if self.tidying.is_none() && core.armed() == 0 && too_many_names(core, 0, 0) {
+            self.tidying = Some((0, 0));
+        }
+    }
+
+    /// Whether there is more to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.tidying.is_some() || self.trimming.is_some()
+    }
+
+    /// Does a slice of what has begun. Blocks that cannot be read whole yet go to `kept`.
+    pub(crate) fn advance<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>) {
+        self.tidy_slice(core, kept);
+        self.trim_slice(core);
+    }
+
+    fn tidy_slice<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>) {
+        let mut budget = SLICE;
+        while let Some((number, position)) = self.tidying.filter(|_| budget > 0) {
+            let Some(shard) = core.shards.get(number) else {
+                self.tidying = None;
+                return;
+            };
+            let Some(slot) = shard.slot_at(position) else {
+                self.tidying = Some((number + 1, 0));
+                continue;
+            };
+            self.tidying = Some((number, position + 1));
+            let taken = shard.take_early(slot, core.swept.get());
+            let looked = taken.map_or(0, |taken| tidy_slot(core, number, slot, taken, kept));
+            budget = budget.saturating_sub(1 + looked);
+        }
+    }
+
+    fn trim_slice<T>(&mut self, core: &Core<T>) {
+        let Some(number) = self.trimming else { return };
+        let Some(shard) = core.shards.get(number) else {
+            let armed = core.armed();
+            let vacant = core.entries().saturating_sub(armed);
+            // Relaxed: as in `too_many_entries`.
+            core.upkeep.vacant_left.store(vacant, Relaxed);
+            // Relaxed: as above.
+            core.upkeep.armed_then.store(armed, Relaxed);
+            self.trimming = None;
+            return;
+        };
+        if shard.trim(&mut self.trims[number], SLICE, &reclaim::pin()) {
+            self.trimming = Some(number + 1);
+        }
+    }
+}
+
+/// Visits one slot, taken early, and puts back what is needed. Answers how many names it saw.
+fn tidy_slot<T>(
+    core: &Core<T>,
+    number: usize,
+    slot: SlotIndex,
+    mut taken: Taken,
+    kept: &mut VecDeque<Kept>,
+) -> usize {
+    let (shard, swept) = (&core.shards[number], core.swept.get());
+    let mut names: Vec<TimerId> = Vec::new();
+    let (mut looked, mut dropped, mut freed) = (0, 0, 0);
+    let mut filed = Filed::default();
+    while let Some(read) = taken.chain.read_block(&mut names) {
+        match read {
+            Read::Whole => freed += 1,
+            Read::Kept(unwritten) => kept.push_back(Kept {
+                slot: taken.slot,
+                unwritten,
+            }),
+        }
+        let guard = reclaim::pin();
+        looked += names.len();
+        for id in names.drain(..) {
+            if shard.is_needed(id, slot, swept, &guard) {
+                shard.put_back(id, slot, taken.at, &mut filed);
+            } else {
+                dropped += 1;
+            }
+        }
+    }
+    bump(&core.sweeper.stale, dropped);
+    bump(&core.sweeper.blocks_freed, freed);
+    bump(&core.sweeper.blocks_made, u64::from(filed.blocks));
+    looked
+}

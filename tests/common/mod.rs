@@ -1,0 +1,103 @@
+//! What the integration tests share: wheels in virtual time, over many shapes.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::time::Duration;
+use tourbillon::__internals::Geometry;
+use tourbillon::{Builder, ManualClock, Sweeper, Wheel};
+
+/// A wheel, its sweeper and its clock.
+pub(crate) struct Bench<T> {
+    pub(crate) wheel: Wheel<T>,
+    pub(crate) sweeper: Sweeper<T>,
+    pub(crate) clock: ManualClock,
+    pub(crate) tick: Duration,
+}
+
+/// What a wheel under test looks like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) tick: Duration,
+    pub(crate) shards: usize,
+    pub(crate) geometry: Geometry,
+    pub(crate) first_tick: u64,
+}
+
+pub(crate) const TINY: Geometry = Geometry {
+    root_bits: 1,
+    level_bits: 1,
+    levels: 2,
+    page_bits: 1,
+};
+pub(crate) const SMALL: Geometry = Geometry {
+    root_bits: 3,
+    level_bits: 2,
+    levels: 3,
+    page_bits: 2,
+};
+
+/// Wheels of several resolutions, shard counts, geometries and first ticks.
+pub(crate) fn shapes() -> Vec<Shape> {
+    let ticks = [
+        Duration::from_micros(1),
+        Duration::from_millis(1),
+        Duration::from_millis(250),
+    ];
+    let mut shapes = Vec::new();
+    for (index, geometry) in [TINY, SMALL, Geometry::default()].into_iter().enumerate() {
+        for shards in [1, 3] {
+            for first_tick in [0, (1 << 38) - 3] {
+                shapes.push(Shape {
+                    tick: ticks[index],
+                    shards,
+                    geometry,
+                    first_tick,
+                });
+            }
+        }
+    }
+    shapes
+}
+
+impl<T: Send> Bench<T> {
+    pub(crate) fn new(shape: Shape) -> Self {
+        Self::of(shape, Builder::new())
+    }
+
+    pub(crate) fn of(shape: Shape, builder: Builder) -> Self {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = builder
+            .resolution(shape.tick)
+            .shards(shape.shards)
+            .clock(clock.clone())
+            .__shape(shape.geometry, shape.first_tick)
+            .build()
+            .expect("the shape is in range");
+        Self {
+            wheel,
+            sweeper,
+            clock,
+            tick: shape.tick,
+        }
+    }
+
+    /// That many ticks as a duration.
+    pub(crate) fn ticks(&self, ticks: u32) -> Duration {
+        self.tick * ticks
+    }
+
+    /// Moves the clock on and sweeps; the values that expire, in order.
+    pub(crate) fn advance(&mut self, step: Duration) -> Vec<T> {
+        self.clock.advance(step);
+        let mut fired = Vec::new();
+        let _ = self.sweeper.sweep(|timer| fired.push(timer.value));
+        fired
+    }
+}
+
+/// Runs a test over all shapes.
+pub(crate) fn with_wheels<T: Send>(mut test: impl FnMut(Bench<T>)) {
+    for shape in shapes() {
+        test(Bench::new(shape));
+    }
+}

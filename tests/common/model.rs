@@ -1,0 +1,300 @@
+//! The sequential specification: a map from id to deadline, driven side by side with a wheel by
+//! operations of pretended callers. The property test and the fuzz target share it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tourbillon::__internals::Geometry;
+use tourbillon::{Builder, Clock, ManualClock, Refusal, Sweeper, TimerId, Wheel};
+
+/// One operation of a pretended caller. Delays and steps are in quarters of a tick.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Insert { delay: u32 },
+    InsertAt { offset: i32 },
+    Cancel { which: usize },
+    Reset { which: usize, delay: u32 },
+    ResetAt { which: usize, offset: i32 },
+    Look { which: usize },
+    MadeUp { bits: u64 },
+    Sweep { step: u32 },
+    SweepSome { step: u32, limit: usize },
+    Drain,
+}
+
+/// What the wheel under test looks like.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) shards: usize,
+    pub(crate) geometry: Geometry,
+    pub(crate) tick: Duration,
+    pub(crate) first_tick: u64,
+    pub(crate) capacity: Option<u64>,
+}
+
+/// A timer that the model knows: its value, and the tick (since the start) it is due at.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    value: u64,
+    due: u64,
+}
+
+/// A wheel and its model.
+pub(crate) struct Model {
+    wheel: Wheel<u64>,
+    sweeper: Sweeper<u64>,
+    clock: ManualClock,
+    tick: Duration,
+    /// The longest delay or step, in quarters of a tick: a few dozen turns of the wheel.
+    longest: u32,
+    capacity: u64,
+    armed: BTreeMap<TimerId, Known>,
+    /// Every id ever given out, in order: callers keep ids for ever.
+    ids: Vec<TimerId>,
+    next_value: u64,
+}
+
+impl Model {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let clock = ManualClock::new();
+        let mut builder = Builder::new()
+            .resolution(setup.tick)
+            .shards(setup.shards)
+            .clock(clock.clone())
+            .__shape(setup.geometry, setup.first_tick);
+        if let Some(capacity) = setup.capacity {
+            builder = builder.capacity(capacity);
+        }
+        let (wheel, sweeper) = builder.build().expect("the setup is in range");
+        Self {
+            wheel,
+            sweeper,
+            clock,
+            tick: setup.tick,
+            longest: 1 << (range_bits(setup.geometry) + 7).min(25),
+            capacity: setup.capacity.unwrap_or(u64::MAX),
+            armed: BTreeMap::new(),
+            ids: Vec::new(),
+            next_value: 0,
+        }
+    }
+
+    /// Applies one operation to both and compares the answers.
+    pub(crate) fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Insert { delay } => {
+                let delay = self.quarters(delay);
+                self.insert(self.clock.now() + delay, |wheel, value| {
+                    wheel.insert(value, delay)
+                });
+            }
+            Op::InsertAt { offset } => {
+                let deadline = self.around(offset);
+                self.insert(deadline, |wheel, value| {
+                    wheel.pin().insert_at(value, deadline)
+                });
+            }
+            Op::Cancel { which } => {
+                let Some(id) = self.pick(which) else { return };
+                let expected = self.armed.remove(&id).map(|known| known.value);
+                assert_eq!(self.wheel.cancel(id), expected, "cancel {id:?}");
+            }
+            Op::Reset { which, delay } => {
+                let delay = self.quarters(delay);
+                let deadline = self.clock.now() + delay;
+                self.reset(which, deadline, |wheel, id| wheel.reset(id, delay));
+            }
+            Op::ResetAt { which, offset } => {
+                let deadline = self.around(offset);
+                self.reset(which, deadline, |wheel, id| {
+                    wheel.pin().reset_at(id, deadline)
+                });
+            }
+            Op::Look { which } => {
+                let Some(id) = self.pick(which) else { return };
+                assert_eq!(self.wheel.contains(id), self.armed.contains_key(&id));
+                assert_eq!(
+                    self.wheel.deadline(id).is_some(),
+                    self.armed.contains_key(&id)
+                );
+            }
+            Op::MadeUp { bits } => self.made_up(bits),
+            Op::Sweep { step } => self.sweep(step, None),
+            Op::SweepSome { step, limit } => self.sweep(step, Some(limit)),
+            Op::Drain => self.drain(),
+        }
+        assert_eq!(self.wheel.len(), self.armed.len());
+    }
+
+    /// Lets all time pass that armed timers wait for, and compares what is left: nothing.
+    pub(crate) fn finish(mut self) {
+        self.sweep(0, None);
+        while let Some(due) = self.armed.values().map(|known| known.due).max() {
+            let ticks = due.saturating_sub(self.now_tick());
+            let quarters = u32::try_from(ticks * 4 + 4).unwrap_or(u32::MAX);
+            self.sweep(quarters.min(self.longest - 1), None);
+        }
+        assert!(self.wheel.is_empty());
+        // Upkeep clears away the names that are left, in a few slices, and then all is quiet.
+        let mut slices = 0;
+        while slices < 20 && self.sweeper.next_deadline().is_some() {
+            let _ = self.sweeper.sweep(|_| ());
+            slices += 1;
+        }
+        assert!(slices < 20, "nothing is armed, nothing is wanted");
+        assert_eq!(self.wheel.metrics().stale_names, 0);
+    }
+
+    fn quarters(&self, quarters: u32) -> Duration {
+        self.tick / 4 * (quarters % self.longest)
+    }
+
+    fn around(&self, offset: i32) -> Instant {
+        let distance = self.quarters(offset.unsigned_abs());
+        let now = self.clock.now();
+        if offset < 0 {
+            now.checked_sub(distance).unwrap_or(now)
+        } else {
+            now + distance
+        }
+    }
+
+    fn pick(&self, which: usize) -> Option<TimerId> {
+        let last = self.ids.len().checked_sub(1)?;
+        // Mostly recent ids, but old ones too.
+        Some(self.ids[last - (which % (last + 1))])
+    }
+
+    fn now_tick(&self) -> u64 {
+        ticks(self.clock.elapsed(), self.tick)
+    }
+
+    /// The tick at which a timer with this deadline is due: rounded up, unless it has passed.
+    fn due(&self, deadline: Instant) -> u64 {
+        if deadline <= self.clock.now() {
+            return 0;
+        }
+        let elapsed = deadline.saturating_duration_since(self.clock.start());
+        ticks(elapsed + self.tick - Duration::from_nanos(1), self.tick)
+    }
+
+    fn insert(
+        &mut self,
+        deadline: Instant,
+        insert: impl FnOnce(&Wheel<u64>, u64) -> Result<TimerId, tourbillon::InsertError<u64>>,
+    ) {
+        let value = self.next_value;
+        self.next_value += 1;
+        match insert(&self.wheel, value) {
+            Ok(id) => {
+                assert!((self.armed.len() as u64) < self.capacity);
+                assert!(!self.ids.contains(&id), "{id:?} was given out twice");
+                self.ids.push(id);
+                self.armed.insert(
+                    id,
+                    Known {
+                        value,
+                        due: self.due(deadline),
+                    },
+                );
+            }
+            Err(refused) => {
+                assert_eq!(refused.value, value);
+                let full = Refusal::AtCapacity {
+                    capacity: self.capacity,
+                };
+                assert_eq!(refused.reason, full);
+                assert_eq!(self.armed.len() as u64, self.capacity);
+            }
+        }
+    }
+
+    fn reset(
+        &mut self,
+        which: usize,
+        deadline: Instant,
+        reset: impl FnOnce(&Wheel<u64>, TimerId) -> Result<bool, tourbillon::BeyondRange>,
+    ) {
+        let Some(id) = self.pick(which) else { return };
+        let due = self.due(deadline);
+        let expected = self
+            .armed
+            .get_mut(&id)
+            .map(|known| known.due = due)
+            .is_some();
+        assert_eq!(reset(&self.wheel, id), Ok(expected), "reset {id:?}");
+    }
+
+    fn made_up(&mut self, bits: u64) {
+        let Some(id) = TimerId::from_bits(bits) else {
+            return;
+        };
+        assert_eq!(id.to_bits(), bits);
+        let expected = self.armed.remove(&id).map(|known| known.value);
+        assert_eq!(self.wheel.cancel(id), expected);
+        assert_eq!(self.wheel.reset(id, self.tick), Ok(false));
+        assert!(!self.wheel.contains(id));
+    }
+
+    fn sweep(&mut self, step: u32, limit: Option<usize>) {
+        // The wheel may not promise less than what is due; what it promises comes to pass.
+        let promised = self.sweeper.next_deadline();
+        let earliest = self.armed.values().map(|known| known.due).min();
+        if let Some(due) = earliest {
+            let promised = promised.expect("timers are armed");
+            let promised = promised.saturating_duration_since(self.clock.start());
+            assert!(ticks(promised, self.tick) <= due.max(self.now_tick()));
+        }
+        self.clock.advance(self.quarters(step));
+        let (now, instant) = (self.now_tick(), self.clock.now());
+        let mut last = None;
+        let (armed, capacity) = (&mut self.armed, limit.unwrap_or(usize::MAX));
+        let sweep = self.sweeper.sweep_some(capacity, |timer| {
+            let known = armed
+                .remove(&timer.id)
+                .expect("only armed timers fire, once");
+            assert_eq!(timer.value, known.value);
+            assert!(known.due <= now, "early");
+            assert!(timer.deadline <= instant);
+            // A bounded sweep carries on in the middle, so that its order starts anew.
+            assert!(
+                limit.is_some() || last <= Some(timer.deadline),
+                "out of order"
+            );
+            last = Some(timer.deadline);
+        });
+        assert!(sweep.expired <= capacity);
+        if sweep.finished {
+            let late = self.armed.values().filter(|known| known.due <= now).count();
+            assert_eq!(late, 0, "due and not handed over");
+        } else {
+            assert_eq!(Some(sweep.expired), limit, "only the limit stops a sweep");
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut drained: Vec<(TimerId, u64)> = self
+            .wheel
+            .drain()
+            .into_iter()
+            .map(|timer| (timer.id, timer.value))
+            .collect();
+        drained.sort_unstable();
+        let expected: Vec<(TimerId, u64)> = self
+            .armed
+            .iter()
+            .map(|(&id, known)| (id, known.value))
+            .collect();
+        assert_eq!(drained, expected);
+        self.armed.clear();
+    }
+}
+
+/// Whole ticks in a span of time.
+fn ticks(span: Duration, tick: Duration) -> u64 {
+    u64::try_from(span.as_nanos() / tick.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How many bits of ticks all levels of a wheel span together.
+fn range_bits(geometry: Geometry) -> u32 {
+    geometry.root_bits + (geometry.levels - 1) * geometry.level_bits
+}
