@@ -83,7 +83,7 @@ impl Builder {
     }
 
     /// The most timers that may be armed at a time, at least 1; further inserts are refused.
-    /// Unbounded by default, but for the 2^30 - 1 timers that a shard can tell apart.
+    /// Unbounded by default, but for the 2^30 - 1024 timers that a shard can tell apart.
     pub fn capacity(mut self, timers: u64) -> Self {
         self.capacity = Some(timers);
         self
@@ -165,13 +165,6 @@ impl Builder {
         if !(FINEST..=COARSEST).contains(&self.resolution) {
             return Err(BuildError::Resolution(self.resolution));
         }
-        let most = (TimerId::INDICES - 1) * shards as u64;
-        match self.capacity {
-            Some(asked) if !(1..=most).contains(&asked) => {
-                return Err(BuildError::Capacity { asked, most });
-            }
-            _ => {}
-        }
         let Geometry {
             root_bits,
             level_bits,
@@ -184,7 +177,13 @@ impl Builder {
         if !widths || !bits.contains(&page_bits) || levels == 0 || height > 60 {
             return Err(BuildError::Geometry);
         }
-        Ok(())
+        let most = (TimerId::INDICES - (1 << page_bits)) * shards as u64;
+        match self.capacity {
+            Some(asked) if !(1..=most).contains(&asked) => {
+                Err(BuildError::Capacity { asked, most })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A cancel against the sweep: of the slot that holds the name, of a slot that cascades, and
 //! against another cancel. The value goes to exactly one of them.
 
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
 use loom::thread;
 use loom_tests::{TICK, World, model, sweep, sweep_after};
 

@@ -1,5 +1,7 @@
 //! Closing and draining against an insert: an accepted timer is drained, a refused value returns.
 
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
 use loom::thread;
 use loom_tests::{Refusal, TICK, World, model, sweep};
 

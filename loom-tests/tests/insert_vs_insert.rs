@@ -1,6 +1,8 @@
 //! Inserts against each other: the last place in a block, the first block of a slot, a new page,
 //! and the stack of vacant entries (ABA).
 
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
 use loom::thread;
 use loom_tests::{TICK, World, model, sweep_after};
 

@@ -1,6 +1,8 @@
 //! An insert against a sweep of the slot it files into: reserved but not yet written, pushed just
 //! after the swap, or filed by an old tick of the sweep.
 
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
 use loom::thread;
 use loom_tests::{TICK, World, model, sweep, sweep_after};
 

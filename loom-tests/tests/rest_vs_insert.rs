@@ -1,5 +1,7 @@
 //! A sweeper that goes to rest against an insert, or a reset to earlier: no wake-up is lost.
 
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::Relaxed;
@@ -45,6 +47,6 @@ fn before_a_later_timer() {
 #[test]
 fn a_reset_to_earlier() {
     rests(Some(4), |wheel, id| {
-        assert_eq!(wheel.reset(id.unwrap(), TICK), Ok(true))
+        assert_eq!(wheel.reset(id.unwrap(), TICK), Ok(true));
     });
 }

@@ -1,0 +1,286 @@
+//! The driver: shutting down from everywhere, bounding what is in flight, executors of all kinds.
+//!
+//! Time is virtual; threads are waited for by channels.
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tourbillon::{
+    BuildError, Builder, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
+    Refusal, WaitError,
+};
+
+const TICK: Duration = Duration::from_millis(1);
+
+/// A driver of numbers in virtual time, whose handler passes them on.
+fn reporting(
+    clock: &ManualClock,
+    set: impl FnOnce(DriverBuilder) -> DriverBuilder,
+) -> (Driver<u32>, Receiver<u32>) {
+    let (send, fired) = mpsc::channel();
+    let builder = set(Builder::new().clock(clock.clone()).driver());
+    let driver = builder.spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap());
+    (driver.unwrap(), fired)
+}
+
+/// An executor that keeps its jobs until the test takes them.
+fn queue() -> (impl Executor, Receiver<Job>) {
+    let (send, jobs) = mpsc::channel();
+    (move |job| send.send(job).unwrap(), jobs)
+}
+
+#[test]
+fn timers_fire_on_the_default_executor() {
+    let clock = ManualClock::new();
+    let (driver, fired) = reporting(&clock, |builder| builder);
+    for n in 0..1000 {
+        driver.wheel().insert(n, TICK * (n % 10)).unwrap();
+    }
+    clock.advance(TICK * 10);
+    let all: HashSet<u32> = fired.iter().take(1000).collect();
+    assert_eq!(all.len(), 1000);
+    assert!(driver.shutdown().is_empty());
+    driver.wait().unwrap();
+    let metrics = driver.metrics();
+    assert_eq!(
+        (metrics.inserted, metrics.fired, metrics.timers_in_flight),
+        (1000, 1000, 0)
+    );
+}
+
+#[test]
+fn a_late_wake_up_sweeps_what_was_missed_in_order() {
+    let clock = ManualClock::new();
+    let (driver, fired) = reporting(&clock, |builder| builder.executor(Inline));
+    for n in (0..500).rev() {
+        driver
+            .wheel()
+            .insert(n, Duration::from_secs(60) * (n + 1))
+            .unwrap();
+    }
+    // The machine was suspended for a month.
+    clock.advance(Duration::from_secs(30 * 86_400));
+    assert_eq!(
+        fired.iter().take(500).collect::<Vec<_>>(),
+        (0..500).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn shutdown_hands_back_what_had_not_fired() {
+    let clock = ManualClock::new();
+    let (driver, fired) = reporting(&clock, |builder| builder.executor(Inline));
+    for n in 0..100 {
+        driver.wheel().insert(n, TICK * (n + 1)).unwrap();
+    }
+    clock.advance(TICK * 40);
+    assert_eq!(fired.iter().take(40).max(), Some(39));
+    let mut returned: Vec<u32> = driver
+        .shutdown()
+        .into_iter()
+        .map(|timer| timer.value)
+        .collect();
+    returned.sort_unstable();
+    assert_eq!(returned, (40..100).collect::<Vec<_>>());
+    assert!(driver.shutdown().is_empty(), "idempotent");
+    let refused = driver.wheel().insert(7, TICK).unwrap_err();
+    assert_eq!((refused.reason, refused.value), (Refusal::Closed, 7));
+    assert_eq!(driver.metrics().returned, 60);
+}
+
+#[test]
+fn dropping_the_driver_stops_the_thread_and_drops_the_values() {
+    let alive = Arc::new(());
+    let clock = ManualClock::new();
+    let driver = Builder::new().clock(clock).driver().spawn(|_| ()).unwrap();
+    let wheel = driver.wheel().clone();
+    wheel.insert(Arc::clone(&alive), TICK).unwrap();
+    drop(driver);
+    assert!(wheel.is_closed());
+    drop(wheel);
+    assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+/// A handler shuts its own driver down, waits, and passes on what it was told.
+fn shutdown_from_a_handler(executor: impl Executor) {
+    let clock = ManualClock::new();
+    let place: Arc<OnceLock<Driver<u32>>> = Arc::new(OnceLock::new());
+    let (send, told) = mpsc::channel();
+    let inside = Arc::clone(&place);
+    let driver = Builder::new()
+        .clock(clock.clone())
+        .driver()
+        .executor(executor)
+        .spawn(move |_: Expired<u32>| {
+            let driver = inside.get().unwrap();
+            send.send((driver.shutdown().len(), driver.wait())).unwrap();
+        })
+        .unwrap();
+    driver.wheel().insert(1, TICK).unwrap();
+    driver.wheel().insert(2, TICK * 9).unwrap();
+    assert!(place.set(driver).is_ok());
+    clock.advance(TICK * 2);
+    assert_eq!(told.recv().unwrap(), (1, Err(WaitError::InsideHandler)));
+    let driver = place.get().unwrap();
+    assert!(driver.shutdown().is_empty());
+    driver.wait().unwrap();
+}
+
+#[test]
+fn shutdown_from_an_inline_handler() {
+    shutdown_from_a_handler(Inline);
+}
+
+#[test]
+#[cfg(feature = "rayon")]
+fn shutdown_from_a_handler_on_a_pool_of_one() {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build()
+        .unwrap();
+    shutdown_from_a_handler(Arc::new(pool));
+}
+
+#[test]
+fn a_pool_that_is_behind_bounds_what_is_in_flight() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, fired) = reporting(&clock, |builder| {
+        builder.executor(executor).batch(10).max_in_flight(25)
+    });
+    let ids: Vec<_> = (0..100)
+        .map(|n| driver.wheel().insert(n, TICK).unwrap())
+        .collect();
+    clock.advance(TICK);
+    // Two and a half batches are handed over; then the tick thread holds back.
+    let held: Vec<Job> = jobs.iter().take(3).collect();
+    let metrics = driver.metrics();
+    assert_eq!(
+        (metrics.timers_in_flight, metrics.batches_in_flight),
+        (25, 3)
+    );
+    assert!(jobs.try_recv().is_err());
+    // What is due and held back can still be cancelled.
+    let cancelled = ids
+        .iter()
+        .filter(|&&id| driver.wheel().cancel(id).is_some())
+        .count();
+    assert_eq!(cancelled, 75);
+    driver.wheel().insert(100, Duration::ZERO).unwrap();
+    held.into_iter().for_each(|job| job());
+    jobs.recv().unwrap()();
+    assert_eq!(fired.iter().take(26).filter(|&n| n == 100).count(), 1);
+    assert_eq!(driver.metrics().timers_in_flight, 0);
+}
+
+#[test]
+fn an_executor_that_drops_its_jobs_loses_nothing() {
+    let clock = ManualClock::new();
+    let (tell, told) = mpsc::channel();
+    let (driver, fired) = reporting(&clock, |builder| {
+        builder.batch(10).executor(move |job: Job| {
+            drop(job);
+            tell.send(()).unwrap();
+        })
+    });
+    for n in 0..30 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    told.iter().take(3).for_each(drop);
+    let mut returned: Vec<u32> = driver
+        .shutdown()
+        .into_iter()
+        .map(|timer| timer.value)
+        .collect();
+    returned.sort_unstable();
+    assert_eq!(returned, (0..30).collect::<Vec<_>>());
+    assert!(fired.try_recv().is_err());
+}
+
+#[test]
+fn an_executor_that_panics_loses_nothing() {
+    let clock = ManualClock::new();
+    let (tell, told): (Sender<()>, _) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let (driver, _fired) = reporting(&clock, |builder| {
+        builder.executor(move |_: Job| {
+            tell.lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .send(())
+                .unwrap();
+            panic!("no room")
+        })
+    });
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.advance(TICK);
+    told.recv().unwrap();
+    driver.wheel().insert(2, TICK).unwrap();
+    clock.advance(TICK);
+    told.recv().unwrap();
+    let returned: HashSet<u32> = driver
+        .shutdown()
+        .into_iter()
+        .map(|timer| timer.value)
+        .collect();
+    assert_eq!(returned, HashSet::from([1, 2]));
+}
+
+#[test]
+fn a_shutdown_while_a_batch_runs_waits_for_it_when_asked() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, fired) = reporting(&clock, |builder| builder.executor(executor));
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.advance(TICK);
+    let job = jobs.recv().unwrap();
+    // The batch has left the wheel: it is not handed back, it will fire.
+    assert!(driver.shutdown().is_empty());
+    assert_eq!(driver.metrics().batches_in_flight, 1);
+    job();
+    driver.wait().unwrap();
+    assert_eq!(fired.try_recv(), Ok(1));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let refused = |builder: DriverBuilder| builder.spawn(|_: Expired<()>| ()).unwrap_err();
+    assert!(matches!(
+        refused(Builder::new().driver().batch(0)),
+        BuildError::Batch
+    ));
+    assert!(matches!(
+        refused(Builder::new().driver().max_in_flight(0)),
+        BuildError::InFlight
+    ));
+    let shards = refused(Builder::new().shards(0).driver());
+    assert!(matches!(shards, BuildError::Shards(0)));
+    for (builder, expected) in [
+        (
+            Builder::new().resolution(Duration::ZERO),
+            "0ns was asked for; 1 µs to 1 h is allowed",
+        ),
+        (
+            Builder::new().resolution(Duration::MAX),
+            "was asked for; 1 µs to 1 h is allowed",
+        ),
+        (
+            Builder::new().shards(257),
+            "257 shards were asked for; 1 to 256 are allowed",
+        ),
+        (
+            Builder::new().capacity(0),
+            "a capacity of 0 was asked for; 1 to",
+        ),
+        (
+            Builder::new().shards(1).capacity(1 << 30),
+            "1 to 1073740800 is allowed",
+        ),
+    ] {
+        let message = builder.build::<()>().unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The layers of the sources hold: each file imports only what lies below it.
+//!
+//! It reads `src` as text, because a lint sees through re-exports and would reject the users of
+//! the facades too.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// All modules, lowest layer first; a file may import from the layers before its own, from its
+/// own layer only where that is one folder.
+const LAYERS: [&[&str]; 13] = [
+    &["sync", "bits", "tick", "error"],
+    &["id", "caller", "reclaim"],
+    &["tally", "swept"],
+    &["alarm", "slab"],
+    &["hierarchy"],
+    &["shard"],
+    &["core", "upkeep"],
+    &["metrics", "clock"],
+    &["wheel", "pinned"],
+    &["sweeper"],
+    &["executor"],
+    &["driver"],
+    &["builder"],
+];
+
+/// Pairs that name each other, and why.
+const EXCEPTIONS: [(&str, &str); 4] = [
+    // `Builder::driver` begins a `DriverBuilder`, which finishes the `Builder`.
+    ("driver", "builder"),
+    // A core's counts decide about upkeep; upkeep works on the core.
+    ("core", "upkeep"),
+    ("upkeep", "core"),
+    // `Wheel::pin` makes a `Pinned`, whose verbs are those of the wheel.
+    ("wheel", "pinned"),
+];
+
+fn sources() -> BTreeMap<String, String> {
+    let mut sources = BTreeMap::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+                let name = path
+                    .strip_prefix(root)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned();
+                sources.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    sources
+}
+
+/// The code of a file, without its comments and its unit tests.
+fn code(source: &str) -> String {
+    let before_tests = source
+        .split("#[cfg(all(test, not(loom)))]")
+        .next()
+        .unwrap_or_default();
+    let lines = before_tests
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+fn layer(module: &str) -> usize {
+    let of = |modules: &&[&str]| modules.contains(&module);
+    LAYERS
+        .iter()
+        .position(|modules| of(&modules))
+        .unwrap_or_else(|| panic!("{module}: no layer"))
+}
+
+#[test]
+fn each_file_imports_only_what_lies_below_it() {
+    for (name, source) in sources().iter().filter(|(name, _)| *name != "lib.rs") {
+        let module = name.split(['/', '.']).next().unwrap();
+        for import in code(source).split("crate::").skip(1) {
+            let imported: String = import
+                .chars()
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .collect();
+            // `crate::TimerId` and the like are exports of the root.
+            if imported.starts_with(char::is_uppercase) || imported == module {
+                continue;
+            }
+            let allowed = layer(&imported) < layer(module)
+                || EXCEPTIONS.contains(&(module, imported.as_str()))
+                || (module, imported.as_str()) == ("pinned", "wheel");
+            assert!(allowed, "{name} imports {imported}");
+        }
+    }
+}
+
+#[test]
+fn each_thing_outside_has_one_door() {
+    let doors = [
+        (
+            "std::sync::atomic",
+            &["sync.rs", "caller.rs", "clock.rs", "driver.rs"][..],
+        ),
+        ("loom::", &["sync.rs"]),
+        ("crossbeam_epoch", &["reclaim.rs"]),
+        ("rayon::", &["executor.rs"]),
+        ("Instant::now", &["clock.rs"]),
+        ("std::thread::Builder", &["driver.rs"]),
+    ];
+    for (name, source) in &sources() {
+        for (thing, files) in doors {
+            let named = code(source).contains(thing);
+            assert!(
+                !named || files.contains(&name.as_str()),
+                "{name} names {thing}"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_file_says_what_it_is_and_keeps_its_size() {
+    for (name, source) in &sources() {
+        assert!(
+            source.starts_with("//!") || name == "lib.rs",
+            "{name} opens without a word"
+        );
+        let lines = source.lines().count();
+        assert!(lines <= 600, "{name} has {lines} lines");
+        let unsafe_allowed = code(source).contains("unsafe ");
+        let forbids = source.contains("#![forbid(unsafe_code)]");
+        let folder = name.ends_with("mod.rs") || name == "sync.rs" || name == "lib.rs";
+        assert!(
+            unsafe_allowed || forbids || folder,
+            "{name} needs no unsafe: forbid it"
+        );
+    }
+}
