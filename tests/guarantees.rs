@@ -178,6 +178,30 @@ fn an_id_never_names_another_timer() {
     }
 }
 
+/// Pages go back to the allocator and come again: their generations go on.
+#[test]
+fn an_id_never_names_another_timer_on_a_page_that_came_again() {
+    let mut bench = Bench::new(Shape {
+        geometry: SMALL,
+        ..shapes()[8]
+    });
+    let mut ids = HashSet::new();
+    for _ in 0..4 {
+        let burst: Vec<TimerId> = (0..40_000)
+            .map(|n| bench.wheel.insert(n, bench.ticks(9)).unwrap())
+            .collect();
+        for &id in &burst {
+            assert!(ids.insert(id), "{id:?} was given out twice");
+            assert!(bench.wheel.cancel(id).is_some());
+        }
+        let before = bench.wheel.metrics().bytes;
+        for _ in 0..100 {
+            let _ = bench.sweeper.sweep(|_| ());
+        }
+        assert!(bench.wheel.metrics().bytes < before / 2, "no page has gone");
+    }
+}
+
 #[test]
 fn nobody_waits_for_anybody() {
     // A thread that stopped in the middle of everything it can be in the middle of: a pinned

@@ -110,8 +110,8 @@ impl SlotHead {
                     // SAFETY: by the block rule the block lives until the name reserved here has
                     // been written; blocks are only ever shared.
                     let block = unsafe { &*block };
-                    // Release: publishes the timer behind the name to the taker, whose swap may
-                    // have come before this store; pairs with the Acquire in `Chain::read_block`.
+                    // Release: the last touch of the block comes before its freeing; pairs with
+                    // the Acquire of `Unwritten::look`.
                     block.names[count].store(name.to_bits(), Release);
                     return false;
                 }
@@ -231,8 +231,8 @@ impl Unwritten {
         let block = unsafe { &*self.block };
         let waiting = self.waiting;
         for place in (0..NAMES).filter(|place| waiting & (1 << place) != 0) {
-            // Acquire: pairs with the Release of `push`, so that the timer behind the name is
-            // seen.
+            // Acquire: pairs with the Release of `push`, so that the block can be freed once
+            // all its names have been read.
             if let Some(name) = TimerId::from_bits(block.names[place].load(Acquire)) {
                 names.push(name);
                 self.waiting &= !(1 << place);

@@ -198,3 +198,53 @@ impl<T> Slab<T> {
         (!generation.is_armed()).then(|| VacantHead::new(generation, index))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Released, Slab};
+    use crate::id::Generation;
+    use crate::reclaim::pin;
+
+    /// Ends the uses of `times` claimed entries, as if their last generation had passed.
+    fn wear_out(slab: &Slab<u8>, times: u32) {
+        let guard = pin();
+        let mut released = Released::NONE;
+        for _ in 0..times {
+            let claimed = slab.claim(&guard).unwrap();
+            slab.gather(
+                &mut released,
+                claimed.entry,
+                claimed.index,
+                Generation::WORN,
+                &guard,
+            );
+        }
+        slab.release(&mut released, &guard);
+    }
+
+    #[test]
+    fn a_worn_entry_is_never_claimed_again() {
+        let (slab, guard) = (Slab::<u8>::new(1), pin());
+        let first = slab.claim(&guard).unwrap().index;
+        let second = slab.claim(&guard).unwrap().index;
+        assert_ne!(first, second);
+        wear_out(&slab, 1);
+        for _ in 0..20 {
+            let claimed = slab.claim(&guard).unwrap();
+            assert!(
+                claimed.index > 2,
+                "worn, or still in use: {}",
+                claimed.index
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_worn_out_goes_and_its_number_with_it() {
+        let slab = Slab::<u8>::new(2);
+        wear_out(&slab, 4);
+        assert_eq!(slab.len(), 0);
+        let claimed = slab.claim(&pin()).map(|claimed| claimed.index);
+        assert_eq!(claimed, Some(4), "the generations of page 0 are used up");
+    }
+}
