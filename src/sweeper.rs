@@ -293,7 +293,7 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// Collects timers that are due, until the batch has `limit` of them. Answers whether
-    /// everything due has been collected; only then does upkeep have its turn.
+    /// everything due has been collected. Upkeep has its slice either way.
     fn fill(&mut self, now: Instant, limit: usize) -> bool {
         let inner = Arc::clone(&self.inner);
         let core = &inner.core;
@@ -306,10 +306,8 @@ impl<T: Send> Sweeper<T> {
             u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
         );
         self.under_way = !finished;
-        if finished {
-            self.upkeep.begin(core);
-            self.upkeep.advance(core, &mut self.kept);
-        }
+        self.upkeep.begin(core);
+        self.upkeep.advance(core, &mut self.kept);
         finished
     }
 
@@ -467,7 +465,8 @@ impl<T: Send> Sweeper<T> {
     fn next_turn(&self) -> Tick {
         let core = &self.inner.core;
         let swept = core.swept.get();
-        if core.shards.iter().any(|shard| shard.has_overdue()) {
+        let overdue = core.shards.iter().any(|shard| shard.has_overdue());
+        if overdue || self.kept.iter().any(|kept| kept.unwritten.has_news()) {
             return swept;
         }
         self.next_slot(swept)

@@ -65,7 +65,7 @@ impl UpkeepFlag {
     /// Looks whether upkeep is wanted, and says so to the sweeper.
     pub(crate) fn look<T>(&self, core: &Core<T>) -> bool {
         let armed = core.armed();
-        let wanted = too_many_names(core, armed, SLACK) || self.too_many_entries(core, armed);
+        let wanted = too_many_names(core, armed) || self.too_many_entries(core, armed);
         if wanted {
             // Relaxed: a wish; the figures behind it are looked at again.
             self.wanted.store(true, Relaxed);
@@ -89,9 +89,9 @@ impl UpkeepFlag {
     }
 }
 
-/// Whether there are more names than twice the armed timers and `slack`.
-fn too_many_names<T>(core: &Core<T>, armed: u64, slack: u64) -> bool {
-    core.names() > 2 * armed + slack
+/// Whether there are more names than twice the armed timers and [`SLACK`].
+fn too_many_names<T>(core: &Core<T>, armed: u64) -> bool {
+    core.names() > 2 * armed + SLACK
 }
 
 /// The sweeper's progress with upkeep.
@@ -99,6 +99,8 @@ fn too_many_names<T>(core: &Core<T>, armed: u64, slack: u64) -> bool {
 pub(crate) struct Upkeep {
     /// The next slot to visit: shard, and slot within it.
     tidying: Option<(usize, usize)>,
+    /// How many names there were when an idle wheel was last tidied.
+    idle_names: u64,
     /// The shard being trimmed.
     trimming: Option<usize>,
     trims: Vec<Trim>,
@@ -109,6 +111,7 @@ impl Upkeep {
         let trims = (0..shards).map(|_| Trim::default()).collect();
         Self {
             tidying: None,
+            idle_names: 0,
             trimming: None,
             trims,
         }
@@ -121,7 +124,7 @@ impl Upkeep {
             return;
         }
         let armed = core.armed();
-        if self.tidying.is_none() && too_many_names(core, armed, SLACK) {
+        if self.tidying.is_none() && too_many_names(core, armed) {
             self.tidying = Some((0, 0));
         }
         if self.trimming.is_none() && core.upkeep.too_many_entries(core, armed) {
@@ -130,9 +133,14 @@ impl Upkeep {
     }
 
     /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
+    ///
+    /// Once for each number of names: what one round leaves (a name that its filer has not
+    /// written yet) another would leave too.
     pub(crate) fn begin_if_idle<T>(&mut self, core: &Core<T>) {
-        if self.tidying.is_none() && core.armed() == 0 && too_many_names(core, 0, 0) {
-            self.tidying = Some((0, 0));
+        let names = core.names();
+        if self.tidying.is_none() && core.armed() == 0 && names != self.idle_names {
+            self.tidying = (names > 0).then_some((0, 0));
+            self.idle_names = names;
         }
     }
 

@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
-use loom_tests::{Builder, Clock, TICK, TimerId, Wheel, World, model};
+use loom_tests::{Builder, Clock, TICK, TimerId, Wheel, World, model, sweep};
 
 fn rests(
     before: Option<u32>,
@@ -48,5 +48,35 @@ fn before_a_later_timer() {
 fn a_reset_to_earlier() {
     rests(Some(4), |wheel, id| {
         assert_eq!(wheel.reset(id.unwrap(), TICK), Ok(true));
+    });
+}
+
+/// The sweep takes the block while the inserter has reserved its place and not written it.
+#[test]
+fn after_a_sweep_that_took_an_unwritten_name() {
+    model(3, || {
+        let rung = Arc::new(AtomicBool::new(false));
+        let ring = Arc::clone(&rung);
+        let builder = Builder::new().waker(move || ring.store(true, Relaxed));
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::of(builder);
+        wheel.insert(1, TICK * 0).unwrap();
+        let other = {
+            let wheel = wheel.clone();
+            thread::spawn(move || wheel.insert(2, TICK * 0).unwrap())
+        };
+        let mut fired = sweep(&mut sweeper);
+        let until = sweeper.next_deadline();
+        other.join().unwrap();
+        let in_time = until.is_some_and(|until| until <= clock.now());
+        assert!(
+            fired.len() == 2 || in_time || rung.load(Relaxed),
+            "rests until {until:?}"
+        );
+        fired.extend(sweep(&mut sweeper));
+        assert_eq!(fired.len(), 2);
     });
 }

@@ -26,8 +26,10 @@
 //!
 //! **A name reserved but not yet written** reads as zero. The taker keeps such a block
 //! ([`Unwritten`]) and looks again at its next sweep; nobody waits. Its timer is not late: its
-//! insert has not returned, and will find, when it looks at how far the sweep has come, that the
-//! slot's turn has passed, and file the name once more.
+//! insert has not returned. When it goes on, it finds at its second look that the slot's turn has
+//! passed and files the name once more; or, if the slot was taken out of turn or is the overdue
+//! one, the taker finds the name: it looks at the blocks it keeps before it rests, after the fence
+//! that makes it see the name or the inserter see the alarm ([`crate::alarm`]).
 
 use crate::id::TimerId;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
@@ -220,6 +222,24 @@ pub(crate) struct Unwritten {
 unsafe impl Send for Unwritten {}
 
 impl Unwritten {
+    /// Whether names have been written since the last look.
+    pub(crate) fn has_news(&self) -> bool {
+        // SAFETY: by the block rule the block belongs to this value until all names are read,
+        // and then it is null; it is only ever shared.
+        let block = unsafe { self.block.as_ref() };
+        // Relaxed: whether there is something to look at, not the look itself.
+        block.is_some_and(|block| {
+            self.places()
+                .any(|place| block.names[place].load(Relaxed) != 0)
+        })
+    }
+
+    /// The places that have not been read yet.
+    fn places(&self) -> impl Iterator<Item = usize> + use<> {
+        let waiting = self.waiting;
+        (0..NAMES).filter(move |place| waiting & (1 << place) != 0)
+    }
+
     /// Appends the names written since the last look. Answers whether that was all; if so the
     /// block is freed.
     pub(crate) fn look(&mut self, names: &mut Vec<TimerId>) -> bool {
@@ -229,8 +249,7 @@ impl Unwritten {
         // SAFETY: by the block rule the block belongs to this value until all names are read;
         // it is only ever shared.
         let block = unsafe { &*self.block };
-        let waiting = self.waiting;
-        for place in (0..NAMES).filter(|place| waiting & (1 << place) != 0) {
+        for place in self.places() {
             // Acquire: pairs with the Release of `push`, so that the block can be freed once
             // all its names have been read.
             if let Some(name) = TimerId::from_bits(block.names[place].load(Acquire)) {

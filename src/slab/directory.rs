@@ -195,7 +195,7 @@ impl<T> Directory<T> {
         // Relaxed: a hint; whether the page is absent is decided by the exchange in `install`.
         let start = self.first_absent.load(Relaxed);
         let end = u32::try_from(TimerId::INDICES >> self.page_bits).unwrap_or(u32::MAX) - 1;
-        let absent = (start..end).find(|&number| {
+        let absent = (start..end).chain(0..start.min(end)).find(|&number| {
             self.slot(number).is_none_or(|slot| {
                 // Relaxed: as above.
                 let used_up = slot.base.load(Relaxed) >= Generation::WORN.0;
@@ -203,8 +203,8 @@ impl<T> Directory<T> {
                 slot.page.load(Relaxed).is_null() && !used_up
             })
         })?;
-        // Relaxed: a hint. Should a page below have left meanwhile, this fails or is put right by
-        // the `fetch_min` of the next page that leaves.
+        // Relaxed: a hint. Should a page below have left meanwhile, it is found at the latest when
+        // the search has gone round.
         let _ = self
             .first_absent
             .compare_exchange(start, absent, Relaxed, Relaxed);
