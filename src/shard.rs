@@ -1,7 +1,7 @@
 //! One shard: a slab of timers and a hierarchy of slots with their names.
 //!
 //! This is where the wheel's promises are kept. Each timer has two words: its **state**
-//! ([`EntryState`](crate::slab::state::EntryState): generation, relinking flag, deadline) says
+//! ([`EntryState`]: generation, relinking flag, deadline) says
 //! what may happen to it; its **link** ([`Link`]: generation, tick) says where it waits.
 //!
 //! # What must hold

@@ -2,6 +2,8 @@
 //!
 //! Time is virtual; threads are waited for by channels.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::collections::HashSet;

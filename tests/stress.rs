@@ -5,6 +5,8 @@
 //! it moves the clock. At the end the wheel is drained. How long a run is comes from
 //! `TOURBILLON_STRESS_OPS` (operations a thread).
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use common::{SMALL, TINY};

@@ -7,6 +7,7 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 use loom_tests::{Builder, Clock, TICK, TimerId, Wheel, World, model, sweep};
+use std::time::Duration;
 
 fn rests(
     before: Option<u32>,
@@ -63,10 +64,10 @@ fn after_a_sweep_that_took_an_unwritten_name() {
             mut sweeper,
             clock,
         } = World::of(builder);
-        wheel.insert(1, TICK * 0).unwrap();
+        wheel.insert(1, Duration::ZERO).unwrap();
         let other = {
             let wheel = wheel.clone();
-            thread::spawn(move || wheel.insert(2, TICK * 0).unwrap())
+            thread::spawn(move || wheel.insert(2, Duration::ZERO).unwrap())
         };
         let mut fired = sweep(&mut sweeper);
         let until = sweeper.next_deadline();

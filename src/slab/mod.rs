@@ -210,7 +210,7 @@ mod tests {
         let guard = pin();
         let mut released = Released::NONE;
         for _ in 0..times {
-            let claimed = slab.claim(&guard).unwrap();
+            let claimed = slab.claim(&guard).expect("indices are left");
             slab.gather(
                 &mut released,
                 claimed.entry,
