@@ -74,11 +74,8 @@ fn code(source: &str) -> String {
 }
 
 fn layer(module: &str) -> usize {
-    let of = |modules: &&[&str]| modules.contains(&module);
-    LAYERS
-        .iter()
-        .position(|modules| of(modules))
-        .unwrap_or_else(|| panic!("{module}: no layer"))
+    let place = LAYERS.iter().position(|modules| modules.contains(&module));
+    place.unwrap_or_else(|| panic!("{module} is in no layer"))
 }
 
 #[test]
