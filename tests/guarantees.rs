@@ -324,8 +324,12 @@ fn memory_is_bounded_by_the_live_timers() {
             most
         };
         // Many cancels of long timers, few of which live at a time.
+        let live: Vec<TimerId> = (0..9)
+            .map(|n| bench.wheel.insert(n, Duration::from_secs(7200)).unwrap())
+            .collect();
         let most = churn(&mut bench, 400_000);
         assert!(most < 2_000_000, "{most} bytes");
+        assert!(live.into_iter().all(|id| bench.wheel.cancel(id).is_some()));
         // A burst that has gone.
         let ids: Vec<TimerId> = (0..200_000)
             .map(|n| bench.wheel.insert(n, Duration::from_secs(n)).unwrap())

@@ -112,6 +112,13 @@ impl World {
     }
 }
 
+/// Sweeps with upkeep, as if a caller had asked for it; the values that expired.
+pub fn sweep_with_upkeep(wheel: &Wheel<u64>, sweeper: &mut Sweeper<u64>) -> Vec<u64> {
+    let core = &wheel.inner.core;
+    core.upkeep.look(core);
+    sweep(sweeper)
+}
+
 impl Default for World {
     fn default() -> Self {
         Self::new()
