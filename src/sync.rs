@@ -24,6 +24,12 @@ mod plain {
             Self(std::cell::UnsafeCell::new(value))
         }
 
+        /// Runs `f` with a pointer to the value, which nobody may write meanwhile.
+        #[inline]
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
         /// Runs `f` with a pointer to the value, which nobody else may touch meanwhile.
         #[inline]
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {

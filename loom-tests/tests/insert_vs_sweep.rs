@@ -70,3 +70,27 @@ fn into_a_block_that_is_being_taken() {
         assert!(wheel.is_empty());
     });
 }
+
+/// The sweeper must see the block, although it was another inserter that marked the slot.
+#[test]
+fn a_new_block_in_front_of_a_full_one() {
+    model(2, || {
+        let World {
+            wheel,
+            mut sweeper,
+            clock,
+        } = World::new();
+        wheel.insert(1, TICK).unwrap();
+        wheel.insert(2, TICK).unwrap();
+        let inserter = {
+            let wheel = wheel.clone();
+            let deadline = loom_tests::Clock::now(&clock) + TICK;
+            thread::spawn(move || assert!(wheel.insert_at(3, deadline).is_ok()))
+        };
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        inserter.join().unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, 1));
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 2, 3]);
+    });
+}

@@ -32,7 +32,7 @@
 //! that makes it see the name or the inserter see the alarm ([`crate::alarm`]).
 
 use crate::id::TimerId;
-use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
+use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU64, Relaxed, Release, UnsafeCell};
 use std::ptr;
 
 /// How many names a block holds; the head's four low bits count them.
@@ -48,7 +48,7 @@ const COUNT_MASK: usize = 15;
 #[repr(align(16))]
 struct Block {
     /// Written before the block is published; read by the taker.
-    next: *mut Block,
+    next: UnsafeCell<*mut Block>,
     /// Zero until the reserver writes its name.
     names: [AtomicU64; NAMES],
 }
@@ -94,8 +94,8 @@ impl SlotHead {
         loop {
             let (block, count) = (head.block(), head.count());
             let next = if block.is_null() || count == NAMES {
-                let made = fresh.get_or_insert_with(|| Block::with(name));
-                made.next = block;
+                let made = fresh.get_or_insert_with(|| Box::new(Block::with(name, block)));
+                made.next = UnsafeCell::new(block);
                 Head::new(&raw mut **made, 1)
             } else {
                 Head::new(block, count + 1)
@@ -146,14 +146,16 @@ impl Drop for SlotHead {
 }
 
 impl Block {
-    fn with(name: TimerId) -> Box<Self> {
-        let first = AtomicU64::new(name.to_bits());
-        let mut names = std::array::from_fn(|_| AtomicU64::new(0));
-        names[0] = first;
-        Box::new(Self {
-            next: ptr::null_mut(),
+    /// A block with one name, in front of `next`.
+    fn with(name: TimerId, next: *mut Block) -> Self {
+        let names = std::array::from_fn(|place| match place {
+            0 => AtomicU64::new(name.to_bits()),
+            _ => AtomicU64::new(0),
+        });
+        Self {
+            next: UnsafeCell::new(next),
             names,
-        })
+        }
     }
 }
 
@@ -179,9 +181,11 @@ impl Chain {
             return None;
         }
         let block = self.block;
-        // SAFETY: by the block rule the chain owns the block; it is read through a shared
-        // pointer, since a reserver may still be storing its name.
-        self.block = unsafe { (*block).next };
+        // SAFETY: by the block rule the chain owns the block; it is only shared, since a reserver
+        // may still be storing its name.
+        let shared = unsafe { &*block };
+        // SAFETY: `next` is not written after the block was published.
+        self.block = shared.next.with(|next| unsafe { *next });
         let count = std::mem::replace(&mut self.count, NAMES);
         let mut unwritten = Unwritten {
             block,

@@ -8,6 +8,7 @@ use tourbillon::{Builder, Clock, ManualClock, Refusal, Sweeper, TimerId, Wheel};
 
 /// One operation of a pretended caller. Delays and steps are in quarters of a tick.
 #[derive(Clone, Debug)]
+#[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 pub(crate) enum Op {
     Insert { delay: u32 },
     InsertAt { offset: i32 },
