@@ -219,10 +219,12 @@ impl<T> Core<T> {
     pub(crate) fn names(&self) -> u64 {
         let met =
             read(&self.sweeper.stale) + read(&self.sweeper.redundant) + read(&self.sweeper.fired);
-        let filed = self.tally.sum(Count::Inserted)
-            + self.tally.sum(Count::Extra)
-            + read(&self.sweeper.extra);
-        filed.saturating_sub(met)
+        self.filed().saturating_sub(met)
+    }
+
+    /// How many names have ever been filed, beyond those filed again in the place of one met.
+    pub(crate) fn filed(&self) -> u64 {
+        self.tally.sum(Count::Inserted) + self.tally.sum(Count::Extra) + read(&self.sweeper.extra)
     }
 
     /// How many entries there are, vacant or not.

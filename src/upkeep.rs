@@ -102,8 +102,8 @@ fn too_many_names<T>(core: &Core<T>, armed: u64) -> bool {
 pub(crate) struct Upkeep {
     /// The next slot to visit: shard, and slot within it.
     tidying: Option<(usize, usize)>,
-    /// How many names there were when an idle wheel was last tidied.
-    idle_names: u64,
+    /// How many names had ever been filed when an idle wheel was last tidied.
+    tidied_idle: Option<u64>,
     /// The shard being trimmed.
     trimming: Option<usize>,
     trims: Vec<Trim>,
@@ -114,7 +114,7 @@ impl Upkeep {
         let trims = (0..shards).map(|_| Trim::default()).collect();
         Self {
             tidying: None,
-            idle_names: 0,
+            tidied_idle: None,
             trimming: None,
             trims,
         }
@@ -137,13 +137,14 @@ impl Upkeep {
 
     /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
     ///
-    /// Once for each number of names: what one round leaves (a name that its filer has not
-    /// written yet) another would leave too.
+    /// Once is enough until a name is filed: what one round leaves (a name that its filer has not
+    /// written yet), another would leave too.
     pub(crate) fn begin_if_idle<T>(&mut self, core: &Core<T>) {
-        let names = core.names();
-        if self.tidying.is_none() && core.armed() == 0 && names != self.idle_names {
-            self.tidying = (names > 0).then_some((0, 0));
-            self.idle_names = names;
+        let filed = core.filed();
+        let idle = core.armed() == 0 && core.names() > 0;
+        if self.tidying.is_none() && idle && self.tidied_idle != Some(filed) {
+            self.tidying = Some((0, 0));
+            self.tidied_idle = Some(filed);
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::receive;
 use std::collections::HashSet;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -42,7 +43,7 @@ fn timers_fire_on_the_default_executor() {
         driver.wheel().insert(n, TICK * (n % 10)).unwrap();
     }
     clock.advance(TICK * 10);
-    let all: HashSet<u32> = fired.iter().take(1000).collect();
+    let all: HashSet<u32> = receive(&fired, 1000).into_iter().collect();
     assert_eq!(all.len(), 1000);
     assert!(driver.shutdown().is_empty());
     driver.wait().unwrap();
@@ -65,10 +66,7 @@ fn a_late_wake_up_sweeps_what_was_missed_in_order() {
     }
     // The machine was suspended for a month.
     clock.advance(Duration::from_secs(30 * 86_400));
-    assert_eq!(
-        fired.iter().take(500).collect::<Vec<_>>(),
-        (0..500).collect::<Vec<_>>()
-    );
+    assert_eq!(receive(&fired, 500), (0..500).collect::<Vec<_>>());
 }
 
 #[test]
@@ -79,7 +77,7 @@ fn shutdown_hands_back_what_had_not_fired() {
         driver.wheel().insert(n, TICK * (n + 1)).unwrap();
     }
     clock.advance(TICK * 40);
-    assert_eq!(fired.iter().take(40).max(), Some(39));
+    assert_eq!(receive(&fired, 40).into_iter().max(), Some(39));
     let mut returned: Vec<u32> = driver
         .shutdown()
         .into_iter()
@@ -111,13 +109,15 @@ fn shutdown_from_a_handler(executor: impl Executor) {
     let clock = ManualClock::new();
     let place: Arc<OnceLock<Driver<u32>>> = Arc::new(OnceLock::new());
     let (send, told) = mpsc::channel();
-    let inside = Arc::clone(&place);
+    // Weak: the driver owns the handler, and would own itself.
+    let inside = Arc::downgrade(&place);
     let driver = Builder::new()
         .clock(clock.clone())
         .driver()
         .executor(executor)
         .spawn(move |_: Expired<u32>| {
-            let driver = inside.get().unwrap();
+            let place = inside.upgrade().unwrap();
+            let driver = place.get().unwrap();
             send.send((driver.shutdown().len(), driver.wait())).unwrap();
         })
         .unwrap();
@@ -125,7 +125,10 @@ fn shutdown_from_a_handler(executor: impl Executor) {
     driver.wheel().insert(2, TICK * 9).unwrap();
     assert!(place.set(driver).is_ok());
     clock.advance(TICK * 2);
-    assert_eq!(told.recv().unwrap(), (1, Err(WaitError::InsideHandler)));
+    assert_eq!(
+        receive(&told, 1).remove(0),
+        (1, Err(WaitError::InsideHandler))
+    );
     let driver = place.get().unwrap();
     assert!(driver.shutdown().is_empty());
     driver.wait().unwrap();
@@ -158,7 +161,7 @@ fn a_pool_that_is_behind_bounds_what_is_in_flight() {
         .collect();
     clock.advance(TICK);
     // Two and a half batches are handed over; then the tick thread holds back.
-    let held: Vec<Job> = jobs.iter().take(3).collect();
+    let held: Vec<Job> = receive(&jobs, 3);
     let metrics = driver.metrics();
     assert_eq!(
         (metrics.timers_in_flight, metrics.batches_in_flight),
@@ -173,8 +176,14 @@ fn a_pool_that_is_behind_bounds_what_is_in_flight() {
     assert_eq!(cancelled, 75);
     driver.wheel().insert(100, Duration::ZERO).unwrap();
     held.into_iter().for_each(|job| job());
-    jobs.recv().unwrap()();
-    assert_eq!(fired.iter().take(26).filter(|&n| n == 100).count(), 1);
+    receive(&jobs, 1).remove(0)();
+    assert_eq!(
+        receive(&fired, 26)
+            .into_iter()
+            .filter(|&n| n == 100)
+            .count(),
+        1
+    );
     assert_eq!(driver.metrics().timers_in_flight, 0);
 }
 
@@ -192,7 +201,7 @@ fn an_executor_that_drops_its_jobs_loses_nothing() {
         driver.wheel().insert(n, TICK).unwrap();
     }
     clock.advance(TICK);
-    told.iter().take(3).for_each(drop);
+    receive(&told, 3);
     let mut returned: Vec<u32> = driver
         .shutdown()
         .into_iter()
@@ -219,10 +228,10 @@ fn an_executor_that_panics_loses_nothing() {
     });
     driver.wheel().insert(1, TICK).unwrap();
     clock.advance(TICK);
-    told.recv().unwrap();
+    receive(&told, 1).remove(0);
     driver.wheel().insert(2, TICK).unwrap();
     clock.advance(TICK);
-    told.recv().unwrap();
+    receive(&told, 1).remove(0);
     let returned: HashSet<u32> = driver
         .shutdown()
         .into_iter()
@@ -238,7 +247,7 @@ fn a_shutdown_while_a_batch_runs_waits_for_it_when_asked() {
     let (driver, fired) = reporting(&clock, |builder| builder.executor(executor));
     driver.wheel().insert(1, TICK).unwrap();
     clock.advance(TICK);
-    let job = jobs.recv().unwrap();
+    let job = receive(&jobs, 1).remove(0);
     // The batch has left the wheel: it is not handed back, it will fire.
     assert!(driver.shutdown().is_empty());
     assert_eq!(driver.metrics().batches_in_flight, 1);

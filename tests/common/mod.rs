@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 use tourbillon::{Builder, ManualClock, Sweeper, Wheel};
@@ -93,6 +94,16 @@ impl<T: Send> Bench<T> {
         let _ = self.sweeper.sweep(|timer| fired.push(timer.value));
         fired
     }
+}
+
+/// The next values that other threads send. The limit is for a broken build: it would hang.
+pub(crate) fn receive<T>(receiver: &Receiver<T>, count: usize) -> Vec<T> {
+    let next = || {
+        receiver
+            .recv_timeout(Duration::from_secs(60))
+            .expect("nothing is lost")
+    };
+    (0..count).map(|_| next()).collect()
 }
 
 /// Runs a test over all shapes.
