@@ -33,10 +33,7 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     pub(crate) fn new(wake: Option<Wake>) -> Self {
-        Self {
-            until: AtomicU64::new(0),
-            wake,
-        }
+        Self { until: AtomicU64::new(0), wake }
     }
 
     /// Steps 1 and 2: from here on names filed in slots before `until` ring.
@@ -70,8 +67,6 @@ impl Alarm {
 
 impl fmt::Debug for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alarm")
-            .field("until", &self.until)
-            .finish_non_exhaustive()
+        f.debug_struct("Alarm").field("until", &self.until).finish_non_exhaustive()
     }
 }

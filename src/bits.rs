@@ -37,10 +37,7 @@ impl Field {
     }
 
     /// The field's value in `word`, for fields of at most 32 bits.
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "asserted: the field has at most 32 bits"
-    )]
+    #[allow(clippy::cast_possible_truncation, reason = "asserted: the field has at most 32 bits")]
     pub(crate) const fn get_u32(self, word: u64) -> u32 {
         assert!(self.bits <= 32);
         self.get(word) as u32
@@ -54,10 +51,7 @@ impl Field {
 }
 
 /// `value` as an index into memory, where every index in use is known to fit.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "callers index existing memory"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "callers index existing memory")]
 pub(crate) const fn to_index(value: u64) -> usize {
     value as usize
 }
@@ -76,9 +70,6 @@ mod tests {
         assert_eq!(LOW.get(word), LOW.max());
         assert_eq!(FLAG.get(word), 0);
         assert_eq!(HIGH.get_u32(word), 7);
-        assert_eq!(
-            LOW.put(LOW.max()) | FLAG.put(1) | HIGH.put(HIGH.max()),
-            u64::MAX
-        );
+        assert_eq!(LOW.put(LOW.max()) | FLAG.put(1) | HIGH.put(HIGH.max()), u64::MAX);
     }
 }

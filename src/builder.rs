@@ -137,17 +137,8 @@ impl Builder {
             alarm: Alarm::new(self.waker),
         });
         let lag = self.clock.lag();
-        let inner = Arc::new(Inner {
-            core,
-            clock: self.clock,
-            lag,
-        });
-        Ok((
-            Wheel {
-                inner: Arc::clone(&inner),
-            },
-            Sweeper::new(inner),
-        ))
+        let inner = Arc::new(Inner { core, clock: self.clock, lag });
+        Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
     }
 
     fn checked_shards(&self) -> Result<usize, BuildError> {
@@ -165,12 +156,7 @@ impl Builder {
         if !(FINEST..=COARSEST).contains(&self.resolution) {
             return Err(BuildError::Resolution(self.resolution));
         }
-        let Geometry {
-            root_bits,
-            level_bits,
-            levels,
-            page_bits,
-        } = self.geometry;
+        let Geometry { root_bits, level_bits, levels, page_bits } = self.geometry;
         let bits = 1..=MOST_LEVEL_BITS;
         let widths = bits.contains(&root_bits) && bits.contains(&level_bits);
         let height = root_bits.saturating_add(levels.saturating_mul(level_bits));

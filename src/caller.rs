@@ -86,10 +86,7 @@ mod tests {
                 number
             };
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(number)).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         numbers.sort_unstable();
         numbers.dedup();

@@ -61,10 +61,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
 pub struct MonotonicClock;
 
 impl Clock for MonotonicClock {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the time"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the time")]
     fn now(&self) -> Instant {
         Instant::now()
     }
@@ -89,10 +86,7 @@ impl ManualClock {
     /// A clock at some instant, its [`start`](Self::start).
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            start: MonotonicClock.now(),
-            shared: Arc::default(),
-        }
+        Self { start: MonotonicClock.now(), shared: Arc::default() }
     }
 
     /// Where the clock started.
@@ -116,17 +110,12 @@ impl ManualClock {
         let _ = self
             .shared
             .elapsed_nanos
-            .fetch_update(Release, Acquire, |elapsed| {
-                Some(elapsed.saturating_add(step))
-            });
+            .fetch_update(Release, Acquire, |elapsed| Some(elapsed.saturating_add(step)));
         self.wakes().iter().for_each(|wake| wake());
     }
 
     fn wakes(&self) -> MutexGuard<'_, Wakes> {
-        self.shared
-            .wakes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.wakes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,9 +141,7 @@ impl Clock for ManualClock {
 
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManualClock")
-            .field("elapsed", &self.elapsed())
-            .finish_non_exhaustive()
+        f.debug_struct("ManualClock").field("elapsed", &self.elapsed()).finish_non_exhaustive()
     }
 }
 

@@ -104,9 +104,7 @@ impl<T> Core<T> {
             upkeep: UpkeepFlag::new(),
             leftovers: Mutex::new(None),
             closed: AtomicBool::new(false),
-            capacity: parts
-                .capacity
-                .map(|total| Capacity::new(total, parts.shards)),
+            capacity: parts.capacity.map(|total| Capacity::new(total, parts.shards)),
         }
     }
 
@@ -114,19 +112,15 @@ impl<T> Core<T> {
     /// the next sweep reaches.
     pub(crate) fn tick_of(&self, deadline: Instant, now: Instant) -> Result<Tick, BeyondRange> {
         let swept = self.swept.get();
+        // A deadline long past need not be told from one past for half the window.
+        let oldest = swept.minus(Tick::PAST / 2);
         if deadline <= now {
-            // A deadline long past need not be told from one past for half the window.
-            return Ok(self
-                .timeline
-                .floor(deadline)
-                .max(swept.minus(Tick::PAST / 2)));
+            return Ok(self.timeline.floor(deadline).max(oldest));
         }
-        let tick = self.timeline.ceil(deadline);
+        let tick = self.timeline.ceil(deadline).max(oldest);
         let ahead = tick.since(self.timeline.floor(now));
         if ahead > Tick::RANGE || tick.since(swept) > Tick::AHEAD {
-            return Err(BeyondRange {
-                longest: self.timeline.duration(Tick::RANGE),
-            });
+            return Err(BeyondRange { longest: self.timeline.duration(Tick::RANGE) });
         }
         Ok(tick)
     }
@@ -139,19 +133,13 @@ impl<T> Core<T> {
         deadline: Tick,
     ) -> Result<TimerId, InsertError<T>> {
         if self.is_closed() {
-            return Err(InsertError {
-                reason: Refusal::Closed,
-                value,
-            });
+            return Err(InsertError { reason: Refusal::Closed, value });
         }
         let id = match self.insert_in_any(call, value, deadline) {
             Ok(id) => id,
             Err(value) => {
                 let capacity = self.capacity.as_ref().map_or(TimerId::INDICES, |c| c.total);
-                return Err(InsertError {
-                    reason: Refusal::AtCapacity { capacity },
-                    value,
-                });
+                return Err(InsertError { reason: Refusal::AtCapacity { capacity }, value });
             }
         };
         // The fence that the shard's insert has passed orders this load (insert against close).
@@ -161,10 +149,7 @@ impl<T> Core<T> {
         match self.end(id, call.guard) {
             Some(value) => {
                 self.tally.add(call.caller, Count::Returned, 1);
-                Err(InsertError {
-                    reason: Refusal::Closed,
-                    value,
-                })
+                Err(InsertError { reason: Refusal::Closed, value })
             }
             None => Ok(id),
         }
@@ -186,11 +171,8 @@ impl<T> Core<T> {
         let mut filed = Filed::default();
         let done = shard.reset(id, deadline, self.around(), &mut filed, call.guard);
         if filed != Filed::default() {
-            let extra = self
-                .tally
-                .add(call.caller, Count::Extra, u64::from(filed.names));
-            self.tally
-                .add(call.caller, Count::Blocks, u64::from(filed.blocks));
+            let extra = self.tally.add(call.caller, Count::Extra, u64::from(filed.names));
+            self.tally.add(call.caller, Count::Blocks, u64::from(filed.blocks));
             self.upkeep.note(extra, self);
         }
         if done == Reset::Done {
@@ -201,9 +183,7 @@ impl<T> Core<T> {
 
     /// The deadline of an armed timer.
     pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
-        self.shards
-            .get(id.shard())?
-            .deadline(id, &self.swept, guard)
+        self.shards.get(id.shard())?.deadline(id, &self.swept, guard)
     }
 
     /// How many timers are armed.
@@ -262,6 +242,9 @@ impl<T> Core<T> {
                 hand_back(id, deadline, value);
             });
         }
+        if self.upkeep.look(self) {
+            self.alarm.ring();
+        }
     }
 
     /// Notes that timers of a shard have ended.
@@ -286,12 +269,10 @@ impl<T> Core<T> {
             match shard.insert(value, deadline, self.around(), &mut filed, call.guard) {
                 Ok(id) => {
                     if filed.names > 1 {
-                        self.tally
-                            .add(call.caller, Count::Extra, u64::from(filed.names - 1));
+                        self.tally.add(call.caller, Count::Extra, u64::from(filed.names - 1));
                     }
                     if filed.blocks > 0 {
-                        self.tally
-                            .add(call.caller, Count::Blocks, u64::from(filed.blocks));
+                        self.tally.add(call.caller, Count::Blocks, u64::from(filed.blocks));
                     }
                     return Ok(id);
                 }
@@ -317,15 +298,11 @@ impl<T> Core<T> {
         };
         let room = &capacity.room[shard];
         // Relaxed: as in `make_room`.
-        room.fetch_update(Relaxed, Relaxed, |places| places.checked_sub(1))
-            .is_ok()
+        room.fetch_update(Relaxed, Relaxed, |places| places.checked_sub(1)).is_ok()
     }
 
     fn around(&self) -> Surroundings<'_> {
-        Surroundings {
-            swept: &self.swept,
-            alarm: &self.alarm,
-        }
+        Surroundings { swept: &self.swept, alarm: &self.alarm }
     }
 }
 
@@ -334,9 +311,6 @@ impl Capacity {
         let shards = shards as u64;
         let share = |number| total / shards + u64::from(number < total % shards);
         let room = (0..shards).map(|number| CachePadded::new(AtomicU64::new(share(number))));
-        Self {
-            total,
-            room: room.collect(),
-        }
+        Self { total, room: room.collect() }
     }
 }

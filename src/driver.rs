@@ -9,7 +9,7 @@
 //!
 //! The tick thread never runs handlers (unless told to, by [`Inline`](crate::Inline)) and never
 //! waits for the executor. It does not tick: it rests until the next occupied slot is due, for
-//! good if there is none (but for a look every 2^36 ticks), and the [alarm](crate::alarm) wakes
+//! good if there is none (but for a look every 2^33 ticks), and the [alarm](crate::alarm) wakes
 //! it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it rests
 //! until absolute instants, nothing adds up.
 //!
@@ -33,15 +33,14 @@ use crate::metrics::Metrics;
 use crate::sweeper::{Expired, Sweeper};
 use crate::tick::Tick;
 use crate::wheel::{Armed, Wheel};
-use crossbeam_utils::sync::{Parker, Unparker};
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
@@ -133,10 +132,7 @@ impl DriverBuilder {
     ///
     /// As [`Builder::build`]; also when batches or timers in flight are bounded to none, or the
     /// thread cannot be started.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the one place that starts a thread"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts a thread")]
     pub fn spawn<T: Send + 'static>(
         mut self,
         handler: impl Fn(Expired<T>) + Send + Sync + 'static,
@@ -147,14 +143,11 @@ impl DriverBuilder {
         if self.max_in_flight == 0 {
             return Err(BuildError::InFlight);
         }
-        let parker = Parker::new();
-        let (ring, moved) = (parker.unparker().clone(), parker.unparker().clone());
-        self.wheel.waker = Some(Box::new(move || ring.unpark()));
+        let bell = Arc::new(Bell::default());
+        let (ring, moved) = (Arc::clone(&bell), Arc::clone(&bell));
+        self.wheel.waker = Some(Box::new(move || ring.ring()));
         let (wheel, sweeper) = self.wheel.build()?;
-        wheel
-            .inner
-            .clock
-            .subscribe(Box::new(move || moved.unpark()));
+        wheel.inner.clock.subscribe(Box::new(move || moved.ring()));
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
             on_panic: self.on_panic,
@@ -165,7 +158,7 @@ impl DriverBuilder {
             unfired: Mutex::new(Vec::new()),
             quiet: Condvar::new(),
             quiet_lock: Mutex::new(()),
-            tick_thread: parker.unparker().clone(),
+            bell,
         });
         let ticking = TickThread {
             sweeper,
@@ -173,17 +166,13 @@ impl DriverBuilder {
             executor: self.executor,
             batch: self.batch,
             max_in_flight: self.max_in_flight,
-            parker,
         };
         let thread = std::thread::Builder::new()
             .name(self.thread_name)
             .spawn(move || ticking.run())
             .map_err(BuildError::Thread)?;
-        Ok(Driver {
-            wheel,
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
+        let tick_thread = thread.thread().id();
+        Ok(Driver { wheel, shared, tick_thread, thread: Mutex::new(Some(thread)) })
     }
 }
 
@@ -226,6 +215,7 @@ impl fmt::Debug for DriverBuilder {
 pub struct Driver<T> {
     wheel: Wheel<T>,
     shared: Arc<Shared<T>>,
+    tick_thread: ThreadId,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -296,17 +286,7 @@ impl<T: Send + 'static> Driver<T> {
         let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
         let mut returned: Vec<Armed<T>> = unfired
             .into_iter()
-            .map(
-                |Expired {
-                     value,
-                     id,
-                     deadline,
-                 }| Armed {
-                    value,
-                    id,
-                    deadline,
-                },
-            )
+            .map(|Expired { value, id, deadline }| Armed { value, id, deadline })
             .collect();
         returned.extend(self.wheel.drain());
         returned
@@ -336,11 +316,7 @@ impl<T: Send + 'static> Driver<T> {
         // Acquire: pairs with the Release of the last batch's end, so that what its handlers did
         // is seen.
         while self.shared.batches_in_flight.load(Acquire) > 0 {
-            guard = self
-                .shared
-                .quiet
-                .wait(guard)
-                .unwrap_or_else(PoisonError::into_inner);
+            guard = self.shared.quiet.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
     }
@@ -351,13 +327,15 @@ impl<T> Driver<T> {
         self.wheel.inner.core.close();
         // Release: pairs with the Acquire of the tick thread's look.
         self.shared.stopping.store(true, Release);
-        self.shared.tick_thread.unpark();
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
-            if thread.thread().id() != std::thread::current().id() {
-                // A tick thread that panicked has dropped its sweeper; the drain finds the rest.
-                let _ = thread.join();
-            }
+        self.shared.bell.ring();
+        if std::thread::current().id() == self.tick_thread {
+            return;
+        }
+        // Joined under the lock, so that of two threads that shut down both see it ended.
+        let mut thread = lock(&self.thread);
+        if let Some(running) = thread.take() {
+            // A tick thread that panicked has dropped its sweeper; the drain finds the rest.
+            let _ = running.join();
         }
     }
 }
@@ -370,9 +348,7 @@ impl<T> Drop for Driver<T> {
 
 impl<T> fmt::Debug for Driver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver")
-            .field("wheel", &self.wheel)
-            .finish_non_exhaustive()
+        f.debug_struct("Driver").field("wheel", &self.wheel).finish_non_exhaustive()
     }
 }
 
@@ -388,7 +364,7 @@ struct Shared<T> {
     unfired: Mutex<Vec<Expired<T>>>,
     quiet: Condvar,
     quiet_lock: Mutex<()>,
-    tick_thread: Unparker,
+    bell: Arc<Bell>,
 }
 
 /// The tick thread's own.
@@ -398,18 +374,18 @@ struct TickThread<T> {
     executor: Box<dyn Executor>,
     batch: usize,
     max_in_flight: usize,
-    parker: Parker,
 }
 
 impl<T: Send + 'static> TickThread<T> {
     fn run(mut self) {
+        self.shared.bell.hang_up();
         // Acquire: pairs with the Release of `Driver::stop`.
         while !self.shared.stopping.load(Acquire) {
             // Acquire: pairs with the Release of a batch's end.
             let in_flight = self.shared.timers_in_flight.load(Acquire);
             let room = self.max_in_flight.saturating_sub(in_flight);
             if room == 0 {
-                self.parker.park();
+                self.shared.bell.wait(None);
                 continue;
             }
             let mut timers = Vec::new();
@@ -438,11 +414,50 @@ impl<T: Send + 'static> TickThread<T> {
         let (clock, timeline) = (&wheel.inner.clock, &wheel.inner.core.timeline);
         let longest = timeline.duration(Tick::LONGEST_REST);
         let until: Option<Instant> = next.or_else(|| clock.now().checked_add(longest));
-        match until.and_then(|until| clock.timeout(until)) {
-            Some(Duration::ZERO) => {}
-            Some(timeout) => self.parker.park_timeout(timeout),
-            None => self.parker.park(),
+        self.shared.bell.wait(until.and_then(|until| clock.timeout(until)));
+    }
+}
+
+/// Wakes the tick thread, without a lock: an insert that rings must not wait for a thread that was
+/// preempted on its way to sleep.
+///
+/// The ringer marks, then looks for the thread; the thread shows itself, then looks at the mark,
+/// both by exchanges of the mark: whichever comes second sees what the other did before.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // AcqRel: the Release half publishes what the ringer did before to the thread that wakes;
+        // the Acquire half sees the thread, if that has looked at the mark before.
+        self.rung.swap(true, AcqRel);
+        // Also when somebody else has rung: that thread may have been preempted before this.
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
         }
+    }
+
+    /// The calling thread is the one to be woken.
+    fn hang_up(&self) {
+        let _ = self.thread.set(std::thread::current());
+    }
+
+    /// Sleeps until a ring since the last wait, or until the time-out has passed.
+    fn wait(&self, timeout: Option<Duration>) {
+        // AcqRel: the other side of `ring`.
+        if self.rung.swap(false, AcqRel) || timeout == Some(Duration::ZERO) {
+            return;
+        }
+        // A wake-up for no reason costs a look at the wheel, no more.
+        match timeout {
+            Some(timeout) => std::thread::park_timeout(timeout),
+            None => std::thread::park(),
+        }
+        // AcqRel: as above.
+        self.rung.swap(false, AcqRel);
     }
 }
 
@@ -458,11 +473,7 @@ impl<T> Batch<T> {
         // Relaxed, twice: the tick thread counts up before it hands the batch on.
         shared.timers_in_flight.fetch_add(timers.len(), Relaxed);
         shared.batches_in_flight.fetch_add(1, Relaxed);
-        Self {
-            size: timers.len(),
-            timers: timers.into_iter(),
-            shared,
-        }
+        Self { size: timers.len(), timers: timers.into_iter(), shared }
     }
 
     fn run(mut self) {
@@ -474,8 +485,11 @@ impl<T> Batch<T> {
             if let Err(panic) = outcome {
                 // Relaxed: a figure.
                 shared.panics.fetch_add(1, Relaxed);
-                // An observer that panics in turn has nobody left to tell.
-                let _ = catch_unwind(AssertUnwindSafe(|| (shared.on_panic)(id, &*panic)));
+                // An observer, or a payload's drop, that panics in turn has nobody left to tell.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    (shared.on_panic)(id, &*panic);
+                    drop(panic);
+                }));
             }
         }
     }
@@ -496,7 +510,7 @@ impl<T> Drop for Batch<T> {
             drop(lock(&shared.quiet_lock));
             shared.quiet.notify_all();
         }
-        shared.tick_thread.unpark();
+        shared.bell.ring();
     }
 }
 

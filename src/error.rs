@@ -15,11 +15,7 @@ pub struct BeyondRange {
 
 impl fmt::Display for BeyondRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the deadline is beyond the range: at most {:?} from now",
-            self.longest
-        )
+        write!(f, "the deadline is beyond the range: at most {:?} from now", self.longest)
     }
 }
 
@@ -65,9 +61,7 @@ pub struct InsertError<T> {
 
 impl<T> fmt::Debug for InsertError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InsertError")
-            .field("reason", &self.reason)
-            .finish_non_exhaustive()
+        f.debug_struct("InsertError").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 
@@ -112,19 +106,13 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Resolution(asked) => {
-                write!(
-                    f,
-                    "a resolution of {asked:?} was asked for; 1 µs to 1 h is allowed"
-                )
+                write!(f, "a resolution of {asked:?} was asked for; 1 µs to 1 h is allowed")
             }
             BuildError::Shards(asked) => {
                 write!(f, "{asked} shards were asked for; 1 to 256 are allowed")
             }
             BuildError::Capacity { asked, most } => {
-                write!(
-                    f,
-                    "a capacity of {asked} was asked for; 1 to {most} is allowed"
-                )
+                write!(f, "a capacity of {asked} was asked for; 1 to {most} is allowed")
             }
             BuildError::Geometry => f.write_str("the geometry is out of range"),
             BuildError::Batch => {

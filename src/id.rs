@@ -94,13 +94,7 @@ impl TimerId {
 
 impl fmt::Debug for TimerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "s{}:{}v{}",
-            self.shard(),
-            self.index(),
-            self.generation().0
-        )
+        write!(f, "s{}:{}v{}", self.shard(), self.index(), self.generation().0)
     }
 }
 
@@ -135,10 +129,7 @@ mod tests {
         assert_eq!((id.shard(), id.index()), (255, (1 << 30) - 1));
         assert_eq!(id.generation(), Generation((1 << 25) - 1));
         assert_eq!(TimerId::from_bits(id.to_bits()), Some(id));
-        assert_eq!(
-            format!("{:?}", TimerId::new(2, Generation(7), 41)),
-            "s2:41v7"
-        );
+        assert_eq!(format!("{:?}", TimerId::new(2, Generation(7), 41)), "s2:41v7");
         assert_eq!(size_of::<Option<TimerId>>(), 8);
     }
 

@@ -85,10 +85,7 @@ impl Lateness {
     /// The upper bound of each bucket, and how many timers were late by at most that and by more
     /// than the bound before.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        self.counts
-            .iter()
-            .enumerate()
-            .map(|(bucket, &count)| (Self::upper_bound(bucket), count))
+        self.counts.iter().enumerate().map(|(bucket, &count)| (Self::upper_bound(bucket), count))
     }
 
     /// Bucket 0 is for up to 1 µs, bucket n for up to 2^n µs.
@@ -117,9 +114,7 @@ impl Metrics {
             refiled: read(&sweeper.refiled),
             sweeps: read(&sweeper.sweeps),
             longest_sweep: Duration::from_nanos(read(&sweeper.longest_nanos)),
-            lateness: Lateness {
-                counts: sweeper.lateness.iter().map(read).collect(),
-            },
+            lateness: Lateness { counts: sweeper.lateness.iter().map(read).collect() },
             bytes: core.bytes(),
             ..Self::default()
         }

@@ -52,12 +52,7 @@ pub struct Pinned<'w, T> {
 
 impl<'w, T: Send> Pinned<'w, T> {
     pub(crate) fn new(wheel: &'w Inner<T>) -> Self {
-        Self {
-            wheel,
-            guard: pin(),
-            caller: Caller::current(),
-            now: wheel.clock.now(),
-        }
+        Self { wheel, guard: pin(), caller: Caller::current(), now: wheel.clock.now() }
     }
 
     /// The instant from which this guard counts delays.
@@ -138,24 +133,16 @@ impl<'w, T: Send> Pinned<'w, T> {
     }
 
     fn call(&self) -> Call<'_> {
-        Call {
-            caller: self.caller,
-            guard: &self.guard,
-        }
+        Call { caller: self.caller, guard: &self.guard }
     }
 }
 
 fn refused<T>(value: T, beyond: BeyondRange) -> InsertError<T> {
-    InsertError {
-        reason: Refusal::BeyondRange(beyond),
-        value,
-    }
+    InsertError { reason: Refusal::BeyondRange(beyond), value }
 }
 
 impl<T> fmt::Debug for Pinned<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pinned")
-            .field("now", &self.now)
-            .finish_non_exhaustive()
+        f.debug_struct("Pinned").field("now", &self.now).finish_non_exhaustive()
     }
 }

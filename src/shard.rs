@@ -11,7 +11,7 @@
 //!   armed or reset it has not returned.
 //! * **I2, the link tells the truth.** While the relinking flag is clear and the link's tick lies
 //!   after the sweep, a name of this timer is in the slot that is taken at that tick, or in the
-//!   sweeper's hand.
+//!   sweeper's hand, except while the insert that armed it has not returned.
 //!
 //! A name whose timer has ended is *stale*: its generation has passed, and it is dropped when it
 //! is met. Two names of one timer are harmless: the first that is due ends it.
@@ -41,7 +41,7 @@
 //!
 //! 1. the flag is clear and the link names a tick after the sweep and not after the deadline, and
 //!    not the slot that this name was taken from: another name waits there, and this one is
-//!    redundant;
+//!    redundant; confirm the state by an exchange to the same value and drop the name;
 //! 2. otherwise exchange the link to the tick of the new slot (not while the flag is set: the
 //!    link is the resetter's then), file the name there, and confirm the state by an exchange to
 //!    the same value; if that fails, somebody was faster: read the state again.
@@ -59,11 +59,9 @@
 //! slot's next turn. The link then names this very slot, and so the name is filed again, not
 //! taken for redundant.
 //!
-//! **Reset against a redundant name.** The sweeper drops a name, without an exchange, only
-//! because the link names a later tick L. A resetter that relies on an older link saw it before
-//! L was written. Links are raised by the sweeper only, with a confirmation after, so such a
-//! resetter came before that confirmation and the sweeper knew its deadline; or L was written by
-//! a later resetter, whose deadline replaced that of the first.
+//! **Reset against a redundant name.** The sweeper drops a name because the link names a later
+//! tick L, and confirms the state after it has read L. A resetter whose exchange comes after that
+//! sees L, or a link written later; one whose exchange comes before makes the confirmation fail.
 //!
 //! **A resetter held up between 2 and 3.** Its name may be met, and moved or dropped, before the
 //! link says that it is there: a link that lies would make a later resetter rely on nothing.
@@ -79,8 +77,8 @@
 //! redundant or, at worst, early, and then filed again.
 //!
 //! **Wake-ups.** Whoever relies on a name relies also on its filer having rung the alarm: an
-//! insert rings before it returns its id, a resetter before it clears the flag, and the sweeper
-//! needs no ring.
+//! insert rings before it returns its id, a resetter before it clears the flag (so a reset that
+//! relies on a link looks at the flag once more, after the link), and the sweeper needs no ring.
 
 use crate::alarm::Alarm;
 use crate::hierarchy::geometry::{Geometry, Place, SlotIndex};
@@ -150,11 +148,7 @@ pub(crate) enum Met<T> {
 
 impl<T> Shard<T> {
     pub(crate) fn new(number: usize, geometry: Geometry) -> Self {
-        Self {
-            number,
-            slab: Slab::new(geometry.page_bits),
-            hierarchy: Hierarchy::new(geometry),
-        }
+        Self { number, slab: Slab::new(geometry.page_bits), hierarchy: Hierarchy::new(geometry) }
     }
 
     /// Arms a timer. The value comes back when the slab's indices are used up.
@@ -168,12 +162,7 @@ impl<T> Shard<T> {
         filed: &mut Filed,
         guard: &Guard,
     ) -> Result<TimerId, T> {
-        let Some(Claimed {
-            entry,
-            index,
-            vacant,
-        }) = self.slab.claim(guard)
-        else {
+        let Some(Claimed { entry, index, vacant }) = self.slab.claim(guard) else {
             return Err(value);
         };
         let generation = vacant.next();
@@ -219,9 +208,7 @@ impl<T> Shard<T> {
             }
             // A first look at the link saves an exchange when an earlier name will be needed.
             let early = !seen.is_relinking() && !relies(entry, id, deadline, around.swept.get());
-            let next = seen
-                .with_deadline(deadline)
-                .with_relinking(seen.is_relinking() || early);
+            let next = seen.with_deadline(deadline).with_relinking(seen.is_relinking() || early);
             match entry.state.try_reset(seen, next) {
                 Ok(()) if early => break Some(true),
                 Ok(()) if seen.is_relinking() => break Some(false),
@@ -231,7 +218,13 @@ impl<T> Shard<T> {
         };
         match set {
             Some(held) => self.relink_as(held, entry, id, around, filed),
-            None if relies(entry, id, deadline, around.swept.get()) => {}
+            None if relies(entry, id, deadline, around.swept.get()) => {
+                // The link may have been lowered just now by a resetter that has not rung yet: its
+                // flag is then still set, and the link's Acquire shows it.
+                if entry.state.load().is_relinking() {
+                    self.relink_as(false, entry, id, around, filed);
+                }
+            }
             None => self.relink(entry, id, around, filed),
         }
         Reset::Done
@@ -265,14 +258,16 @@ impl<T> Shard<T> {
                     Ok(vacant) => {
                         // SAFETY: the timer was ended just above and its entry is released below.
                         let value = unsafe { entry.take() };
-                        self.slab
-                            .gather(&mut gathered.released, entry, id.index(), vacant, guard);
+                        self.slab.gather(&mut gathered.released, entry, id.index(), vacant, guard);
                         return Met::Due(value, deadline);
                     }
                     Err(now) => now,
                 }
             } else if self.is_redundant(entry, state, slot, swept) {
-                return Met::Redundant;
+                match entry.state.try_confirm(state) {
+                    Ok(()) => return Met::Redundant,
+                    Err(now) => now,
+                }
             } else {
                 match self.refile(entry, id, state, swept, &mut gathered.filed) {
                     Ok(()) => return Met::Refiled,
@@ -360,9 +355,9 @@ impl<T> Shard<T> {
         filed.blocks += u32::from(self.hierarchy.put_back(id, slot, at));
     }
 
-    /// All slots in a row: the one at `position`.
-    pub(crate) fn slot_at(&self, position: usize) -> Option<SlotIndex> {
-        self.hierarchy.slot_at(position)
+    /// The first occupied slot from `from` on, in a row of all slots.
+    pub(crate) fn next_occupied(&self, from: SlotIndex) -> Option<SlotIndex> {
+        self.hierarchy.next_occupied(from)
     }
 
     /// How many entries the slab has, vacant or not.
@@ -389,8 +384,7 @@ impl<T> Shard<T> {
                     // SAFETY: the timer was ended just above and its entry is released below.
                     let value = unsafe { entry.take() };
                     let mut released = Released::NONE;
-                    self.slab
-                        .gather(&mut released, entry, id.index(), vacant, guard);
+                    self.slab.gather(&mut released, entry, id.index(), vacant, guard);
                     self.slab.release(&mut released, guard);
                     return Some((value, seen));
                 }

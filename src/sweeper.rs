@@ -134,11 +134,7 @@ impl<T: Send> Sweeper<T> {
             under_way: false,
             begins: true,
             batch: VecDeque::new(),
-            stamp: Stamp {
-                tick: Tick::NEVER,
-                deadline: start,
-                bucket: 0,
-            },
+            stamp: Stamp { tick: Tick::NEVER, deadline: start, bucket: 0 },
         }
     }
 
@@ -153,9 +149,7 @@ impl<T: Send> Sweeper<T> {
     /// ```
     #[must_use]
     pub fn wheel(&self) -> Wheel<T> {
-        Wheel {
-            inner: Arc::clone(&self.inner),
-        }
+        Wheel { inner: Arc::clone(&self.inner) }
     }
 
     /// Hands over every timer that is due by the clock's now, in order of deadline.
@@ -186,7 +180,8 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// As [`sweep`](Self::sweep), by a given now. A now before that of an earlier sweep hands
-    /// over only what is overdue; one ahead of the clock hands timers over early.
+    /// over only what is overdue; one ahead of the clock hands timers over early, later
+    /// ones too.
     ///
     /// # Examples
     ///
@@ -204,8 +199,8 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// As [`sweep`](Self::sweep), but hands over at most `limit` timers. The next sweep carries
-    /// on where this one stopped; until then, timers that are due can still be cancelled and
-    /// reset.
+    /// on where this one stopped, before it begins its own; until then, timers that are due can
+    /// still be cancelled and reset.
     ///
     /// # Examples
     ///
@@ -267,67 +262,61 @@ impl<T: Send> Sweeper<T> {
     }
 
     fn run(&mut self, now: Instant, limit: usize, mut on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        // A sweep that was under way is finished first, and then this call's own begins.
+        let mut rounds = 1 + usize::from(self.under_way);
         let mut expired = 0;
-        let mut finished = false;
-        self.begins = true;
-        while !finished && expired < limit {
-            finished = self.fill(now, BATCH.min(limit - expired));
-            while let Some(timer) = self.batch.pop_front() {
+        while rounds > 0 && expired < limit {
+            let wanted = limit - expired;
+            if self.fill(now, BATCH.min(wanted), wanted) {
+                rounds -= 1;
+            }
+            while expired < limit {
+                let Some(timer) = self.batch.pop_front() else { break };
                 expired += 1;
                 on_expired(timer);
             }
         }
-        Sweep {
-            expired,
-            finished,
-            next_deadline: self.next_deadline(),
-        }
+        let finished = rounds == 0 && self.batch.is_empty();
+        Sweep { expired, finished, next_deadline: self.next_deadline() }
     }
 
     /// As [`run`](Self::run), into a vector. Answers whether everything due has been collected.
     pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
-        self.begins |= !self.under_way;
-        let finished = self.fill(self.inner.clock.now(), limit);
+        let finished = self.fill(self.inner.clock.now(), limit, limit);
         into.extend(self.batch.drain(..));
         finished
     }
 
-    /// Collects timers that are due, until the batch has `limit` of them. Answers whether
-    /// everything due has been collected. Upkeep has its slice either way.
-    fn fill(&mut self, now: Instant, limit: usize) -> bool {
+    /// Collects timers that are due, until the batch has about `batch` of them, and never more
+    /// than `limit`. Answers whether everything due has been collected. Upkeep has its slice
+    /// either way.
+    fn fill(&mut self, now: Instant, batch: usize, limit: usize) -> bool {
         let inner = Arc::clone(&self.inner);
         let core = &inner.core;
         core.alarm.clear();
-        let finished = self.batch.len() >= limit || self.step(core, now, limit);
+        self.begins |= !self.under_way;
+        let finished = self.batch.len() < batch && self.step(core, now, batch, limit);
+        self.under_way = !finished;
         bump(&core.sweeper.sweeps, 1);
         let took = self.inner.clock.now().saturating_duration_since(now);
-        raise(
-            &core.sweeper.longest_nanos,
-            u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
-        );
-        self.under_way = !finished;
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        raise(&core.sweeper.longest_nanos, nanos);
         self.upkeep.begin(core);
         self.upkeep.advance(core, &mut self.kept);
         finished
     }
 
-    /// Works off what is in hand, then what is overdue, then slot after slot up to `now`.
-    fn step(&mut self, core: &Core<T>, now: Instant, limit: usize) -> bool {
-        let mut finished = self.work(core, now, limit);
+    /// Works off what is in hand, then what is overdue, then slot after slot up to `now`. What
+    /// is overdue is handed over together, up to `limit`: its order is made by sorting.
+    fn step(&mut self, core: &Core<T>, now: Instant, batch: usize, limit: usize) -> bool {
+        let mut finished = self.work(core, now, batch);
         if finished && std::mem::take(&mut self.begins) {
-            let swept = core.swept.get();
-            self.hand.extend(
-                core.shards
-                    .iter()
-                    .filter_map(|shard| shard.take_overdue(swept)),
-            );
+            self.take_overdue(core);
             self.unlooked = self.kept.len();
         }
         finished = finished && self.work_kept(core, now, limit) && self.work(core, now, limit);
-        self.batch
-            .make_contiguous()
-            .sort_by_key(|timer| timer.deadline);
-        if !finished {
+        self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
+        if !finished || self.batch.len() >= batch {
             return false;
         }
         let target = core.timeline.floor(now);
@@ -337,14 +326,20 @@ impl<T: Send> Sweeper<T> {
             if swept >= target {
                 return true;
             }
-            let tick = self.next_slot(swept).min(target);
+            let farthest = swept.plus(Tick::LONGEST_REST);
+            let tick = self.next_slot(swept).min(target).min(farthest);
             core.swept.announce(tick);
             for shard in &core.shards {
                 shard.take_due(swept, tick, &mut taken);
             }
             taken.sort_by_key(|taken| taken.at);
             self.hand.extend(taken.drain(..));
-            if !self.work(core, now, limit) {
+            if tick == farthest {
+                // What was filed as overdue before so long a step must not wait through another:
+                // its deadline would leave the window.
+                self.take_overdue(core);
+            }
+            if !self.work(core, now, batch) {
                 return false;
             }
         }
@@ -370,6 +365,12 @@ impl<T: Send> Sweeper<T> {
         self.names.is_empty() && self.unlooked == 0
     }
 
+    /// Takes what is overdue into the hand.
+    fn take_overdue(&mut self, core: &Core<T>) {
+        let swept = core.swept.get();
+        self.hand.extend(core.shards.iter().filter_map(|shard| shard.take_overdue(swept)));
+    }
+
     /// Meets the names in hand. `false` if the batch was full before that was done.
     fn work(&mut self, core: &Core<T>, now: Instant, limit: usize) -> bool {
         loop {
@@ -385,10 +386,7 @@ impl<T: Send> Sweeper<T> {
                 None => drop(self.hand.pop_front()),
                 Some(Read::Whole) => bump(&core.sweeper.blocks_freed, 1),
                 Some(Read::Kept(unwritten)) => {
-                    self.kept.push_back(Kept {
-                        slot: taken.slot,
-                        unwritten,
-                    });
+                    self.kept.push_back(Kept { slot: taken.slot, unwritten });
                 }
             }
         }
@@ -404,10 +402,7 @@ impl<T: Send> Sweeper<T> {
             shard.touch(id, &guard);
         }
         let (number, before) = (self.names[0].shard(), self.batch.len());
-        let mut gathered = Gathered {
-            filed: Filed::default(),
-            released: Released::NONE,
-        };
+        let mut gathered = Gathered { filed: Filed::default(), released: Released::NONE };
         let (mut stale, mut redundant, mut refiled) = (0, 0, 0);
         while self.batch.len() < limit {
             let Some(id) = self.names.pop() else { break };
@@ -417,11 +412,7 @@ impl<T: Send> Sweeper<T> {
                 Met::Refiled => refiled += 1,
                 Met::Due(value, tick) => {
                     let deadline = self.stamp(core, tick, now);
-                    self.batch.push_back(Expired {
-                        value,
-                        id,
-                        deadline,
-                    });
+                    self.batch.push_back(Expired { value, id, deadline });
                 }
             }
         }
@@ -434,10 +425,7 @@ impl<T: Send> Sweeper<T> {
         bump(&tally.redundant, redundant);
         bump(&tally.refiled, refiled);
         // A name filed again takes the place of the one met.
-        bump(
-            &tally.extra,
-            u64::from(gathered.filed.names).saturating_sub(refiled),
-        );
+        bump(&tally.extra, u64::from(gathered.filed.names).saturating_sub(refiled));
         bump(&tally.blocks_made, u64::from(gathered.filed.blocks));
     }
 
@@ -446,11 +434,7 @@ impl<T: Send> Sweeper<T> {
         if self.stamp.tick != tick {
             let deadline = core.timeline.instant(tick);
             let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
-            self.stamp = Stamp {
-                tick,
-                deadline,
-                bucket,
-            };
+            self.stamp = Stamp { tick, deadline, bucket };
         }
         bump(&core.sweeper.lateness[self.stamp.bucket], 1);
         self.stamp.deadline
@@ -474,12 +458,7 @@ impl<T: Send> Sweeper<T> {
 
     /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
-        let turns = self
-            .inner
-            .core
-            .shards
-            .iter()
-            .filter_map(|shard| shard.next_turn(swept));
+        let turns = self.inner.core.shards.iter().filter_map(|shard| shard.next_turn(swept));
         turns.min().unwrap_or(Tick::NEVER)
     }
 }
@@ -500,8 +479,6 @@ impl<T> Drop for Sweeper<T> {
 
 impl<T> fmt::Debug for Sweeper<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sweeper")
-            .field("in_hand", &self.hand.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Sweeper").field("in_hand", &self.hand.len()).finish_non_exhaustive()
     }
 }

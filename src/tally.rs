@@ -43,9 +43,7 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn new() -> Self {
         let stripe = |_| CachePadded::new(Stripe(std::array::from_fn(|_| AtomicU64::new(0))));
-        Self {
-            stripes: (0..=Caller::OWN).map(stripe).collect(),
-        }
+        Self { stripes: (0..=Caller::OWN).map(stripe).collect() }
     }
 
     /// Adds to a count. Answers the caller's new count.
@@ -71,10 +69,7 @@ impl Tally {
     /// The sum over all callers.
     pub(crate) fn sum(&self, count: Count) -> u64 {
         // Acquire: pairs with the Release of `add`.
-        self.stripes
-            .iter()
-            .map(|stripe| stripe.0[count as usize].load(Acquire))
-            .sum()
+        self.stripes.iter().map(|stripe| stripe.0[count as usize].load(Acquire)).sum()
     }
 }
 

@@ -35,8 +35,9 @@ impl Tick {
     /// [`RANGE`](Tick::RANGE) is for a sweep that lags behind the clock.
     pub(crate) const AHEAD: u64 = (1 << Self::LOW_BITS) - Self::PAST - 1;
 
-    /// The longest that a sweeper may rest, even with nothing armed, so that the window moves on.
-    pub(crate) const LONGEST_REST: u64 = 1 << 36;
+    /// The longest that a sweeper may rest or step, even with nothing armed, so that the window
+    /// moves on: 99 days of milliseconds.
+    pub(crate) const LONGEST_REST: u64 = Self::PAST / 4;
 
     /// The part of the tick that the packed words hold.
     pub(crate) const fn low(self) -> u64 {
@@ -77,11 +78,7 @@ impl Timeline {
     /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long.
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64) -> Self {
         debug_assert!(nanos > 0);
-        Self {
-            start,
-            origin,
-            nanos,
-        }
+        Self { start, origin, nanos }
     }
 
     /// The last tick at or before `now`: a sweep at `now` may take this tick and no later one.
@@ -155,10 +152,7 @@ mod tests {
     #[test]
     fn an_instant_before_the_start_is_the_first_tick() {
         let line = timeline(1_000);
-        let before = line
-            .instant(Tick(5))
-            .checked_sub(Duration::from_secs(1))
-            .unwrap();
+        let before = line.instant(Tick(5)).checked_sub(Duration::from_secs(1)).unwrap();
         assert_eq!(line.ceil(before), Tick(5));
     }
 
@@ -173,15 +167,7 @@ mod tests {
 
     #[test]
     fn a_tick_is_restored_from_its_low_part_anywhere_in_the_window() {
-        for reference in [
-            0,
-            1,
-            1 << 30,
-            (1 << 38) - 1,
-            1 << 38,
-            (1 << 38) + 77,
-            1 << 50,
-        ] {
+        for reference in [0, 1, 1 << 30, (1 << 38) - 1, 1 << 38, (1 << 38) + 77, 1 << 50] {
             let reference = Tick(reference);
             for tick in [
                 reference.minus(Tick::PAST),

@@ -24,7 +24,7 @@ use crate::reclaim;
 use crate::shard::Filed;
 use crate::slab::trim::Trim;
 use crate::sync::{AtomicBool, AtomicU64, Relaxed};
-use crate::tally::bump;
+use crate::tally::{bump, read};
 use std::collections::VecDeque;
 
 /// Garbage that is never worth a round.
@@ -84,10 +84,7 @@ impl UpkeepFlag {
     fn too_many_entries<T>(&self, core: &Core<T>, armed: u64) -> bool {
         let vacant = core.entries().saturating_sub(armed);
         // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
-        let (left, then) = (
-            self.vacant_left.load(Relaxed),
-            self.armed_then.load(Relaxed),
-        );
+        let (left, then) = (self.vacant_left.load(Relaxed), self.armed_then.load(Relaxed));
         vacant > armed + SLACK && (vacant / 2 >= left || armed <= then / 2)
     }
 }
@@ -101,34 +98,35 @@ fn too_many_names<T>(core: &Core<T>, armed: u64) -> bool {
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     /// The next slot to visit: shard, and slot within it.
-    tidying: Option<(usize, usize)>,
+    tidying: Option<(usize, SlotIndex)>,
     /// How many names had ever been filed when an idle wheel was last tidied.
     tidied_idle: Option<u64>,
     /// The shard being trimmed.
     trimming: Option<usize>,
+    /// How many intervals of fired timers there had been at the last look.
+    fired_then: u64,
     trims: Vec<Trim>,
 }
 
 impl Upkeep {
     pub(crate) fn new(shards: usize) -> Self {
         let trims = (0..shards).map(|_| Trim::default()).collect();
-        Self {
-            tidying: None,
-            tidied_idle: None,
-            trimming: None,
-            trims,
-        }
+        Self { tidying: None, tidied_idle: None, trimming: None, fired_then: 0, trims }
     }
 
-    /// Begins what is wanted.
+    /// Begins what is wanted, by a caller or because enough timers have fired.
     pub(crate) fn begin<T>(&mut self, core: &Core<T>) {
+        let fired = read(&core.sweeper.fired) / INTERVAL;
+        if std::mem::replace(&mut self.fired_then, fired) != fired {
+            core.upkeep.look(core);
+        }
         // Relaxed: as in `UpkeepFlag::look`.
         if !core.upkeep.wanted.swap(false, Relaxed) {
             return;
         }
         let armed = core.armed();
         if self.tidying.is_none() && too_many_names(core, armed) {
-            self.tidying = Some((0, 0));
+            self.tidying = Some((0, SlotIndex::FIRST));
         }
         if self.trimming.is_none() && core.upkeep.too_many_entries(core, armed) {
             self.trimming = Some(0);
@@ -143,7 +141,7 @@ impl Upkeep {
         let filed = core.filed();
         let idle = core.armed() == 0 && core.names() > 0;
         if self.tidying.is_none() && idle && self.tidied_idle != Some(filed) {
-            self.tidying = Some((0, 0));
+            self.tidying = Some((0, SlotIndex::FIRST));
             self.tidied_idle = Some(filed);
         }
     }
@@ -161,16 +159,16 @@ impl Upkeep {
 
     fn tidy_slice<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>) {
         let mut budget = SLICE;
-        while let Some((number, position)) = self.tidying.filter(|_| budget > 0) {
+        while let Some((number, from)) = self.tidying.filter(|_| budget > 0) {
             let Some(shard) = core.shards.get(number) else {
                 self.tidying = None;
                 return;
             };
-            let Some(slot) = shard.slot_at(position) else {
-                self.tidying = Some((number + 1, 0));
+            let Some(slot) = shard.next_occupied(from) else {
+                self.tidying = Some((number + 1, SlotIndex::FIRST));
                 continue;
             };
-            self.tidying = Some((number, position + 1));
+            self.tidying = Some((number, slot.next()));
             let taken = shard.take_early(slot, core.swept.get());
             let looked = taken.map_or(0, |taken| tidy_slot(core, number, slot, taken, kept));
             budget = budget.saturating_sub(1 + looked);
@@ -195,7 +193,8 @@ impl Upkeep {
     }
 }
 
-/// Visits one slot, taken early, and puts back what is needed. Answers how many names it saw.
+/// Visits one slot, taken early, and puts back one copy of each name that is needed. Answers how
+/// many names it saw.
 fn tidy_slot<T>(
     core: &Core<T>,
     number: usize,
@@ -204,28 +203,25 @@ fn tidy_slot<T>(
     kept: &mut VecDeque<Kept>,
 ) -> usize {
     let (shard, swept) = (&core.shards[number], core.swept.get());
-    let mut names: Vec<TimerId> = Vec::new();
-    let (mut looked, mut dropped, mut freed) = (0, 0, 0);
-    let mut filed = Filed::default();
+    let (mut names, mut needed) = (Vec::<TimerId>::new(), Vec::new());
+    let (mut looked, mut freed) = (0, 0);
     while let Some(read) = taken.chain.read_block(&mut names) {
         match read {
             Read::Whole => freed += 1,
-            Read::Kept(unwritten) => kept.push_back(Kept {
-                slot: taken.slot,
-                unwritten,
-            }),
+            Read::Kept(unwritten) => kept.push_back(Kept { slot: taken.slot, unwritten }),
         }
-        let guard = reclaim::pin();
         looked += names.len();
-        for id in names.drain(..) {
-            if shard.is_needed(id, slot, swept, &guard) {
-                shard.put_back(id, slot, taken.at, &mut filed);
-            } else {
-                dropped += 1;
-            }
-        }
+        let guard = reclaim::pin();
+        needed.extend(names.drain(..).filter(|&id| shard.is_needed(id, slot, swept, &guard)));
     }
-    bump(&core.sweeper.stale, dropped);
+    // A timer that was filed again and again into a slot far ahead has several names there.
+    needed.sort_unstable();
+    needed.dedup();
+    let mut filed = Filed::default();
+    for &id in &needed {
+        shard.put_back(id, slot, taken.at, &mut filed);
+    }
+    bump(&core.sweeper.stale, (looked - needed.len()) as u64);
     bump(&core.sweeper.blocks_freed, freed);
     bump(&core.sweeper.blocks_made, u64::from(filed.blocks));
     looked

@@ -33,9 +33,7 @@ impl<T> Inner<T> {
         if delay.is_zero() {
             return Ok(now);
         }
-        let longest = || BeyondRange {
-            longest: self.core.timeline.duration(Tick::RANGE),
-        };
+        let longest = || BeyondRange { longest: self.core.timeline.duration(Tick::RANGE) };
         let delay = delay.checked_add(self.lag).ok_or_else(longest)?;
         now.checked_add(delay).ok_or_else(longest)
     }
@@ -152,13 +150,7 @@ impl<T: Send> Wheel<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.inner.core.cancel(
-            Call {
-                caller: Caller::current(),
-                guard: &pin(),
-            },
-            id,
-        )
+        self.inner.core.cancel(Call { caller: Caller::current(), guard: &pin() }, id)
     }
 
     /// Sets an armed timer's deadline to `delay` from now, earlier or later. The id stays.
@@ -357,16 +349,9 @@ impl<T: Send> Wheel<T> {
     pub fn drain(&self) -> Vec<Armed<T>> {
         let mut drained = Vec::new();
         let core = &self.inner.core;
-        let call = Call {
-            caller: Caller::current(),
-            guard: &pin(),
-        };
+        let call = Call { caller: Caller::current(), guard: &pin() };
         core.drain(call, |id, tick, value| {
-            drained.push(Armed {
-                value,
-                id,
-                deadline: core.timeline.instant(tick),
-            });
+            drained.push(Armed { value, id, deadline: core.timeline.instant(tick) });
         });
         drained
     }
@@ -391,16 +376,12 @@ impl<T: Send> Wheel<T> {
 
 impl<T> Clone for Wheel<T> {
     fn clone(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-        }
+        Self { inner: Arc::clone(&self.inner) }
     }
 }
 
 impl<T> fmt::Debug for Wheel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wheel")
-            .field("armed", &self.inner.core.armed())
-            .finish_non_exhaustive()
+        f.debug_struct("Wheel").field("armed", &self.inner.core.armed()).finish_non_exhaustive()
     }
 }

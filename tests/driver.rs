@@ -48,10 +48,7 @@ fn timers_fire_on_the_default_executor() {
     assert!(driver.shutdown().is_empty());
     driver.wait().unwrap();
     let metrics = driver.metrics();
-    assert_eq!(
-        (metrics.inserted, metrics.fired, metrics.timers_in_flight),
-        (1000, 1000, 0)
-    );
+    assert_eq!((metrics.inserted, metrics.fired, metrics.timers_in_flight), (1000, 1000, 0));
 }
 
 #[test]
@@ -59,10 +56,7 @@ fn a_late_wake_up_sweeps_what_was_missed_in_order() {
     let clock = ManualClock::new();
     let (driver, fired) = reporting(&clock, |builder| builder.executor(Inline));
     for n in (0..500).rev() {
-        driver
-            .wheel()
-            .insert(n, Duration::from_secs(60) * (n + 1))
-            .unwrap();
+        driver.wheel().insert(n, Duration::from_secs(60) * (n + 1)).unwrap();
     }
     // The machine was suspended for a month.
     clock.advance(Duration::from_secs(30 * 86_400));
@@ -78,11 +72,7 @@ fn shutdown_hands_back_what_had_not_fired() {
     }
     clock.advance(TICK * 40);
     assert_eq!(receive(&fired, 40).into_iter().max(), Some(39));
-    let mut returned: Vec<u32> = driver
-        .shutdown()
-        .into_iter()
-        .map(|timer| timer.value)
-        .collect();
+    let mut returned: Vec<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
     returned.sort_unstable();
     assert_eq!(returned, (40..100).collect::<Vec<_>>());
     assert!(driver.shutdown().is_empty(), "idempotent");
@@ -125,10 +115,7 @@ fn shutdown_from_a_handler(executor: impl Executor) {
     driver.wheel().insert(2, TICK * 9).unwrap();
     assert!(place.set(driver).is_ok());
     clock.advance(TICK * 2);
-    assert_eq!(
-        receive(&told, 1).remove(0),
-        (1, Err(WaitError::InsideHandler))
-    );
+    assert_eq!(receive(&told, 1).remove(0), (1, Err(WaitError::InsideHandler)));
     let driver = place.get().unwrap();
     assert!(driver.shutdown().is_empty());
     driver.wait().unwrap();
@@ -142,10 +129,7 @@ fn shutdown_from_an_inline_handler() {
 #[test]
 #[cfg(feature = "rayon")]
 fn shutdown_from_a_handler_on_a_pool_of_one() {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
-        .build()
-        .unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     shutdown_from_a_handler(Arc::new(pool));
 }
 
@@ -153,37 +137,22 @@ fn shutdown_from_a_handler_on_a_pool_of_one() {
 fn a_pool_that_is_behind_bounds_what_is_in_flight() {
     let clock = ManualClock::new();
     let (executor, jobs) = queue();
-    let (driver, fired) = reporting(&clock, |builder| {
-        builder.executor(executor).batch(10).max_in_flight(25)
-    });
-    let ids: Vec<_> = (0..100)
-        .map(|n| driver.wheel().insert(n, TICK).unwrap())
-        .collect();
+    let (driver, fired) =
+        reporting(&clock, |builder| builder.executor(executor).batch(10).max_in_flight(25));
+    let ids: Vec<_> = (0..100).map(|n| driver.wheel().insert(n, TICK).unwrap()).collect();
     clock.advance(TICK);
     // Two and a half batches are handed over; then the tick thread holds back.
     let held: Vec<Job> = receive(&jobs, 3);
     let metrics = driver.metrics();
-    assert_eq!(
-        (metrics.timers_in_flight, metrics.batches_in_flight),
-        (25, 3)
-    );
+    assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (25, 3));
     assert!(jobs.try_recv().is_err());
     // What is due and held back can still be cancelled.
-    let cancelled = ids
-        .iter()
-        .filter(|&&id| driver.wheel().cancel(id).is_some())
-        .count();
+    let cancelled = ids.iter().filter(|&&id| driver.wheel().cancel(id).is_some()).count();
     assert_eq!(cancelled, 75);
     driver.wheel().insert(100, Duration::ZERO).unwrap();
     held.into_iter().for_each(|job| job());
     receive(&jobs, 1).remove(0)();
-    assert_eq!(
-        receive(&fired, 26)
-            .into_iter()
-            .filter(|&n| n == 100)
-            .count(),
-        1
-    );
+    assert_eq!(receive(&fired, 26).into_iter().filter(|&n| n == 100).count(), 1);
     assert_eq!(driver.metrics().timers_in_flight, 0);
 }
 
@@ -202,11 +171,7 @@ fn an_executor_that_drops_its_jobs_loses_nothing() {
     }
     clock.advance(TICK);
     receive(&told, 3);
-    let mut returned: Vec<u32> = driver
-        .shutdown()
-        .into_iter()
-        .map(|timer| timer.value)
-        .collect();
+    let mut returned: Vec<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
     returned.sort_unstable();
     assert_eq!(returned, (0..30).collect::<Vec<_>>());
     assert!(fired.try_recv().is_err());
@@ -219,10 +184,7 @@ fn an_executor_that_panics_loses_nothing() {
     let tell = Mutex::new(tell);
     let (driver, _fired) = reporting(&clock, |builder| {
         builder.executor(move |_: Job| {
-            tell.lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .send(())
-                .unwrap();
+            tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).send(()).unwrap();
             panic!("no room")
         })
     });
@@ -232,11 +194,7 @@ fn an_executor_that_panics_loses_nothing() {
     driver.wheel().insert(2, TICK).unwrap();
     clock.advance(TICK);
     receive(&told, 1).remove(0);
-    let returned: HashSet<u32> = driver
-        .shutdown()
-        .into_iter()
-        .map(|timer| timer.value)
-        .collect();
+    let returned: HashSet<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
     assert_eq!(returned, HashSet::from([1, 2]));
 }
 
@@ -259,37 +217,16 @@ fn a_shutdown_while_a_batch_runs_waits_for_it_when_asked() {
 #[test]
 fn nonsense_is_refused() {
     let refused = |builder: DriverBuilder| builder.spawn(|_: Expired<()>| ()).unwrap_err();
-    assert!(matches!(
-        refused(Builder::new().driver().batch(0)),
-        BuildError::Batch
-    ));
-    assert!(matches!(
-        refused(Builder::new().driver().max_in_flight(0)),
-        BuildError::InFlight
-    ));
+    assert!(matches!(refused(Builder::new().driver().batch(0)), BuildError::Batch));
+    assert!(matches!(refused(Builder::new().driver().max_in_flight(0)), BuildError::InFlight));
     let shards = refused(Builder::new().shards(0).driver());
     assert!(matches!(shards, BuildError::Shards(0)));
     for (builder, expected) in [
-        (
-            Builder::new().resolution(Duration::ZERO),
-            "0ns was asked for; 1 µs to 1 h is allowed",
-        ),
-        (
-            Builder::new().resolution(Duration::MAX),
-            "was asked for; 1 µs to 1 h is allowed",
-        ),
-        (
-            Builder::new().shards(257),
-            "257 shards were asked for; 1 to 256 are allowed",
-        ),
-        (
-            Builder::new().capacity(0),
-            "a capacity of 0 was asked for; 1 to",
-        ),
-        (
-            Builder::new().shards(1).capacity(1 << 30),
-            "1 to 1073740800 is allowed",
-        ),
+        (Builder::new().resolution(Duration::ZERO), "0ns was asked for; 1 µs to 1 h is allowed"),
+        (Builder::new().resolution(Duration::MAX), "was asked for; 1 µs to 1 h is allowed"),
+        (Builder::new().shards(257), "257 shards were asked for; 1 to 256 are allowed"),
+        (Builder::new().capacity(0), "a capacity of 0 was asked for; 1 to"),
+        (Builder::new().shards(1).capacity(1 << 30), "1 to 1073740800 is allowed"),
     ] {
         let message = builder.build::<()>().unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");

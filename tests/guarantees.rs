@@ -14,9 +14,7 @@ use tourbillon::{Builder, Clock, Inline, ManualClock, Refusal, TimerId};
 
 /// Delays, in quarters of a tick, on both sides of every boundary of the small geometries.
 fn delays() -> impl Iterator<Item = u32> + Clone {
-    (0..140).chain([
-        509, 510, 511, 512, 513, 2047, 2048, 2049, 16383, 16385, 70_001,
-    ])
+    (0..140).chain([509, 510, 511, 512, 513, 2047, 2048, 2049, 16383, 16385, 70_001])
 }
 
 #[test]
@@ -31,12 +29,9 @@ fn never_early() {
             }
             let mut left = delays().count();
             while left > 0 {
-                bench
-                    .clock
-                    .advance(bench.sweeper.next_deadline().map_or(quarter, |next| {
-                        next.saturating_duration_since(bench.clock.now())
-                            .max(quarter)
-                    }));
+                bench.clock.advance(bench.sweeper.next_deadline().map_or(quarter, |next| {
+                    next.saturating_duration_since(bench.clock.now()).max(quarter)
+                }));
                 let now = bench.clock.now();
                 let _ = bench.sweeper.sweep(|timer| {
                     left -= 1;
@@ -72,9 +67,8 @@ fn late_by_at_most_a_tick() {
 #[test]
 fn exactly_once_unless_cancelled_or_drained() {
     with_wheels(|mut bench: Bench<u32>| {
-        let ids: Vec<TimerId> = (0..300)
-            .map(|n| bench.wheel.insert(n, bench.ticks(n * 7 % 90)).unwrap())
-            .collect();
+        let ids: Vec<TimerId> =
+            (0..300).map(|n| bench.wheel.insert(n, bench.ticks(n * 7 % 90)).unwrap()).collect();
         for id in ids.iter().step_by(3) {
             assert!(bench.wheel.cancel(*id).is_some());
         }
@@ -109,9 +103,8 @@ fn cancel_tells_the_truth() {
     // A bounded sweep has taken the slot, and not yet met this timer: it can still be cancelled.
     for shape in shapes() {
         let mut bench = Bench::new(shape);
-        let ids: Vec<TimerId> = (0..40)
-            .map(|n| bench.wheel.insert(n, bench.ticks(2)).unwrap())
-            .collect();
+        let ids: Vec<TimerId> =
+            (0..40).map(|n| bench.wheel.insert(n, bench.ticks(2)).unwrap()).collect();
         bench.clock.advance(bench.ticks(3));
         let mut fired = HashSet::new();
         let _ = bench.sweeper.sweep_some(7, |timer| {
@@ -181,15 +174,11 @@ fn an_id_never_names_another_timer() {
 /// Pages go back to the allocator and come again: their generations go on.
 #[test]
 fn an_id_never_names_another_timer_on_a_page_that_came_again() {
-    let mut bench = Bench::new(Shape {
-        geometry: SMALL,
-        ..shapes()[8]
-    });
+    let mut bench = Bench::new(Shape { geometry: SMALL, ..shapes()[8] });
     let mut ids = HashSet::new();
     for _ in 0..4 {
-        let burst: Vec<TimerId> = (0..40_000)
-            .map(|n| bench.wheel.insert(n, bench.ticks(9)).unwrap())
-            .collect();
+        let burst: Vec<TimerId> =
+            (0..40_000).map(|n| bench.wheel.insert(n, bench.ticks(9)).unwrap()).collect();
         for &id in &burst {
             assert!(ids.insert(id), "{id:?} was given out twice");
             assert!(bench.wheel.cancel(id).is_some());
@@ -219,6 +208,21 @@ fn nobody_waits_for_anybody() {
         });
         assert_eq!(nested, [Some(2)]);
         drop(stopped);
+    });
+    // Timers armed without delay cannot keep others from firing, also in bounded sweeps.
+    with_wheels(|mut bench: Bench<&str>| {
+        bench.wheel.insert("waits", bench.ticks(1)).unwrap();
+        bench.wheel.insert("again", Duration::ZERO).unwrap();
+        bench.clock.advance(bench.ticks(5));
+        let (wheel, past) = (bench.wheel.clone(), bench.clock.start());
+        let mut waits = true;
+        for _ in 0..9 {
+            let _ = bench.sweeper.sweep_some(1, |timer| match timer.value {
+                "again" => drop(wheel.insert_at("again", past)),
+                _ => waits = false,
+            });
+        }
+        assert!(!waits, "starved");
     });
     // A handler that arms a timer without delay cannot keep a sweep from ending.
     with_wheels(|mut bench: Bench<u32>| {
@@ -280,15 +284,10 @@ fn nothing_is_lost_when_the_wheel_goes() {
         let dropped = Arc::new(AtomicUsize::new(0));
         let mut bench = Bench::new(shape);
         for n in 0..50 {
-            bench
-                .wheel
-                .insert(Counted(Arc::clone(&dropped)), bench.ticks(n))
-                .unwrap();
+            bench.wheel.insert(Counted(Arc::clone(&dropped)), bench.ticks(n)).unwrap();
         }
         bench.clock.advance(bench.ticks(25));
-        let sweep = catch_unwind(AssertUnwindSafe(|| {
-            bench.sweeper.sweep(|_| panic!("handler"))
-        }));
+        let sweep = catch_unwind(AssertUnwindSafe(|| bench.sweeper.sweep(|_| panic!("handler"))));
         assert!(sweep.is_err());
         drop(bench);
         assert_eq!(dropped.load(Relaxed), 50);
@@ -297,26 +296,14 @@ fn nothing_is_lost_when_the_wheel_goes() {
 
 #[test]
 fn memory_is_bounded_by_the_live_timers() {
-    let default = Shape {
-        tick: Duration::from_millis(1),
-        ..shapes()[8]
-    };
-    for shape in [
-        default,
-        Shape {
-            geometry: SMALL,
-            ..default
-        },
-    ] {
+    let default = Shape { tick: Duration::from_millis(1), ..shapes()[8] };
+    for shape in [default, Shape { geometry: SMALL, ..default }] {
         let mut bench = Bench::new(shape);
         let churn = |bench: &mut Bench<u64>, rounds: u64| {
             let mut most = 0;
             for n in 0..rounds {
                 let id = bench.wheel.insert(n, Duration::from_secs(3600)).unwrap();
-                bench
-                    .wheel
-                    .reset(id, Duration::from_secs(1800 - n % 900))
-                    .unwrap();
+                bench.wheel.reset(id, Duration::from_secs(1800 - n % 900)).unwrap();
                 bench.wheel.cancel(id);
                 if n % 1000 == 0 && bench.sweeper.next_deadline().is_some() {
                     let _ = bench.sweeper.sweep(|_| ());
@@ -326,16 +313,14 @@ fn memory_is_bounded_by_the_live_timers() {
             most
         };
         // Many cancels of long timers, few of which live at a time.
-        let live: Vec<TimerId> = (0..9)
-            .map(|n| bench.wheel.insert(n, Duration::from_secs(7200)).unwrap())
-            .collect();
+        let live: Vec<TimerId> =
+            (0..9).map(|n| bench.wheel.insert(n, Duration::from_secs(7200)).unwrap()).collect();
         let most = churn(&mut bench, 400_000);
         assert!(most < 2_000_000, "{most} bytes");
         assert!(live.into_iter().all(|id| bench.wheel.cancel(id).is_some()));
         // A burst that has gone.
-        let ids: Vec<TimerId> = (0..200_000)
-            .map(|n| bench.wheel.insert(n, Duration::from_secs(n)).unwrap())
-            .collect();
+        let ids: Vec<TimerId> =
+            (0..200_000).map(|n| bench.wheel.insert(n, Duration::from_secs(n)).unwrap()).collect();
         assert!(bench.wheel.metrics().bytes > 5_000_000);
         assert!(ids.into_iter().all(|id| bench.wheel.cancel(id).is_some()));
         for _ in 0..400 {
@@ -355,12 +340,47 @@ fn memory_is_bounded_by_the_live_timers() {
                 assert!(bench.advance(bench.ticks(1)).is_empty());
             }
         }
-        assert!(
-            bench.wheel.metrics().stale_names < 40_000,
-            "{:?}",
-            bench.wheel.metrics()
-        );
+        assert!(bench.wheel.metrics().stale_names < 40_000, "{:?}", bench.wheel.metrics());
     });
+}
+
+/// A timer that goes between a near and a far deadline is filed again and again into the far slot.
+#[test]
+fn memory_is_bounded_though_timers_alternate_between_near_and_far() {
+    let mut bench = Bench::new(Shape { tick: Duration::from_millis(1), ..shapes()[8] });
+    let hour = Duration::from_secs(3600);
+    let ids: Vec<TimerId> = (0..100_u64).map(|n| bench.wheel.insert(n, hour).unwrap()).collect();
+    for _ in 0..2000 {
+        for &id in &ids {
+            assert_eq!(bench.wheel.reset(id, bench.ticks(1)), Ok(true));
+            assert_eq!(bench.wheel.reset(id, hour), Ok(true));
+        }
+        assert!(bench.advance(bench.ticks(1)).is_empty());
+    }
+    let metrics = bench.wheel.metrics();
+    assert!(metrics.stale_names < 40_000, "{metrics:?}");
+}
+
+/// Nobody cancels: the sweeper itself notices that a burst has gone.
+#[test]
+fn memory_of_a_burst_goes_when_it_has_fired_or_was_drained() {
+    let shape = Shape { tick: Duration::from_millis(1), ..shapes()[8] };
+    for drained in [false, true] {
+        let mut bench = Bench::new(shape);
+        for n in 0..200_000_u64 {
+            bench.wheel.insert(n, Duration::from_millis(n)).unwrap();
+        }
+        if drained {
+            assert_eq!(bench.wheel.drain().len(), 200_000);
+        } else {
+            assert_eq!(bench.advance(Duration::from_secs(200)).len(), 200_000);
+        }
+        for _ in 0..200 {
+            let _ = bench.sweeper.sweep(|_| ());
+        }
+        let metrics = bench.wheel.metrics();
+        assert!(metrics.bytes < 1_000_000, "{metrics:?}");
+    }
 }
 
 #[test]
@@ -383,15 +403,9 @@ fn an_idle_wheel_wants_no_sweep() {
         }
     });
     // From level 0 on, the promise is the deadline itself, not a tick of a clock.
-    let default = Shape {
-        tick: Duration::from_millis(1),
-        ..shapes()[8]
-    };
+    let default = Shape { tick: Duration::from_millis(1), ..shapes()[8] };
     let mut bench = Bench::new(default);
-    bench
-        .wheel
-        .insert(1_u32, Duration::from_secs(3600))
-        .unwrap();
+    bench.wheel.insert(1_u32, Duration::from_secs(3600)).unwrap();
     let mut sweeps = 0;
     while !bench.wheel.is_empty() {
         let next = bench.sweeper.next_deadline().unwrap();
@@ -427,11 +441,7 @@ fn an_earlier_timer_wakes_the_sweeper() {
         assert_eq!(woken.load(Relaxed), needed);
         rest(&mut bench);
         bench.wheel.reset(late, Duration::ZERO).unwrap();
-        assert_eq!(
-            woken.load(Relaxed),
-            needed + 1,
-            "a reset to earlier wakes it too"
-        );
+        assert_eq!(woken.load(Relaxed), needed + 1, "a reset to earlier wakes it too");
         assert_eq!(bench.advance(Duration::ZERO), ["late"]);
     }
 }
@@ -454,10 +464,7 @@ fn a_panic_in_a_handler_harms_no_other_timer() {
         .unwrap();
     let mut odd = HashSet::new();
     for n in 0..50 {
-        let id = driver
-            .wheel()
-            .insert(n, Duration::from_millis(u64::from(n)))
-            .unwrap();
+        let id = driver.wheel().insert(n, Duration::from_millis(u64::from(n))).unwrap();
         if n % 2 == 1 {
             odd.insert(id);
         }
@@ -465,14 +472,29 @@ fn a_panic_in_a_handler_harms_no_other_timer() {
     clock.advance(Duration::from_secs(1));
     let even: Vec<u32> = common::receive(&fired, 25);
     assert_eq!(even, (0..50).step_by(2).collect::<Vec<_>>());
-    assert_eq!(
-        common::receive(&told, 25)
-            .into_iter()
-            .collect::<HashSet<_>>(),
-        odd
-    );
+    assert_eq!(common::receive(&told, 25).into_iter().collect::<HashSet<_>>(), odd);
     assert_eq!(driver.metrics().handler_panics, 25);
-    // On a sweeper of one's own, the sweep after the panic goes on with the next timer.
+}
+
+/// On a sweeper of one's own, the sweep after the panic goes on with the next timer.
+#[test]
+fn a_panic_in_a_sweep_harms_no_other_timer() {
+    // More than a batch are due: what is left of the batch, and what is in hand, both come later,
+    // also in bounded sweeps.
+    with_wheels(|mut bench: Bench<u32>| {
+        for n in 0..600 {
+            bench.wheel.insert(n, bench.ticks(1)).unwrap();
+        }
+        bench.clock.advance(bench.ticks(2));
+        let panics = AssertUnwindSafe(|| bench.sweeper.sweep(|_| panic!("the first of them")));
+        assert!(catch_unwind(panics).is_err());
+        let mut left = 599;
+        while left > 0 {
+            assert!(bench.sweeper.next_deadline() <= Some(bench.clock.now()));
+            let sweep = bench.sweeper.sweep_some(100, |_| left -= 1);
+            assert!(sweep.expired <= 100 && sweep.expired > 0);
+        }
+    });
     with_wheels(|mut bench: Bench<u32>| {
         for n in 0..20 {
             bench.wheel.insert(n, bench.ticks(1)).unwrap();

@@ -48,12 +48,7 @@ fn sources() -> BTreeMap<String, String> {
                 folders.push(path);
             } else {
                 let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-                let name = path
-                    .strip_prefix(root)
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .to_owned();
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
                 sources.insert(name, fs::read_to_string(&path).unwrap());
             }
         }
@@ -63,13 +58,8 @@ fn sources() -> BTreeMap<String, String> {
 
 /// The code of a file, without its comments and its unit tests.
 fn code(source: &str) -> String {
-    let before_tests = source
-        .split("#[cfg(all(test, not(loom)))]")
-        .next()
-        .unwrap_or_default();
-    let lines = before_tests
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
+    let before_tests = source.split("#[cfg(all(test, not(loom)))]").next().unwrap_or_default();
+    let lines = before_tests.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
@@ -83,10 +73,8 @@ fn each_file_imports_only_what_lies_below_it() {
     for (name, source) in sources().iter().filter(|(name, _)| *name != "lib.rs") {
         let module = name.split(['/', '.']).next().unwrap();
         for import in code(source).split("crate::").skip(1) {
-            let imported: String = import
-                .chars()
-                .take_while(|c| c.is_alphanumeric() || *c == '_')
-                .collect();
+            let imported: String =
+                import.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             // `crate::TimerId` and the like are exports of the root.
             if imported.starts_with(char::is_uppercase) || imported == module {
                 continue;
@@ -102,10 +90,7 @@ fn each_file_imports_only_what_lies_below_it() {
 #[test]
 fn each_thing_outside_has_one_door() {
     let doors = [
-        (
-            "std::sync::atomic",
-            &["sync.rs", "caller.rs", "clock.rs", "driver.rs"][..],
-        ),
+        ("std::sync::atomic", &["sync.rs", "caller.rs", "clock.rs", "driver.rs"][..]),
         ("loom::", &["sync.rs"]),
         ("crossbeam_epoch", &["reclaim.rs"]),
         ("rayon::", &["executor.rs"]),
@@ -115,10 +100,7 @@ fn each_thing_outside_has_one_door() {
     for (name, source) in &sources() {
         for (thing, files) in doors {
             let named = code(source).contains(thing);
-            assert!(
-                !named || files.contains(&name.as_str()),
-                "{name} names {thing}"
-            );
+            assert!(!named || files.contains(&name.as_str()), "{name} names {thing}");
         }
     }
 }
@@ -126,18 +108,12 @@ fn each_thing_outside_has_one_door() {
 #[test]
 fn each_file_says_what_it_is_and_keeps_its_size() {
     for (name, source) in &sources() {
-        assert!(
-            source.starts_with("//!") || name == "lib.rs",
-            "{name} opens without a word"
-        );
+        assert!(source.starts_with("//!") || name == "lib.rs", "{name} opens without a word");
         let lines = source.lines().count();
         assert!(lines <= 600, "{name} has {lines} lines");
         let unsafe_allowed = code(source).contains("unsafe ");
         let forbids = source.contains("#![forbid(unsafe_code)]");
         let folder = name.ends_with("mod.rs") || name == "sync.rs" || name == "lib.rs";
-        assert!(
-            unsafe_allowed || forbids || folder,
-            "{name} needs no unsafe: forbid it"
-        );
+        assert!(unsafe_allowed || forbids || folder, "{name} needs no unsafe: forbid it");
     }
 }

@@ -15,12 +15,7 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// A default wheel whose first tick is `first_tick`.
 fn from_tick(first_tick: u64) -> Bench<u64> {
-    Bench::new(Shape {
-        tick: TICK,
-        shards: 2,
-        geometry: Geometry::default(),
-        first_tick,
-    })
+    Bench::new(Shape { tick: TICK, shards: 2, geometry: Geometry::default(), first_tick })
 }
 
 /// Lets time run from deadline to deadline; the values in the order they fired.
@@ -44,27 +39,9 @@ fn over_every_boundary_with_timers_on_both_sides() {
                 continue;
             };
             let mut bench = from_tick(first);
-            let delays = [
-                1,
-                2,
-                3,
-                4,
-                5,
-                6,
-                299,
-                300,
-                301,
-                4095,
-                4096,
-                4097,
-                5001,
-                1 << 20,
-            ];
+            let delays = [1, 2, 3, 4, 5, 6, 299, 300, 301, 4095, 4096, 4097, 5001, 1 << 20];
             for delay in delays {
-                bench
-                    .wheel
-                    .insert(delay, TICK * u32::try_from(delay).unwrap())
-                    .unwrap();
+                bench.wheel.insert(delay, TICK * u32::try_from(delay).unwrap()).unwrap();
             }
             assert_eq!(run_out(&mut bench), delays, "2^{}", boundary.ilog2());
         }
@@ -79,9 +56,7 @@ fn the_longest_delay_fires_at_its_time_and_a_longer_one_is_refused() {
         assert_eq!(longest.as_millis(), (1 << 37) - 1);
         bench.wheel.insert(1, longest).unwrap();
         let refused = bench.wheel.insert(2, longest + TICK).unwrap_err();
-        let Refusal::BeyondRange(beyond) = refused.reason else {
-            panic!("{refused}")
-        };
+        let Refusal::BeyondRange(beyond) = refused.reason else { panic!("{refused}") };
         assert_eq!(beyond.longest, longest);
         assert!(bench.advance(longest - TICK).is_empty());
         assert_eq!(bench.advance(TICK), [1]);
@@ -122,10 +97,7 @@ fn stalls_are_caught_up_in_order() {
         bench.clock.advance(stall);
         let _ = bench.sweeper.sweep(|timer| deadlines.push(timer.deadline));
         assert!(deadlines.is_sorted());
-        assert_eq!(
-            deadlines.len(),
-            expected.values().filter(|&&due| due).count()
-        );
+        assert_eq!(deadlines.len(), expected.values().filter(|&&due| due).count());
     }
 }
 
@@ -144,31 +116,20 @@ fn a_herd_in_one_tick() {
 #[test]
 fn a_timer_in_each_slot_of_each_level() {
     for geometry in [SMALL, Geometry::default()] {
-        let shape = Shape {
-            tick: TICK,
-            shards: 1,
-            geometry,
-            first_tick: 3,
-        };
+        let shape = Shape { tick: TICK, shards: 1, geometry, first_tick: 3 };
         let mut bench = Bench::new(shape);
         let mut delays = Vec::new();
         for level in 0..geometry.levels.min(4) {
             let (bits, shift) = match level {
                 0 => (geometry.root_bits, 0),
-                _ => (
-                    geometry.level_bits,
-                    geometry.root_bits + (level - 1) * geometry.level_bits,
-                ),
+                _ => (geometry.level_bits, geometry.root_bits + (level - 1) * geometry.level_bits),
             };
             delays.extend((1..1_u64 << bits).map(|slot| slot << shift));
         }
         delays.sort_unstable();
         delays.dedup();
         for &delay in &delays {
-            bench
-                .wheel
-                .insert(delay, Duration::from_millis(delay))
-                .unwrap();
+            bench.wheel.insert(delay, Duration::from_millis(delay)).unwrap();
         }
         assert_eq!(run_out(&mut bench), delays);
     }

@@ -36,24 +36,9 @@ fn op() -> impl Strategy<Value = Op> {
 
 fn setup() -> impl Strategy<Value = Setup> {
     let geometry = prop_oneof![
-        Just(Geometry {
-            root_bits: 1,
-            level_bits: 1,
-            levels: 2,
-            page_bits: 1
-        }),
-        Just(Geometry {
-            root_bits: 2,
-            level_bits: 1,
-            levels: 5,
-            page_bits: 2
-        }),
-        Just(Geometry {
-            root_bits: 6,
-            level_bits: 3,
-            levels: 4,
-            page_bits: 4
-        }),
+        Just(Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 }),
+        Just(Geometry { root_bits: 2, level_bits: 1, levels: 5, page_bits: 2 }),
+        Just(Geometry { root_bits: 6, level_bits: 3, levels: 4, page_bits: 4 }),
         Just(Geometry::default()),
     ];
     let tick = prop_oneof![

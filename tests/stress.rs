@@ -37,11 +37,7 @@ impl Ledger {
     }
 
     fn end(&self, timer: usize) {
-        assert_eq!(
-            self.ended[timer].fetch_add(1, Relaxed),
-            0,
-            "timer {timer} ended twice"
-        );
+        assert_eq!(self.ended[timer].fetch_add(1, Relaxed), 0, "timer {timer} ended twice");
     }
 }
 
@@ -112,11 +108,7 @@ fn stress(geometry: Geometry, shards: usize) {
     let _ = sweeper.sweep(|timer| ledger.end(timer.value));
     assert!(wheel.is_empty(), "due and not handed over");
     let inserted = ledger.next.load(Relaxed);
-    let ended = ledger
-        .ended
-        .iter()
-        .filter(|count| count.load(Relaxed) == 1)
-        .count();
+    let ended = ledger.ended.iter().filter(|count| count.load(Relaxed) == 1).count();
     assert_eq!(ended, inserted);
     let metrics = wheel.metrics();
     assert_eq!(metrics.inserted, inserted as u64);

@@ -67,9 +67,7 @@ fn verbs(criterion: &mut Criterion) {
 fn bulk(criterion: &mut Criterion) {
     const TIMERS: u32 = 1_000_000;
     let mut group = criterion.benchmark_group("bulk");
-    group
-        .throughput(Throughput::Elements(u64::from(TIMERS)))
-        .sample_size(10);
+    group.throughput(Throughput::Elements(u64::from(TIMERS))).sample_size(10);
     group.bench_function("insert/pinned", |bencher| {
         bencher.iter_batched(|| (), |()| wheel_of(TIMERS), BatchSize::PerIteration);
     });

@@ -15,19 +15,14 @@ pub const SHORTEST: Duration = Duration::from_secs(1);
 /// If the wheel refuses a timer.
 #[must_use]
 pub fn wheel_of(armed: u32) -> (Wheel<u64>, Sweeper<u64>, Vec<TimerId>) {
-    let (wheel, sweeper) = Builder::new()
-        .shards(1)
-        .build()
-        .expect("the defaults are in range");
+    let (wheel, sweeper) = Builder::new().shards(1).build().expect("the defaults are in range");
     let mut pinned = wheel.pin();
     let ids = (0..armed)
         .map(|n| {
             if n % 64 == 0 {
                 pinned.repin();
             }
-            pinned
-                .insert(u64::from(n), delay(n))
-                .expect("the wheel is open")
+            pinned.insert(u64::from(n), delay(n)).expect("the wheel is open")
         })
         .collect();
     drop(pinned);

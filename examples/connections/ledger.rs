@@ -74,26 +74,19 @@ impl Ledger {
 
     /// A reset is about to be tried.
     pub(crate) fn before_reset(&self, record: u32, deadline: Instant) {
-        self.records[record as usize]
-            .deadline
-            .fetch_min(self.nanos(deadline), Relaxed);
+        self.records[record as usize].deadline.fetch_min(self.nanos(deadline), Relaxed);
     }
 
     /// A reset has taken effect.
     pub(crate) fn after_reset(&self, record: u32, deadline: Instant) {
-        self.records[record as usize]
-            .deadline
-            .store(self.nanos(deadline), Relaxed);
+        self.records[record as usize].deadline.store(self.nanos(deadline), Relaxed);
     }
 
     /// A timer has ended without firing.
     pub(crate) fn end(&self, ticket: Ticket) {
         let word = &self.records[ticket.record()].word;
         let armed = ticket.armed_word();
-        if word
-            .compare_exchange(armed, armed - 1, AcqRel, Relaxed)
-            .is_err()
-        {
+        if word.compare_exchange(armed, armed - 1, AcqRel, Relaxed).is_err() {
             self.twice.fetch_add(1, Relaxed);
         }
     }
@@ -116,10 +109,7 @@ impl Ledger {
 
     /// The audit, once all is quiet: timers that have not ended are lost.
     pub(crate) fn audit(&self) -> Faults {
-        let lost = self
-            .records
-            .iter()
-            .filter(|record| record.word.load(Acquire) & 1 == 1);
+        let lost = self.records.iter().filter(|record| record.word.load(Acquire) & 1 == 1);
         Faults {
             early: self.early.load(Relaxed),
             lost: lost.count() as u64,

@@ -10,10 +10,7 @@
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a program in real time, with threads of its own"
-)]
+#![allow(clippy::disallowed_methods, reason = "a program in real time, with threads of its own")]
 
 mod cpu;
 mod ledger;

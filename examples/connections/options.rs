@@ -44,7 +44,6 @@ impl Options {
     /// The number of worker threads.
     pub(crate) fn workers(&self) -> u32 {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads
-            .unwrap_or_else(|| u32::try_from(cores()).unwrap_or(1))
+        self.threads.unwrap_or_else(|| u32::try_from(cores()).unwrap_or(1))
     }
 }

@@ -25,12 +25,7 @@ fn lateness(area: &Area<'_>, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
     let points: Vec<(f64, f64)> = outcome
         .lateness
         .iter_quantiles(4)
-        .map(|step| {
-            (
-                step.value_iterated_to() as f64 / 1e6,
-                step.quantile() * 100.0,
-            )
-        })
+        .map(|step| (step.value_iterated_to() as f64 / 1e6, step.quantile() * 100.0))
         .collect();
     let longest = points.last().map_or(1.0, |&(late, _)| late.max(1e-3)) * 1.1;
     let mut chart = ChartBuilder::on(area)
@@ -39,11 +34,7 @@ fn lateness(area: &Area<'_>, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d((1e-3..longest).log_scale(), 0.0..100.0)?;
-    chart
-        .configure_mesh()
-        .x_desc("late by, ms")
-        .y_desc("% of timers")
-        .draw()?;
+    chart.configure_mesh().x_desc("late by, ms").y_desc("% of timers").draw()?;
     chart.draw_series(LineSeries::new(points, BLUE.stroke_width(2)))?;
     Ok(())
 }
@@ -57,9 +48,7 @@ fn rates(area: &Area<'_>, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
     ];
     let samples = &outcome.rates;
     let end = samples.last().map_or(1.0, |sample| sample.at);
-    let rates = samples
-        .iter()
-        .flat_map(|sample| lines.map(|(_, rate)| rate(sample)));
+    let rates = samples.iter().flat_map(|sample| lines.map(|(_, rate)| rate(sample)));
     let highest = rates.fold(1.0, f64::max) / 1e6 * 1.1;
     let mut chart = ChartBuilder::on(area)
         .caption("Operations a second", ("sans-serif", 20))
@@ -67,11 +56,7 @@ fn rates(area: &Area<'_>, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..end, 0.0..highest)?;
-    chart
-        .configure_mesh()
-        .x_desc("s")
-        .y_desc("millions a second")
-        .draw()?;
+    chart.configure_mesh().x_desc("s").y_desc("millions a second").draw()?;
     for (number, (name, rate)) in lines.into_iter().enumerate() {
         let colour = Palette99::pick(number).stroke_width(2);
         let points = samples.iter().map(|sample| (sample.at, rate(sample) / 1e6));
@@ -80,10 +65,6 @@ fn rates(area: &Area<'_>, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
     }
-    chart
-        .configure_series_labels()
-        .border_style(BLACK)
-        .background_style(WHITE)
-        .draw()?;
+    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
     Ok(())
 }

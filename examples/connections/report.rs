@@ -88,28 +88,13 @@ impl fmt::Display for Report<'_> {
             ("in all", self.operations()),
         ];
         for (name, count) in rows {
-            writeln!(
-                f,
-                "{name:>12} {count:>12} {:>12.0} a second",
-                self.per_second(count)
-            )?;
+            writeln!(f, "{name:>12} {count:>12} {:>12.0} a second", self.per_second(count))?;
         }
-        writeln!(
-            f,
-            "{:>12} {:>12} at shutdown",
-            "handed back", outcome.returned
-        )?;
+        writeln!(f, "{:>12} {:>12} at shutdown", "handed back", outcome.returned)?;
         writeln!(f)?;
         let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|quantile| self.late(quantile));
-        writeln!(
-            f,
-            "lateness     p50 {p50:.2} ms, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}"
-        )?;
-        writeln!(
-            f,
-            "memory       {:.1} bytes a timer",
-            outcome.bytes_per_timer
-        )?;
+        writeln!(f, "lateness     p50 {p50:.2} ms, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}")?;
+        writeln!(f, "memory       {:.1} bytes a timer", outcome.bytes_per_timer)?;
         match outcome.driver_cpu {
             Some(driver) => {
                 let rest = outcome.total_cpu - driver;

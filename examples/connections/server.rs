@@ -60,9 +60,7 @@ pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
     // Each connection has two records: its idle timeout, and the request under way.
     let world = Arc::new(World {
         ledger: Ledger::new(options.connections as usize * 2),
-        lateness: (0..=rayon::current_num_threads())
-            .map(|_| Mutex::new(histogram()))
-            .collect(),
+        lateness: (0..=rayon::current_num_threads()).map(|_| Mutex::new(histogram())).collect(),
         stop: AtomicBool::new(false),
         fired: AtomicU64::new(0),
     });
@@ -98,9 +96,7 @@ fn start(options: &Options, world: &Arc<World>) -> Result<Driver<Ticket>, Box<dy
         let late = world.ledger.fire(timer.value);
         world.fired.fetch_add(1, Relaxed);
         let own = rayon::current_thread_index().map_or(0, |index| index + 1);
-        let mut histogram = world.lateness[own]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut histogram = world.lateness[own].lock().unwrap_or_else(PoisonError::into_inner);
         histogram.saturating_record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX).max(1));
     };
     Ok(builder.driver().thread_name(TICK_THREAD).spawn(fire)?)
@@ -263,11 +259,7 @@ impl Worker {
         let ticket = self.world.ledger.begin(self.idle_record(which), deadline);
         let idle = Some(pinned.insert(ticket, self.idle_timeout)?);
         let connection = &mut self.connections[which];
-        *connection = Connection {
-            idle,
-            silent: false,
-            ..*connection
-        };
+        *connection = Connection { idle, silent: false, ..*connection };
         Ok(())
     }
 
@@ -289,10 +281,7 @@ impl Worker {
 
     /// The peer closes: the idle timeout is cancelled, unless it has just fired.
     fn close(&mut self, pinned: &Pinned<'_, Ticket>, which: usize) {
-        if let Some(ticket) = self.connections[which]
-            .idle
-            .and_then(|id| pinned.cancel(id))
-        {
+        if let Some(ticket) = self.connections[which].idle.and_then(|id| pinned.cancel(id)) {
             self.world.ledger.end(ticket);
         }
         while !self.world.ledger.has_ended(self.idle_record(which)) {
@@ -309,10 +298,7 @@ impl Worker {
     ) -> Result<(), Refused> {
         let record = self.idle_record(which) + 1;
         if self.world.ledger.has_ended(record) {
-            let ticket = self
-                .world
-                .ledger
-                .begin(record, pinned.now() + REQUEST_DEADLINE);
+            let ticket = self.world.ledger.begin(record, pinned.now() + REQUEST_DEADLINE);
             self.connections[which].request = Some(pinned.insert(ticket, REQUEST_DEADLINE)?);
         } else if self.random.u32(..200) > 0 {
             let request = self.connections[which].request;

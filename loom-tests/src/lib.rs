@@ -73,12 +73,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Two levels of two slots, pages of two entries.
-pub const TINY: Geometry = Geometry {
-    root_bits: 1,
-    level_bits: 1,
-    levels: 2,
-    page_bits: 1,
-};
+pub const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
 
 /// The length of a tick in the models.
 pub const TICK: Duration = Duration::from_millis(1);
@@ -98,17 +93,9 @@ impl World {
 
     pub fn of(builder: Builder) -> Self {
         let clock = ManualClock::new();
-        let built = builder
-            .resolution(TICK)
-            .shards(1)
-            .clock(clock.clone())
-            .__shape(TINY, 0);
+        let built = builder.resolution(TICK).shards(1).clock(clock.clone()).__shape(TINY, 0);
         let (wheel, sweeper) = built.build().expect("the shape is in range");
-        Self {
-            wheel,
-            sweeper,
-            clock,
-        }
+        Self { wheel, sweeper, clock }
     }
 }
 
@@ -142,10 +129,7 @@ pub fn sweep(sweeper: &mut Sweeper<u64>) -> Vec<u64> {
 ///
 /// Neither of loom's silent limits (duration, permutations) is set: a model that returns has
 /// been explored whole, within its bound.
-#[allow(
-    clippy::print_stdout,
-    reason = "the number of executions belongs to the evidence"
-)]
+#[allow(clippy::print_stdout, reason = "the number of executions belongs to the evidence")]
 pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
     let mut builder = loom::model::Builder::new();

@@ -8,11 +8,7 @@ use loom_tests::{TICK, World, model, sweep, sweep_after};
 
 fn cancel_while_sweeping(delay: u32, step: u32) {
     model(3, move || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         let id = wheel.insert(7, TICK * delay).unwrap();
         clock.advance(TICK * step);
         let canceller = {
@@ -43,11 +39,7 @@ fn while_it_cascades() {
 #[test]
 fn against_another_cancel() {
     model(3, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         let id = wheel.insert(7, TICK).unwrap();
         let other = {
             let wheel = wheel.clone();
@@ -63,11 +55,7 @@ fn against_another_cancel() {
 #[test]
 fn and_a_new_timer_in_its_place() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         let old = wheel.insert(7, TICK).unwrap();
         clock.advance(TICK);
         let other = {

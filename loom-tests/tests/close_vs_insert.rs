@@ -8,11 +8,7 @@ use loom_tests::{Refusal, TICK, World, model, sweep};
 #[test]
 fn drained_or_refused() {
     model(3, || {
-        let World {
-            wheel,
-            sweeper: _sweeper,
-            ..
-        } = World::new();
+        let World { wheel, sweeper: _sweeper, .. } = World::new();
         let inserter = {
             let wheel = wheel.clone();
             thread::spawn(move || wheel.insert(7, TICK))
@@ -33,11 +29,7 @@ fn drained_or_refused() {
 #[test]
 fn drain_against_sweep() {
     model(3, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         wheel.insert(7, TICK).unwrap();
         clock.advance(TICK);
         let drainer = {

@@ -9,11 +9,7 @@ use loom_tests::{TICK, World, model, sweep_after};
 #[test]
 fn first_block_and_first_page() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         let other = {
             let wheel = wheel.clone();
             thread::spawn(move || wheel.insert(1, TICK).unwrap())
@@ -30,11 +26,7 @@ fn first_block_and_first_page() {
 #[test]
 fn last_place_in_a_block() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         wheel.insert(0, TICK).unwrap();
         let other = {
             let wheel = wheel.clone();
@@ -51,11 +43,7 @@ fn last_place_in_a_block() {
 #[test]
 fn the_vacant_stack_is_not_confused() {
     model(3, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         // Two vacant entries, one on top of the other.
         let [a, b] = [1, 2].map(|value| wheel.insert(value, TICK * 2).unwrap());
         assert_eq!((wheel.cancel(a), wheel.cancel(b)), (Some(1), Some(2)));

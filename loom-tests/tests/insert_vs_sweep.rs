@@ -9,11 +9,7 @@ use loom_tests::{TICK, World, model, sweep, sweep_after};
 /// The timer fires exactly once, at the latest at the sweep after its insert returned.
 fn insert_while_sweeping(ticks: u32, delay: u32) {
     model(2, move || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         clock.advance(TICK * ticks);
         let inserter = {
             let wheel = wheel.clone();
@@ -51,11 +47,7 @@ fn a_slot_of_the_level_above() {
 #[test]
 fn into_a_block_that_is_being_taken() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         wheel.insert(1, TICK).unwrap();
         let inserter = {
             let wheel = wheel.clone();
@@ -75,11 +67,7 @@ fn into_a_block_that_is_being_taken() {
 #[test]
 fn a_new_block_in_front_of_a_full_one() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         wheel.insert(1, TICK).unwrap();
         wheel.insert(2, TICK).unwrap();
         let inserter = {

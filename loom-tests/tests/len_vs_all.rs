@@ -8,11 +8,7 @@ use loom_tests::{TICK, World, model, sweep};
 #[test]
 fn against_insert_and_cancel() {
     model(3, || {
-        let World {
-            wheel,
-            sweeper: _sweeper,
-            ..
-        } = World::new();
+        let World { wheel, sweeper: _sweeper, .. } = World::new();
         let other = {
             let wheel = wheel.clone();
             thread::spawn(move || {
@@ -29,11 +25,7 @@ fn against_insert_and_cancel() {
 #[test]
 fn against_insert_and_sweep() {
     model(3, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         wheel.insert(1, TICK).unwrap();
         clock.advance(TICK);
         let other = {

@@ -14,11 +14,7 @@ fn resets_while_sweeping(
     resets: &'static [&'static [u32]],
 ) {
     model(preemptions, move || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();
         let id = wheel.insert(7, TICK * old).unwrap();
         clock.advance(TICK * step);
@@ -35,10 +31,8 @@ fn resets_while_sweeping(
             })
             .collect();
         let mut fired = sweep_after(&mut sweeper, &clock, 0);
-        let set: Vec<u32> = resetters
-            .into_iter()
-            .filter_map(|thread| thread.join().unwrap())
-            .collect();
+        let set: Vec<u32> =
+            resetters.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
         // Effective resets are obeyed: the last of one of the threads is the deadline.
         if fired.is_empty() {
             let possible: Vec<u32> = if set.is_empty() { vec![old] } else { set };

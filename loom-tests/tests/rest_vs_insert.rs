@@ -17,11 +17,7 @@ fn rests(
         let rung = Arc::new(AtomicBool::new(false));
         let ring = Arc::clone(&rung);
         let builder = Builder::new().waker(move || ring.store(true, Relaxed));
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::of(builder);
+        let World { wheel, mut sweeper, clock } = World::of(builder);
         let old = before.map(|ticks| wheel.insert(1, TICK * ticks).unwrap());
         let other = {
             let (wheel, earlier) = (wheel.clone(), earlier.clone());
@@ -59,11 +55,7 @@ fn after_a_sweep_that_took_an_unwritten_name() {
         let rung = Arc::new(AtomicBool::new(false));
         let ring = Arc::clone(&rung);
         let builder = Builder::new().waker(move || ring.store(true, Relaxed));
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::of(builder);
+        let World { wheel, mut sweeper, clock } = World::of(builder);
         wheel.insert(1, Duration::ZERO).unwrap();
         let other = {
             let wheel = wheel.clone();
@@ -73,10 +65,7 @@ fn after_a_sweep_that_took_an_unwritten_name() {
         let until = sweeper.next_deadline();
         other.join().unwrap();
         let in_time = until.is_some_and(|until| until <= clock.now());
-        assert!(
-            fired.len() == 2 || in_time || rung.load(Relaxed),
-            "rests until {until:?}"
-        );
+        assert!(fired.len() == 2 || in_time || rung.load(Relaxed), "rests until {until:?}");
         fired.extend(sweep(&mut sweeper));
         assert_eq!(fired.len(), 2);
     });

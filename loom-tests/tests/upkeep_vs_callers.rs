@@ -8,9 +8,7 @@ use loom_tests::{TICK, TimerId, Wheel, World, model, sweep_after, sweep_with_upk
 
 /// Timers that have ended leave garbage: as many stale names, and vacant entries.
 fn garbage(wheel: &Wheel<u64>, timers: u64) -> Vec<TimerId> {
-    let ids: Vec<TimerId> = (0..timers)
-        .map(|n| wheel.insert(n, TICK * 2).unwrap())
-        .collect();
+    let ids: Vec<TimerId> = (0..timers).map(|n| wheel.insert(n, TICK * 2).unwrap()).collect();
     for &id in &ids {
         assert!(wheel.cancel(id).is_some());
     }
@@ -20,11 +18,7 @@ fn garbage(wheel: &Wheel<u64>, timers: u64) -> Vec<TimerId> {
 #[test]
 fn an_insert_into_a_slot_that_is_tidied() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         garbage(&wheel, 1);
         let inserter = {
             let wheel = wheel.clone();
@@ -41,11 +35,7 @@ fn an_insert_into_a_slot_that_is_tidied() {
 fn a_reset_of_a_timer_in_a_slot_that_is_tidied() {
     for (old, new) in [(2, 3), (3, 2), (3, 1)] {
         model(2, move || {
-            let World {
-                wheel,
-                mut sweeper,
-                clock,
-            } = World::new();
+            let World { wheel, mut sweeper, clock } = World::new();
             garbage(&wheel, 2);
             let id = wheel.insert(7, TICK * old).unwrap();
             let resetter = {
@@ -63,11 +53,7 @@ fn a_reset_of_a_timer_in_a_slot_that_is_tidied() {
 #[test]
 fn a_redundant_name_is_dropped_while_the_timer_is_reset() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         // Two names: at 3 and at 1; the deadline is 3 again.
         let id = wheel.insert(7, TICK * 3).unwrap();
         assert_eq!(wheel.reset(id, TICK), Ok(true));
@@ -88,9 +74,7 @@ fn a_redundant_name_is_dropped_while_the_timer_is_reset() {
 #[test]
 fn a_stale_id_on_a_page_that_leaves() {
     model(2, || {
-        let World {
-            wheel, mut sweeper, ..
-        } = World::new();
+        let World { wheel, mut sweeper, .. } = World::new();
         let ids = garbage(&wheel, 3);
         let late = {
             let wheel = wheel.clone();
@@ -111,11 +95,7 @@ fn a_stale_id_on_a_page_that_leaves() {
 #[test]
 fn an_insert_while_pages_leave_and_come() {
     model(2, || {
-        let World {
-            wheel,
-            mut sweeper,
-            clock,
-        } = World::new();
+        let World { wheel, mut sweeper, clock } = World::new();
         let old = garbage(&wheel, 2);
         let inserter = {
             let wheel = wheel.clone();

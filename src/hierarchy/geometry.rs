@@ -38,12 +38,7 @@ pub struct Geometry {
 
 impl Default for Geometry {
     fn default() -> Self {
-        Self {
-            root_bits: 12,
-            level_bits: 8,
-            levels: 5,
-            page_bits: 10,
-        }
+        Self { root_bits: 12, level_bits: 8, levels: 5, page_bits: 10 }
     }
 }
 
@@ -52,6 +47,16 @@ impl Default for Geometry {
 pub(crate) struct SlotIndex {
     pub(crate) level: u32,
     pub(crate) within: usize,
+}
+
+impl SlotIndex {
+    /// Slots in a row, level 0 first: where the row begins.
+    pub(crate) const FIRST: SlotIndex = SlotIndex { level: 0, within: 0 };
+
+    /// The slot after this one, which may be past the end of its level.
+    pub(crate) fn next(self) -> SlotIndex {
+        SlotIndex { within: self.within + 1, ..self }
+    }
 }
 
 /// Where a name is to wait.
@@ -66,31 +71,12 @@ pub(crate) enum Place {
 impl Geometry {
     /// How many slots the level has.
     pub(crate) fn slots(self, level: u32) -> u64 {
-        1 << if level == 0 {
-            self.root_bits
-        } else {
-            self.level_bits
-        }
-    }
-
-    /// All slots in a row, level 0 first: the one at `position`.
-    pub(crate) fn slot_at(self, position: usize) -> Option<SlotIndex> {
-        let mut first = 0;
-        (0..self.levels).find_map(|level| {
-            let slots = to_index(self.slots(level));
-            let within = position.checked_sub(first).filter(|&within| within < slots);
-            first += slots;
-            within.map(|within| SlotIndex { level, within })
-        })
+        1 << if level == 0 { self.root_bits } else { self.level_bits }
     }
 
     /// A slot of the level is `2^shift` ticks wide.
     pub(crate) fn shift(self, level: u32) -> u32 {
-        if level == 0 {
-            0
-        } else {
-            self.root_bits + (level - 1) * self.level_bits
-        }
+        if level == 0 { 0 } else { self.root_bits + (level - 1) * self.level_bits }
     }
 
     /// The number of the level's slot that `tick` falls into, counted from the first tick of all.
@@ -105,10 +91,7 @@ impl Geometry {
 
     /// The slot of the level in which the slot numbers `number`, `number + slots`, … lie.
     pub(crate) fn slot(self, level: u32, number: u64) -> SlotIndex {
-        SlotIndex {
-            level,
-            within: to_index(number & (self.slots(level) - 1)),
-        }
+        SlotIndex { level, within: to_index(number & (self.slots(level) - 1)) }
     }
 
     /// When the slot is next taken by a sweep that has reached `swept`.
@@ -131,15 +114,10 @@ impl Geometry {
         }
         let top = self.levels - 1;
         let distance = |level| self.number(level, deadline) - self.number(level, swept);
-        let level = (0..top)
-            .find(|&level| distance(level) < self.slots(level))
-            .unwrap_or(top);
+        let level = (0..top).find(|&level| distance(level) < self.slots(level)).unwrap_or(top);
         let farthest = self.number(level, swept) + self.slots(level) - 1;
         let number = self.number(level, deadline).min(farthest);
-        Place::Slot {
-            slot: self.slot(level, number),
-            at: self.taken_at(level, number),
-        }
+        Place::Slot { slot: self.slot(level, number), at: self.taken_at(level, number) }
     }
 }
 
@@ -167,18 +145,8 @@ mod tests {
 
     #[test]
     fn a_slot_is_taken_after_the_sweep_and_not_after_the_deadline() {
-        let tiny = Geometry {
-            root_bits: 1,
-            level_bits: 1,
-            levels: 2,
-            page_bits: 1,
-        };
-        let wide = Geometry {
-            root_bits: 3,
-            level_bits: 2,
-            levels: 4,
-            page_bits: 2,
-        };
+        let tiny = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
+        let wide = Geometry { root_bits: 3, level_bits: 2, levels: 4, page_bits: 2 };
         for geometry in [tiny, wide, Geometry::default()] {
             for swept in 0..200 {
                 for delay in 1..600 {

@@ -55,13 +55,9 @@ pub(crate) struct Taken {
 impl Hierarchy {
     pub(crate) fn new(geometry: Geometry) -> Self {
         let level = |level| {
-            let slots: Box<[SlotHead]> = (0..geometry.slots(level))
-                .map(|_| SlotHead::new())
-                .collect();
-            Level {
-                occupied: Occupancy::new(slots.len()),
-                slots,
-            }
+            let slots: Box<[SlotHead]> =
+                (0..geometry.slots(level)).map(|_| SlotHead::new()).collect();
+            Level { occupied: Occupancy::new(slots.len()), slots }
         };
         Self {
             geometry,
@@ -90,9 +86,7 @@ impl Hierarchy {
 
     /// The first tick after `swept` at which an occupied slot is taken.
     pub(crate) fn next_turn(&self, swept: Tick) -> Option<Tick> {
-        (0..self.geometry.levels)
-            .filter_map(|level| self.next_in(level, swept))
-            .min()
+        (0..self.geometry.levels).filter_map(|level| self.next_in(level, swept)).min()
     }
 
     /// Whether names are overdue.
@@ -116,11 +110,7 @@ impl Hierarchy {
             while let Some(at) = self.next_in(level, reached).filter(|&at| at <= to) {
                 let number = self.geometry.number(level, at);
                 let slot = self.geometry.slot(level, number);
-                taken.push(Taken {
-                    slot: Some(slot),
-                    at,
-                    chain: self.take(slot),
-                });
+                taken.push(Taken { slot: Some(slot), at, chain: self.take(slot) });
                 reached = at;
             }
         }
@@ -132,11 +122,7 @@ impl Hierarchy {
             return None;
         }
         let at = self.geometry.next_turn(slot, swept);
-        Some(Taken {
-            slot: Some(slot),
-            at,
-            chain: self.take(slot),
-        })
+        Some(Taken { slot: Some(slot), at, chain: self.take(slot) })
     }
 
     /// Whether a slot that is taken at `at` can be this one.
@@ -149,9 +135,13 @@ impl Hierarchy {
         self.file(name, Place::Slot { slot, at })
     }
 
-    /// All slots in a row, for those who visit them one by one: the one at `position`.
-    pub(crate) fn slot_at(&self, position: usize) -> Option<SlotIndex> {
-        self.geometry.slot_at(position)
+    /// The first occupied slot from `from` on, in a row of all slots, level 0 first.
+    pub(crate) fn next_occupied(&self, from: SlotIndex) -> Option<SlotIndex> {
+        (from.level..self.geometry.levels).find_map(|level| {
+            let start = if level == from.level { from.within } else { 0 };
+            let occupied = &self.levels[level as usize].occupied;
+            occupied.next_from(start).map(|within| SlotIndex { level, within })
+        })
     }
 
     /// Clears the mark, then takes the names: whoever pushes after the swap marks again.

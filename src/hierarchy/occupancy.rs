@@ -42,6 +42,13 @@ impl Occupancy {
         self.words[slot / 64].fetch_and(!(1 << (slot % 64)), AcqRel);
     }
 
+    /// The first occupied slot at or after `start`, not going round.
+    pub(crate) fn next_from(&self, start: usize) -> Option<usize> {
+        let inside = start < self.slots;
+        let slot = inside.then(|| self.distance(start)).flatten()? + start;
+        (slot < self.slots).then_some(slot)
+    }
+
     /// The distance, from 0 to `slots - 1`, from `start` to the first occupied slot at or after
     /// it, going round.
     pub(crate) fn distance(&self, start: usize) -> Option<usize> {
@@ -76,6 +83,8 @@ mod tests {
                 for start in 0..slots {
                     let expected = (marked + slots - start) % slots;
                     assert_eq!(occupancy.distance(start), Some(expected));
+                    let ahead = (start <= marked).then_some(marked);
+                    assert_eq!(occupancy.next_from(start), ahead);
                 }
                 occupancy.clear(marked);
                 assert_eq!(occupancy.distance(marked), None);

@@ -32,7 +32,7 @@
 //! that makes it see the name or the inserter see the alarm ([`crate::alarm`]).
 
 use crate::id::TimerId;
-use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU64, Relaxed, Release, UnsafeCell};
+use crate::sync::{AcqRel, Acquire, AtomicU64, AtomicUsize, Relaxed, Release, UnsafeCell};
 use std::ptr;
 
 /// How many names a block holds; the head's four low bits count them.
@@ -53,77 +53,101 @@ struct Block {
     names: [AtomicU64; NAMES],
 }
 
-/// A copied head: the first block, and how many of its names are reserved.
+/// A copied head: the address of the first block, and how many of its names are reserved.
+///
+/// The address is exposed and comes back as a pointer only after an exchange has confirmed that
+/// the block is the slot's: a head that was read before may name memory that has been freed and
+/// made a block again, and must then mean the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Head(*mut Block);
+struct Head(usize);
 
 impl Head {
+    const EMPTY: Head = Head(0);
+
     fn new(block: *mut Block, count: usize) -> Self {
-        Self(block.map_addr(|address| address | count))
+        Self(block.expose_provenance() | count)
     }
 
     fn block(self) -> *mut Block {
-        self.0.map_addr(|address| address & !COUNT_MASK)
+        ptr::with_exposed_provenance_mut(self.0 & !COUNT_MASK)
     }
 
     fn count(self) -> usize {
-        self.0.addr() & COUNT_MASK
+        self.0 & COUNT_MASK
+    }
+
+    /// This head with one more name reserved in the same block.
+    fn reserved(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// Whether a new block is needed for one more name.
+    fn is_full(self) -> bool {
+        self == Self::EMPTY || self.count() == NAMES
     }
 }
 
 /// The head of one slot.
 #[derive(Debug)]
-pub(crate) struct SlotHead(AtomicPtr<Block>);
+pub(crate) struct SlotHead(AtomicUsize);
 
 impl SlotHead {
     pub(crate) fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
+        Self(AtomicUsize::new(Head::EMPTY.0))
     }
 
     /// Whether no name waits here, as far as this thread has seen.
     pub(crate) fn is_empty(&self) -> bool {
         // Acquire: a taker that finds names goes on to read them; pairs with `push`.
-        self.0.load(Acquire).is_null()
+        Head(self.0.load(Acquire)) == Head::EMPTY
     }
 
     /// Files a name. Answers whether a block was made for it.
     pub(crate) fn push(&self, name: TimerId) -> bool {
         // Relaxed: what the head names is not touched before the exchange confirms it.
         let mut head = Head(self.0.load(Relaxed));
-        let mut fresh: Option<Box<Block>> = None;
         loop {
-            let (block, count) = (head.block(), head.count());
-            let next = if block.is_null() || count == NAMES {
-                let made = fresh.get_or_insert_with(|| Box::new(Block::with(name, block)));
-                made.next = UnsafeCell::new(block);
-                Head::new(&raw mut **made, 1)
+            let pushed = if head.is_full() {
+                self.push_block(head, name).map(|()| true)
             } else {
-                Head::new(block, count + 1)
+                self.push_name(head, name).map(|()| false)
             };
-            // AcqRel: the Release half publishes a new block, and the entry's state behind the
-            // name, to the taker's swap; the Acquire half pairs with that swap, so that whoever
-            // pushes after it also sees the slot marked empty and the sweep's announced tick.
-            // Relaxed on failure: the loop looks again.
-            match self
-                .0
-                .compare_exchange_weak(head.0, next.0, AcqRel, Relaxed)
-            {
-                Ok(_) if next.block() == block => {
-                    // SAFETY: by the block rule the block lives until the name reserved here has
-                    // been written; blocks are only ever shared.
-                    let block = unsafe { &*block };
-                    // Release: the last touch of the block comes before its freeing; pairs with
-                    // the Acquire of `Unwritten::look`.
-                    block.names[count].store(name.to_bits(), Release);
-                    return false;
-                }
-                Ok(_) => {
-                    // The slot owns the block now.
-                    let _ = fresh.map(Box::into_raw);
-                    return true;
-                }
-                Err(now) => head = Head(now),
+            match pushed {
+                Ok(made) => return made,
+                Err(now) => head = now,
             }
+        }
+    }
+
+    /// Reserves the next place of the first block, and writes the name there.
+    fn push_name(&self, head: Head, name: TimerId) -> Result<(), Head> {
+        self.exchange(head, head.reserved())?;
+        // SAFETY: by the block rule the block lives until the name reserved here has been
+        // written; blocks are only ever shared.
+        let block = unsafe { &*head.block() };
+        // Release: the last touch of the block comes before its freeing; pairs with the Acquire
+        // of `Unwritten::look`.
+        block.names[head.count()].store(name.to_bits(), Release);
+        Ok(())
+    }
+
+    /// Puts a new block with the name in front.
+    fn push_block(&self, head: Head, name: TimerId) -> Result<(), Head> {
+        let block = Box::into_raw(Box::new(Block::with(name, head.block())));
+        self.exchange(head, Head::new(block, 1)).inspect_err(|_| {
+            // SAFETY: made just above, and not published.
+            drop(unsafe { Box::from_raw(block) });
+        })
+    }
+
+    fn exchange(&self, head: Head, next: Head) -> Result<(), Head> {
+        // AcqRel: the Release half publishes a new block, and the entry's state behind the name,
+        // to the taker's swap; the Acquire half pairs with that swap, so that whoever pushes
+        // after it also sees the slot marked empty and the sweep's announced tick. Relaxed on
+        // failure: the caller looks again.
+        match self.0.compare_exchange(head.0, next.0, AcqRel, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Head(now)),
         }
     }
 
@@ -131,11 +155,8 @@ impl SlotHead {
     pub(crate) fn take(&self) -> Chain {
         // AcqRel: the Acquire half pairs with the exchanges of `push`; the Release half shows
         // whoever pushes later what the sweeper announced before.
-        let head = Head(self.0.swap(ptr::null_mut(), AcqRel));
-        Chain {
-            block: head.block(),
-            count: head.count(),
-        }
+        let head = Head(self.0.swap(Head::EMPTY.0, AcqRel));
+        Chain { block: head.block(), count: head.count() }
     }
 }
 
@@ -152,10 +173,7 @@ impl Block {
             0 => AtomicU64::new(name.to_bits()),
             _ => AtomicU64::new(0),
         });
-        Self {
-            next: UnsafeCell::new(next),
-            names,
-        }
+        Self { next: UnsafeCell::new(next), names }
     }
 }
 
@@ -187,10 +205,7 @@ impl Chain {
         // SAFETY: `next` is not written after the block was published.
         self.block = shared.next.with(|next| unsafe { *next });
         let count = std::mem::replace(&mut self.count, NAMES);
-        let mut unwritten = Unwritten {
-            block,
-            waiting: (1 << count) - 1,
-        };
+        let mut unwritten = Unwritten { block, waiting: (1 << count) - 1 };
         Some(match unwritten.look(names) {
             true => Read::Whole,
             false => Read::Kept(unwritten),
@@ -232,10 +247,7 @@ impl Unwritten {
         // and then it is null; it is only ever shared.
         let block = unsafe { self.block.as_ref() };
         // Relaxed: whether there is something to look at, not the look itself.
-        block.is_some_and(|block| {
-            self.places()
-                .any(|place| block.names[place].load(Relaxed) != 0)
-        })
+        block.is_some_and(|block| self.places().any(|place| block.names[place].load(Relaxed) != 0))
     }
 
     /// The places that have not been read yet.

@@ -59,9 +59,7 @@ unsafe impl<T: Send> Sync for Directory<T> {}
 impl<T> Directory<T> {
     pub(crate) fn new(page_bits: u32) -> Self {
         Self {
-            chunks: (0..CHUNKS)
-                .map(|_| AtomicPtr::new(ptr::null_mut()))
-                .collect(),
+            chunks: (0..CHUNKS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             page_bits,
             first_absent: AtomicU32::new(0),
             pages: AtomicU32::new(0),
@@ -111,24 +109,28 @@ impl<T> Directory<T> {
     /// The caller alone holds the page's entries. Answers the index of the first, or `None` when
     /// the indices are used up.
     pub(crate) fn install(&self, guard: &Guard) -> Option<(u32, Generation)> {
-        let mut fresh = None;
+        let mut fresh: Option<Box<[Entry<T>]>> = None;
         loop {
             let number = self.absent_page()?;
             let slot = self.slot_or_make(number);
-            let page = *fresh.get_or_insert_with(|| self.new_page());
+            let entries = fresh.take().unwrap_or_else(|| self.new_page());
+            let page: *mut Entry<T> = Box::into_raw(entries).cast();
             // AcqRel: the Release half publishes the page's entries to `entry`; the Acquire half
             // pairs with the Release of `remove`, so that `base` is seen.
-            if slot
-                .page
-                .compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed)
-                .is_err()
-            {
+            if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
+                // SAFETY: made just above as a boxed slice of this length and not published.
+                fresh = Some(unsafe { boxed_slice(page, self.page_len() as usize) });
                 continue;
             }
             // Relaxed: a figure.
             self.pages.fetch_add(1, Relaxed);
             // Relaxed: ordered by the exchange above, by the base rule.
             let base = Generation(slot.base.load(Relaxed));
+            if base >= Generation::WORN {
+                // The page that was here wore out while this one was on its way.
+                self.remove(number, base, guard);
+                continue;
+            }
             self.renew_page(number, base, guard);
             return Some((number << self.page_bits, base));
         }
@@ -156,7 +158,7 @@ impl<T> Directory<T> {
         let len = self.page_len() as usize;
         let free = move || {
             let page = ptr::slice_from_raw_parts_mut(page, len);
-            // SAFETY: `install` made the page as a boxed slice of this length; it is out of the
+            // SAFETY: `new_page` made the page as a boxed slice of this length; it is out of the
             // directory and no guard that could have found it is left.
             drop(unsafe { Box::from_raw(page) });
         };
@@ -205,18 +207,13 @@ impl<T> Directory<T> {
         })?;
         // Relaxed: a hint. Should a page below have left meanwhile, it is found at the latest when
         // the search has gone round.
-        let _ = self
-            .first_absent
-            .compare_exchange(start, absent, Relaxed, Relaxed);
+        let _ = self.first_absent.compare_exchange(start, absent, Relaxed, Relaxed);
         Some(absent)
     }
 
     /// A page that nobody else knows yet.
-    fn new_page(&self) -> *mut Entry<T> {
-        let page: Box<[Entry<T>]> = (0..self.page_len())
-            .map(|_| Entry::vacant(Generation(0), Link::LAST))
-            .collect();
-        Box::into_raw(page).cast()
+    fn new_page(&self) -> Box<[Entry<T>]> {
+        (0..self.page_len()).map(|_| Entry::vacant(Generation(0), Link::LAST)).collect()
     }
 
     /// Gives the entries of a page just put in their generation, and chains them.
@@ -306,10 +303,7 @@ impl<T> Drop for Directory<T> {
                 }
                 // SAFETY: `new_page` made the page with this length; the directory is going.
                 let page = unsafe { boxed_slice(page, self.page_len() as usize) };
-                for entry in page
-                    .iter()
-                    .filter(|e| e.state.load().generation().is_armed())
-                {
+                for entry in page.iter().filter(|e| e.state.load().generation().is_armed()) {
                     // SAFETY: the generation is odd, so the value is there, and with `&mut self`
                     // nobody else can end this timer; the entry is not looked at again.
                     drop(unsafe { entry.take() });

@@ -44,10 +44,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    pub(crate) const NONE: Released = Released {
-        top: VacantHead::EMPTY,
-        last: VacantHead::EMPTY,
-    };
+    pub(crate) const NONE: Released = Released { top: VacantHead::EMPTY, last: VacantHead::EMPTY };
 
     fn add<T>(&mut self, entry: &Entry<T>, index: u32, vacant: Generation) {
         entry.link.store(Link::vacant(vacant, self.top.index()));
@@ -102,9 +99,7 @@ impl<T> Slab<T> {
         };
         let mut head = self.vacant.load();
         loop {
-            last_entry
-                .link
-                .store(Link::vacant(last.generation(), head.index()));
+            last_entry.link.store(Link::vacant(last.generation(), head.index()));
             match self.vacant.replace(head, top) {
                 Ok(()) => return,
                 Err(now) => head = now,
@@ -149,11 +144,7 @@ impl<T> Slab<T> {
             match self.vacant.replace(head, next) {
                 Ok(()) => {
                     let (index, vacant) = (head.index(), head.generation());
-                    return Some(Claimed {
-                        entry,
-                        index,
-                        vacant,
-                    });
+                    return Some(Claimed { entry, index, vacant });
                 }
                 Err(now) => head = now,
             }
@@ -170,11 +161,7 @@ impl<T> Slab<T> {
         };
         self.release(&mut others, guard);
         let entry = self.directory.entry(index, guard)?;
-        Some(Claimed {
-            entry,
-            index,
-            vacant,
-        })
+        Some(Claimed { entry, index, vacant })
     }
 
     fn entry_of<'g>(&'g self, head: VacantHead, guard: &'g Guard) -> Option<&'g Entry<T>> {
@@ -189,12 +176,7 @@ impl<T> Slab<T> {
         if index == Link::LAST {
             return Some(VacantHead::EMPTY);
         }
-        let generation = self
-            .directory
-            .entry(index, guard)?
-            .state
-            .load()
-            .generation();
+        let generation = self.directory.entry(index, guard)?.state.load().generation();
         (!generation.is_armed()).then(|| VacantHead::new(generation, index))
     }
 }
@@ -211,13 +193,7 @@ mod tests {
         let mut released = Released::NONE;
         for _ in 0..times {
             let claimed = slab.claim(&guard).expect("indices are left");
-            slab.gather(
-                &mut released,
-                claimed.entry,
-                claimed.index,
-                Generation::WORN,
-                &guard,
-            );
+            slab.gather(&mut released, claimed.entry, claimed.index, Generation::WORN, &guard);
         }
         slab.release(&mut released, &guard);
     }
@@ -231,11 +207,7 @@ mod tests {
         wear_out(&slab, 1);
         for _ in 0..20 {
             let claimed = slab.claim(&guard).unwrap();
-            assert!(
-                claimed.index > 2,
-                "worn, or still in use: {}",
-                claimed.index
-            );
+            assert!(claimed.index > 2, "worn, or still in use: {}", claimed.index);
         }
     }
 

@@ -97,8 +97,7 @@ impl AtomicEntryState {
         debug_assert!(generation.is_armed());
         // Release: publishes value and link to whoever ends, resets or meets this timer; pairs
         // with the Acquire of `load` and of `swap`.
-        self.0
-            .store(EntryState::new(generation, deadline, false).0, Release);
+        self.0.store(EntryState::new(generation, deadline, false).0, Release);
     }
 
     /// Vacant → Vacant of a later generation, by the thread that alone holds the entry.

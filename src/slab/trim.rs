@@ -29,27 +29,27 @@ struct Hoard {
 #[derive(Debug, Default)]
 pub(crate) struct Trim {
     pages: Vec<Option<Hoard>>,
+    /// How many entries the round may still pop; `None` between rounds.
+    left: Option<u64>,
 }
 
 impl Trim {
     /// Hoards up to `slice` vacant entries. `true` when the round has ended.
     pub(crate) fn advance<T>(&mut self, slab: &Slab<T>, slice: usize, guard: &Guard) -> bool {
         for _ in 0..slice {
-            let Some(claimed) = slab.pop(guard) else {
+            // Others release while this pops: a round pops no more than there were at its start.
+            let left = self.left.get_or_insert_with(|| slab.len());
+            let next = if *left > 0 { slab.pop(guard) } else { None };
+            let Some(claimed) = next else {
                 self.give_back(slab, guard);
                 return true;
             };
+            *left -= 1;
             let fresh = claimed.vacant.next().next();
             claimed.entry.state.renew(fresh);
             let page = slab.directory.page_of(claimed.index);
             let hoard = self.page(page);
-            slab.gather(
-                &mut hoard.released,
-                claimed.entry,
-                claimed.index,
-                fresh,
-                guard,
-            );
+            slab.gather(&mut hoard.released, claimed.entry, claimed.index, fresh, guard);
             hoard.count += u32::from(fresh != Generation::WORN);
             hoard.newest = hoard.newest.max(fresh);
             if hoard.count == slab.directory.page_len() {
@@ -75,6 +75,7 @@ impl Trim {
 
     /// Gives the pages that are not whole back to the stack.
     fn give_back<T>(&mut self, slab: &Slab<T>, guard: &Guard) {
+        self.left = None;
         for mut hoard in std::mem::take(&mut self.pages).into_iter().flatten() {
             if hoard.released.top != VacantHead::EMPTY {
                 slab.release(&mut hoard.released, guard);

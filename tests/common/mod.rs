@@ -24,36 +24,18 @@ pub(crate) struct Shape {
     pub(crate) first_tick: u64,
 }
 
-pub(crate) const TINY: Geometry = Geometry {
-    root_bits: 1,
-    level_bits: 1,
-    levels: 2,
-    page_bits: 1,
-};
-pub(crate) const SMALL: Geometry = Geometry {
-    root_bits: 3,
-    level_bits: 2,
-    levels: 3,
-    page_bits: 2,
-};
+pub(crate) const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
+pub(crate) const SMALL: Geometry =
+    Geometry { root_bits: 3, level_bits: 2, levels: 3, page_bits: 2 };
 
 /// Wheels of several resolutions, shard counts, geometries and first ticks.
 pub(crate) fn shapes() -> Vec<Shape> {
-    let ticks = [
-        Duration::from_micros(1),
-        Duration::from_millis(1),
-        Duration::from_millis(250),
-    ];
+    let ticks = [Duration::from_micros(1), Duration::from_millis(1), Duration::from_millis(250)];
     let mut shapes = Vec::new();
     for (index, geometry) in [TINY, SMALL, Geometry::default()].into_iter().enumerate() {
         for shards in [1, 3] {
             for first_tick in [0, (1 << 38) - 3] {
-                shapes.push(Shape {
-                    tick: ticks[index],
-                    shards,
-                    geometry,
-                    first_tick,
-                });
+                shapes.push(Shape { tick: ticks[index], shards, geometry, first_tick });
             }
         }
     }
@@ -74,12 +56,7 @@ impl<T: Send> Bench<T> {
             .__shape(shape.geometry, shape.first_tick)
             .build()
             .expect("the shape is in range");
-        Self {
-            wheel,
-            sweeper,
-            clock,
-            tick: shape.tick,
-        }
+        Self { wheel, sweeper, clock, tick: shape.tick }
     }
 
     /// That many ticks as a duration.
@@ -98,11 +75,7 @@ impl<T: Send> Bench<T> {
 
 /// The next values that other threads send. The limit is for a broken build: it would hang.
 pub(crate) fn receive<T>(receiver: &Receiver<T>, count: usize) -> Vec<T> {
-    let next = || {
-        receiver
-            .recv_timeout(Duration::from_secs(60))
-            .expect("nothing is lost")
-    };
+    let next = || receiver.recv_timeout(Duration::from_secs(60)).expect("nothing is lost");
     (0..count).map(|_| next()).collect()
 }
 

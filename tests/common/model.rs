@@ -52,6 +52,8 @@ pub(crate) struct Model {
     /// Every id ever given out, in order: callers keep ids for ever.
     ids: Vec<TimerId>,
     next_value: u64,
+    /// Whether a bounded sweep has stopped before its end.
+    under_way: bool,
 }
 
 impl Model {
@@ -76,6 +78,7 @@ impl Model {
             armed: BTreeMap::new(),
             ids: Vec::new(),
             next_value: 0,
+            under_way: false,
         }
     }
 
@@ -84,15 +87,11 @@ impl Model {
         match *op {
             Op::Insert { delay } => {
                 let delay = self.quarters(delay);
-                self.insert(self.clock.now() + delay, |wheel, value| {
-                    wheel.insert(value, delay)
-                });
+                self.insert(self.clock.now() + delay, |wheel, value| wheel.insert(value, delay));
             }
             Op::InsertAt { offset } => {
                 let deadline = self.around(offset);
-                self.insert(deadline, |wheel, value| {
-                    wheel.pin().insert_at(value, deadline)
-                });
+                self.insert(deadline, |wheel, value| wheel.pin().insert_at(value, deadline));
             }
             Op::Cancel { which } => {
                 let Some(id) = self.pick(which) else { return };
@@ -106,17 +105,12 @@ impl Model {
             }
             Op::ResetAt { which, offset } => {
                 let deadline = self.around(offset);
-                self.reset(which, deadline, |wheel, id| {
-                    wheel.pin().reset_at(id, deadline)
-                });
+                self.reset(which, deadline, |wheel, id| wheel.pin().reset_at(id, deadline));
             }
             Op::Look { which } => {
                 let Some(id) = self.pick(which) else { return };
                 assert_eq!(self.wheel.contains(id), self.armed.contains_key(&id));
-                assert_eq!(
-                    self.wheel.deadline(id).is_some(),
-                    self.armed.contains_key(&id)
-                );
+                assert_eq!(self.wheel.deadline(id).is_some(), self.armed.contains_key(&id));
             }
             Op::MadeUp { bits } => self.made_up(bits),
             Op::Sweep { step } => self.sweep(step, None),
@@ -152,11 +146,7 @@ impl Model {
     fn around(&self, offset: i32) -> Instant {
         let distance = self.quarters(offset.unsigned_abs());
         let now = self.clock.now();
-        if offset < 0 {
-            now.checked_sub(distance).unwrap_or(now)
-        } else {
-            now + distance
-        }
+        if offset < 0 { now.checked_sub(distance).unwrap_or(now) } else { now + distance }
     }
 
     fn pick(&self, which: usize) -> Option<TimerId> {
@@ -190,19 +180,11 @@ impl Model {
                 assert!((self.armed.len() as u64) < self.capacity);
                 assert!(!self.ids.contains(&id), "{id:?} was given out twice");
                 self.ids.push(id);
-                self.armed.insert(
-                    id,
-                    Known {
-                        value,
-                        due: self.due(deadline),
-                    },
-                );
+                self.armed.insert(id, Known { value, due: self.due(deadline) });
             }
             Err(refused) => {
                 assert_eq!(refused.value, value);
-                let full = Refusal::AtCapacity {
-                    capacity: self.capacity,
-                };
+                let full = Refusal::AtCapacity { capacity: self.capacity };
                 assert_eq!(refused.reason, full);
                 assert_eq!(self.armed.len() as u64, self.capacity);
             }
@@ -217,11 +199,7 @@ impl Model {
     ) {
         let Some(id) = self.pick(which) else { return };
         let due = self.due(deadline);
-        let expected = self
-            .armed
-            .get_mut(&id)
-            .map(|known| known.due = due)
-            .is_some();
+        let expected = self.armed.get_mut(&id).map(|known| known.due = due).is_some();
         assert_eq!(reset(&self.wheel, id), Ok(expected), "reset {id:?}");
     }
 
@@ -249,21 +227,18 @@ impl Model {
         let (now, instant) = (self.now_tick(), self.clock.now());
         let mut last = None;
         let (armed, capacity) = (&mut self.armed, limit.unwrap_or(usize::MAX));
+        let carries_on = self.under_way;
         let sweep = self.sweeper.sweep_some(capacity, |timer| {
-            let known = armed
-                .remove(&timer.id)
-                .expect("only armed timers fire, once");
+            let known = armed.remove(&timer.id).expect("only armed timers fire, once");
             assert_eq!(timer.value, known.value);
             assert!(known.due <= now, "early");
             assert!(timer.deadline <= instant);
-            // A bounded sweep carries on in the middle, so that its order starts anew.
-            assert!(
-                limit.is_some() || last <= Some(timer.deadline),
-                "out of order"
-            );
+            // A sweep that carries on begins in the middle, and its own round follows.
+            assert!(carries_on || last <= Some(timer.deadline), "out of order");
             last = Some(timer.deadline);
         });
         assert!(sweep.expired <= capacity);
+        self.under_way = !sweep.finished;
         if sweep.finished {
             let late = self.armed.values().filter(|known| known.due <= now).count();
             assert_eq!(late, 0, "due and not handed over");
@@ -273,18 +248,11 @@ impl Model {
     }
 
     fn drain(&mut self) {
-        let mut drained: Vec<(TimerId, u64)> = self
-            .wheel
-            .drain()
-            .into_iter()
-            .map(|timer| (timer.id, timer.value))
-            .collect();
+        let mut drained: Vec<(TimerId, u64)> =
+            self.wheel.drain().into_iter().map(|timer| (timer.id, timer.value)).collect();
         drained.sort_unstable();
-        let expected: Vec<(TimerId, u64)> = self
-            .armed
-            .iter()
-            .map(|(&id, known)| (id, known.value))
-            .collect();
+        let expected: Vec<(TimerId, u64)> =
+            self.armed.iter().map(|(&id, known)| (id, known.value)).collect();
         assert_eq!(drained, expected);
         self.armed.clear();
     }
