@@ -69,7 +69,7 @@ impl Builder {
 
     /// The length of a tick, 1 µs to 1 h: deadlines round up to it. 1 ms by default.
     ///
-    /// The range of delays is 2^37 - 1 ticks: 4.35 years at 1 ms, 38 hours at 1 µs.
+    /// The range of delays is 2^37 - 2 ticks: 4.35 years at 1 ms, 38 hours at 1 µs.
     pub fn resolution(mut self, tick: Duration) -> Self {
         self.resolution = tick;
         self
@@ -97,8 +97,8 @@ impl Builder {
 
     /// Called by the thread that arms a timer earlier than the sweeper's
     /// [`next_deadline`](Sweeper::next_deadline), so that an event loop can wake up: write to its
-    /// event fd, or wake its poll. It may be called more often than needed, from any thread, and
-    /// must not block. A [`Driver`](crate::Driver) brings its own and replaces this one.
+    /// event fd, or wake its poll. It is called also when the wheel is closed or wants upkeep, may
+    /// be called more often than needed, from any thread, and must neither block nor panic. A [`Driver`](crate::Driver) brings its own and replaces this one.
     pub fn waker(mut self, wake: impl Fn() + Send + Sync + 'static) -> Self {
         self.waker = Some(Box::new(wake));
         self

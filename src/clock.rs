@@ -47,8 +47,9 @@ pub trait Clock: Send + Sync + Debug + 'static {
         Some(deadline.saturating_duration_since(self.now()))
     }
 
-    /// Asks a clock that does not run by itself to call `wake` whenever it was moved.
-    fn subscribe(&self, wake: Box<dyn Fn() + Send + Sync>) {
+    /// Asks a clock that does not run by itself to call `wake` whenever it was moved, until that
+    /// answers `false`.
+    fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
         drop(wake);
     }
 }
@@ -74,7 +75,7 @@ pub struct ManualClock {
     shared: Arc<Moved>,
 }
 
-type Wakes = Vec<Box<dyn Fn() + Send + Sync>>;
+type Wakes = Vec<Box<dyn Fn() -> bool + Send + Sync>>;
 
 #[derive(Default)]
 struct Moved {
@@ -111,7 +112,7 @@ impl ManualClock {
             .shared
             .elapsed_nanos
             .fetch_update(Release, Acquire, |elapsed| Some(elapsed.saturating_add(step)));
-        self.wakes().iter().for_each(|wake| wake());
+        self.wakes().retain(|wake| wake());
     }
 
     fn wakes(&self) -> MutexGuard<'_, Wakes> {
@@ -134,7 +135,7 @@ impl Clock for ManualClock {
         (deadline <= self.now()).then_some(Duration::ZERO)
     }
 
-    fn subscribe(&self, wake: Box<dyn Fn() + Send + Sync>) {
+    fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
         self.wakes().push(wake);
     }
 }
@@ -142,6 +143,24 @@ impl Clock for ManualClock {
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ManualClock").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Box<C> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn lag(&self) -> Duration {
+        (**self).lag()
+    }
+
+    fn timeout(&self, deadline: Instant) -> Option<Duration> {
+        (**self).timeout(deadline)
+    }
+
+    fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
+        (**self).subscribe(wake);
     }
 }
 
@@ -158,7 +177,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
         (**self).timeout(deadline)
     }
 
-    fn subscribe(&self, wake: Box<dyn Fn() + Send + Sync>) {
+    fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
         (**self).subscribe(wake);
     }
 }

@@ -120,9 +120,15 @@ impl<T> Core<T> {
         let tick = self.timeline.ceil(deadline).max(oldest);
         let ahead = tick.since(self.timeline.floor(now));
         if ahead > Tick::RANGE || tick.since(swept) > Tick::AHEAD {
-            return Err(BeyondRange { longest: self.timeline.duration(Tick::RANGE) });
+            return Err(self.beyond_range());
         }
         Ok(tick)
+    }
+
+    /// The error for a deadline out of range. A delay of a tick less than the range is accepted
+    /// at any phase of the clock, since deadlines round up.
+    pub(crate) fn beyond_range(&self) -> BeyondRange {
+        BeyondRange { longest: self.timeline.duration(Tick::RANGE - 1) }
     }
 
     /// Arms a timer.

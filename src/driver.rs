@@ -27,9 +27,12 @@
 
 use crate::TimerId;
 use crate::builder::Builder;
+use crate::caller::Caller;
+use crate::core::Call;
 use crate::error::BuildError;
 use crate::executor::{Executor, default_executor};
 use crate::metrics::Metrics;
+use crate::reclaim::pin;
 use crate::sweeper::{Expired, Sweeper};
 use crate::tick::Tick;
 use crate::wheel::{Armed, Wheel};
@@ -132,11 +135,46 @@ impl DriverBuilder {
     ///
     /// As [`Builder::build`]; also when batches or timers in flight are bounded to none, or the
     /// thread cannot be started.
-    #[allow(clippy::disallowed_methods, reason = "the one place that starts a thread")]
     pub fn spawn<T: Send + 'static>(
-        mut self,
+        self,
         handler: impl Fn(Expired<T>) + Send + Sync + 'static,
     ) -> Result<Driver<T>, BuildError> {
+        self.spawn_with(|_| handler)
+    }
+
+    /// As [`spawn`](Self::spawn), for a handler that uses the wheel itself: `make` makes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    ///
+    /// # Examples
+    ///
+    /// A timer that is armed again when it fires:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, Expired};
+    ///
+    /// let driver = Builder::new().driver().spawn_with(|wheel| {
+    ///     move |heartbeat: Expired<u64>| {
+    ///         // Refused only when the driver has been shut down.
+    ///         let _ = wheel.insert(heartbeat.value + 1, Duration::from_secs(1));
+    ///     }
+    /// })?;
+    /// driver.wheel().insert(0, Duration::from_secs(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts a thread")]
+    pub fn spawn_with<T: Send + 'static, H: Fn(Expired<T>) + Send + Sync + 'static>(
+        mut self,
+        make: impl FnOnce(Wheel<T>) -> H,
+    ) -> Result<Driver<T>, BuildError> {
+        if self.thread_name.contains('\0') {
+            let reason = "the name of the tick thread holds a zero byte";
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);
+            return Err(BuildError::Thread(error));
+        }
         if self.batch == 0 {
             return Err(BuildError::Batch);
         }
@@ -144,12 +182,15 @@ impl DriverBuilder {
             return Err(BuildError::InFlight);
         }
         let bell = Arc::new(Bell::default());
-        let (ring, moved) = (Arc::clone(&bell), Arc::clone(&bell));
+        let (ring, moved) = (Arc::clone(&bell), Arc::downgrade(&bell));
         self.wheel.waker = Some(Box::new(move || ring.ring()));
         let (wheel, sweeper) = self.wheel.build()?;
-        wheel.inner.clock.subscribe(Box::new(move || moved.ring()));
+        wheel
+            .inner
+            .clock
+            .subscribe(Box::new(move || moved.upgrade().inspect(|bell| bell.ring()).is_some()));
         let shared = Arc::new(Shared {
-            handler: Box::new(handler),
+            handler: Box::new(make(wheel.clone())),
             on_panic: self.on_panic,
             stopping: AtomicBool::new(false),
             timers_in_flight: AtomicUsize::new(0),
@@ -189,7 +230,8 @@ impl fmt::Debug for DriverBuilder {
 
 /// A wheel with a tick thread that hands what is due to an executor.
 ///
-/// Dropping the driver shuts it down; what had not fired is then dropped.
+/// Dropping the driver shuts it down; what had not fired is then dropped, also if handles of the
+/// wheel live on.
 ///
 /// # Examples
 ///
@@ -294,7 +336,10 @@ impl<T: Send + 'static> Driver<T> {
 
     /// Waits until no handler runs and no batch is with the executor.
     ///
-    /// After [`shutdown`](Self::shutdown) that is final; before, it is true for a moment.
+    /// After [`shutdown`](Self::shutdown) that is final; before, it is true for a moment, and says
+    /// nothing of timers that are due and that the tick thread has not taken yet. It blocks: a
+    /// task on the executor's own threads that calls it may keep the batches it waits for from
+    /// running.
     ///
     /// # Errors
     ///
@@ -343,6 +388,10 @@ impl<T> Driver<T> {
 impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
         self.stop();
+        // Handles of the wheel may live on: the values must not wait for them.
+        let core = &self.wheel.inner.core;
+        let call = Call { caller: Caller::current(), guard: &pin() };
+        core.drain(call, |_, _, value| drop(value));
     }
 }
 

@@ -71,9 +71,19 @@ impl<T> fmt::Display for InsertError<T> {
     }
 }
 
-impl<T> Error for InsertError<T> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.reason)
+impl<T> Error for InsertError<T> {}
+
+/// Keeps the reason and drops the value, for callers whose own error has no room for it (`?` on an
+/// insert of a value that is not `Sync` into a boxed error, say).
+impl<T> From<InsertError<T>> for Refusal {
+    fn from(refused: InsertError<T>) -> Self {
+        refused.reason
+    }
+}
+
+impl From<BeyondRange> for Refusal {
+    fn from(beyond: BeyondRange) -> Self {
+        Refusal::BeyondRange(beyond)
     }
 }
 

@@ -66,6 +66,14 @@ impl Executor for GlobalPool {
 
 /// Runs batches on a pool of the caller's.
 #[cfg(feature = "rayon")]
+impl Executor for rayon::ThreadPool {
+    fn execute(&self, job: Job) {
+        self.spawn(job);
+    }
+}
+
+/// Runs batches on a pool of the caller's.
+#[cfg(feature = "rayon")]
 impl Executor for std::sync::Arc<rayon::ThreadPool> {
     fn execute(&self, job: Job) {
         self.spawn(job);

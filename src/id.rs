@@ -98,6 +98,12 @@ impl fmt::Debug for TimerId {
     }
 }
 
+impl fmt::Display for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
 /// The use count of a slab entry: odd while a timer lives in it, even while it is vacant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(pub(crate) u32);

@@ -19,7 +19,8 @@ pub struct Metrics {
     pub reset: u64,
     /// Timers ended by a cancel.
     pub cancelled: u64,
-    /// Timers that reached their deadline and were handed over.
+    /// Timers that reached their deadline and were handed over, to a handler or to an executor that
+    /// may have dropped them since.
     pub fired: u64,
     /// Timers handed back by a drain, or by an insert that met the closing of the wheel.
     pub returned: u64,
@@ -50,7 +51,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// The lateness that the fraction `quantile` (0 to 1) of all fired timers did not exceed,
+    /// The lateness that the fraction `quantile` (0 to 1; others are clamped) of all fired timers did not exceed,
     /// rounded up to a power of two of a microsecond; zero if none has fired.
     ///
     /// # Examples
@@ -75,7 +76,7 @@ impl Lateness {
         let mut below = 0;
         for (bucket, &count) in self.counts.iter().enumerate() {
             below += count;
-            if count > 0 && below as f64 >= quantile * total as f64 {
+            if count > 0 && below as f64 >= quantile.clamp(0.0, 1.0) * total as f64 {
                 return Self::upper_bound(bucket);
             }
         }

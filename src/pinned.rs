@@ -75,7 +75,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
         match self.wheel.deadline_after(self.now, delay) {
             Ok(deadline) => self.insert_at(value, deadline),
-            Err(beyond) => Err(refused(value, beyond)),
+            Err(beyond) => Err(self.refused(value, beyond)),
         }
     }
 
@@ -87,7 +87,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
         match self.core().tick_of(deadline, self.now) {
             Ok(tick) => self.core().insert(self.call(), value, tick),
-            Err(beyond) => Err(refused(value, beyond)),
+            Err(beyond) => Err(self.refused(value, beyond)),
         }
     }
 
@@ -102,7 +102,10 @@ impl<'w, T: Send> Pinned<'w, T> {
     ///
     /// As [`Wheel::reset`](crate::Wheel::reset).
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.reset_at(id, self.wheel.deadline_after(self.now, delay)?)
+        match self.wheel.deadline_after(self.now, delay) {
+            Ok(deadline) => self.reset_at(id, deadline),
+            Err(beyond) => self.out_of_range(id, beyond),
+        }
     }
 
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
@@ -111,8 +114,10 @@ impl<'w, T: Send> Pinned<'w, T> {
     ///
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        let tick = self.core().tick_of(deadline, self.now)?;
-        Ok(self.core().reset(self.call(), id, tick))
+        match self.core().tick_of(deadline, self.now) {
+            Ok(tick) => Ok(self.core().reset(self.call(), id, tick)),
+            Err(beyond) => self.out_of_range(id, beyond),
+        }
     }
 
     /// As [`Wheel::deadline`](crate::Wheel::deadline).
@@ -128,6 +133,18 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.core().deadline(id, &self.guard).is_some()
     }
 
+    /// A wheel that is closed says so, whatever the deadline.
+    fn refused(&self, value: T, beyond: BeyondRange) -> InsertError<T> {
+        let closed = self.core().is_closed();
+        let reason = if closed { Refusal::Closed } else { Refusal::BeyondRange(beyond) };
+        InsertError { reason, value }
+    }
+
+    /// A timer that is not armed cannot be reset, whatever the deadline.
+    fn out_of_range(&self, id: TimerId, beyond: BeyondRange) -> Result<bool, BeyondRange> {
+        if self.contains(id) { Err(beyond) } else { Ok(false) }
+    }
+
     fn core(&self) -> &'w Core<T> {
         &self.wheel.core
     }
@@ -135,10 +152,6 @@ impl<'w, T: Send> Pinned<'w, T> {
     fn call(&self) -> Call<'_> {
         Call { caller: self.caller, guard: &self.guard }
     }
-}
-
-fn refused<T>(value: T, beyond: BeyondRange) -> InsertError<T> {
-    InsertError { reason: Refusal::BeyondRange(beyond), value }
 }
 
 impl<T> fmt::Debug for Pinned<'_, T> {

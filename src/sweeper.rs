@@ -30,7 +30,6 @@ use std::time::Instant;
 
 /// A timer that was due, handed over by a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Expired<T> {
     /// What was inserted.
     pub value: T,
@@ -59,7 +58,7 @@ pub struct Sweep {
 /// An event loop sweeps when its poll returns and uses
 /// [`next_deadline`](Self::next_deadline) as the poll's time-out; a [`Driver`](crate::Driver)
 /// does this on a thread of its own. Dropping the sweeper closes the wheel, since nothing could
-/// fire any more.
+/// fire any more; what is armed can still be cancelled, and drained.
 ///
 /// # Examples
 ///
@@ -222,7 +221,9 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// When the next sweep is wanted: the turn of the next occupied slot, which comes no later
-    /// than the earliest deadline; `None` if nothing waits.
+    /// than the earliest deadline; `None` if nothing waits. An instant that has passed means at once:
+    /// after many cancels a few sweeps in a row clear away what they left, also when no timer is
+    /// armed.
     ///
     /// From this call to the next sweep, whoever arms an earlier timer calls the
     /// [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36 ticks (2.2 years at

@@ -11,7 +11,6 @@ use crate::metrics::Metrics;
 use crate::pinned::Pinned;
 use crate::reclaim::pin;
 use crate::sync::Arc;
-use crate::tick::Tick;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -33,9 +32,8 @@ impl<T> Inner<T> {
         if delay.is_zero() {
             return Ok(now);
         }
-        let longest = || BeyondRange { longest: self.core.timeline.duration(Tick::RANGE) };
-        let delay = delay.checked_add(self.lag).ok_or_else(longest)?;
-        now.checked_add(delay).ok_or_else(longest)
+        let deadline = delay.checked_add(self.lag).and_then(|delay| now.checked_add(delay));
+        deadline.ok_or_else(|| self.core.beyond_range())
     }
 }
 
@@ -68,7 +66,6 @@ pub struct Wheel<T> {
 
 /// A timer that was handed back by a drain: it had not fired, and will not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Armed<T> {
     /// What was inserted.
     pub value: T,
@@ -86,7 +83,7 @@ impl<T: Send> Wheel<T> {
     ///
     /// # Errors
     ///
-    /// The wheel is closed, at its capacity, or the delay is beyond its range (2^37 - 1 ticks:
+    /// The wheel is closed, at its capacity, or the delay is beyond its range (2^37 - 2 ticks:
     /// 4.35 years at 1 ms). The value comes back in the error.
     ///
     /// # Examples

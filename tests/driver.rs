@@ -90,8 +90,7 @@ fn dropping_the_driver_stops_the_thread_and_drops_the_values() {
     wheel.insert(Arc::clone(&alive), TICK).unwrap();
     drop(driver);
     assert!(wheel.is_closed());
-    drop(wheel);
-    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(Arc::strong_count(&alive), 1, "though a handle of the wheel lives on");
 }
 
 /// A handler shuts its own driver down, waits, and passes on what it was told.
@@ -219,6 +218,8 @@ fn nonsense_is_refused() {
     let refused = |builder: DriverBuilder| builder.spawn(|_: Expired<()>| ()).unwrap_err();
     assert!(matches!(refused(Builder::new().driver().batch(0)), BuildError::Batch));
     assert!(matches!(refused(Builder::new().driver().max_in_flight(0)), BuildError::InFlight));
+    let name = refused(Builder::new().driver().thread_name("zero\0byte"));
+    assert!(matches!(name, BuildError::Thread(_)));
     let shards = refused(Builder::new().shards(0).driver());
     assert!(matches!(shards, BuildError::Shards(0)));
     for (builder, expected) in [

@@ -21,6 +21,7 @@ mod server;
 
 use clap::Parser;
 use options::Options;
+use std::fs::File;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -37,6 +38,10 @@ fn main() -> ExitCode {
 
 /// Plays, reports, and answers whether the audit holds.
 fn run(options: &Options) -> Result<bool, Box<dyn std::error::Error>> {
+    // Before the run, so that a path that cannot be written is not found out after it.
+    for path in [&options.json, &options.plot].into_iter().flatten() {
+        File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     let outcome = server::play(options)?;
     let report = report::Report::new(options, &outcome);
     print!("{report}");

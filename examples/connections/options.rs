@@ -28,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) resolution: Duration,
 
     /// How long a connection may be silent, for example 500ms or 4s.
-    #[arg(long, default_value = "4s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "4s", value_parser = idle_timeout)]
     pub(crate) idle_timeout: Duration,
 
     /// Write the report as JSON to this file.
@@ -38,6 +38,13 @@ pub(crate) struct Options {
     /// Draw lateness and rates to this SVG file.
     #[arg(long)]
     pub(crate) plot: Option<PathBuf>,
+}
+
+/// A duration of 1 ms to a year.
+fn idle_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let allowed = Duration::from_millis(1)..=Duration::from_secs(365 * 86_400);
+    if allowed.contains(&timeout) { Ok(timeout) } else { Err("1ms to 1year is allowed".into()) }
 }
 
 impl Options {

@@ -93,7 +93,20 @@ impl fmt::Display for Report<'_> {
         writeln!(f, "{:>12} {:>12} at shutdown", "handed back", outcome.returned)?;
         writeln!(f)?;
         let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|quantile| self.late(quantile));
-        writeln!(f, "lateness     p50 {p50:.2} ms, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}")?;
+        if outcome.lateness.is_empty() {
+            writeln!(f, "lateness     nothing has fired")?;
+        } else {
+            writeln!(
+                f,
+                "lateness     p50 {p50:.2} ms, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}"
+            )?;
+            let [p50, p99] = [0.5, 0.99].map(|quantile| metrics.lateness.quantile(quantile));
+            writeln!(
+                f,
+                "             in the handler: it waits for the pool, and for workers that"
+            )?;
+            writeln!(f, "             use all cores; swept within {p50:?} (p50), {p99:?} (p99)")?;
+        }
         writeln!(f, "memory       {:.1} bytes a timer", outcome.bytes_per_timer)?;
         match outcome.driver_cpu {
             Some(driver) => {

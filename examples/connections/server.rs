@@ -40,6 +40,9 @@ pub(crate) struct Sample {
 /// How long a request may take.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(1);
 
+/// What part of the connections falls silent in a second, to be noticed by the idle timeout.
+const SILENCED_A_SECOND: f64 = 0.02;
+
 /// Events a worker handles under one guard, as an event loop would after one poll.
 const BATCH: usize = 64;
 
@@ -223,8 +226,15 @@ impl Worker {
             }
         }
         opened.wait();
+        let (started, mut silenced) = (pinned.now(), 0);
         while outcome.is_ok() && !self.connections.is_empty() && !self.world.stop.load(Relaxed) {
             pinned.repin();
+            let played = (pinned.now() - started).as_secs_f64();
+            if played * SILENCED_A_SECOND * self.connections.len() as f64 > f64::from(silenced) {
+                silenced += 1;
+                let which = self.random.usize(..self.connections.len());
+                self.connections[which].silent = true;
+            }
             for _ in 0..BATCH {
                 let which = self.random.usize(..self.connections.len());
                 outcome = outcome.and_then(|()| self.event(&pinned, which));
@@ -243,12 +253,11 @@ impl Worker {
             };
         }
         match self.random.u32(..1000) {
-            0..2 => self.connections[which].silent = true,
-            2..4 => {
+            0..2 => {
                 self.close(pinned, which);
                 return self.open(pinned, which);
             }
-            4..304 => self.request_or_answer(pinned, which)?,
+            2..302 => self.request_or_answer(pinned, which)?,
             _ => {}
         }
         self.packet(pinned, which)

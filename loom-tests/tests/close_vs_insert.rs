@@ -26,6 +26,23 @@ fn drained_or_refused() {
     });
 }
 
+/// No fence on the drain's side: what it sees of the timer comes with the timer's state alone.
+#[test]
+fn drain_of_an_open_wheel() {
+    model(3, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let inserter = {
+            let wheel = wheel.clone();
+            thread::spawn(move || assert!(wheel.insert(7, TICK).is_ok()))
+        };
+        let mut values: Vec<u64> = wheel.drain().into_iter().map(|timer| timer.value).collect();
+        inserter.join().unwrap();
+        clock.advance(TICK);
+        values.extend(sweep(&mut sweeper));
+        assert_eq!(values, [7]);
+    });
+}
+
 #[test]
 fn drain_against_sweep() {
     model(3, || {

@@ -73,6 +73,12 @@ fn to_earlier_than_the_sweep() {
     resets_while_sweeping(2, 5, 2, &[&[1]]);
 }
 
+/// The new slot's turn comes while the name is being filed; the old name waits beyond the sweep.
+#[test]
+fn to_the_tick_that_is_being_swept() {
+    resets_while_sweeping(2, 5, 1, &[&[1]]);
+}
+
 #[test]
 fn to_earlier_and_later_again() {
     resets_while_sweeping(2, 5, 2, &[&[3, 6]]);
