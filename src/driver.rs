@@ -592,3 +592,23 @@ impl Drop for Inside {
 fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Bell;
+    use std::time::Duration;
+
+    /// A handler on the tick thread may park, and swallow the wake-up that a ring left.
+    #[test]
+    fn a_bell_that_was_rung_is_heard_though_the_wake_up_was_swallowed() {
+        let bell = Bell::default();
+        bell.hang_up();
+        bell.ring();
+        std::thread::park();
+        // It would sleep for ever.
+        let before = crate::Clock::now(&crate::MonotonicClock);
+        bell.wait(Some(Duration::from_secs(600)));
+        let waited = crate::Clock::now(&crate::MonotonicClock) - before;
+        assert!(waited < Duration::from_secs(300), "{waited:?}");
+    }
+}
