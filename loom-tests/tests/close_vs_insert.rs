@@ -31,6 +31,9 @@ fn drained_or_refused() {
 fn drain_of_an_open_wheel() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::new();
+        // The page is there before, so that the drain comes by its entries.
+        let warm = wheel.insert(1, TICK).unwrap();
+        assert_eq!(wheel.cancel(warm), Some(1));
         let inserter = {
             let wheel = wheel.clone();
             thread::spawn(move || assert!(wheel.insert(7, TICK).is_ok()))
