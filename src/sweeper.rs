@@ -303,7 +303,7 @@ impl<T: Send> Sweeper<T> {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         raise(&core.sweeper.longest_nanos, nanos);
         self.upkeep.begin(core);
-        self.upkeep.advance(core, &mut self.kept);
+        self.upkeep.advance(core, &mut self.kept, finished);
         finished
     }
 

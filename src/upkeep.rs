@@ -44,7 +44,7 @@ const SLICE: usize = 1 << 12;
 pub(crate) struct UpkeepFlag {
     wanted: AtomicBool,
     /// What the last trimming could not give back: the next waits for twice as many vacant
-    /// entries, or half as many timers.
+    /// entries, or an eighth as many timers.
     vacant_left: AtomicU64,
     armed_then: AtomicU64,
 }
@@ -85,7 +85,7 @@ impl UpkeepFlag {
         let vacant = core.entries().saturating_sub(armed);
         // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
         let (left, then) = (self.vacant_left.load(Relaxed), self.armed_then.load(Relaxed));
-        vacant > armed + SLACK && (vacant / 2 >= left || armed <= then / 2)
+        vacant > armed + SLACK && (vacant / 2 >= left || armed <= then / 8)
     }
 }
 
@@ -152,9 +152,14 @@ impl Upkeep {
     }
 
     /// Does a slice of what has begun. Blocks that cannot be read whole yet go to `kept`.
-    pub(crate) fn advance<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>) {
+    ///
+    /// Trimming waits until a burst of timers has fired (`quiet`): in its midst, pages are mostly
+    /// neither full nor empty.
+    pub(crate) fn advance<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>, quiet: bool) {
         self.tidy_slice(core, kept);
-        self.trim_slice(core);
+        if quiet {
+            self.trim_slice(core);
+        }
     }
 
     fn tidy_slice<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>) {
