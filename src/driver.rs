@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 use crate::TimerId;
+use crate::bell::Bell;
 use crate::builder::Builder;
 use crate::caller::Caller;
 use crate::core::Call;
@@ -42,9 +43,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{JoinHandle, Thread, ThreadId};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
+use std::time::Instant;
 
 type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
 type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + Sync>;
@@ -467,49 +468,6 @@ impl<T: Send + 'static> TickThread<T> {
     }
 }
 
-/// Wakes the tick thread, without a lock: an insert that rings must not wait for a thread that was
-/// preempted on its way to sleep.
-///
-/// The ringer marks, then looks for the thread; the thread shows itself, then looks at the mark,
-/// both by exchanges of the mark: whichever comes second sees what the other did before.
-#[derive(Default)]
-struct Bell {
-    rung: AtomicBool,
-    thread: OnceLock<Thread>,
-}
-
-impl Bell {
-    fn ring(&self) {
-        // AcqRel: the Release half publishes what the ringer did before to the thread that wakes;
-        // the Acquire half sees the thread, if that has looked at the mark before.
-        self.rung.swap(true, AcqRel);
-        // Also when somebody else has rung: that thread may have been preempted before this.
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-
-    /// The calling thread is the one to be woken.
-    fn hang_up(&self) {
-        let _ = self.thread.set(std::thread::current());
-    }
-
-    /// Sleeps until a ring since the last wait, or until the time-out has passed.
-    fn wait(&self, timeout: Option<Duration>) {
-        // AcqRel: the other side of `ring`.
-        if self.rung.swap(false, AcqRel) || timeout == Some(Duration::ZERO) {
-            return;
-        }
-        // A wake-up for no reason costs a look at the wheel, no more.
-        match timeout {
-            Some(timeout) => std::thread::park_timeout(timeout),
-            None => std::thread::park(),
-        }
-        // AcqRel: as above.
-        self.rung.swap(false, AcqRel);
-    }
-}
-
 /// Timers on their way through the executor.
 struct Batch<T> {
     timers: std::vec::IntoIter<Expired<T>>,
@@ -591,24 +549,4 @@ impl Drop for Inside {
 /// The lock's contents: nothing here is left half done by a panic.
 fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::Bell;
-    use std::time::Duration;
-
-    /// A handler on the tick thread may park, and swallow the wake-up that a ring left.
-    #[test]
-    fn a_bell_that_was_rung_is_heard_though_the_wake_up_was_swallowed() {
-        let bell = Bell::default();
-        bell.hang_up();
-        bell.ring();
-        std::thread::park();
-        // It would sleep for ever.
-        let before = crate::Clock::now(&crate::MonotonicClock);
-        bell.wait(Some(Duration::from_secs(600)));
-        let waited = crate::Clock::now(&crate::MonotonicClock) - before;
-        assert!(waited < Duration::from_secs(300), "{waited:?}");
-    }
 }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod alarm;
+mod bell;
 mod bits;
 mod builder;
 mod caller;

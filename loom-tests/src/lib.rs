@@ -15,6 +15,8 @@
 
 #[path = "../../src/alarm.rs"]
 mod alarm;
+#[path = "../../src/bell.rs"]
+mod bell;
 #[path = "../../src/bits.rs"]
 mod bits;
 #[path = "../../src/builder.rs"]
