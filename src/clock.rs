@@ -146,38 +146,27 @@ impl fmt::Debug for ManualClock {
     }
 }
 
-impl<C: Clock + ?Sized> Clock for Box<C> {
-    fn now(&self) -> Instant {
-        (**self).now()
-    }
+/// A pointer to a clock is a clock.
+macro_rules! pointer_is_clock {
+    ($($pointer:ident),*) => {$(
+        impl<C: Clock + ?Sized> Clock for $pointer<C> {
+            fn now(&self) -> Instant {
+                (**self).now()
+            }
 
-    fn lag(&self) -> Duration {
-        (**self).lag()
-    }
+            fn lag(&self) -> Duration {
+                (**self).lag()
+            }
 
-    fn timeout(&self, deadline: Instant) -> Option<Duration> {
-        (**self).timeout(deadline)
-    }
+            fn timeout(&self, deadline: Instant) -> Option<Duration> {
+                (**self).timeout(deadline)
+            }
 
-    fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
-        (**self).subscribe(wake);
-    }
+            fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
+                (**self).subscribe(wake);
+            }
+        }
+    )*};
 }
 
-impl<C: Clock + ?Sized> Clock for Arc<C> {
-    fn now(&self) -> Instant {
-        (**self).now()
-    }
-
-    fn lag(&self) -> Duration {
-        (**self).lag()
-    }
-
-    fn timeout(&self, deadline: Instant) -> Option<Duration> {
-        (**self).timeout(deadline)
-    }
-
-    fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
-        (**self).subscribe(wake);
-    }
-}
+pointer_is_clock!(Box, Arc);

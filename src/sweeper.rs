@@ -242,11 +242,10 @@ impl<T: Send> Sweeper<T> {
     /// ```
     pub fn next_deadline(&mut self) -> Option<Instant> {
         let core = &self.inner.core;
-        if self.has_work() {
-            return Some(core.timeline.instant(core.swept.get()));
+        if !self.has_work() {
+            self.upkeep.begin_if_idle(core);
         }
-        self.upkeep.begin_if_idle(core);
-        if self.upkeep.is_busy() {
+        if self.has_work() || self.upkeep.is_busy() {
             return Some(core.timeline.instant(core.swept.get()));
         }
         let mut next = self.next_turn();
