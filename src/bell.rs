@@ -8,10 +8,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::sync::thread::{self, Thread};
+use crate::sync::{AcqRel, AtomicBool};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::AcqRel;
-use std::thread::Thread;
 use std::time::Duration;
 
 /// A flag and the thread that it is for.
@@ -35,7 +34,7 @@ impl Bell {
 
     /// The calling thread is the one to be woken.
     pub(crate) fn hang_up(&self) {
-        let _ = self.thread.set(std::thread::current());
+        let _ = self.thread.set(thread::current());
     }
 
     /// Sleeps until a ring since the last wait, or until the time-out has passed.
@@ -46,15 +45,15 @@ impl Bell {
         }
         // A wake-up for no reason costs a look at the wheel, no more.
         match timeout {
-            Some(timeout) => std::thread::park_timeout(timeout),
-            None => std::thread::park(),
+            Some(timeout) => thread::park_timeout(timeout),
+            None => thread::park(),
         }
         // AcqRel: as above.
         self.rung.swap(false, AcqRel);
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::Bell;
     use std::time::Duration;

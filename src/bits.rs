@@ -56,7 +56,7 @@ pub(crate) const fn to_index(value: u64) -> usize {
     value as usize
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::Field;
 

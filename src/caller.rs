@@ -16,10 +16,10 @@ pub(crate) struct Caller(pub(crate) usize);
 
 impl Caller {
     /// How many numbers belong to one thread at a time.
-    #[cfg(not(loom))]
+    #[cfg(not(modelled))]
     pub(crate) const OWN: usize = 256;
     /// In a model all threads share a number: its threads are one thread of the system.
-    #[cfg(loom)]
+    #[cfg(modelled)]
     pub(crate) const OWN: usize = 0;
 
     /// The number that all other threads share.
@@ -70,7 +70,7 @@ impl Drop for Number {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::Caller;
     use std::sync::Barrier;

@@ -4,10 +4,11 @@
 
 #![forbid(unsafe_code)]
 
+use crate::sync::{Mutex, MutexGuard};
 use std::fmt::{self, Debug};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A clock that never goes back.

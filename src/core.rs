@@ -27,12 +27,11 @@ use crate::id::TimerId;
 use crate::reclaim::Guard;
 use crate::shard::{Filed, Reset, Shard, Surroundings};
 use crate::swept::{SweptTick, published};
-use crate::sync::{AtomicBool, AtomicU64, Relaxed};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
 use crate::tally::{Count, SweeperTally, Tally, read};
 use crate::tick::{Tick, Timeline};
 use crate::upkeep::UpkeepFlag;
 use crossbeam_utils::CachePadded;
-use std::sync::Mutex;
 use std::time::Instant;
 
 /// Everything that the halves of a wheel share.

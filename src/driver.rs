@@ -35,16 +35,18 @@ use crate::executor::{Executor, default_executor};
 use crate::metrics::Metrics;
 use crate::reclaim::pin;
 use crate::sweeper::{Expired, Sweeper};
+use crate::sync::thread::{self, JoinHandle, ThreadId};
+use crate::sync::{
+    AcqRel, Acquire, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Relaxed, Release,
+    thread_local,
+};
 use crate::tick::Tick;
 use crate::wheel::{Armed, Wheel};
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, ThreadId};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
@@ -209,7 +211,7 @@ impl DriverBuilder {
             batch: self.batch,
             max_in_flight: self.max_in_flight,
         };
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(self.thread_name)
             .spawn(move || ticking.run())
             .map_err(BuildError::Thread)?;
@@ -374,7 +376,7 @@ impl<T> Driver<T> {
         // Release: pairs with the Acquire of the tick thread's look.
         self.shared.stopping.store(true, Release);
         self.shared.bell.ring();
-        if std::thread::current().id() == self.tick_thread {
+        if thread::current().id() == self.tick_thread {
             return;
         }
         // Joined under the lock, so that of two threads that shut down both see it ended.
@@ -531,18 +533,18 @@ struct Inside;
 
 impl Inside {
     fn enter<T>(shared: &Arc<Shared<T>>) -> Self {
-        INSIDE.with_borrow_mut(|inside| inside.push(Arc::as_ptr(shared).addr()));
+        INSIDE.with(|inside| inside.borrow_mut().push(Arc::as_ptr(shared).addr()));
         Inside
     }
 
     fn is<T>(shared: &Arc<Shared<T>>) -> bool {
-        INSIDE.with_borrow(|inside| inside.contains(&Arc::as_ptr(shared).addr()))
+        INSIDE.with(|inside| inside.borrow().contains(&Arc::as_ptr(shared).addr()))
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.with_borrow_mut(Vec::pop);
+        INSIDE.with(|inside| inside.borrow_mut().pop());
     }
 }
 

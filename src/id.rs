@@ -125,7 +125,7 @@ impl Generation {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{Generation, TimerId};
 

@@ -122,7 +122,7 @@ impl Metrics {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::Lateness;
     use std::time::Duration;

@@ -1,21 +1,46 @@
-//! The one door to atomics, cells and shared ownership: `std`'s, or loom's under `cfg(loom)`.
+//! The one door to atomics, cells, locks and threads: `std`'s, loom's or shuttle's.
 //!
-//! Everything below the driver reaches these types through here, so that the models in
-//! `loom-tests` run the real sources. `UnsafeCell` has loom's closure interface on both sides.
+//! Everything reaches these types through here, so that the models in `loom-tests` run the real
+//! sources: with loom's atomics under `cfg(loom)`, with shuttle's under `cfg(shuttle)`; under
+//! either, `cfg(modelled)` makes everything small. `UnsafeCell` has loom's closure interface
+//! everywhere. Loom models the wheel, not the driver: it has no time-outs, and so locks and
+//! threads are `std`'s under it.
 
-#[cfg(not(loom))]
-pub(crate) use plain::*;
+#[cfg(not(modelled))]
+use std as source;
 
 #[cfg(loom)]
-pub(crate) use modelled::*;
+use loom as source;
+
+#[cfg(shuttle)]
+use shuttle as source;
+
+pub(crate) use source::sync::Arc;
+pub(crate) use source::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+};
+pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+#[cfg(not(shuttle))]
+pub(crate) use std::{
+    sync::{Condvar, Mutex, MutexGuard},
+    thread, thread_local,
+};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    sync::{Condvar, Mutex, MutexGuard},
+    thread, thread_local,
+};
+
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
 
 #[cfg(not(loom))]
-mod plain {
-    pub(crate) use std::sync::Arc;
-    pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
-    };
+pub(crate) use cell::UnsafeCell;
 
+#[cfg(not(loom))]
+mod cell {
     /// `std`'s cell behind loom's interface.
     #[derive(Debug)]
     #[repr(transparent)]
@@ -39,14 +64,3 @@ mod plain {
         }
     }
 }
-
-#[cfg(loom)]
-mod modelled {
-    pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
-    };
-}
-
-pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};

@@ -129,7 +129,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// Below this many seconds the nanoseconds fit a `u64`, whose division is cheap.
 const NARROW_SECONDS: u64 = u64::MAX / 1_000_000_000 - 1;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{Tick, Timeline};
     use crate::clock::ManualClock;

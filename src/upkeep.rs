@@ -28,9 +28,9 @@ use crate::tally::{bump, read};
 use std::collections::VecDeque;
 
 /// Garbage that is never worth a round.
-#[cfg(not(loom))]
+#[cfg(not(modelled))]
 pub(crate) const SLACK: u64 = 1 << 14;
-#[cfg(loom)]
+#[cfg(modelled)]
 pub(crate) const SLACK: u64 = 0;
 
 /// How many operations of one caller pass between two checks.

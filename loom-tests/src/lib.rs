@@ -1,8 +1,11 @@
-//! The sources of tourbillon, compiled with loom's atomics, and what the models share.
+//! The sources of tourbillon, compiled with loom's or shuttle's atomics, and what the models share.
 //!
 //! Each file under `tests` is one racing pair. The models drive the public verbs on a wheel of
 //! two levels of two slots, with blocks of two names and pages of two entries, so that each
 //! boundary is near. Time is virtual and moves before the threads start, or by the sweeper.
+//!
+//! Loom explores each model whole within a bound on preemptions, and knows weak memory. With the
+//! feature `shuttle` the same models, and larger ones that loom cannot hold, run random schedules.
 
 #![allow(
     clippy::missing_panics_doc,
@@ -64,14 +67,23 @@ mod wheel;
 
 pub use builder::Builder;
 pub use clock::{Clock, ManualClock};
+pub use driver::{Driver, DriverBuilder, WaitError};
 pub use error::{BuildError, InsertError, Refusal};
+pub use executor::{Executor, Inline, Job};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use sweeper::{Expired, Sweep, Sweeper};
 pub use wheel::{Armed, Wheel};
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+// What the threads of a model share beside the wheel must be the explorer's too: the order of
+// other accesses it takes for irrelevant.
+#[cfg(loom)]
+pub use loom as explorer;
+#[cfg(shuttle)]
+pub use shuttle as explorer;
+
+use explorer::thread;
+
 use std::time::Duration;
 
 /// Two levels of two slots, pages of two entries.
@@ -80,11 +92,40 @@ pub const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, pa
 /// The length of a tick in the models.
 pub const TICK: Duration = Duration::from_millis(1);
 
+/// A number that must be dropped, exactly once: loom reports a leak, a sanitizer a second drop.
+#[derive(Debug)]
+pub struct Value {
+    number: Box<u64>,
+    #[cfg(loom)]
+    _tracked: loom::alloc::Track<()>,
+}
+
+/// The value of a number.
+pub fn v(number: u64) -> Value {
+    Value {
+        number: Box::new(number),
+        #[cfg(loom)]
+        _tracked: loom::alloc::Track::new(()),
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl From<Value> for u64 {
+    fn from(value: Value) -> u64 {
+        *value.number
+    }
+}
+
 /// A wheel of one shard, its sweeper and its clock.
 #[derive(Debug)]
 pub struct World {
-    pub wheel: Wheel<u64>,
-    pub sweeper: Sweeper<u64>,
+    pub wheel: Wheel<Value>,
+    pub sweeper: Sweeper<Value>,
     pub clock: ManualClock,
 }
 
@@ -95,17 +136,9 @@ impl World {
 
     pub fn of(builder: Builder) -> Self {
         let clock = ManualClock::new();
-        let built = builder.resolution(TICK).shards(1).clock(clock.clone()).__shape(TINY, 0);
-        let (wheel, sweeper) = built.build().expect("the shape is in range");
+        let (wheel, sweeper) = tiny(builder, &clock).build().expect("the shape is in range");
         Self { wheel, sweeper, clock }
     }
-}
-
-/// Sweeps with upkeep, as if a caller had asked for it; the values that expired.
-pub fn sweep_with_upkeep(wheel: &Wheel<u64>, sweeper: &mut Sweeper<u64>) -> Vec<u64> {
-    let core = &wheel.inner.core;
-    core.upkeep.look(core);
-    sweep(sweeper)
 }
 
 impl Default for World {
@@ -114,35 +147,94 @@ impl Default for World {
     }
 }
 
+/// One shard of the tiny shape, on a clock.
+pub fn tiny(builder: Builder, clock: &ManualClock) -> Builder {
+    builder.resolution(TICK).shards(1).clock(clock.clone()).__shape(TINY, 0)
+}
+
+/// Runs `run` on another thread of the model, with a handle of the wheel.
+pub fn beside<R: Send + 'static>(
+    wheel: &Wheel<Value>,
+    run: impl FnOnce(&Wheel<Value>) -> R + Send + 'static,
+) -> thread::JoinHandle<R> {
+    let wheel = wheel.clone();
+    thread::spawn(move || run(&wheel))
+}
+
 /// Moves the clock on and sweeps; the values that expired.
-pub fn sweep_after(sweeper: &mut Sweeper<u64>, clock: &ManualClock, ticks: u32) -> Vec<u64> {
+pub fn sweep_after(sweeper: &mut Sweeper<Value>, clock: &ManualClock, ticks: u32) -> Vec<u64> {
     clock.advance(TICK * ticks);
     sweep(sweeper)
 }
 
 /// Sweeps; the values that expired.
-pub fn sweep(sweeper: &mut Sweeper<u64>) -> Vec<u64> {
+pub fn sweep(sweeper: &mut Sweeper<Value>) -> Vec<u64> {
     let mut fired = Vec::new();
-    let _ = sweeper.sweep(|timer| fired.push(timer.value));
+    let _ = sweeper.sweep(|timer| fired.push(timer.value.into()));
     fired
+}
+
+/// Sweeps with upkeep, as if a caller had asked for it; the values that expired.
+pub fn sweep_with_upkeep(wheel: &Wheel<Value>, sweeper: &mut Sweeper<Value>) -> Vec<u64> {
+    let core = &wheel.inner.core;
+    core.upkeep.look(core);
+    sweep(sweeper)
+}
+
+/// Drains; the values handed back.
+pub fn drain(wheel: &Wheel<Value>) -> Vec<u64> {
+    wheel.drain().into_iter().map(|timer| timer.value.into()).collect()
 }
 
 /// Runs a model with at most `preemptions` preemptions, and says how many executions that took.
 ///
 /// Neither of loom's silent limits (duration, permutations) is set: a model that returns has
-/// been explored whole, within its bound.
+/// been explored whole, within its bound. `TOURBILLON_MODEL_SHIFT` moves all bounds.
+#[cfg(loom)]
 #[allow(clippy::print_stdout, reason = "the number of executions belongs to the evidence")]
 pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    static EXECUTIONS: AtomicUsize = AtomicUsize::new(0);
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    let shift = std::env::var("TOURBILLON_MODEL_SHIFT");
+    let shift = shift.map_or(0, |shift| shift.parse().expect("a number"));
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
+    builder.preemption_bound = Some(preemptions.saturating_add_signed(shift));
     builder.max_branches = 20_000;
     builder.max_duration = None;
     builder.max_permutations = None;
-    let before = EXECUTIONS.load(Relaxed);
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&executions);
     builder.check(move || {
-        EXECUTIONS.fetch_add(1, Relaxed);
+        counted.fetch_add(1, Relaxed);
         run();
     });
-    println!("executions: {}", EXECUTIONS.load(Relaxed) - before);
+    println!("executions: {}", executions.load(Relaxed));
+}
+
+/// Runs a model on random schedules.
+#[cfg(shuttle)]
+pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    random(10_000, run);
+}
+
+/// Runs a model on so many random schedules, times `TOURBILLON_MODEL_FACTOR`.
+///
+/// Half of them are random at each step; the other half give the threads priorities and change
+/// these a few times (Burckhardt et al., *A randomized scheduler with probabilistic guarantees of
+/// finding bugs*, 2010).
+#[cfg(shuttle)]
+pub fn random(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+
+    let factor = std::env::var("TOURBILLON_MODEL_FACTOR");
+    let factor = factor.map_or(1, |factor| factor.parse().expect("a number"));
+    let half = (schedules * factor).div_ceil(2);
+    let mut config = shuttle::Config::new();
+    config.silence_warnings = true;
+    let run = std::sync::Arc::new(run);
+    let again = std::sync::Arc::clone(&run);
+    shuttle::Runner::new(RandomScheduler::new(half), config.clone()).run(move || again());
+    shuttle::Runner::new(PctScheduler::new(4, half), config).run(move || run());
 }

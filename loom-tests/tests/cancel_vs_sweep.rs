@@ -3,22 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom::thread;
-use loom_tests::{TICK, World, model, sweep, sweep_after};
+use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 
 fn cancel_while_sweeping(delay: u32, step: u32) {
     model(3, move || {
         let World { wheel, mut sweeper, clock } = World::new();
-        let id = wheel.insert(7, TICK * delay).unwrap();
+        let id = wheel.insert(v(7), TICK * delay).unwrap();
         clock.advance(TICK * step);
-        let canceller = {
-            let wheel = wheel.clone();
-            thread::spawn(move || wheel.cancel(id))
-        };
+        let canceller = beside(&wheel, move |wheel| wheel.cancel(id));
         let fired = sweep(&mut sweeper);
         let cancelled = canceller.join().unwrap();
         match cancelled {
-            Some(value) => assert!(value == 7 && fired.is_empty()),
+            Some(value) => assert!(value == v(7) && fired.is_empty()),
             None => assert_eq!(fired, [7]),
         }
         assert!(sweep_after(&mut sweeper, &clock, 9).is_empty());
@@ -40,13 +36,10 @@ fn while_it_cascades() {
 fn against_another_cancel() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        let id = wheel.insert(7, TICK).unwrap();
-        let other = {
-            let wheel = wheel.clone();
-            thread::spawn(move || wheel.cancel(id))
-        };
+        let id = wheel.insert(v(7), TICK).unwrap();
+        let other = beside(&wheel, move |wheel| wheel.cancel(id));
         let mine = wheel.cancel(id);
-        assert_eq!(mine.or(other.join().unwrap()), Some(7));
+        assert_eq!(mine.or(other.join().unwrap()), Some(v(7)));
         assert_eq!(wheel.len(), 0);
         assert!(sweep_after(&mut sweeper, &clock, 2).is_empty());
     });
@@ -56,21 +49,18 @@ fn against_another_cancel() {
 fn and_a_new_timer_in_its_place() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        let old = wheel.insert(7, TICK).unwrap();
+        let old = wheel.insert(v(7), TICK).unwrap();
         clock.advance(TICK);
-        let other = {
-            let wheel = wheel.clone();
-            thread::spawn(move || {
-                let cancelled = wheel.cancel(old);
-                let new = wheel.insert(8, TICK).unwrap();
-                assert_eq!(wheel.reset(old, TICK), Ok(false));
-                (cancelled, new)
-            })
-        };
+        let other = beside(&wheel, move |wheel| {
+            let cancelled = wheel.cancel(old);
+            let new = wheel.insert(v(8), TICK).unwrap();
+            assert_eq!(wheel.reset(old, TICK), Ok(false));
+            (cancelled, new)
+        });
         let mut fired = sweep(&mut sweeper);
         let (cancelled, new) = other.join().unwrap();
         assert_ne!(old, new);
-        fired.extend(cancelled);
+        fired.extend(cancelled.map(u64::from));
         assert_eq!(fired, [7]);
         assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
     });

@@ -2,23 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom::thread;
-use loom_tests::{Refusal, TICK, World, model, sweep};
+use loom_tests::{Refusal, TICK, World, beside, drain, model, sweep, v};
 
 #[test]
 fn drained_or_refused() {
     model(3, || {
         let World { wheel, sweeper: _sweeper, .. } = World::new();
-        let inserter = {
-            let wheel = wheel.clone();
-            thread::spawn(move || wheel.insert(7, TICK))
-        };
+        let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK));
         wheel.close();
-        let drained: Vec<u64> = wheel.drain().into_iter().map(|timer| timer.value).collect();
+        let drained = drain(&wheel);
         match inserter.join().unwrap() {
             Ok(_) => assert_eq!(drained, [7]),
             Err(refused) => {
-                assert_eq!((refused.reason, refused.value), (Refusal::Closed, 7));
+                assert_eq!((refused.reason, refused.value), (Refusal::Closed, v(7)));
                 assert!(drained.is_empty());
             }
         }
@@ -32,13 +28,10 @@ fn drain_of_an_open_wheel() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::new();
         // The page is there before, so that the drain comes by its entries.
-        let warm = wheel.insert(1, TICK).unwrap();
-        assert_eq!(wheel.cancel(warm), Some(1));
-        let inserter = {
-            let wheel = wheel.clone();
-            thread::spawn(move || assert!(wheel.insert(7, TICK).is_ok()))
-        };
-        let mut values: Vec<u64> = wheel.drain().into_iter().map(|timer| timer.value).collect();
+        let warm = wheel.insert(v(1), TICK).unwrap();
+        assert_eq!(wheel.cancel(warm), Some(v(1)));
+        let inserter = beside(&wheel, move |wheel| assert!(wheel.insert(v(7), TICK).is_ok()));
+        let mut values = drain(&wheel);
         inserter.join().unwrap();
         clock.advance(TICK);
         values.extend(sweep(&mut sweeper));
@@ -50,12 +43,9 @@ fn drain_of_an_open_wheel() {
 fn drain_against_sweep() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        wheel.insert(7, TICK).unwrap();
+        wheel.insert(v(7), TICK).unwrap();
         clock.advance(TICK);
-        let drainer = {
-            let wheel = wheel.clone();
-            thread::spawn(move || wheel.drain().len())
-        };
+        let drainer = beside(&wheel, move |wheel| wheel.drain().len());
         let fired = sweep(&mut sweeper).len();
         assert_eq!(fired + drainer.join().unwrap(), 1);
         assert!(wheel.is_empty());

@@ -3,18 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom::thread;
-use loom_tests::{TICK, World, model, sweep, sweep_after};
+use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 
 /// The timer fires exactly once, at the latest at the sweep after its insert returned.
 fn insert_while_sweeping(ticks: u32, delay: u32) {
     model(2, move || {
         let World { wheel, mut sweeper, clock } = World::new();
         clock.advance(TICK * ticks);
-        let inserter = {
-            let wheel = wheel.clone();
-            thread::spawn(move || wheel.insert(7, TICK * delay).unwrap())
-        };
+        let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK * delay).unwrap());
         let mut fired = sweep(&mut sweeper);
         inserter.join().unwrap();
         fired.extend(sweep_after(&mut sweeper, &clock, delay));
@@ -48,12 +44,9 @@ fn a_slot_of_the_level_above() {
 fn into_a_block_that_is_being_taken() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        wheel.insert(1, TICK).unwrap();
-        let inserter = {
-            let wheel = wheel.clone();
-            let deadline = loom_tests::Clock::now(&clock) + TICK;
-            thread::spawn(move || wheel.insert_at(2, deadline).unwrap())
-        };
+        wheel.insert(v(1), TICK).unwrap();
+        let deadline = clock.start() + TICK;
+        let inserter = beside(&wheel, move |wheel| wheel.insert_at(v(2), deadline).unwrap());
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         inserter.join().unwrap();
         fired.extend(sweep_after(&mut sweeper, &clock, 1));
@@ -68,13 +61,10 @@ fn into_a_block_that_is_being_taken() {
 fn a_new_block_in_front_of_a_full_one() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        wheel.insert(1, TICK).unwrap();
-        wheel.insert(2, TICK).unwrap();
-        let inserter = {
-            let wheel = wheel.clone();
-            let deadline = loom_tests::Clock::now(&clock) + TICK;
-            thread::spawn(move || assert!(wheel.insert_at(3, deadline).is_ok()))
-        };
+        wheel.insert(v(1), TICK).unwrap();
+        wheel.insert(v(2), TICK).unwrap();
+        let deadline = clock.start() + TICK;
+        let inserter = beside(&wheel, move |wheel| wheel.insert_at(v(3), deadline).unwrap());
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         inserter.join().unwrap();
         fired.extend(sweep_after(&mut sweeper, &clock, 1));

@@ -2,20 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom::thread;
-use loom_tests::{TICK, World, model, sweep};
+use loom_tests::{TICK, World, beside, model, sweep, v};
 
 #[test]
 fn against_insert_and_cancel() {
     model(3, || {
         let World { wheel, sweeper: _sweeper, .. } = World::new();
-        let other = {
-            let wheel = wheel.clone();
-            thread::spawn(move || {
-                let id = wheel.insert(1, TICK).unwrap();
-                wheel.cancel(id)
-            })
-        };
+        let other = beside(&wheel, move |wheel| {
+            let id = wheel.insert(v(1), TICK).unwrap();
+            wheel.cancel(id)
+        });
         assert!(wheel.len() <= 1);
         other.join().unwrap();
         assert_eq!(wheel.len(), 0);
@@ -26,18 +22,30 @@ fn against_insert_and_cancel() {
 fn against_insert_and_sweep() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        wheel.insert(1, TICK).unwrap();
+        wheel.insert(v(1), TICK).unwrap();
         clock.advance(TICK);
-        let other = {
-            let wheel = wheel.clone();
-            thread::spawn(move || {
-                let during = wheel.len();
-                wheel.insert(2, TICK).unwrap();
-                during
-            })
-        };
+        let other = beside(&wheel, move |wheel| {
+            let during = wheel.len();
+            wheel.insert(v(2), TICK).unwrap();
+            during
+        });
         assert_eq!(sweep(&mut sweeper), [1]);
         assert!(other.join().unwrap() <= 1);
         assert_eq!(wheel.len(), 1);
+    });
+}
+
+#[test]
+fn against_drain_and_reset() {
+    model(2, || {
+        let World { wheel, sweeper: _sweeper, .. } = World::new();
+        let id = wheel.insert(v(1), TICK * 3).unwrap();
+        let other = beside(&wheel, move |wheel| {
+            let _ = wheel.reset(id, TICK).unwrap();
+            wheel.drain().len()
+        });
+        assert!(wheel.len() <= 1);
+        assert_eq!(other.join().unwrap(), 1);
+        assert_eq!(wheel.len(), 0);
     });
 }

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom::thread;
-use loom_tests::{TICK, World, model, sweep_after};
+use loom_tests::{TICK, World, beside, model, sweep_after, v};
 
 /// A timer due at `old`; while the sweep moves on by `step` ticks, others reset it, one after
 /// another, each to so many ticks from its clock. Then time passes, tick by tick.
@@ -16,13 +15,12 @@ fn resets_while_sweeping(
     model(preemptions, move || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();
-        let id = wheel.insert(7, TICK * old).unwrap();
+        let id = wheel.insert(v(7), TICK * old).unwrap();
         clock.advance(TICK * step);
         let resetters: Vec<_> = resets
             .iter()
             .map(|&deadlines| {
-                let wheel = wheel.clone();
-                thread::spawn(move || {
+                beside(&wheel, move |wheel| {
                     deadlines.iter().fold(None, |set, &at| {
                         let effective = wheel.reset_at(id, start + TICK * at).unwrap();
                         if effective { Some(at) } else { set }

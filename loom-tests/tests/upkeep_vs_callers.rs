@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom::thread;
-use loom_tests::{TICK, TimerId, Wheel, World, model, sweep_after, sweep_with_upkeep};
+use loom_tests::{
+    TICK, TimerId, Value, Wheel, World, beside, model, sweep_after, sweep_with_upkeep, v,
+};
 
 /// Timers that have ended leave garbage: as many stale names, and vacant entries.
-fn garbage(wheel: &Wheel<u64>, timers: u64) -> Vec<TimerId> {
-    let ids: Vec<TimerId> = (0..timers).map(|n| wheel.insert(n, TICK * 2).unwrap()).collect();
+fn garbage(wheel: &Wheel<Value>, timers: u64) -> Vec<TimerId> {
+    let ids: Vec<TimerId> = (0..timers).map(|n| wheel.insert(v(n), TICK * 2).unwrap()).collect();
     for &id in &ids {
         assert!(wheel.cancel(id).is_some());
     }
@@ -20,10 +21,7 @@ fn an_insert_into_a_slot_that_is_tidied() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         garbage(&wheel, 1);
-        let inserter = {
-            let wheel = wheel.clone();
-            thread::spawn(move || wheel.insert(7, TICK * 2).unwrap())
-        };
+        let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK * 2).unwrap());
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
         inserter.join().unwrap();
         assert!(sweep_after(&mut sweeper, &clock, 1).is_empty());
@@ -37,11 +35,9 @@ fn a_reset_of_a_timer_in_a_slot_that_is_tidied() {
         model(2, move || {
             let World { wheel, mut sweeper, clock } = World::new();
             garbage(&wheel, 2);
-            let id = wheel.insert(7, TICK * old).unwrap();
-            let resetter = {
-                let wheel = wheel.clone();
-                thread::spawn(move || assert_eq!(wheel.reset(id, TICK * new), Ok(true)))
-            };
+            let id = wheel.insert(v(7), TICK * old).unwrap();
+            let resetter =
+                beside(&wheel, move |wheel| assert_eq!(wheel.reset(id, TICK * new), Ok(true)));
             assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
             resetter.join().unwrap();
             assert!(sweep_after(&mut sweeper, &clock, new - 1).is_empty());
@@ -55,14 +51,11 @@ fn a_redundant_name_is_dropped_while_the_timer_is_reset() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         // Two names: at 3 and at 1; the deadline is 3 again.
-        let id = wheel.insert(7, TICK * 3).unwrap();
+        let id = wheel.insert(v(7), TICK * 3).unwrap();
         assert_eq!(wheel.reset(id, TICK), Ok(true));
         assert_eq!(wheel.reset(id, TICK * 3), Ok(true));
         garbage(&wheel, 2);
-        let resetter = {
-            let wheel = wheel.clone();
-            thread::spawn(move || assert_eq!(wheel.reset(id, TICK * 2), Ok(true)))
-        };
+        let resetter = beside(&wheel, move |wheel| assert_eq!(wheel.reset(id, TICK * 2), Ok(true)));
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
         resetter.join().unwrap();
         assert!(sweep_after(&mut sweeper, &clock, 1).is_empty());
@@ -76,15 +69,12 @@ fn a_stale_id_on_a_page_that_leaves() {
     model(2, || {
         let World { wheel, mut sweeper, .. } = World::new();
         let ids = garbage(&wheel, 3);
-        let late = {
-            let wheel = wheel.clone();
-            thread::spawn(move || {
-                for id in ids {
-                    assert_eq!(wheel.cancel(id), None);
-                    assert_eq!(wheel.reset(id, TICK), Ok(false));
-                }
-            })
-        };
+        let late = beside(&wheel, move |wheel| {
+            for id in ids {
+                assert_eq!(wheel.cancel(id), None);
+                assert_eq!(wheel.reset(id, TICK), Ok(false));
+            }
+        });
         let before = wheel.metrics().bytes;
         sweep_with_upkeep(&wheel, &mut sweeper);
         assert!(wheel.metrics().bytes < before, "no page has gone");
@@ -97,16 +87,13 @@ fn an_insert_while_pages_leave_and_come() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let old = garbage(&wheel, 2);
-        let inserter = {
-            let wheel = wheel.clone();
-            thread::spawn(move || {
-                let first = wheel.insert(7, TICK).unwrap();
-                (first, wheel.insert(8, TICK).unwrap())
-            })
-        };
+        let inserter = beside(&wheel, move |wheel| {
+            let first = wheel.insert(v(7), TICK).unwrap();
+            (first, wheel.insert(v(8), TICK).unwrap())
+        });
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
         let (first, second) = inserter.join().unwrap();
-        let mine = wheel.insert(9, TICK).unwrap();
+        let mine = wheel.insert(v(9), TICK).unwrap();
         let mut ids = vec![old[0], old[1], first, second, mine];
         ids.sort_unstable();
         ids.dedup();

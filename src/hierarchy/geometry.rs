@@ -121,7 +121,7 @@ impl Geometry {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{Geometry, Place};
     use crate::tick::Tick;

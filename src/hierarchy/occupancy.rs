@@ -69,7 +69,7 @@ impl Occupancy {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::Occupancy;
 

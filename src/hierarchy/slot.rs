@@ -36,9 +36,9 @@ use crate::sync::{AcqRel, Acquire, AtomicU64, AtomicUsize, Relaxed, Release, Uns
 use std::ptr;
 
 /// How many names a block holds; the head's four low bits count them.
-#[cfg(not(loom))]
+#[cfg(not(modelled))]
 pub(crate) const NAMES: usize = 15;
-#[cfg(loom)]
+#[cfg(modelled)]
 pub(crate) const NAMES: usize = 2;
 
 const COUNT_MASK: usize = 15;
@@ -293,7 +293,7 @@ impl Drop for Unwritten {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{NAMES, Read, SlotHead};
     use crate::id::{Generation, TimerId};

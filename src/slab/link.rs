@@ -81,7 +81,12 @@ impl AtomicLink {
     /// Writes the link of an entry that the caller alone holds.
     pub(crate) fn store(&self, link: Link) {
         // Relaxed: published by the entry's state (armed) or by the vacant stack's head (vacant).
+        #[cfg(not(loom))]
         self.0.store(link.0, Relaxed);
+        // Loom would let this thread read, after its own store, an older exchange of a resetter
+        // that was held up: it does not know that an exchange is one step in the word's order.
+        #[cfg(loom)]
+        self.0.swap(link.0, Relaxed);
     }
 
     /// Writes `next` if the link is still `seen`.

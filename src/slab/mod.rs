@@ -181,7 +181,7 @@ impl<T> Slab<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{Released, Slab};
     use crate::id::Generation;

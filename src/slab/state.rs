@@ -142,7 +142,7 @@ impl AtomicEntryState {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{AtomicEntryState, EntryState};
     use crate::id::Generation;

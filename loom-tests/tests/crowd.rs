@@ -1,0 +1,91 @@
+//! More callers and verbs at once than loom can hold, on random schedules.
+
+#![cfg(shuttle)]
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
+use loom_tests::explorer::sync::Mutex;
+use loom_tests::{
+    Clock, TICK, TimerId, World, beside, drain, random, sweep, sweep_after, sweep_with_upkeep, v,
+};
+use shuttle::rand::{Rng, thread_rng};
+use std::sync::Arc;
+
+/// How many random schedules each model runs.
+const SCHEDULES: usize = 30_000;
+
+/// Three callers reset two timers again and again, while the sweeper sweeps and tidies. Whatever
+/// their deadlines are then, that is when they fire.
+#[test]
+fn many_resets_against_sweeps_and_upkeep() {
+    random(SCHEDULES, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let start = clock.start();
+        let ids = [3, 6].map(|ticks| wheel.insert(v(ticks.into()), TICK * ticks).unwrap());
+        let resetters = [(); 3].map(|()| {
+            beside(&wheel, move |wheel| {
+                for _ in 0..3 {
+                    let (id, at) =
+                        (ids[thread_rng().gen_range(0..2)], thread_rng().gen_range(1..9));
+                    let _ = wheel.reset_at(id, start + TICK * at).unwrap();
+                }
+            })
+        });
+        for step in [0, 1, 1] {
+            clock.advance(TICK * step);
+            let _ = sweep_with_upkeep(&wheel, &mut sweeper);
+        }
+        resetters.into_iter().for_each(|resetter| resetter.join().unwrap());
+        for step in [0, 1, 1, 1, 1, 1, 1, 1, 1] {
+            clock.advance(TICK * step);
+            let due = |id: &TimerId| wheel.deadline(*id).is_some_and(|at| at <= clock.now());
+            let expected = ids.iter().filter(|id| due(id)).count();
+            assert_eq!(sweep(&mut sweeper).len(), expected, "at {:?}", clock.elapsed());
+        }
+        assert!(wheel.is_empty(), "lost");
+    });
+}
+
+/// Every verb, any id, at any time: each value ends once.
+#[test]
+fn all_verbs() {
+    random(SCHEDULES, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let shared = Arc::new(Mutex::new(Vec::<TimerId>::new()));
+        let callers = [0, 100, 200].map(|first| {
+            let shared = Arc::clone(&shared);
+            beside(&wheel, move |wheel| {
+                let mut cancelled = Vec::<u64>::new();
+                for number in first..first + 8 {
+                    let delay = TICK * thread_rng().gen_range(0..7);
+                    let ids = shared.lock().unwrap().clone();
+                    let id = ids.get(thread_rng().gen_range(0..ids.len().max(1)));
+                    match (thread_rng().gen_range(0..3), id) {
+                        (1, Some(&id)) => drop(wheel.reset(id, delay).unwrap()),
+                        (2, Some(&id)) => cancelled.extend(wheel.cancel(id).map(u64::from)),
+                        _ => {
+                            let id = wheel.insert(v(number), delay).unwrap();
+                            shared.lock().unwrap().push(id);
+                        }
+                    }
+                }
+                cancelled
+            })
+        });
+        let mut ended = Vec::new();
+        for step in [0, 1, 0, 2, 5] {
+            clock.advance(TICK * step);
+            ended.extend(sweep_with_upkeep(&wheel, &mut sweeper));
+        }
+        for caller in callers {
+            ended.extend(caller.join().unwrap());
+        }
+        ended.extend(sweep_after(&mut sweeper, &clock, 3));
+        ended.extend(drain(&wheel));
+        let inserted = shared.lock().unwrap().len();
+        assert_eq!(ended.len(), inserted, "lost or doubled");
+        ended.sort_unstable();
+        ended.dedup();
+        assert_eq!(ended.len(), inserted, "doubled");
+        assert!(wheel.is_empty());
+    });
+}

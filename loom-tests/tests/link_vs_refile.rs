@@ -1,0 +1,50 @@
+//! The link against the sweeper's re-filing: a reset relies on a name, or on the link, while the
+//! sweeper moves the name to a nearer slot.
+
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
+use loom_tests::{TICK, World, beside, model, sweep_after, v};
+
+/// A timer due at `deadline` waits in the upper level; the sweep that re-files it is under way
+/// while it is reset to each of `resets` in turn. It fires at the last one.
+fn reset_while_refiled(deadline: u32, sweep_at: u32, resets: &'static [u32]) {
+    model(2, move || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let start = clock.start();
+        let id = wheel.insert(v(7), TICK * deadline).unwrap();
+        clock.advance(TICK * sweep_at);
+        let resetter = beside(&wheel, move |wheel| {
+            for &at in resets {
+                assert_eq!(wheel.reset_at(id, start + TICK * at), Ok(true));
+            }
+        });
+        assert!(sweep_after(&mut sweeper, &clock, 0).is_empty());
+        resetter.join().unwrap();
+        let due = *resets.last().unwrap();
+        for _ in sweep_at + 1..due {
+            assert!(sweep_after(&mut sweeper, &clock, 1).is_empty(), "early");
+        }
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [7]);
+        assert!(wheel.is_empty());
+    });
+}
+
+#[test]
+fn to_later() {
+    reset_while_refiled(3, 2, &[5]);
+}
+
+#[test]
+fn to_the_tick_it_is_filed_for() {
+    reset_while_refiled(5, 4, &[7, 6]);
+}
+
+#[test]
+fn to_earlier_than_it_is_filed_for() {
+    reset_while_refiled(7, 2, &[3]);
+}
+
+#[test]
+fn to_later_and_to_earlier() {
+    reset_while_refiled(3, 2, &[9, 4]);
+}
