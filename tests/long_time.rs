@@ -8,7 +8,7 @@ use common::{Bench, SMALL, Shape};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
-use tourbillon::Refusal;
+use tourbillon::{Refusal, TimerId};
 
 const TICK: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -137,5 +137,37 @@ fn a_timer_in_each_slot_of_each_level() {
             bench.wheel.insert(delay, Duration::from_millis(delay)).unwrap();
         }
         assert_eq!(run_out(&mut bench), delays);
+    }
+}
+
+/// Every generation of an entry is used up; then the entry is used no more, and with the last one
+/// of its page the page is gone for good.
+#[test]
+#[ignore = "tens of millions of timers: ci/long"]
+fn ids_do_not_recur_when_generations_are_used_up() {
+    let shape = Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 };
+    let mut bench = Bench::<u64>::new(shape);
+    // The index of the entry is in the low bits; above it lies the generation.
+    let index = |id: TimerId| id.to_bits() & ((1 << 30) - 1);
+    let mut newest = BTreeMap::<u64, TimerId>::new();
+    let mut uses = BTreeMap::<u64, u64>::new();
+    let mut firsts = Vec::new();
+    while newest.len() < 3 {
+        let id = bench.wheel.insert(1, TICK * 9).unwrap();
+        assert!(newest.insert(index(id), id).is_none_or(|before| before < id), "{id:?} recurs");
+        let count = uses.entry(index(id)).or_default();
+        *count += 1;
+        if *count == 1 {
+            firsts.push(id);
+        }
+        assert_eq!(bench.wheel.cancel(id), Some(1));
+        if *count % (1 << 14) == 0 {
+            assert_eq!(bench.advance(Duration::ZERO), []);
+        }
+    }
+    // Trimming moves the generation on by itself, now and then.
+    assert!(uses[&0] > (1 << 24) - (1 << 12) && uses[&0] <= 1 << 24, "{uses:?}");
+    for id in firsts {
+        assert_eq!(bench.wheel.cancel(id), None);
     }
 }

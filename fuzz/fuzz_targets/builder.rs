@@ -34,28 +34,16 @@ fuzz_target!(|input: Input| {
         if root_bits.max(level_bits) > 10 && input.shards.unwrap_or(2) > 4 {
             return;
         }
-        let geometry = Geometry {
-            root_bits,
-            level_bits,
-            levels,
-            page_bits,
-        };
+        let geometry = Geometry { root_bits, level_bits, levels, page_bits };
         builder = builder.__shape(geometry, input.first_tick % (1 << 60));
     }
     let Ok((wheel, mut sweeper)) = builder.build() else {
         return;
     };
-    let id = wheel
-        .insert(7, resolution * 3)
-        .expect("three ticks are in range");
+    let id = wheel.insert(7, resolution * 3).expect("three ticks are in range");
     clock.advance(resolution * 2);
     assert_eq!(sweeper.sweep(|_| ()).expired, 0);
     clock.advance(resolution);
-    assert_eq!(
-        sweeper
-            .sweep(|timer| assert_eq!((timer.value, timer.id), (7, id)))
-            .expired,
-        1
-    );
+    assert_eq!(sweeper.sweep(|timer| assert_eq!((timer.value, timer.id), (7, id))).expired, 1);
     assert!(wheel.is_empty());
 });

@@ -37,12 +37,7 @@ struct Value {
 
 impl Value {
     fn end(&self) {
-        assert_eq!(
-            self.ends[self.number].fetch_add(1, Relaxed),
-            0,
-            "{} ended twice",
-            self.number
-        );
+        assert_eq!(self.ends[self.number].fetch_add(1, Relaxed), 0, "{} ended twice", self.number);
     }
 }
 
@@ -77,15 +72,8 @@ fuzz_target!(|input: Input| {
         let pick = |which: u8| (!ids.is_empty()).then(|| ids[usize::from(which) % ids.len()]);
         match *op {
             Op::Insert { delay, panics } => {
-                let value = Value {
-                    ends: Arc::clone(&ends),
-                    number: inserted,
-                    panics,
-                };
-                match driver
-                    .wheel()
-                    .insert(value, Duration::from_millis(delay.into()))
-                {
+                let value = Value { ends: Arc::clone(&ends), number: inserted, panics };
+                match driver.wheel().insert(value, Duration::from_millis(delay.into())) {
                     Ok(id) => ids.push(id),
                     Err(refused) => refused.value.end(),
                 }
@@ -98,28 +86,17 @@ fuzz_target!(|input: Input| {
             }
             Op::Reset { which, delay } => {
                 if let Some(id) = pick(which) {
-                    let _ = driver
-                        .wheel()
-                        .reset(id, Duration::from_millis(delay.into()));
+                    let _ = driver.wheel().reset(id, Duration::from_millis(delay.into()));
                 }
             }
             Op::Advance { millis } => clock.advance(Duration::from_millis(millis.into())),
-            Op::Shutdown => driver
-                .shutdown()
-                .into_iter()
-                .for_each(|timer| timer.value.end()),
+            Op::Shutdown => driver.shutdown().into_iter().for_each(|timer| timer.value.end()),
         }
     }
-    driver
-        .shutdown()
-        .into_iter()
-        .for_each(|timer| timer.value.end());
+    driver.shutdown().into_iter().for_each(|timer| timer.value.end());
     driver.wait().expect("this is no handler");
     // What an executor dropped after the last look is handed back by one more.
-    driver
-        .shutdown()
-        .into_iter()
-        .for_each(|timer| timer.value.end());
+    driver.shutdown().into_iter().for_each(|timer| timer.value.end());
     let ended = ends.iter().filter(|end| end.load(Relaxed) == 1).count();
     assert_eq!(ended, inserted);
 });

@@ -8,15 +8,11 @@ use tourbillon::{Builder, TimerId};
 
 fuzz_target!(|input: (Vec<u8>, Vec<u64>)| {
     let (history, numbers) = input;
-    let (wheel, _sweeper) = Builder::new()
-        .shards(3)
-        .build::<usize>()
-        .expect("the defaults are in range");
+    let (wheel, _sweeper) =
+        Builder::new().shards(3).build::<usize>().expect("the defaults are in range");
     let mut armed = std::collections::HashMap::new();
     for (n, byte) in history.iter().enumerate() {
-        let id = wheel
-            .insert(n, Duration::from_secs(60))
-            .expect("the wheel is open");
+        let id = wheel.insert(n, Duration::from_secs(60)).expect("the wheel is open");
         if byte % 2 == 0 {
             assert_eq!(wheel.cancel(id), Some(n));
         } else {

@@ -18,6 +18,22 @@ fn against_insert_and_cancel() {
     });
 }
 
+/// No fence lies between the end's count and the beginning's: a third thread ends the timer.
+#[test]
+fn against_a_cancel_by_another_thread() {
+    model(2, || {
+        let World { wheel, sweeper: _sweeper, .. } = World::new();
+        let inserter = beside(&wheel, move |wheel| {
+            let id = wheel.insert(v(1), TICK).unwrap();
+            beside(wheel, move |wheel| assert_eq!(wheel.cancel(id), Some(v(1))))
+        });
+        let ended = wheel.metrics().cancelled;
+        assert!(ended <= wheel.metrics().inserted, "ended and not begun");
+        inserter.join().unwrap().join().unwrap();
+        assert_eq!(wheel.len(), 0);
+    });
+}
+
 #[test]
 fn against_insert_and_sweep() {
     model(3, || {

@@ -85,3 +85,8 @@ pub(crate) fn with_wheels<T: Send>(mut test: impl FnMut(Bench<T>)) {
         test(Bench::new(shape));
     }
 }
+
+/// How many operations a test with real threads is to run: `TOURBILLON_STRESS_OPS`, or few.
+pub(crate) fn operations() -> usize {
+    std::env::var("TOURBILLON_STRESS_OPS").map_or(30_000, |ops| ops.parse().expect("a number"))
+}

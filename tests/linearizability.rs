@@ -1,0 +1,236 @@
+//! Histories of single ids are linearizable: whatever threads do to one timer at once, each
+//! answer is one that some order of the operations gives.
+//!
+//! In each round a timer is armed; callers reset, cancel and look at it while the sweeper moves
+//! the clock and sweeps. Every call and every answer is stamped from one counter, and the history
+//! of the round is held against the sequential specification by the algorithm of Wing and Gong
+//! (*Testing and verifying concurrent objects*, 1993; Lowe, 2017) of `todc-utils`. A sweep counts
+//! as an operation on the timer, also when it does not hand it over: then it says that the timer
+//! was not due.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Bench, SMALL, Shape, TINY, operations};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use todc_utils::linearizability::WGLChecker;
+use todc_utils::linearizability::history::{Action, History};
+use todc_utils::specifications::Specification;
+use tourbillon::__internals::Geometry;
+use tourbillon::{Clock, TimerId};
+
+const TICK: Duration = Duration::from_millis(1);
+const CALLERS: usize = 3;
+
+/// What a timer is, one operation at a time. Instants are the wheel's ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Timer {
+    Absent,
+    Armed { deadline: Instant },
+    Ended,
+}
+
+/// An operation with its answer.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Insert {
+        deadline: Instant,
+    },
+    Reset {
+        deadline: Instant,
+        armed: bool,
+    },
+    Cancel {
+        ended: bool,
+    },
+    Look {
+        deadline: Option<Instant>,
+    },
+    /// A sweep up to `now`; the deadline, if it handed the timer over.
+    Sweep {
+        now: Instant,
+        fired: Option<Instant>,
+    },
+}
+
+impl Specification for Timer {
+    type State = Timer;
+    type Operation = Operation;
+
+    fn init() -> Timer {
+        Timer::Absent
+    }
+
+    fn apply(operation: &Operation, state: &Timer) -> (bool, Timer) {
+        match (*operation, *state) {
+            (Operation::Insert { deadline }, Timer::Absent) => (true, Timer::Armed { deadline }),
+            (Operation::Reset { deadline, armed: true }, Timer::Armed { .. }) => {
+                (true, Timer::Armed { deadline })
+            }
+            (Operation::Cancel { ended: true }, Timer::Armed { .. }) => (true, Timer::Ended),
+            (Operation::Look { deadline: Some(seen) }, Timer::Armed { deadline }) => {
+                (seen == deadline, *state)
+            }
+            (Operation::Sweep { now, fired: Some(fired) }, Timer::Armed { deadline }) => {
+                (fired == deadline && deadline <= now, Timer::Ended)
+            }
+            (Operation::Sweep { now, fired: None }, Timer::Armed { deadline }) => {
+                (deadline > now, *state)
+            }
+            (
+                Operation::Reset { armed: false, .. }
+                | Operation::Cancel { ended: false }
+                | Operation::Look { deadline: None }
+                | Operation::Sweep { fired: None, .. },
+                Timer::Ended,
+            ) => (true, *state),
+            _ => (false, *state),
+        }
+    }
+}
+
+type Stamped = (usize, (usize, Action<Operation>));
+
+/// The calls and answers of one round, by all threads.
+#[derive(Default)]
+struct Recorder {
+    stamp: AtomicUsize,
+    actions: Mutex<Vec<Stamped>>,
+}
+
+impl Recorder {
+    /// Runs an operation of a process and notes when it was called and when it answered.
+    fn run(&self, process: usize, operation: impl FnOnce() -> Operation) {
+        // SeqCst: the stamps are to lie in the order of real time; their cost is no concern.
+        let called = self.stamp.fetch_add(1, SeqCst);
+        let operation = operation();
+        // SeqCst: as above.
+        let answered = self.stamp.fetch_add(1, SeqCst);
+        let call = (called, (process, Action::Call(operation)));
+        let response = (answered, (process, Action::Response(operation)));
+        self.actions.lock().unwrap().extend([call, response]);
+    }
+
+    /// The history so far; the next begins.
+    fn take(&self) -> Vec<(usize, Action<Operation>)> {
+        let mut stamped = std::mem::take(&mut *self.actions.lock().unwrap());
+        stamped.sort_unstable_by_key(|&(stamp, _)| stamp);
+        stamped.into_iter().map(|(_, action)| action).collect()
+    }
+}
+
+fn is_linearizable(actions: Vec<(usize, Action<Operation>)>) -> bool {
+    WGLChecker::<Timer>::is_linearizable(History::from_actions(actions))
+}
+
+/// So many rounds, each with a timer of its own, on one wheel.
+#[allow(clippy::disallowed_methods, reason = "the test is about threads")]
+fn rounds(geometry: Geometry, rounds: usize) {
+    let shape = Shape { tick: TICK, shards: 1, geometry, first_tick: (1 << 38) - 500 };
+    let Bench { wheel, mut sweeper, clock, .. } = Bench::<usize>::new(shape);
+    let recorder = Recorder::default();
+    let timer = Mutex::new(None::<TimerId>);
+    let (begin, end) = (Barrier::new(CALLERS + 1), Barrier::new(CALLERS + 1));
+    // Told at the end: the callers would wait at the barrier for a thread that has panicked.
+    let mut wrong = None;
+    thread::scope(|scope| {
+        for process in 0..CALLERS {
+            let (wheel, clock, recorder, timer) = (&wheel, &clock, &recorder, &timer);
+            let (begin, end) = (&begin, &end);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(process as u64);
+                for _ in 0..rounds {
+                    begin.wait();
+                    let id = timer.lock().unwrap().unwrap();
+                    for _ in 0..random.usize(1..4) {
+                        let deadline = clock.now() + TICK * random.u32(..7);
+                        recorder.run(process, || match random.u32(..6) {
+                            0 => Operation::Cancel { ended: wheel.cancel(id).is_some() },
+                            1 => Operation::Look { deadline: wheel.deadline(id) },
+                            _ => {
+                                let armed = wheel.reset_at(id, deadline).unwrap();
+                                Operation::Reset { deadline, armed }
+                            }
+                        });
+                    }
+                    end.wait();
+                }
+            });
+        }
+        let mut random = fastrand::Rng::with_seed(99);
+        for round in 0..rounds {
+            let deadline = clock.now() + TICK * random.u32(..7);
+            recorder.run(CALLERS, || {
+                *timer.lock().unwrap() = Some(wheel.insert_at(round, deadline).unwrap());
+                Operation::Insert { deadline }
+            });
+            begin.wait();
+            for _ in 0..3 {
+                clock.advance(TICK * random.u32(..4));
+                let now = clock.now();
+                recorder.run(CALLERS, || {
+                    let mut fired = None;
+                    let _ = sweeper.sweep_at(now, |expired| fired = Some(expired.deadline));
+                    Operation::Sweep { now, fired }
+                });
+            }
+            end.wait();
+            let history = recorder.take();
+            if wrong.is_none() && !is_linearizable(history.clone()) {
+                wrong = Some((round, history));
+            }
+            drop(wheel.drain());
+        }
+    });
+    assert!(wrong.is_none(), "not linearizable: {wrong:#?}");
+}
+
+#[test]
+fn on_a_tiny_wheel() {
+    rounds(TINY, operations() / 10);
+}
+
+#[test]
+fn on_a_small_wheel() {
+    rounds(SMALL, operations() / 10);
+}
+
+/// The check can fail: each of these answers is wrong in every order.
+#[test]
+fn wrong_histories_are_refused() {
+    let start = tourbillon::ManualClock::new().start();
+    let (soon, late) = (start + TICK, start + TICK * 5);
+    let insert = Operation::Insert { deadline: soon };
+    let fire = |at| Operation::Sweep { now: soon, fired: Some(at) };
+    let to_late = Operation::Reset { deadline: late, armed: true };
+    let wrong: [&[Operation]; 7] = [
+        // Twice; early; lost; an old deadline; a reset that lied; a cancel that lied; a ghost.
+        &[insert, fire(soon), Operation::Cancel { ended: true }],
+        &[Operation::Insert { deadline: late }, fire(late)],
+        &[insert, Operation::Sweep { now: soon, fired: None }],
+        &[insert, to_late, fire(soon)],
+        &[insert, fire(soon), to_late],
+        &[insert, Operation::Cancel { ended: false }],
+        &[insert, fire(soon), Operation::Look { deadline: Some(soon) }],
+    ];
+    for operations in wrong {
+        let recorder = Recorder::default();
+        operations.iter().for_each(|&operation| recorder.run(0, || operation));
+        assert!(!is_linearizable(recorder.take()), "{operations:?}");
+    }
+    // The fourth is right if the reset was called before the sweep answered.
+    let overlapping = vec![
+        (0, Action::Call(insert)),
+        (0, Action::Response(insert)),
+        (1, Action::Call(fire(soon))),
+        (0, Action::Call(to_late)),
+        (0, Action::Response(Operation::Reset { deadline: late, armed: false })),
+        (1, Action::Response(fire(soon))),
+    ];
+    assert!(is_linearizable(overlapping));
+}
