@@ -11,9 +11,10 @@
 //! its own timer. Who wins that exchange has the value: it is refused to its owner, or it was
 //! accepted and handed back by the drain (or fired), never both and never neither.
 //!
-//! **Kept blocks.** A block with names that are reserved but not yet written may outlive the
-//! sweeper; it is parked in `leftovers` and freed with the core, when every handle has gone and
-//! so no insert is under way.
+//! **What a sweeper leaves.** A block with names that are reserved but not yet written may outlive
+//! the sweeper; it is parked in `leftovers` and freed with the core, when every handle has gone and
+//! so no insert is under way. Timers that the sweeper had taken and not handed over, because a
+//! handler panicked, are parked there too, for the drain.
 
 #![forbid(unsafe_code)]
 
@@ -27,11 +28,12 @@ use crate::id::TimerId;
 use crate::reclaim::Guard;
 use crate::shard::{Filed, Reset, Shard, Surroundings};
 use crate::swept::{SweptTick, published};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
 use crate::tally::{Count, SweeperTally, Tally, read};
 use crate::tick::{Tick, Timeline};
 use crate::upkeep::UpkeepFlag;
 use crossbeam_utils::CachePadded;
+use std::sync::PoisonError;
 use std::time::Instant;
 
 /// Everything that the halves of a wheel share.
@@ -44,7 +46,7 @@ pub(crate) struct Core<T> {
     pub(crate) tally: Tally,
     pub(crate) sweeper: CachePadded<SweeperTally>,
     pub(crate) upkeep: UpkeepFlag,
-    pub(crate) leftovers: Mutex<Option<Leftovers>>,
+    leftovers: Mutex<Option<Leftovers<T>>>,
     closed: AtomicBool,
     capacity: Option<Capacity>,
 }
@@ -58,9 +60,12 @@ pub(crate) struct Kept {
 
 /// What a sweeper that goes leaves behind.
 #[derive(Debug)]
-#[allow(dead_code, reason = "kept only to be dropped with the core")]
-pub(crate) struct Leftovers {
+pub(crate) struct Leftovers<T> {
+    /// Timers that had ended and were still to be handed over.
+    pub(crate) timers: Vec<(TimerId, Tick, T)>,
+    #[allow(dead_code, reason = "kept only to be dropped with the core")]
     pub(crate) hand: Vec<Taken>,
+    #[allow(dead_code, reason = "as above")]
     pub(crate) kept: Vec<Kept>,
 }
 
@@ -197,7 +202,9 @@ impl<T> Core<T> {
         let ended = self.tally.sum(Count::Cancelled)
             + self.tally.sum(Count::Returned)
             + read(&self.sweeper.fired);
-        self.tally.sum(Count::Inserted).saturating_sub(ended)
+        let begun = self.tally.sum(Count::Inserted);
+        debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
+        begun.saturating_sub(ended)
     }
 
     /// How many names are filed, stale ones included.
@@ -238,8 +245,13 @@ impl<T> Core<T> {
         self.alarm.ring();
     }
 
-    /// Ends every armed timer and hands each back.
+    /// Ends every armed timer and hands each back, with those that a sweeper left behind.
     pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
+        let left = self.leftovers().as_mut().map(|left| std::mem::take(&mut left.timers));
+        for (id, deadline, value) in left.into_iter().flatten() {
+            self.tally.add(call.caller, Count::Returned, 1);
+            hand_back(id, deadline, value);
+        }
         for shard in &self.shards {
             shard.drain(&self.swept, call.guard, |id, deadline, value| {
                 self.make_room(id.shard(), 1);
@@ -250,6 +262,11 @@ impl<T> Core<T> {
         if self.upkeep.look(self) {
             self.alarm.ring();
         }
+    }
+
+    /// What a sweeper that has gone left behind; nothing there is half done by a panic.
+    pub(crate) fn leftovers(&self) -> MutexGuard<'_, Option<Leftovers<T>>> {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that timers of a shard have ended.

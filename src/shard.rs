@@ -42,9 +42,12 @@
 //! 1. the flag is clear and the link names a tick after the sweep and not after the deadline, and
 //!    not the slot that this name was taken from: another name waits there, and this one is
 //!    redundant; confirm the state by an exchange to the same value and drop the name;
-//! 2. otherwise exchange the link to the tick of the new slot (not while the flag is set: the
-//!    link is the resetter's then), file the name there, and confirm the state by an exchange to
-//!    the same value; if that fails, somebody was faster: read the state again.
+//! 2. otherwise, if the flag is clear, exchange the link to the tick of the new slot, file the
+//!    name there, and confirm the state by an exchange to the same value; if that fails, somebody
+//!    was faster: read the state again;
+//! 3. while the flag is set, the link is the resetter's, and may come to tell of this very name:
+//!    put it back into its slot, for the slot's next turn; if that is after the deadline, file
+//!    another for the deadline; confirm as in 2.
 //!
 //! # The races
 //!
@@ -54,19 +57,21 @@
 //! sweeper's link, and the tick of its sweep, and does not rely on a name that was moved. A tick
 //! promised in the link by the sweeper is always filed, even when its confirmation then fails.
 //!
-//! **A name met before its turn.** A sweep that catches up over more than a level's range takes
-//! a slot for a turn long past, and may find in it a name that was filed a moment ago for the
-//! slot's next turn. The link then names this very slot, and so the name is filed again, not
-//! taken for redundant.
+//! **A name met before its turn.** A sweep that moves on by more than one slot takes a slot for a
+//! turn that is past, and may find in it a name that was filed a moment ago, by the tick just
+//! announced, for the slot's next turn. The link then names this very slot, and so the name is
+//! filed again, not taken for redundant. While a resetter holds the flag, the link may name this
+//! slot now, or when the resetter has written it: so the name goes back there, whatever else is
+//! filed, and the link tells the truth when the flag is cleared.
 //!
 //! **Reset against a redundant name.** The sweeper drops a name because the link names a later
 //! tick L, and confirms the state after it has read L. A resetter whose exchange comes after that
 //! sees L, or a link written later; one whose exchange comes before makes the confirmation fail.
 //!
-//! **A resetter held up between 2 and 3.** Its name may be met, and moved or dropped, before the
-//! link says that it is there: a link that lies would make a later resetter rely on nothing.
-//! While the flag is set nobody does, and step 5 finds the sweep that met the name. Names that
-//! are dropped out of turn ([`Shard::is_needed`]) are dropped only while the flag is clear.
+//! **A resetter held up between 2 and 3.** Its name may be met before the link says that it is
+//! there: a link that lies would make a later resetter rely on nothing. If the name is met in its
+//! turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 3). Names
+//! that are dropped out of turn ([`Shard::is_needed`]) are dropped only while the flag is clear.
 //!
 //! **A resetter held up between 1 and 7** keeps others from using the link, not from working:
 //! they file names of their own. It cannot touch a later timer of the entry, nor the chain of
@@ -269,7 +274,7 @@ impl<T> Shard<T> {
                     Err(now) => now,
                 }
             } else {
-                match self.refile(entry, id, state, swept, &mut gathered.filed) {
+                match self.refile(entry, id, state, slot, swept, &mut gathered.filed) {
                     Ok(()) => return Met::Refiled,
                     Err(now) => now,
                 }
@@ -459,17 +464,28 @@ impl<T> Shard<T> {
             && !slot.is_some_and(|slot| self.hierarchy.is_taken_at(slot, link.filed_at(swept)))
     }
 
-    /// Step 2 of meeting a name that is due later. The present state, if it did not come about.
+    /// Steps 2 and 3 of meeting a name that is due later. The present state, if it did not come
+    /// about.
     fn refile(
         &self,
         entry: &Entry<T>,
         id: TimerId,
         state: EntryState,
+        slot: Option<SlotIndex>,
         swept: Tick,
         filed: &mut Filed,
     ) -> Result<(), EntryState> {
-        let place = self.hierarchy.place(state.deadline(swept), swept);
-        if !state.is_relinking() {
+        let deadline = state.deadline(swept);
+        let place = self.hierarchy.place(deadline, swept);
+        if state.is_relinking() {
+            if let Some(slot) = slot {
+                let kept = self.hierarchy.turn(slot, swept);
+                self.file(id, kept, filed);
+                if at(kept, swept) <= deadline {
+                    return entry.state.try_confirm(state);
+                }
+            }
+        } else {
             let link = entry.link.load();
             let next = Link::filed(id.generation(), at(place, swept));
             if link.generation() != id.generation() || entry.link.replace(link, next).is_err() {

@@ -20,7 +20,7 @@ use crate::reclaim::pin;
 use crate::shard::{Filed, Gathered, Met};
 use crate::slab::Released;
 use crate::sync::Arc;
-use crate::tally::{bump, raise};
+use crate::tally::{bump, raise, take_back};
 use crate::tick::Tick;
 use crate::upkeep::Upkeep;
 use crate::wheel::{Inner, Wheel};
@@ -58,7 +58,8 @@ pub struct Sweep {
 /// An event loop sweeps when its poll returns and uses
 /// [`next_deadline`](Self::next_deadline) as the poll's time-out; a [`Driver`](crate::Driver)
 /// does this on a thread of its own. Dropping the sweeper closes the wheel, since nothing could
-/// fire any more; what is armed can still be cancelled, and drained.
+/// fire any more; what is armed can still be cancelled, and drained. Timers that a sweep had taken
+/// when `on_expired` panicked can then be drained, not cancelled.
 ///
 /// # Examples
 ///
@@ -151,7 +152,8 @@ impl<T: Send> Sweeper<T> {
         Wheel { inner: Arc::clone(&self.inner) }
     }
 
-    /// Hands over every timer that is due by the clock's now, in order of deadline.
+    /// Hands over every timer that is due by the clock's now, in order of deadline; those that are
+    /// armed or reset meanwhile may come out of order.
     ///
     /// O(timers and stale names due, and slots they lie in). If `on_expired` panics, that timer
     /// counts as handed over, and the next sweep goes on with the one after it.
@@ -466,14 +468,17 @@ impl<T: Send> Sweeper<T> {
 impl<T> Drop for Sweeper<T> {
     fn drop(&mut self) {
         let core = &self.inner.core;
+        let timers: Vec<_> = std::mem::take(&mut self.batch)
+            .into_iter()
+            .map(|timer| (timer.id, core.timeline.ceil(timer.deadline), timer.value))
+            .collect();
+        // They have not been handed over after all: their names were met, and found stale.
+        take_back(&core.sweeper.fired, timers.len() as u64);
+        bump(&core.sweeper.stale, timers.len() as u64);
+        let hand = std::mem::take(&mut self.hand).into();
+        let kept = std::mem::take(&mut self.kept).into();
+        *core.leftovers() = Some(Leftovers { timers, hand, kept });
         core.close();
-        let leftovers = Leftovers {
-            hand: std::mem::take(&mut self.hand).into(),
-            kept: std::mem::take(&mut self.kept).into(),
-        };
-        if let Ok(mut place) = core.leftovers.lock() {
-            *place = Some(leftovers);
-        }
     }
 }
 

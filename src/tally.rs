@@ -115,6 +115,12 @@ pub(crate) fn bump(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Release);
 }
 
+/// Takes back what was added to a counter that only this thread writes.
+pub(crate) fn take_back(counter: &AtomicU64, less: u64) {
+    // Relaxed, Release: as in `bump`.
+    counter.store(counter.load(Relaxed) - less, Release);
+}
+
 /// Raises a counter that only this thread writes to at least `least`.
 pub(crate) fn raise(counter: &AtomicU64, least: u64) {
     // Relaxed: no other thread writes it, and nothing hangs on it.

@@ -328,7 +328,7 @@ impl<T: Send> Wheel<T> {
     ///
     /// On a wheel that is [closed](Self::close) first, none is missed: every accepted insert has
     /// fired, was cancelled, or is here. On an open one, inserts that race with the drain may
-    /// stay. O(entries of the wheel), lock-free.
+    /// stay. O(entries of the wheel).
     ///
     /// # Examples
     ///

@@ -477,6 +477,28 @@ fn a_panic_in_a_handler_harms_no_other_timer() {
 }
 
 /// On a sweeper of one's own, the sweep after the panic goes on with the next timer.
+/// Unwinding drops the sweeper too, as a rule: what it had taken goes to the drain.
+#[test]
+fn a_panic_that_ends_the_sweeper_loses_nothing() {
+    with_wheels(|Bench { wheel, mut sweeper, clock, tick }: Bench<u32>| {
+        let ids: Vec<_> = (0..600).map(|n| wheel.insert(n, tick).unwrap()).collect();
+        clock.advance(tick * 2);
+        let sweep = AssertUnwindSafe(move || {
+            let _ = sweeper.sweep(|_| panic!("the first of them"));
+        });
+        assert!(catch_unwind(sweep).is_err());
+        assert_eq!(wheel.len(), 599);
+        let cancelled = ids.iter().filter(|&&id| wheel.cancel(id).is_some()).count();
+        let drained = wheel.drain();
+        let values: HashSet<u32> = drained.iter().map(|timer| timer.value).collect();
+        assert_eq!((values.len(), cancelled + drained.len()), (drained.len(), 599));
+        let metrics = wheel.metrics();
+        let counts = (metrics.fired, metrics.cancelled, metrics.returned);
+        assert_eq!(counts, (1, cancelled as u64, drained.len() as u64));
+        assert!(wheel.is_empty() && wheel.drain().is_empty());
+    });
+}
+
 #[test]
 fn a_panic_in_a_sweep_harms_no_other_timer() {
     // More than a batch are due: what is left of the batch, and what is in hand, both come later,

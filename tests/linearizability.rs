@@ -13,6 +13,8 @@
 mod common;
 
 use common::{Bench, SMALL, Shape, TINY, operations};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Barrier, Mutex};
@@ -94,6 +96,25 @@ impl Specification for Timer {
     }
 }
 
+/// What the first thread that panicked panicked with. Panics are told at the end: the other threads
+/// would wait at the barrier for a thread that has panicked.
+#[derive(Default)]
+struct Panics(Mutex<Option<Box<dyn Any + Send>>>);
+
+impl Panics {
+    fn catch(&self, run: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+            self.0.lock().unwrap().get_or_insert(panic);
+        }
+    }
+
+    fn tell(self) {
+        if let Some(panic) = self.0.into_inner().unwrap() {
+            resume_unwind(panic);
+        }
+    }
+}
+
 type Stamped = (usize, (usize, Action<Operation>));
 
 /// The calls and answers of one round, by all threads.
@@ -136,28 +157,33 @@ fn rounds(geometry: Geometry, rounds: usize) {
     let recorder = Recorder::default();
     let timer = Mutex::new(None::<TimerId>);
     let (begin, end) = (Barrier::new(CALLERS + 1), Barrier::new(CALLERS + 1));
-    // Told at the end: the callers would wait at the barrier for a thread that has panicked.
-    let mut wrong = None;
+    let panics = Panics::default();
     thread::scope(|scope| {
         for process in 0..CALLERS {
             let (wheel, clock, recorder, timer) = (&wheel, &clock, &recorder, &timer);
-            let (begin, end) = (&begin, &end);
+            let (begin, end, panics) = (&begin, &end, &panics);
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(process as u64);
-                for _ in 0..rounds {
+                for round in 0..rounds {
                     begin.wait();
-                    let id = timer.lock().unwrap().unwrap();
-                    for _ in 0..random.usize(1..4) {
-                        let deadline = clock.now() + TICK * random.u32(..7);
-                        recorder.run(process, || match random.u32(..6) {
-                            0 => Operation::Cancel { ended: wheel.cancel(id).is_some() },
-                            1 => Operation::Look { deadline: wheel.deadline(id) },
-                            _ => {
-                                let armed = wheel.reset_at(id, deadline).unwrap();
-                                Operation::Reset { deadline, armed }
-                            }
-                        });
-                    }
+                    panics.catch(|| {
+                        let id = timer.lock().unwrap().unwrap();
+                        for _ in 0..random.usize(1..4) {
+                            let deadline = clock.now() + TICK * random.u32(..7);
+                            recorder.run(process, || match random.u32(..6) {
+                                0 => {
+                                    let value = wheel.cancel(id);
+                                    assert!(value.is_none_or(|value| value == round));
+                                    Operation::Cancel { ended: value.is_some() }
+                                }
+                                1 => Operation::Look { deadline: wheel.deadline(id) },
+                                _ => {
+                                    let armed = wheel.reset_at(id, deadline).unwrap();
+                                    Operation::Reset { deadline, armed }
+                                }
+                            });
+                        }
+                    });
                     end.wait();
                 }
             });
@@ -165,29 +191,35 @@ fn rounds(geometry: Geometry, rounds: usize) {
         let mut random = fastrand::Rng::with_seed(99);
         for round in 0..rounds {
             let deadline = clock.now() + TICK * random.u32(..7);
-            recorder.run(CALLERS, || {
-                *timer.lock().unwrap() = Some(wheel.insert_at(round, deadline).unwrap());
-                Operation::Insert { deadline }
-            });
-            begin.wait();
-            for _ in 0..3 {
-                clock.advance(TICK * random.u32(..4));
+            let mut sweep = |step| {
+                clock.advance(TICK * step);
                 let now = clock.now();
                 recorder.run(CALLERS, || {
                     let mut fired = None;
-                    let _ = sweeper.sweep_at(now, |expired| fired = Some(expired.deadline));
+                    let _ = sweeper.sweep_at(now, |expired| {
+                        assert_eq!((expired.value, fired.replace(expired.deadline)), (round, None));
+                    });
                     Operation::Sweep { now, fired }
                 });
-            }
+            };
+            panics.catch(|| {
+                recorder.run(CALLERS, || {
+                    *timer.lock().unwrap() = Some(wheel.insert_at(round, deadline).unwrap());
+                    Operation::Insert { deadline }
+                });
+            });
+            begin.wait();
+            panics.catch(|| (0..3).for_each(|_| sweep(random.u32(..4))));
             end.wait();
-            let history = recorder.take();
-            if wrong.is_none() && !is_linearizable(history.clone()) {
-                wrong = Some((round, history));
-            }
-            drop(wheel.drain());
+            panics.catch(|| {
+                sweep(20);
+                let history = recorder.take();
+                assert!(is_linearizable(history.clone()), "round {round}: {history:#?}");
+                assert!(wheel.drain().is_empty());
+            });
         }
     });
-    assert!(wrong.is_none(), "not linearizable: {wrong:#?}");
+    panics.tell();
 }
 
 #[test]

@@ -160,6 +160,15 @@ impl Work<'_> {
     }
 }
 
+/// While this lives, a caller works; one that panics has stopped too.
+struct Working<'a>(&'a AtomicUsize);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Four times as many callers as cores, each with its share of `operations`.
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
 fn callers(
@@ -174,9 +183,9 @@ fn callers(
         for seed in 0..threads as u64 {
             let working = &working;
             scope.spawn(move || {
+                let _working = Working(working);
                 let random = fastrand::Rng::with_seed(seed);
                 Work { wheel, ledger, random }.run(operations / threads);
-                working.fetch_sub(1, Relaxed);
             });
         }
         meanwhile(&working);

@@ -84,7 +84,7 @@ pub use shuttle as explorer;
 
 use explorer::thread;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Two levels of two slots, pages of two entries.
 pub const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
@@ -174,6 +174,13 @@ pub fn sweep(sweeper: &mut Sweeper<Value>) -> Vec<u64> {
     fired
 }
 
+/// Sweeps; the values that expired, with their deadlines.
+pub fn sweep_with_deadlines(sweeper: &mut Sweeper<Value>) -> Vec<(u64, Instant)> {
+    let mut fired = Vec::new();
+    let _ = sweeper.sweep(|timer| fired.push((timer.value.into(), timer.deadline)));
+    fired
+}
+
 /// Sweeps with upkeep, as if a caller had asked for it; the values that expired.
 pub fn sweep_with_upkeep(wheel: &Wheel<Value>, sweeper: &mut Sweeper<Value>) -> Vec<u64> {
     let core = &wheel.inner.core;
@@ -216,7 +223,7 @@ pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 /// Runs a model on random schedules.
 #[cfg(shuttle)]
 pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    random(10_000, run);
+    random(40_000, run);
 }
 
 /// Runs a model on so many random schedules, times `TOURBILLON_MODEL_FACTOR`.

@@ -40,6 +40,21 @@ fn drain_of_an_open_wheel() {
 }
 
 #[test]
+fn drain_against_drain() {
+    model(3, || {
+        let World { wheel, sweeper: _sweeper, .. } = World::new();
+        let id = wheel.insert(v(7), TICK * 3).unwrap();
+        let other = beside(&wheel, move |wheel| {
+            let _ = wheel.reset(id, TICK);
+            wheel.drain().len()
+        });
+        let mine = wheel.drain().len();
+        assert_eq!(mine + other.join().unwrap(), 1);
+        assert!(wheel.is_empty());
+    });
+}
+
+#[test]
 fn drain_against_sweep() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::new();

@@ -12,6 +12,7 @@ fn insert_while_sweeping(ticks: u32, delay: u32) {
         clock.advance(TICK * ticks);
         let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK * delay).unwrap());
         let mut fired = sweep(&mut sweeper);
+        assert!(delay == 0 || fired.is_empty(), "early");
         inserter.join().unwrap();
         fired.extend(sweep_after(&mut sweeper, &clock, delay));
         assert_eq!(fired, [7]);

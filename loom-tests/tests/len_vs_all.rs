@@ -34,6 +34,22 @@ fn against_a_cancel_by_another_thread() {
     });
 }
 
+/// One is armed all the while: whatever comes and goes, the count says so.
+#[test]
+fn against_verbs_on_another_timer() {
+    model(3, || {
+        let World { wheel, sweeper: _sweeper, .. } = World::new();
+        wheel.insert(v(1), TICK * 3).unwrap();
+        let other = beside(&wheel, move |wheel| {
+            let id = wheel.insert(v(2), TICK).unwrap();
+            assert_eq!(wheel.cancel(id), Some(v(2)));
+        });
+        assert!((1..=2).contains(&wheel.len()));
+        other.join().unwrap();
+        assert_eq!(wheel.len(), 1);
+    });
+}
+
 #[test]
 fn against_insert_and_sweep() {
     model(3, || {

@@ -130,6 +130,11 @@ impl Hierarchy {
         self.geometry.is_taken_at(slot, at)
     }
 
+    /// The slot's next turn, as a place to wait for.
+    pub(crate) fn turn(&self, slot: SlotIndex, swept: Tick) -> Place {
+        Place::Slot { slot, at: self.geometry.next_turn(slot, swept) }
+    }
+
     /// Puts a name that was taken early back into its slot. Answers whether a block was made.
     pub(crate) fn put_back(&self, name: TimerId, slot: SlotIndex, at: Tick) -> bool {
         self.file(name, Place::Slot { slot, at })
