@@ -137,6 +137,15 @@ pub(crate) struct Gathered {
     pub(crate) released: Released,
 }
 
+/// Where names were taken from, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Their slot; `None` for what was overdue.
+    pub(crate) slot: Option<SlotIndex>,
+    /// How far the sweep had come.
+    pub(crate) swept: Tick,
+}
+
 /// What came of meeting a name.
 #[derive(Debug)]
 #[must_use]
@@ -241,14 +250,13 @@ impl<T> Shard<T> {
         (state.generation() == id.generation()).then(|| state.deadline(swept.get()))
     }
 
-    /// Meets a name that was taken from `slot` when the sweep had reached `swept`.
+    /// Meets a name.
     ///
     /// Entries of timers that end here, and what is filed, gather in `gathered`.
     pub(crate) fn meet(
         &self,
         id: TimerId,
-        slot: Option<SlotIndex>,
-        swept: Tick,
+        turn: Turn,
         gathered: &mut Gathered,
         guard: &Guard,
     ) -> Met<T> {
@@ -257,8 +265,8 @@ impl<T> Shard<T> {
         };
         let mut state = entry.state.load();
         while state.generation() == id.generation() {
-            let deadline = state.deadline(swept);
-            let now = if deadline <= swept {
+            let deadline = state.deadline(turn.swept);
+            let now = if deadline <= turn.swept {
                 match entry.state.try_end(state) {
                     Ok(vacant) => {
                         // SAFETY: the timer was ended just above and its entry is released below.
@@ -268,13 +276,13 @@ impl<T> Shard<T> {
                     }
                     Err(now) => now,
                 }
-            } else if self.is_redundant(entry, state, slot, swept) {
+            } else if self.is_redundant(entry, state, turn) {
                 match entry.state.try_confirm(state) {
                     Ok(()) => return Met::Redundant,
                     Err(now) => now,
                 }
             } else {
-                match self.refile(entry, id, state, slot, swept, &mut gathered.filed) {
+                match self.refile(entry, id, state, turn, &mut gathered.filed) {
                     Ok(()) => return Met::Refiled,
                     Err(now) => now,
                 }
@@ -295,7 +303,7 @@ impl<T> Shard<T> {
         self.slab.entry(id, guard).is_some_and(|entry| {
             let state = entry.state.load();
             state.generation() == id.generation()
-                && !self.is_redundant(entry, state, Some(slot), swept)
+                && !self.is_redundant(entry, state, Turn { slot: Some(slot), swept })
         })
     }
 
@@ -449,15 +457,9 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether another name of the timer than the one taken from `slot` waits in time.
-    fn is_redundant(
-        &self,
-        entry: &Entry<T>,
-        state: EntryState,
-        slot: Option<SlotIndex>,
-        swept: Tick,
-    ) -> bool {
-        let link = entry.link.load();
+    /// Whether another name of the timer than the one taken now waits in time.
+    fn is_redundant(&self, entry: &Entry<T>, state: EntryState, turn: Turn) -> bool {
+        let (link, Turn { slot, swept }) = (entry.link.load(), turn);
         !state.is_relinking()
             && link.generation() == state.generation()
             && in_time(link, state.deadline(swept), swept)
@@ -471,15 +473,14 @@ impl<T> Shard<T> {
         entry: &Entry<T>,
         id: TimerId,
         state: EntryState,
-        slot: Option<SlotIndex>,
-        swept: Tick,
+        Turn { slot, swept }: Turn,
         filed: &mut Filed,
     ) -> Result<(), EntryState> {
         let deadline = state.deadline(swept);
         let place = self.hierarchy.place(deadline, swept);
         if state.is_relinking() {
             if let Some(slot) = slot {
-                let kept = self.hierarchy.turn(slot, swept);
+                let kept = self.hierarchy.next_turn_of(slot, swept);
                 self.file(id, kept, filed);
                 if at(kept, swept) <= deadline {
                     return entry.state.try_confirm(state);

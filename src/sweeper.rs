@@ -17,7 +17,7 @@ use crate::hierarchy::geometry::SlotIndex;
 use crate::hierarchy::slot::Read;
 use crate::metrics::Lateness;
 use crate::reclaim::pin;
-use crate::shard::{Filed, Gathered, Met};
+use crate::shard::{Filed, Gathered, Met, Turn};
 use crate::slab::Released;
 use crate::sync::Arc;
 use crate::tally::{bump, raise, take_back};
@@ -399,7 +399,7 @@ impl<T: Send> Sweeper<T> {
         let Some(shard) = self.names.first().map(|id| &core.shards[id.shard()]) else {
             return;
         };
-        let (guard, swept) = (pin(), core.swept.get());
+        let (guard, turn) = (pin(), Turn { slot: self.names_from, swept: core.swept.get() });
         for &id in &self.names {
             shard.touch(id, &guard);
         }
@@ -408,7 +408,7 @@ impl<T: Send> Sweeper<T> {
         let (mut stale, mut redundant, mut refiled) = (0, 0, 0);
         while self.batch.len() < limit {
             let Some(id) = self.names.pop() else { break };
-            match shard.meet(id, self.names_from, swept, &mut gathered, &guard) {
+            match shard.meet(id, turn, &mut gathered, &guard) {
                 Met::Stale => stale += 1,
                 Met::Redundant => redundant += 1,
                 Met::Refiled => refiled += 1,

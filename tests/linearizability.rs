@@ -24,7 +24,7 @@ use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History};
 use todc_utils::specifications::Specification;
 use tourbillon::__internals::Geometry;
-use tourbillon::{Clock, TimerId};
+use tourbillon::{Clock, ManualClock, Sweeper, TimerId, Wheel};
 
 const TICK: Duration = Duration::from_millis(1);
 const CALLERS: usize = 3;
@@ -149,77 +149,102 @@ fn is_linearizable(actions: Vec<(usize, Action<Operation>)>) -> bool {
     WGLChecker::<Timer>::is_linearizable(History::from_actions(actions))
 }
 
+/// What the threads of all rounds share.
+struct Rounds {
+    wheel: Wheel<usize>,
+    clock: ManualClock,
+    recorder: Recorder,
+    timer: Mutex<Option<TimerId>>,
+    begin: Barrier,
+    end: Barrier,
+    panics: Panics,
+}
+
+impl Rounds {
+    /// One caller's part of a round: a few random operations on its timer.
+    fn call(&self, process: usize, round: usize, random: &mut fastrand::Rng) {
+        let id = self.timer.lock().unwrap().unwrap();
+        for _ in 0..random.usize(1..4) {
+            let deadline = self.clock.now() + TICK * random.u32(..7);
+            self.recorder.run(process, || match random.u32(..6) {
+                0 => {
+                    let value = self.wheel.cancel(id);
+                    assert!(value.is_none_or(|value| value == round));
+                    Operation::Cancel { ended: value.is_some() }
+                }
+                1 => Operation::Look { deadline: self.wheel.deadline(id) },
+                _ => {
+                    let armed = self.wheel.reset_at(id, deadline).unwrap();
+                    Operation::Reset { deadline, armed }
+                }
+            });
+        }
+    }
+
+    fn insert(&self, round: usize, ticks: u32) {
+        let deadline = self.clock.now() + TICK * ticks;
+        self.recorder.run(CALLERS, || {
+            *self.timer.lock().unwrap() = Some(self.wheel.insert_at(round, deadline).unwrap());
+            Operation::Insert { deadline }
+        });
+    }
+
+    fn sweep(&self, sweeper: &mut Sweeper<usize>, round: usize, ticks: u32) {
+        self.clock.advance(TICK * ticks);
+        let now = self.clock.now();
+        self.recorder.run(CALLERS, || {
+            let mut fired = None;
+            let _ = sweeper.sweep_at(now, |expired| {
+                assert_eq!((expired.value, fired.replace(expired.deadline)), (round, None));
+            });
+            Operation::Sweep { now, fired }
+        });
+    }
+}
+
 /// So many rounds, each with a timer of its own, on one wheel.
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
-fn rounds(geometry: Geometry, rounds: usize) {
+fn rounds(geometry: Geometry, count: usize) {
     let shape = Shape { tick: TICK, shards: 1, geometry, first_tick: (1 << 38) - 500 };
     let Bench { wheel, mut sweeper, clock, .. } = Bench::<usize>::new(shape);
-    let recorder = Recorder::default();
-    let timer = Mutex::new(None::<TimerId>);
-    let (begin, end) = (Barrier::new(CALLERS + 1), Barrier::new(CALLERS + 1));
-    let panics = Panics::default();
+    let rounds = Rounds {
+        wheel,
+        clock,
+        recorder: Recorder::default(),
+        timer: Mutex::new(None),
+        begin: Barrier::new(CALLERS + 1),
+        end: Barrier::new(CALLERS + 1),
+        panics: Panics::default(),
+    };
     thread::scope(|scope| {
         for process in 0..CALLERS {
-            let (wheel, clock, recorder, timer) = (&wheel, &clock, &recorder, &timer);
-            let (begin, end, panics) = (&begin, &end, &panics);
+            let rounds = &rounds;
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(process as u64);
-                for round in 0..rounds {
-                    begin.wait();
-                    panics.catch(|| {
-                        let id = timer.lock().unwrap().unwrap();
-                        for _ in 0..random.usize(1..4) {
-                            let deadline = clock.now() + TICK * random.u32(..7);
-                            recorder.run(process, || match random.u32(..6) {
-                                0 => {
-                                    let value = wheel.cancel(id);
-                                    assert!(value.is_none_or(|value| value == round));
-                                    Operation::Cancel { ended: value.is_some() }
-                                }
-                                1 => Operation::Look { deadline: wheel.deadline(id) },
-                                _ => {
-                                    let armed = wheel.reset_at(id, deadline).unwrap();
-                                    Operation::Reset { deadline, armed }
-                                }
-                            });
-                        }
-                    });
-                    end.wait();
+                for round in 0..count {
+                    rounds.begin.wait();
+                    rounds.panics.catch(|| rounds.call(process, round, &mut random));
+                    rounds.end.wait();
                 }
             });
         }
         let mut random = fastrand::Rng::with_seed(99);
-        for round in 0..rounds {
-            let deadline = clock.now() + TICK * random.u32(..7);
-            let mut sweep = |step| {
-                clock.advance(TICK * step);
-                let now = clock.now();
-                recorder.run(CALLERS, || {
-                    let mut fired = None;
-                    let _ = sweeper.sweep_at(now, |expired| {
-                        assert_eq!((expired.value, fired.replace(expired.deadline)), (round, None));
-                    });
-                    Operation::Sweep { now, fired }
-                });
-            };
-            panics.catch(|| {
-                recorder.run(CALLERS, || {
-                    *timer.lock().unwrap() = Some(wheel.insert_at(round, deadline).unwrap());
-                    Operation::Insert { deadline }
-                });
+        for round in 0..count {
+            rounds.panics.catch(|| rounds.insert(round, random.u32(..7)));
+            rounds.begin.wait();
+            rounds.panics.catch(|| {
+                (0..3).for_each(|_| rounds.sweep(&mut sweeper, round, random.u32(..4)));
             });
-            begin.wait();
-            panics.catch(|| (0..3).for_each(|_| sweep(random.u32(..4))));
-            end.wait();
-            panics.catch(|| {
-                sweep(20);
-                let history = recorder.take();
+            rounds.end.wait();
+            rounds.panics.catch(|| {
+                rounds.sweep(&mut sweeper, round, 20);
+                let history = rounds.recorder.take();
                 assert!(is_linearizable(history.clone()), "round {round}: {history:#?}");
-                assert!(wheel.drain().is_empty());
+                assert!(rounds.wheel.drain().is_empty());
             });
         }
     });
-    panics.tell();
+    rounds.panics.tell();
 }
 
 #[test]
@@ -235,7 +260,7 @@ fn on_a_small_wheel() {
 /// The check can fail: each of these answers is wrong in every order.
 #[test]
 fn wrong_histories_are_refused() {
-    let start = tourbillon::ManualClock::new().start();
+    let start = ManualClock::new().start();
     let (soon, late) = (start + TICK, start + TICK * 5);
     let insert = Operation::Insert { deadline: soon };
     let fire = |at| Operation::Sweep { now: soon, fired: Some(at) };

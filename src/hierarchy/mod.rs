@@ -130,8 +130,8 @@ impl Hierarchy {
         self.geometry.is_taken_at(slot, at)
     }
 
-    /// The slot's next turn, as a place to wait for.
-    pub(crate) fn turn(&self, slot: SlotIndex, swept: Tick) -> Place {
+    /// A place in the slot, for its next turn.
+    pub(crate) fn next_turn_of(&self, slot: SlotIndex, swept: Tick) -> Place {
         Place::Slot { slot, at: self.geometry.next_turn(slot, swept) }
     }
 
