@@ -50,6 +50,7 @@ impl Alarm {
     }
 
     /// Step 6, after the caller's fence: rings if `at` is before the alarm.
+    #[inline]
     pub(crate) fn check(&self, at: Tick) {
         // Relaxed: ordered by the fence of step 5.
         if at.0 < self.until.load(Relaxed) {

@@ -14,12 +14,14 @@ pub(crate) struct Field {
 
 impl Field {
     /// The lowest `bits` bits of the word.
+    #[inline]
     pub(crate) const fn low(bits: u32) -> Self {
         assert!(bits > 0 && bits < 64);
         Self { shift: 0, bits }
     }
 
     /// The `bits` bits directly above this field.
+    #[inline]
     pub(crate) const fn above(self, bits: u32) -> Self {
         let shift = self.shift + self.bits;
         assert!(bits > 0 && shift + bits <= 64);
@@ -27,23 +29,27 @@ impl Field {
     }
 
     /// The greatest value the field can hold.
+    #[inline]
     pub(crate) const fn max(self) -> u64 {
         (1 << self.bits) - 1
     }
 
     /// The field's value in `word`.
+    #[inline]
     pub(crate) const fn get(self, word: u64) -> u64 {
         (word >> self.shift) & self.max()
     }
 
     /// The field's value in `word`, for fields of at most 32 bits.
     #[allow(clippy::cast_possible_truncation, reason = "asserted: the field has at most 32 bits")]
+    #[inline]
     pub(crate) const fn get_u32(self, word: u64) -> u32 {
         assert!(self.bits <= 32);
         self.get(word) as u32
     }
 
     /// `value` at the field's place, all other bits zero.
+    #[inline]
     pub(crate) const fn put(self, value: u64) -> u64 {
         debug_assert!(value <= self.max());
         (value & self.max()) << self.shift
@@ -52,6 +58,7 @@ impl Field {
 
 /// `value` as an index into memory, where every index in use is known to fit.
 #[allow(clippy::cast_possible_truncation, reason = "callers index existing memory")]
+#[inline]
 pub(crate) const fn to_index(value: u64) -> usize {
     value as usize
 }

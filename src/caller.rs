@@ -26,6 +26,7 @@ impl Caller {
     pub(crate) const SHARED: Caller = Caller(Self::OWN);
 
     /// The calling thread's number.
+    #[inline]
     pub(crate) fn current() -> Caller {
         NUMBER.try_with(|number| number.0).unwrap_or(Caller::SHARED)
     }

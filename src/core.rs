@@ -84,6 +84,14 @@ pub(crate) struct Call<'g> {
     pub(crate) guard: &'g Guard,
 }
 
+/// What a caller takes for the present.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) instant: Instant,
+    /// The last tick at or before it.
+    pub(crate) floor: Tick,
+}
+
 /// What makes a core.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -114,15 +122,15 @@ impl<T> Core<T> {
 
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
     /// the next sweep reaches.
-    pub(crate) fn tick_of(&self, deadline: Instant, now: Instant) -> Result<Tick, BeyondRange> {
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, BeyondRange> {
         let swept = self.swept.get();
         // A deadline long past need not be told from one past for half the window.
         let oldest = swept.minus(Tick::PAST / 2);
-        if deadline <= now {
+        if deadline <= now.instant {
             return Ok(self.timeline.floor(deadline).max(oldest));
         }
         let tick = self.timeline.ceil(deadline).max(oldest);
-        let ahead = tick.since(self.timeline.floor(now));
+        let ahead = tick.since(now.floor);
         if ahead > Tick::RANGE || tick.since(swept) > Tick::AHEAD {
             return Err(self.beyond_range());
         }

@@ -55,6 +55,7 @@ impl TimerId {
     pub(crate) const INDICES: u64 = 1 << 30;
 
     /// The name of the timer at `index` of `shard` while the entry has this odd `generation`.
+    #[inline]
     pub(crate) fn new(shard: usize, generation: Generation, index: u32) -> Self {
         debug_assert!(generation.is_armed());
         let bits = SHARD.put(shard as u64)
@@ -65,6 +66,7 @@ impl TimerId {
 
     /// The id as a number, for places that can carry only that.
     #[must_use]
+    #[inline]
     pub fn to_bits(self) -> u64 {
         self.0.get()
     }
@@ -73,20 +75,24 @@ impl TimerId {
     ///
     /// A number that was made up, or kept too long, is refused here or names no timer.
     #[must_use]
+    #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {
         let odd = Generation(GENERATION.get_u32(bits)).is_armed();
         let fits = bits >> 63 == 0;
         NonZeroU64::new(bits).filter(|_| odd && fits).map(Self)
     }
 
+    #[inline]
     pub(crate) fn shard(self) -> usize {
         SHARD.get_u32(self.to_bits()) as usize
     }
 
+    #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation(GENERATION.get_u32(self.to_bits()))
     }
 
+    #[inline]
     pub(crate) fn index(self) -> u32 {
         INDEX.get_u32(self.to_bits())
     }
@@ -114,11 +120,13 @@ impl Generation {
     /// The last vacant generation: an entry that has it is worn out and never used again.
     pub(crate) const WORN: Generation = Generation((1 << Self::BITS) - 2);
 
+    #[inline]
     pub(crate) const fn is_armed(self) -> bool {
         self.0 % 2 == 1
     }
 
     /// The generation after this one: armed after vacant, vacant after armed.
+    #[inline]
     pub(crate) const fn next(self) -> Generation {
         debug_assert!(self.0 < Self::WORN.0);
         Generation(self.0 + 1)

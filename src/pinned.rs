@@ -4,7 +4,7 @@
 
 use crate::TimerId;
 use crate::caller::Caller;
-use crate::core::{Call, Core};
+use crate::core::{Call, Core, Now};
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::reclaim::{Guard, pin};
 use crate::wheel::Inner;
@@ -47,24 +47,25 @@ pub struct Pinned<'w, T> {
     wheel: &'w Inner<T>,
     guard: Guard,
     caller: Caller,
-    now: Instant,
+    now: Now,
 }
 
 impl<'w, T: Send> Pinned<'w, T> {
     pub(crate) fn new(wheel: &'w Inner<T>) -> Self {
-        Self { wheel, guard: pin(), caller: Caller::current(), now: wheel.clock.now() }
+        let now = wheel.now();
+        Self { wheel, guard: pin(), caller: Caller::current(), now }
     }
 
     /// The instant from which this guard counts delays.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.now
+        self.now.instant
     }
 
     /// Lets go of the epoch and the time, and takes hold of the present ones.
     pub fn repin(&mut self) {
         self.guard.repin();
-        self.now = self.wheel.clock.now();
+        self.now = self.wheel.now();
     }
 
     /// As [`Wheel::insert`](crate::Wheel::insert), `delay` counted from [`now`](Self::now).
@@ -73,7 +74,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     ///
     /// As [`Wheel::insert`](crate::Wheel::insert).
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        match self.wheel.deadline_after(self.now, delay) {
+        match self.wheel.deadline_after(self.now.instant, delay) {
             Ok(deadline) => self.insert_at(value, deadline),
             Err(beyond) => Err(self.refused(value, beyond)),
         }
@@ -102,7 +103,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     ///
     /// As [`Wheel::reset`](crate::Wheel::reset).
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        match self.wheel.deadline_after(self.now, delay) {
+        match self.wheel.deadline_after(self.now.instant, delay) {
             Ok(deadline) => self.reset_at(id, deadline),
             Err(beyond) => self.out_of_range(id, beyond),
         }
@@ -156,6 +157,6 @@ impl<'w, T: Send> Pinned<'w, T> {
 
 impl<T> fmt::Debug for Pinned<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pinned").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("Pinned").field("now", &self.now.instant).finish_non_exhaustive()
     }
 }

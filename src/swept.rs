@@ -26,6 +26,7 @@ impl SweptTick {
         Self(AtomicU64::new(origin.0))
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> Tick {
         // Relaxed: an old tick leads to a slot whose turn may have passed, which the second look
         // of step 2 finds; for that look the fence orders this load.
@@ -33,6 +34,7 @@ impl SweptTick {
     }
 
     /// Steps one of the sweeper: from here on the slots up to `tick` are being taken.
+    #[inline]
     pub(crate) fn announce(&self, tick: Tick) {
         // Relaxed: ordered by the fence.
         self.0.store(tick.0, Relaxed);
@@ -43,6 +45,7 @@ impl SweptTick {
 /// The fence between publishing something and looking at what others announced, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
 /// ([`Alarm`](crate::alarm::Alarm)), inserter and closer ([`Core`](crate::core::Core)).
+#[inline]
 pub(crate) fn published() {
     // SeqCst: a store followed by a load of another word, against the same the other way round;
     // no weaker fence orders these. Its partner is the other side's call of this function.

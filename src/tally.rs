@@ -47,6 +47,7 @@ impl Tally {
     }
 
     /// Adds to a count. Answers the caller's new count.
+    #[inline]
     pub(crate) fn add(&self, caller: Caller, count: Count, more: u64) -> u64 {
         let counter = &self.stripes[caller.0].0[count as usize];
         if caller == Caller::SHARED {
@@ -110,6 +111,7 @@ impl SweeperTally {
 }
 
 /// Adds to a counter that only this thread writes.
+#[inline]
 pub(crate) fn bump(counter: &AtomicU64, more: u64) {
     // Relaxed: no other thread writes it. Release: as in `Tally::add`.
     counter.store(counter.load(Relaxed) + more, Release);
@@ -128,6 +130,7 @@ pub(crate) fn raise(counter: &AtomicU64, least: u64) {
 }
 
 /// Reads a counter of the sweeper.
+#[inline]
 pub(crate) fn read(counter: &AtomicU64) -> u64 {
     // Acquire: pairs with the Release of `bump`.
     counter.load(Acquire)

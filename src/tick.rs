@@ -40,27 +40,32 @@ impl Tick {
     pub(crate) const LONGEST_REST: u64 = Self::PAST / 4;
 
     /// The part of the tick that the packed words hold.
+    #[inline]
     pub(crate) const fn low(self) -> u64 {
         self.0 & ((1 << Self::LOW_BITS) - 1)
     }
 
     /// The tick in the window around `reference` whose low part is `low`.
+    #[inline]
     pub(crate) const fn near(low: u64, reference: Tick) -> Tick {
         let base = reference.0.wrapping_sub(Self::PAST);
         Tick(base.wrapping_add(Tick(low.wrapping_sub(base)).low()))
     }
 
     /// This tick and `ticks` more, at most [`NEVER`](Tick::NEVER).
+    #[inline]
     pub(crate) const fn plus(self, ticks: u64) -> Tick {
         Tick(self.0.saturating_add(ticks))
     }
 
     /// This tick and `ticks` fewer, at least zero.
+    #[inline]
     pub(crate) const fn minus(self, ticks: u64) -> Tick {
         Tick(self.0.saturating_sub(ticks))
     }
 
     /// How many ticks this one lies after `earlier`; zero if it does not.
+    #[inline]
     pub(crate) const fn since(self, earlier: Tick) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -76,23 +81,27 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long.
+    #[inline]
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64) -> Self {
         debug_assert!(nanos > 0);
         Self { start, origin, nanos }
     }
 
     /// The last tick at or before `now`: a sweep at `now` may take this tick and no later one.
+    #[inline]
     pub(crate) fn floor(&self, now: Instant) -> Tick {
         Tick(self.origin.0 + self.split(now).0)
     }
 
     /// The first tick at or after `deadline`, [`Tick::NEVER`] if it is out of any range.
+    #[inline]
     pub(crate) fn ceil(&self, deadline: Instant) -> Tick {
         let (ticks, exact) = self.split(deadline);
         self.origin.plus(ticks).plus(u64::from(!exact))
     }
 
     /// The instant of `tick`.
+    #[inline]
     pub(crate) fn instant(&self, tick: Tick) -> Instant {
         let nanos = u128::from(tick.since(self.origin)) * u128::from(self.nanos);
         let seconds = u64::try_from(nanos / NANOS_PER_SECOND).unwrap_or(u64::MAX);
@@ -110,6 +119,7 @@ impl Timeline {
     }
 
     /// Whole ticks from the origin to `at`, and whether `at` is exactly that tick.
+    #[inline]
     fn split(&self, at: Instant) -> (u64, bool) {
         let elapsed = at.saturating_duration_since(self.start);
         let seconds = elapsed.as_secs();

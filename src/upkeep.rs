@@ -106,12 +106,42 @@ pub(crate) struct Upkeep {
     /// How many intervals of fired timers there had been at the last look.
     fired_then: u64,
     trims: Vec<Trim>,
+    /// Whose names have been seen in the slot that is being tidied; empty between slots.
+    seen: Indices,
+}
+
+/// A set of entries, a bit for each.
+#[derive(Debug, Default)]
+struct Indices(Vec<u64>);
+
+impl Indices {
+    /// Adds an entry. `false` if it was there.
+    fn add(&mut self, index: u32) -> bool {
+        let (word, bit) = (index as usize / 64, 1 << (index % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    fn remove(&mut self, index: u32) {
+        self.0[index as usize / 64] &= !(1 << (index % 64));
+    }
 }
 
 impl Upkeep {
     pub(crate) fn new(shards: usize) -> Self {
         let trims = (0..shards).map(|_| Trim::default()).collect();
-        Self { tidying: None, tidied_idle: None, trimming: None, fired_then: 0, trims }
+        Self {
+            tidying: None,
+            tidied_idle: None,
+            trimming: None,
+            fired_then: 0,
+            trims,
+            seen: Indices::default(),
+        }
     }
 
     /// Begins what is wanted, by a caller or because enough timers have fired.
@@ -175,7 +205,8 @@ impl Upkeep {
             };
             self.tidying = Some((number, slot.next()));
             let taken = shard.take_early(slot, core.swept.get());
-            let looked = taken.map_or(0, |taken| tidy_slot(core, number, slot, taken, kept));
+            let looked =
+                taken.map_or(0, |taken| tidy_slot(core, number, slot, taken, kept, &mut self.seen));
             budget = budget.saturating_sub(1 + looked);
         }
     }
@@ -206,9 +237,10 @@ fn tidy_slot<T>(
     slot: SlotIndex,
     mut taken: Taken,
     kept: &mut VecDeque<Kept>,
+    seen: &mut Indices,
 ) -> usize {
     let (shard, swept) = (&core.shards[number], core.swept.get());
-    let (mut names, mut needed) = (Vec::<TimerId>::new(), Vec::new());
+    let (mut names, mut needed) = (Vec::<TimerId>::new(), Vec::<TimerId>::new());
     let (mut looked, mut freed) = (0, 0);
     while let Some(read) = taken.chain.read_block(&mut names) {
         match read {
@@ -217,11 +249,15 @@ fn tidy_slot<T>(
         }
         looked += names.len();
         let guard = reclaim::pin();
-        needed.extend(names.drain(..).filter(|&id| shard.is_needed(id, slot, swept, &guard)));
+        for &id in &names {
+            shard.touch(id, &guard);
+        }
+        // A timer that was filed again and again into a slot far ahead has several names there.
+        let first =
+            |id: &TimerId| shard.is_needed(*id, slot, swept, &guard) && seen.add(id.index());
+        needed.extend(names.drain(..).filter(first));
     }
-    // A timer that was filed again and again into a slot far ahead has several names there.
-    needed.sort_unstable();
-    needed.dedup();
+    needed.iter().for_each(|id| seen.remove(id.index()));
     let mut filed = Filed::default();
     for &id in &needed {
         shard.put_back(id, slot, taken.at, &mut filed);

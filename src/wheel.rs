@@ -5,7 +5,7 @@
 use crate::TimerId;
 use crate::caller::Caller;
 use crate::clock::Clock;
-use crate::core::{Call, Core};
+use crate::core::{Call, Core, Now};
 use crate::error::{BeyondRange, InsertError};
 use crate::metrics::Metrics;
 use crate::pinned::Pinned;
@@ -23,6 +23,12 @@ pub(crate) struct Inner<T> {
 }
 
 impl<T> Inner<T> {
+    /// What the clock says.
+    pub(crate) fn now(&self) -> Now {
+        let instant = self.clock.now();
+        Now { instant, floor: self.core.timeline.floor(instant) }
+    }
+
     /// The deadline `delay` after `now`, the clock's lag added; `now` itself for no delay.
     pub(crate) fn deadline_after(
         &self,

@@ -54,6 +54,7 @@ impl SlotIndex {
     pub(crate) const FIRST: SlotIndex = SlotIndex { level: 0, within: 0 };
 
     /// The slot after this one, which may be past the end of its level.
+    #[inline]
     pub(crate) fn next(self) -> SlotIndex {
         SlotIndex { within: self.within + 1, ..self }
     }
@@ -70,31 +71,37 @@ pub(crate) enum Place {
 
 impl Geometry {
     /// How many slots the level has.
+    #[inline]
     pub(crate) fn slots(self, level: u32) -> u64 {
         1 << if level == 0 { self.root_bits } else { self.level_bits }
     }
 
     /// A slot of the level is `2^shift` ticks wide.
+    #[inline]
     pub(crate) fn shift(self, level: u32) -> u32 {
         if level == 0 { 0 } else { self.root_bits + (level - 1) * self.level_bits }
     }
 
     /// The number of the level's slot that `tick` falls into, counted from the first tick of all.
+    #[inline]
     pub(crate) fn number(self, level: u32, tick: Tick) -> u64 {
         tick.0 >> self.shift(level)
     }
 
     /// When the level's slot `number` is taken.
+    #[inline]
     pub(crate) fn taken_at(self, level: u32, number: u64) -> Tick {
         Tick(number << self.shift(level))
     }
 
     /// The slot of the level in which the slot numbers `number`, `number + slots`, … lie.
+    #[inline]
     pub(crate) fn slot(self, level: u32, number: u64) -> SlotIndex {
         SlotIndex { level, within: to_index(number & (self.slots(level) - 1)) }
     }
 
     /// When the slot is next taken by a sweep that has reached `swept`.
+    #[inline]
     pub(crate) fn next_turn(self, slot: SlotIndex, swept: Tick) -> Tick {
         let next = self.number(slot.level, swept) + 1;
         let ahead = (slot.within as u64).wrapping_sub(next) & (self.slots(slot.level) - 1);
@@ -102,12 +109,14 @@ impl Geometry {
     }
 
     /// Whether a slot that is taken at `at` can be this one.
+    #[inline]
     pub(crate) fn is_taken_at(self, slot: SlotIndex, at: Tick) -> bool {
         let number = self.number(slot.level, at);
         self.slot(slot.level, number) == slot && self.taken_at(slot.level, number) == at
     }
 
     /// Where a timer of this deadline waits when the sweep has reached `swept`.
+    #[inline]
     pub(crate) fn place(self, deadline: Tick, swept: Tick) -> Place {
         if deadline <= swept {
             return Place::Overdue;

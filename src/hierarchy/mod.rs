@@ -67,11 +67,13 @@ impl Hierarchy {
     }
 
     /// Where a timer of this deadline waits when the sweep has reached `swept`.
+    #[inline]
     pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {
         self.geometry.place(deadline, swept)
     }
 
     /// Files a name, and then marks its slot. Answers whether a block was made for it.
+    #[inline]
     pub(crate) fn file(&self, name: TimerId, place: Place) -> bool {
         match place {
             Place::Overdue => self.overdue.push(name),
@@ -126,11 +128,13 @@ impl Hierarchy {
     }
 
     /// Whether a slot that is taken at `at` can be this one.
+    #[inline]
     pub(crate) fn is_taken_at(&self, slot: SlotIndex, at: Tick) -> bool {
         self.geometry.is_taken_at(slot, at)
     }
 
     /// A place in the slot, for its next turn.
+    #[inline]
     pub(crate) fn next_turn_of(&self, slot: SlotIndex, swept: Tick) -> Place {
         Place::Slot { slot, at: self.geometry.next_turn(slot, swept) }
     }

@@ -23,6 +23,7 @@ impl Occupancy {
     }
 
     /// Notes that `slot` may hold names; called after the push.
+    #[inline]
     pub(crate) fn mark(&self, slot: usize) {
         let (word, bit) = (&self.words[slot / 64], 1 << (slot % 64));
         // Relaxed: a set bit is as good as one set here. It cannot be an old value from before
@@ -36,6 +37,7 @@ impl Occupancy {
     }
 
     /// Notes that `slot` is about to be taken; called before the swap.
+    #[inline]
     pub(crate) fn clear(&self, slot: usize) {
         // AcqRel: the Acquire half pairs with `mark`, so that the swap which follows finds what
         // the marker pushed; the Release half is carried on by that swap.

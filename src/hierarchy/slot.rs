@@ -68,20 +68,24 @@ impl Head {
         Self(block.expose_provenance() | count)
     }
 
+    #[inline]
     fn block(self) -> *mut Block {
         ptr::with_exposed_provenance_mut(self.0 & !COUNT_MASK)
     }
 
+    #[inline]
     fn count(self) -> usize {
         self.0 & COUNT_MASK
     }
 
     /// This head with one more name reserved in the same block.
+    #[inline]
     fn reserved(self) -> Self {
         Self(self.0 + 1)
     }
 
     /// Whether a new block is needed for one more name.
+    #[inline]
     fn is_full(self) -> bool {
         self == Self::EMPTY || self.count() == NAMES
     }
@@ -103,6 +107,7 @@ impl SlotHead {
     }
 
     /// Files a name. Answers whether a block was made for it.
+    #[inline]
     pub(crate) fn push(&self, name: TimerId) -> bool {
         // Relaxed: what the head names is not touched before the exchange confirms it.
         let mut head = Head(self.0.load(Relaxed));
@@ -120,6 +125,7 @@ impl SlotHead {
     }
 
     /// Reserves the next place of the first block, and writes the name there.
+    #[inline]
     fn push_name(&self, head: Head, name: TimerId) -> Result<(), Head> {
         self.exchange(head, head.reserved())?;
         // SAFETY: by the block rule the block lives until the name reserved here has been
@@ -140,6 +146,7 @@ impl SlotHead {
         })
     }
 
+    #[inline]
     fn exchange(&self, head: Head, next: Head) -> Result<(), Head> {
         // AcqRel: the Release half publishes a new block, and the entry's state behind the name,
         // to the taker's swap; the Acquire half pairs with that swap, so that whoever pushes
@@ -251,6 +258,7 @@ impl Unwritten {
     }
 
     /// The places that have not been read yet.
+    #[inline]
     fn places(&self) -> impl Iterator<Item = usize> + use<> {
         let waiting = self.waiting;
         (0..NAMES).filter(move |place| waiting & (1 << place) != 0)
@@ -258,6 +266,7 @@ impl Unwritten {
 
     /// Appends the names written since the last look. Answers whether that was all; if so the
     /// block is freed.
+    #[inline]
     pub(crate) fn look(&mut self, names: &mut Vec<TimerId>) -> bool {
         if self.block.is_null() {
             return true;

@@ -36,28 +36,33 @@ impl Link {
     pub(crate) const LAST: u32 = (1 << 30) - 1;
 
     /// A name of the timer of `generation` waits in a slot that is taken at `at`.
+    #[inline]
     pub(crate) fn filed(generation: Generation, at: Tick) -> Self {
         debug_assert!(generation.is_armed());
         Self(GENERATION.put(u64::from(generation.0)) | FILED.put(at.low()))
     }
 
     /// The entry is vacant in `generation`, and `next` is vacant after it.
+    #[inline]
     pub(crate) fn vacant(generation: Generation, next: u32) -> Self {
         debug_assert!(!generation.is_armed());
         Self(GENERATION.put(u64::from(generation.0)) | NEXT.put(u64::from(next)))
     }
 
     /// The entry's generation when the link was written.
+    #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation(GENERATION.get_u32(self.0))
     }
 
     /// The earliest tick at which a name is filed; for links of armed generations.
+    #[inline]
     pub(crate) fn filed_at(self, swept: Tick) -> Tick {
         Tick::near(FILED.get(self.0), swept)
     }
 
     /// The next vacant entry; for links of vacant generations.
+    #[inline]
     pub(crate) fn next(self) -> u32 {
         NEXT.get_u32(self.0)
     }
@@ -68,10 +73,12 @@ impl Link {
 pub(crate) struct AtomicLink(AtomicU64);
 
 impl AtomicLink {
+    #[inline]
     pub(crate) fn new(link: Link) -> Self {
         Self(AtomicU64::new(link.0))
     }
 
+    #[inline]
     pub(crate) fn load(&self) -> Link {
         // Acquire: the sweeper that drops a name because of the tick it reads here relies on the
         // name filed there; pairs with the Release of `replace`, which follows that filing.
@@ -79,6 +86,7 @@ impl AtomicLink {
     }
 
     /// Writes the link of an entry that the caller alone holds.
+    #[inline]
     pub(crate) fn store(&self, link: Link) {
         // Relaxed: published by the entry's state (armed) or by the vacant stack's head (vacant).
         #[cfg(not(loom))]
@@ -90,6 +98,7 @@ impl AtomicLink {
     }
 
     /// Writes `next` if the link is still `seen`.
+    #[inline]
     pub(crate) fn replace(&self, seen: Link, next: Link) -> Result<(), Link> {
         // AcqRel: the Release half publishes that the name at the new tick has been filed, or is
         // in the sweeper's hand; pairs with the Acquire of `load`. Acquire on failure, as `load`.

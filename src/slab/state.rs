@@ -39,6 +39,7 @@ const GENERATION: Field = RELINKING.above(Generation::BITS);
 pub(crate) struct EntryState(u64);
 
 impl EntryState {
+    #[inline]
     fn new(generation: Generation, deadline: Tick, relinking: bool) -> Self {
         Self(
             GENERATION.put(u64::from(generation.0))
@@ -47,31 +48,37 @@ impl EntryState {
         )
     }
 
+    #[inline]
     fn vacant(generation: Generation) -> Self {
         debug_assert!(!generation.is_armed());
         Self(GENERATION.put(u64::from(generation.0)))
     }
 
+    #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation(GENERATION.get_u32(self.0))
     }
 
     /// The deadline, restored by the sweep's place in time.
+    #[inline]
     pub(crate) fn deadline(self, swept: Tick) -> Tick {
         Tick::near(DEADLINE.get(self.0), swept)
     }
 
     /// Whether a resetter is filing an earlier name of this timer.
+    #[inline]
     pub(crate) fn is_relinking(self) -> bool {
         RELINKING.get(self.0) == 1
     }
 
     /// This armed state with another deadline.
+    #[inline]
     pub(crate) fn with_deadline(self, deadline: Tick) -> Self {
         Self::new(self.generation(), deadline, self.is_relinking())
     }
 
     /// This armed state with the relinking flag set or cleared.
+    #[inline]
     pub(crate) fn with_relinking(self, relinking: bool) -> Self {
         Self((self.0 & !RELINKING.put(1)) | RELINKING.put(u64::from(relinking)))
     }
@@ -82,10 +89,12 @@ impl EntryState {
 pub(crate) struct AtomicEntryState(AtomicU64);
 
 impl AtomicEntryState {
+    #[inline]
     pub(crate) fn new(vacant: Generation) -> Self {
         Self(AtomicU64::new(EntryState::vacant(vacant).0))
     }
 
+    #[inline]
     pub(crate) fn load(&self) -> EntryState {
         // Acquire: pairs with the Release of whichever transition wrote the state, so that the
         // value and link written before it are seen.
@@ -93,6 +102,7 @@ impl AtomicEntryState {
     }
 
     /// Vacant → Armed, by the thread that has claimed the vacant entry.
+    #[inline]
     pub(crate) fn arm(&self, generation: Generation, deadline: Tick) {
         debug_assert!(generation.is_armed());
         // Release: publishes value and link to whoever ends, resets or meets this timer; pairs
@@ -101,6 +111,7 @@ impl AtomicEntryState {
     }
 
     /// Vacant → Vacant of a later generation, by the thread that alone holds the entry.
+    #[inline]
     pub(crate) fn renew(&self, generation: Generation) {
         // Release: the vacant stack publishes the entry; kept so that a stale reader of the new
         // generation also sees what its holder did before.
@@ -108,12 +119,14 @@ impl AtomicEntryState {
     }
 
     /// Armed → Vacant. `Ok` gives the caller the value and the entry, once.
+    #[inline]
     pub(crate) fn try_end(&self, seen: EntryState) -> Result<Generation, EntryState> {
         let vacant = seen.generation().next();
         self.swap(seen, EntryState::vacant(vacant)).map(|()| vacant)
     }
 
     /// Armed → Armed, to the deadline and flag of `next`.
+    #[inline]
     pub(crate) fn try_reset(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         debug_assert_eq!(seen.generation(), next.generation());
         self.swap(seen, next)
@@ -121,15 +134,18 @@ impl AtomicEntryState {
 
     /// Armed → the same: whoever resets after this sees what the caller wrote before it, and
     /// whoever reset before makes this fail.
+    #[inline]
     pub(crate) fn try_confirm(&self, seen: EntryState) -> Result<(), EntryState> {
         self.swap(seen, seen)
     }
 
     /// Clears the relinking flag, by the thread that set it.
+    #[inline]
     pub(crate) fn try_settle(&self, seen: EntryState) -> Result<(), EntryState> {
         self.swap(seen, seen.with_relinking(false))
     }
 
+    #[inline]
     fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         // AcqRel: the Acquire half sees what the previous transition published (the value, when
         // this one ends the timer; the sweeper's link, when it resets); the Release half

@@ -33,16 +33,19 @@ impl VacantHead {
     /// The head of the empty stack.
     pub(crate) const EMPTY: VacantHead = VacantHead(INDEX.put(Link::LAST as u64));
 
+    #[inline]
     pub(crate) fn new(generation: Generation, index: u32) -> Self {
         debug_assert!(!generation.is_armed());
         Self(GENERATION.put(u64::from(generation.0)) | INDEX.put(u64::from(index)))
     }
 
+    #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation(GENERATION.get_u32(self.0))
     }
 
     /// The top's index; [`Link::LAST`] for the empty stack.
+    #[inline]
     pub(crate) fn index(self) -> u32 {
         INDEX.get_u32(self.0)
     }
@@ -53,16 +56,19 @@ impl VacantHead {
 pub(crate) struct AtomicVacantHead(AtomicU64);
 
 impl AtomicVacantHead {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(VacantHead::EMPTY.0))
     }
 
+    #[inline]
     pub(crate) fn load(&self) -> VacantHead {
         // Acquire: pairs with the Release of `replace`, so that the link of the top is seen.
         VacantHead(self.0.load(Acquire))
     }
 
     /// Pops or pushes: writes `next` if the head is still `seen`.
+    #[inline]
     pub(crate) fn replace(&self, seen: VacantHead, next: VacantHead) -> Result<(), VacantHead> {
         // AcqRel: the Release half, of a push, publishes the entry (its link, state and the end
         // of its value's use) to whoever pops it; the Acquire half, of a pop, pairs with it.
