@@ -1,0 +1,70 @@
+//! `peers`: tourbillon side by side with other timers, in CPU time for each operation.
+//!
+//! Every measurement runs in a process of its own (this program again, with `--system`), so that
+//! no system inherits another's memory or threads. All systems take their turn in every round, in
+//! an order that moves on by one each round; the medians over the rounds are compared.
+//!
+//! ```console
+//! $ cargo run --release -p tourbillon-peers -- --json peers.json
+//! $ RUSTFLAGS="--cfg tokio_unstable" cargo run --release -p tourbillon-peers   # + tokio-alt
+//! ```
+
+mod clock;
+mod measure;
+mod report;
+mod rounds;
+mod systems;
+mod tally;
+mod ticker;
+mod waker;
+mod workload;
+
+use clap::{Parser, value_parser};
+use std::error::Error;
+use std::fs::File;
+use std::path::PathBuf;
+use workload::Workload;
+
+/// The most timers that may be asked for.
+const MOST: i64 = 100_000_000;
+
+/// Compares tourbillon with other timers: CPU time for each operation, medians over rounds.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Write the results to this file as well, as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// How many timers are armed
+    #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=MOST))]
+    timers: u32,
+    /// How often every system is measured
+    #[arg(long, default_value_t = 7, value_parser = value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Measure this workload only
+    #[arg(long)]
+    only: Option<Workload>,
+    /// Measure `--only` once on this system, here, and print the nanoseconds
+    #[arg(long, hide = true, requires = "only")]
+    system: Option<String>,
+}
+
+#[allow(clippy::print_stdout, reason = "the results of a program")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    if let (Some(name), Some(workload)) = (&args.system, args.only) {
+        let system = systems::all().into_iter().find(|system| system.name == *name);
+        let system = system.ok_or("there is no such system")?;
+        println!("{}", (system.measure)(workload, args.timers));
+        return Ok(());
+    }
+    let workloads = args.only.map_or_else(|| Workload::ALL.to_vec(), |only| vec![only]);
+    let medians = rounds::run(&workloads, args.timers, args.rounds)?;
+    for results in &medians {
+        println!("{}\n{}\n", results.workload.title(), report::table(results));
+    }
+    if let Some(path) = args.json {
+        let comparisons: Vec<_> = medians.iter().flat_map(report::comparisons).collect();
+        serde_json::to_writer_pretty(File::create(path)?, &comparisons)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! The results as tables and as JSON.
+
+use crate::rounds::{Median, Results};
+use crate::systems::Role;
+use crate::workload::Workload;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Tourbillon, in one of its modes, beside the others in one workload.
+#[derive(Debug, Serialize)]
+pub(crate) struct Comparison {
+    workload: Workload,
+    mode: &'static str,
+    ours_ns: f64,
+    best_peer: &'static str,
+    best_peer_ns: f64,
+    /// Ours over the best rival's: below 1, ours takes less.
+    ratio: f64,
+    /// Every other system; `None`: it cannot do that.
+    peers: BTreeMap<&'static str, Option<f64>>,
+}
+
+/// The two modes beside the best rival.
+pub(crate) fn comparisons(results: &Results) -> Vec<Comparison> {
+    let timed = |median: &Median| Some((median.role, median.name, median.nanos?));
+    let rivals = results.medians.iter().filter_map(timed).filter(|one| one.0 == Role::Rival);
+    let best = rivals.min_by(|one, other| one.2.total_cmp(&other.2));
+    let (_, best_peer, best_peer_ns) = best.expect("tokio can do all");
+    let others = results.medians.iter().filter(|one| !matches!(one.role, Role::Ours(_)));
+    let peers: BTreeMap<_, _> = others.map(|other| (other.name, other.nanos)).collect();
+    let compare = |(role, _, ours_ns)| {
+        let Role::Ours(mode) = role else { return None };
+        Some(Comparison {
+            workload: results.workload,
+            mode,
+            ours_ns,
+            best_peer,
+            best_peer_ns,
+            ratio: ours_ns / best_peer_ns,
+            peers: peers.clone(),
+        })
+    };
+    results.medians.iter().filter_map(timed).filter_map(compare).collect()
+}
+
+/// A line for each system; beside the others, what share of their time ours takes.
+pub(crate) fn table(results: &Results) -> Table {
+    let compared = comparisons(results);
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    let ratios = compared.iter().map(|ours| format!("{} / it", ours.mode));
+    table.set_header(["system".into(), "CPU ns".into()].into_iter().chain(ratios));
+    for median in &results.medians {
+        let best = compared.iter().any(|ours| ours.best_peer == median.name);
+        let name = if best { format!("{} (best rival)", median.name) } else { median.name.into() };
+        let show = |nanos: Option<f64>| nanos.map_or("-".into(), |nanos| format!("{nanos:.1}"));
+        let ratio = |ours: &Comparison| match (median.role, median.nanos) {
+            (Role::Ours(_), _) | (_, None) => String::new(),
+            (_, Some(nanos)) => format!("{:.2}", ours.ours_ns / nanos),
+        };
+        let ratios = compared.iter().map(ratio);
+        table.add_row([name, show(median.nanos)].into_iter().chain(ratios));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

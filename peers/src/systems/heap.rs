@@ -1,0 +1,178 @@
+//! A binary heap in a mutex, with a thread that sweeps it: what people write by hand.
+//!
+//! Deletion is lazy: a slab holds each timer's generation, a name in the heap whose generation has
+//! passed is stale, and when more than half are stale the heap is rebuilt without them. A reset
+//! makes the old name stale and pushes a new one.
+
+use super::System;
+use crate::clock::now;
+use crate::tally::fired;
+use crate::ticker;
+use crate::workload::Move;
+use parking_lot::Mutex;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// The most timers handed over for one hold of the lock.
+const BATCH: usize = 256;
+
+/// A timer: its entry, and the generation the entry had when it was armed or last reset.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Name {
+    entry: u32,
+    generation: u32,
+}
+
+struct Entry {
+    generation: u32,
+    value: u64,
+}
+
+#[derive(Default)]
+struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, Name)>>,
+    entries: Vec<Entry>,
+    vacant: Vec<u32>,
+    stale: usize,
+    /// When the ticker comes by again; `None`: when it is woken.
+    swept_at: Option<Instant>,
+}
+
+impl Timers {
+    /// Arms a timer; whether the ticker must be woken for it.
+    fn insert(&mut self, value: u64, deadline: Instant) -> (Name, bool) {
+        let entry = self.vacant.pop().unwrap_or_else(|| {
+            self.entries.push(Entry { generation: 0, value });
+            u32::try_from(self.entries.len() - 1).expect("fewer timers than 2^32")
+        });
+        self.entries[entry as usize].value = value;
+        self.push(entry, deadline)
+    }
+
+    fn cancel(&mut self, name: Name) -> Option<u64> {
+        let value = self.claim(name)?;
+        self.vacant.push(name.entry);
+        self.pass();
+        Some(value)
+    }
+
+    fn reset(&mut self, name: Name, deadline: Instant) -> Option<(Name, bool)> {
+        self.claim(name)?;
+        let renewed = self.push(name.entry, deadline);
+        self.pass();
+        Some(renewed)
+    }
+
+    /// Moves what is due to `due`, a batch at most; whether there may be more.
+    fn expire(&mut self, now: Instant, due: &mut Vec<u64>) -> bool {
+        while let Some(&Reverse((deadline, name))) = self.heap.peek() {
+            if deadline > now || due.len() == BATCH {
+                break;
+            }
+            self.heap.pop();
+            match self.claim(name) {
+                Some(value) => {
+                    self.vacant.push(name.entry);
+                    due.push(value);
+                }
+                None => self.stale -= 1,
+            }
+        }
+        self.swept_at = self.heap.peek().map(|Reverse((deadline, _))| *deadline);
+        due.len() == BATCH
+    }
+
+    fn push(&mut self, entry: u32, deadline: Instant) -> (Name, bool) {
+        let name = Name { entry, generation: self.entries[entry as usize].generation };
+        self.heap.push(Reverse((deadline, name)));
+        (name, self.swept_at.is_none_or(|swept_at| deadline < swept_at))
+    }
+
+    /// Ends the generation of `name`, if it has not passed.
+    fn claim(&mut self, name: Name) -> Option<u64> {
+        let entry = &mut self.entries[name.entry as usize];
+        (entry.generation == name.generation).then(|| {
+            entry.generation = entry.generation.wrapping_add(1);
+            entry.value
+        })
+    }
+
+    /// A name in the heap has become stale.
+    fn pass(&mut self) {
+        self.stale += 1;
+        if self.stale * 2 > self.heap.len() {
+            let entries = &self.entries;
+            let live = |name: Name| entries[name.entry as usize].generation == name.generation;
+            self.heap.retain(|Reverse((_, name))| live(*name));
+            self.stale = 0;
+        }
+    }
+}
+
+/// The heap behind its lock.
+pub(crate) struct Locked {
+    timers: Arc<Mutex<Timers>>,
+    ticker: Thread,
+    names: Vec<Name>,
+}
+
+impl System for Locked {
+    const NAME: &'static str = "heap";
+
+    fn new(timers: usize) -> Self {
+        let shared = Arc::new(Mutex::new(Timers::default()));
+        let swept = Arc::clone(&shared);
+        let mut due = Vec::with_capacity(BATCH);
+        let ticker = ticker::spawn(move || {
+            loop {
+                let mut locked = swept.lock();
+                let more = locked.expire(now(), &mut due);
+                let next = locked.swept_at;
+                drop(locked);
+                due.drain(..).for_each(fired);
+                if !more {
+                    return next;
+                }
+            }
+        });
+        Self { timers: shared, ticker, names: Vec::with_capacity(timers) }
+    }
+
+    fn insert(&mut self, delays: &[Duration]) {
+        for &delay in delays {
+            let deadline = now() + delay;
+            let (name, wakes) = self.timers.lock().insert(self.names.len() as u64, deadline);
+            if wakes {
+                self.ticker.unpark();
+            }
+            self.names.push(name);
+        }
+    }
+
+    fn cancel_insert(&mut self, moves: &[Move]) {
+        for &Move { place, delay } in moves {
+            let value = self.timers.lock().cancel(self.names[place]).expect("armed");
+            let deadline = now() + delay;
+            let (name, wakes) = self.timers.lock().insert(value, deadline);
+            if wakes {
+                self.ticker.unpark();
+            }
+            self.names[place] = name;
+        }
+    }
+
+    fn reset(&mut self, moves: &[Move]) {
+        for &Move { place, delay } in moves {
+            let deadline = now() + delay;
+            let renewed = self.timers.lock().reset(self.names[place], deadline);
+            let (name, wakes) = renewed.expect("armed");
+            if wakes {
+                self.ticker.unpark();
+            }
+            self.names[place] = name;
+        }
+    }
+}

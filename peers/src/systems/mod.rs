@@ -1,0 +1,83 @@
+//! The systems that are compared, one file each, behind one trait.
+//!
+//! A system starts empty and pays for the memory that its timers need while they are armed. The
+//! caller keeps a handle for each timer, at the timer's place; the place is the timer's value.
+
+mod async_io;
+mod delay_queue;
+mod heap;
+mod hhwt;
+mod nexus;
+mod pingora;
+mod tokio;
+#[cfg(tokio_unstable)]
+mod tokio_alt;
+mod tourbillon;
+
+use crate::measure::measure;
+use crate::workload::{Move, Workload};
+use std::time::Duration;
+
+/// A timer under measurement, called by one thread.
+pub(crate) trait System {
+    /// What it is called in the results.
+    const NAME: &'static str;
+
+    /// An empty one, whose caller will keep so many handles.
+    fn new(timers: usize) -> Self;
+
+    /// Whether its interface supports the workload.
+    fn can(_workload: Workload) -> bool {
+        true
+    }
+
+    /// Arms a timer for each delay, from place 0 on.
+    fn insert(&mut self, delays: &'static [Duration]);
+
+    /// For each move, cancels the timer there and inserts a new one.
+    fn cancel_insert(&mut self, moves: &'static [Move]);
+
+    /// For each move, changes the deadline of the timer there.
+    fn reset(&mut self, moves: &'static [Move]);
+}
+
+/// Which part a system plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Tourbillon, in this mode.
+    Ours(&'static str),
+    /// One of those that tourbillon is held against.
+    Rival,
+    /// Shown beside them.
+    Other,
+}
+
+/// A system, and how to measure it.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    pub(crate) can: fn(Workload) -> bool,
+    pub(crate) measure: fn(Workload, u32) -> f64,
+}
+
+/// All systems that are compared.
+pub(crate) fn all() -> Vec<Timer> {
+    vec![
+        timer::<tourbillon::Plain>(Role::Ours("plain")),
+        timer::<tourbillon::Batched>(Role::Ours("pinned")),
+        timer::<tokio::Tokio>(Role::Rival),
+        #[cfg(tokio_unstable)]
+        timer::<tokio_alt::Alternative>(Role::Rival),
+        timer::<delay_queue::Locked>(Role::Rival),
+        timer::<nexus::Sharded>(Role::Rival),
+        timer::<heap::Locked>(Role::Rival),
+        timer::<async_io::Reactor>(Role::Other),
+        timer::<pingora::Pingora>(Role::Other),
+        timer::<hhwt::Threaded>(Role::Other),
+    ]
+}
+
+fn timer<S: System>(role: Role) -> Timer {
+    Timer { name: S::NAME, role, can: S::can, measure: measure::<S> }
+}

@@ -1,0 +1,64 @@
+//! Tokio's `Sleep` on a multi-thread runtime.
+//!
+//! Each timer is a boxed `Sleep`, as hyper's timer keeps them, polled once under the entered
+//! runtime. Cancel is a drop; the new `Sleep` takes its place in the box.
+
+use super::System;
+use crate::waker::arm;
+use crate::workload::Move;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// The timer that tokio comes with.
+pub(crate) struct Tokio {
+    runtime: Runtime,
+    sleeps: Vec<Pin<Box<Sleep>>>,
+}
+
+/// Arms a timer at a new place.
+pub(super) fn insert(sleeps: &mut Vec<Pin<Box<Sleep>>>, delay: Duration) {
+    let mut timer = Box::pin(sleep(delay));
+    arm(timer.as_mut(), sleeps.len());
+    sleeps.push(timer);
+}
+
+/// Cancels a timer and inserts a new one.
+pub(super) fn cancel_insert(sleeps: &mut [Pin<Box<Sleep>>], Move { place, delay }: Move) {
+    let timer = &mut sleeps[place];
+    timer.set(sleep(delay));
+    arm(timer.as_mut(), place);
+}
+
+/// Changes a timer's deadline.
+pub(super) fn reset(sleeps: &mut [Pin<Box<Sleep>>], Move { place, delay }: Move) {
+    let timer = &mut sleeps[place];
+    timer.as_mut().reset(Instant::now() + delay);
+    arm(timer.as_mut(), place);
+}
+
+impl System for Tokio {
+    const NAME: &'static str = "tokio";
+
+    fn new(timers: usize) -> Self {
+        let runtime = Builder::new_multi_thread().enable_time().build();
+        let runtime = runtime.expect("threads can be started");
+        Self { runtime, sleeps: Vec::with_capacity(timers) }
+    }
+
+    fn insert(&mut self, delays: &[Duration]) {
+        let _entered = self.runtime.enter();
+        delays.iter().for_each(|&delay| insert(&mut self.sleeps, delay));
+    }
+
+    fn cancel_insert(&mut self, moves: &[Move]) {
+        let _entered = self.runtime.enter();
+        moves.iter().for_each(|&one| cancel_insert(&mut self.sleeps, one));
+    }
+
+    fn reset(&mut self, moves: &[Move]) {
+        let _entered = self.runtime.enter();
+        moves.iter().for_each(|&one| reset(&mut self.sleeps, one));
+    }
+}

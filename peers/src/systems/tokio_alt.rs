@@ -1,0 +1,64 @@
+//! Tokio's alternative timer, a wheel for each worker; unstable.
+//!
+//! It is made for callers on a worker, and costs twice to thrice as much from outside: so the
+//! operations are a task, which yields now and then, as a server's tasks do.
+
+use super::System;
+use super::tokio::{cancel_insert, insert, reset};
+use crate::workload::Move;
+use std::mem::take;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+use tokio::time::Sleep;
+
+/// How many operations a task does before it yields.
+const BATCH: usize = 64;
+
+/// The timer that a runtime has to be built with.
+pub(crate) struct Alternative {
+    runtime: Runtime,
+    sleeps: Vec<Pin<Box<Sleep>>>,
+}
+
+impl Alternative {
+    /// Runs all operations on a worker.
+    fn run<O: Copy + Send + Sync>(
+        &mut self,
+        operations: &'static [O],
+        operate: impl Fn(&mut Vec<Pin<Box<Sleep>>>, O) + Send + 'static,
+    ) {
+        let mut sleeps = take(&mut self.sleeps);
+        let task = self.runtime.spawn(async move {
+            for batch in operations.chunks(BATCH) {
+                batch.iter().for_each(|&one| operate(&mut sleeps, one));
+                yield_now().await;
+            }
+            sleeps
+        });
+        self.sleeps = self.runtime.block_on(task).expect("every operation succeeds");
+    }
+}
+
+impl System for Alternative {
+    const NAME: &'static str = "tokio-alt";
+
+    fn new(timers: usize) -> Self {
+        let runtime = Builder::new_multi_thread().enable_alt_timer().build();
+        let runtime = runtime.expect("threads can be started");
+        Self { runtime, sleeps: Vec::with_capacity(timers) }
+    }
+
+    fn insert(&mut self, delays: &'static [Duration]) {
+        self.run(delays, insert);
+    }
+
+    fn cancel_insert(&mut self, moves: &'static [Move]) {
+        self.run(moves, |sleeps, one| cancel_insert(sleeps, one));
+    }
+
+    fn reset(&mut self, moves: &'static [Move]) {
+        self.run(moves, |sleeps, one| reset(sleeps, one));
+    }
+}

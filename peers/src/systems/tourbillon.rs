@@ -1,0 +1,95 @@
+//! Tourbillon with its driver: the plain verbs, and the pinned ones in batches.
+
+use super::System;
+use crate::tally::fired;
+use crate::workload::Move;
+use std::time::Duration;
+use tourbillon::{Builder, Driver, Expired, TimerId};
+
+/// How many operations share one `repin`.
+const BATCH: usize = 64;
+
+const ARMED: &str = "the timer is armed";
+const OPEN: &str = "the wheel is open and the delay in its range";
+
+/// Each operation by itself, as most callers use it.
+pub(crate) struct Plain {
+    driver: Driver<u64>,
+    ids: Vec<TimerId>,
+}
+
+/// Batches of operations under one guard, as an event loop uses it.
+pub(crate) struct Batched(Plain);
+
+impl System for Plain {
+    const NAME: &'static str = "tourbillon";
+
+    fn new(timers: usize) -> Self {
+        let driver = Builder::new().driver().spawn(|timer: Expired<u64>| fired(timer.value));
+        Self { driver: driver.expect("the defaults are good"), ids: Vec::with_capacity(timers) }
+    }
+
+    fn insert(&mut self, delays: &[Duration]) {
+        let wheel = self.driver.wheel();
+        for &delay in delays {
+            self.ids.push(wheel.insert(self.ids.len() as u64, delay).expect(OPEN));
+        }
+    }
+
+    fn cancel_insert(&mut self, moves: &[Move]) {
+        let wheel = self.driver.wheel();
+        for &Move { place, delay } in moves {
+            let value = wheel.cancel(self.ids[place]).expect(ARMED);
+            self.ids[place] = wheel.insert(value, delay).expect(OPEN);
+        }
+    }
+
+    fn reset(&mut self, moves: &[Move]) {
+        let wheel = self.driver.wheel();
+        for &Move { place, delay } in moves {
+            assert!(wheel.reset(self.ids[place], delay).expect(OPEN), "{ARMED}");
+        }
+    }
+}
+
+impl System for Batched {
+    const NAME: &'static str = "tourbillon-pinned";
+
+    fn new(timers: usize) -> Self {
+        Self(Plain::new(timers))
+    }
+
+    fn insert(&mut self, delays: &[Duration]) {
+        let Plain { driver, ids } = &mut self.0;
+        let mut pinned = driver.wheel().pin();
+        for batch in delays.chunks(BATCH) {
+            pinned.repin();
+            for &delay in batch {
+                ids.push(pinned.insert(ids.len() as u64, delay).expect(OPEN));
+            }
+        }
+    }
+
+    fn cancel_insert(&mut self, moves: &[Move]) {
+        let Plain { driver, ids } = &mut self.0;
+        let mut pinned = driver.wheel().pin();
+        for batch in moves.chunks(BATCH) {
+            pinned.repin();
+            for &Move { place, delay } in batch {
+                let value = pinned.cancel(ids[place]).expect(ARMED);
+                ids[place] = pinned.insert(value, delay).expect(OPEN);
+            }
+        }
+    }
+
+    fn reset(&mut self, moves: &[Move]) {
+        let Plain { driver, ids } = &mut self.0;
+        let mut pinned = driver.wheel().pin();
+        for batch in moves.chunks(BATCH) {
+            pinned.repin();
+            for &Move { place, delay } in batch {
+                assert!(pinned.reset(ids[place], delay).expect(OPEN), "{ARMED}");
+            }
+        }
+    }
+}
