@@ -226,6 +226,7 @@ impl Upkeep {
         if shard.trim(&mut self.trims[number], SLICE, &reclaim::pin()) {
             self.trimming = Some(number + 1);
         }
+        reclaim::collect();
     }
 }
 

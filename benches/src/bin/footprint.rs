@@ -1,0 +1,214 @@
+//! What a wheel takes when nobody times its verbs: memory, idle time, herds, lateness.
+//!
+//! Each row is measured in a process of its own (this program again, with `--row`), so that none
+//! inherits another's memory; it prints a line of JSON. `ci/footprint` runs them all.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a program whose output is its result")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "it measures real time on threads of its own, and lets time pass"
+)]
+
+use clap::{Parser, ValueEnum};
+use cpu_time::ProcessTime;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tourbillon::{Builder, Expired, ManualClock};
+use tourbillon_benches::delay;
+
+const MILLION: u32 = 1_000_000;
+
+/// Memory, idle time, herds and lateness of a wheel.
+#[derive(Parser)]
+struct Arguments {
+    /// Measure this row only, here.
+    #[arg(long)]
+    row: Option<Row>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, ValueEnum)]
+enum Row {
+    /// Resident bytes a timer, a million armed over 60 s.
+    BytesMillion,
+    /// The same of ten million.
+    BytesTenMillion,
+    /// Resident memory after ten million timers have come and fired.
+    Burst,
+    /// Resident memory of 1,000 timers of an hour, after 100 million inserts and cancels.
+    Churn,
+    /// Sweeps and CPU time with ten million armed an hour out, and nobody calling.
+    Idle,
+    /// The same with nothing armed.
+    Empty,
+    /// Lateness of a million due within a second, while two threads insert and cancel.
+    Lateness,
+    /// A million due in one tick: until the last is handed over.
+    Herd,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(row) = Arguments::parse().row {
+        println!("{}", measure(row));
+        return Ok(());
+    }
+    for row in Row::value_variants() {
+        let name = row.to_possible_value().expect("no row is hidden").get_name().to_owned();
+        let status = Command::new(std::env::current_exe()?).args(["--row", &name]).status()?;
+        if !status.success() {
+            return Err(format!("the row {name} failed").into());
+        }
+    }
+    Ok(())
+}
+
+fn measure(row: Row) -> Value {
+    match row {
+        Row::BytesMillion => bytes(MILLION),
+        Row::BytesTenMillion => bytes(10 * MILLION),
+        Row::Burst => burst(10 * MILLION),
+        Row::Churn => churn(),
+        Row::Idle => idle(10 * MILLION),
+        Row::Empty => idle(0),
+        Row::Lateness => lateness(),
+        Row::Herd => herd(),
+    }
+}
+
+/// Resident bytes of this process.
+fn resident() -> usize {
+    memory_stats::memory_stats().map_or(0, |stats| stats.physical_mem)
+}
+
+fn bytes(timers: u32) -> Value {
+    let (wheel, _sweeper) = Builder::new().build::<u64>().expect("the defaults are in range");
+    let before = resident();
+    for n in 0..timers {
+        wheel.insert(u64::from(n), delay(n)).expect("the wheel is open");
+    }
+    let bytes = (resident() - before) as f64 / f64::from(timers);
+    json!({"row": format!("bytes a timer, {timers} armed"), "bytes": bytes, "at_most": 44})
+}
+
+fn burst(timers: u32) -> Value {
+    let clock = ManualClock::new();
+    let (wheel, mut sweeper) =
+        Builder::new().clock(clock.clone()).build::<u64>().expect("the defaults are in range");
+    let before = resident();
+    for n in 0..timers {
+        wheel.insert(u64::from(n), delay(n)).expect("the wheel is open");
+    }
+    let most = resident();
+    clock.advance(Duration::from_secs(62));
+    while sweeper.next_deadline().is_some_and(|next| next <= tourbillon::Clock::now(&clock)) {
+        let _ = sweeper.sweep(|_| ());
+    }
+    assert!(wheel.is_empty());
+    json!({"row": format!("resident after a burst of {timers}"), "before": before, "most": most,
+           "after": resident(), "counted": wheel.metrics().bytes, "at_most": before + before / 10 + (8 << 20)})
+}
+
+fn churn() -> Value {
+    let (wheel, mut sweeper) = Builder::new().build::<u64>().expect("the defaults are in range");
+    let hour = Duration::from_secs(3600);
+    let insert = |n| wheel.insert(n, hour).expect("the wheel is open");
+    let mut live: Vec<_> = (0..1000).map(insert).collect();
+    let mut most = 0;
+    for n in 0..100 * u64::from(MILLION) {
+        let place = &mut live[(n % 1000) as usize];
+        wheel.cancel(*place);
+        *place = insert(n);
+        if n % 4096 == 0 {
+            // As the waker would.
+            let _ = sweeper.sweep(|_| ());
+        }
+        if n % u64::from(MILLION) == 0 {
+            most = most.max(resident());
+        }
+    }
+    json!({"row": "resident after 100 million inserts and cancels, 1000 live", "bytes": most,
+           "at_most": 32 << 20})
+}
+
+fn idle(timers: u32) -> Value {
+    let driver = Builder::new().driver().spawn(|_: Expired<u64>| ());
+    let driver = driver.expect("the defaults are in range");
+    for n in 0..timers {
+        let hour = Duration::from_secs(3600) + delay(n);
+        driver.wheel().insert(u64::from(n), hour).expect("the wheel is open");
+    }
+    thread::sleep(Duration::from_secs(1));
+    let (sweeps, cpu) = (driver.metrics().sweeps, ProcessTime::now());
+    thread::sleep(Duration::from_secs(10));
+    let (sweeps, cpu) = (driver.metrics().sweeps - sweeps, cpu.elapsed());
+    json!({"row": format!("ten idle seconds, {timers} armed"), "sweeps": sweeps,
+           "cpu_ms": cpu.as_secs_f64() * 1e3, "at_most": if timers > 0 { 10 } else { 0 }})
+}
+
+/// A driver whose handler notes how late each timer is, in microseconds.
+fn noting() -> (tourbillon::Driver<u64>, Arc<Mutex<Histogram<u64>>>) {
+    let histogram = Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are in range");
+    let late = Arc::new(Mutex::new(histogram));
+    let noted = Arc::clone(&late);
+    let driver = Builder::new().driver().spawn(move |timer: Expired<u64>| {
+        // Churned timers are never due.
+        let micros = timer.deadline.elapsed().as_micros();
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        noted.lock().expect("no handler panics").saturating_record(micros);
+    });
+    (driver.expect("the defaults are in range"), late)
+}
+
+fn wait_for(late: &Mutex<Histogram<u64>>, timers: u32) {
+    while late.lock().expect("no handler panics").len() < u64::from(timers) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn lateness() -> Value {
+    let (driver, late) = noting();
+    let start = Instant::now() + Duration::from_secs(2);
+    for n in 0..MILLION {
+        let due = start + Duration::from_micros(u64::from(n));
+        driver.wheel().insert_at(u64::from(n), due).expect("the wheel is open");
+    }
+    let (done, churned) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let hour = Duration::from_secs(3600);
+                while !done.load(Relaxed) {
+                    let id = driver.wheel().insert(0, hour).expect("the wheel is open");
+                    driver.wheel().cancel(id);
+                    churned.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        wait_for(&late, MILLION);
+        done.store(true, Relaxed);
+    });
+    let late = late.lock().expect("no handler panics");
+    json!({"row": "lateness in µs, a million within a second, two threads churning",
+           "p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
+           "p99_at_most": 2000, "max": late.max(), "max_at_most": 20_000,
+           "churned": churned.load(Relaxed)})
+}
+
+fn herd() -> Value {
+    let (driver, late) = noting();
+    let due = Instant::now() + Duration::from_secs(2);
+    for n in 0..MILLION {
+        driver.wheel().insert_at(u64::from(n), due).expect("the wheel is open");
+    }
+    wait_for(&late, MILLION);
+    let late = late.lock().expect("no handler panics");
+    json!({"row": "µs until a herd of a million in one tick is handed over",
+           "max": late.max(), "at_most": 60_000})
+}
