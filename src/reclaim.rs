@@ -26,13 +26,18 @@ mod epoch {
         unsafe { guard.defer_unchecked(free) };
     }
 
+    #[cfg(not(modelled))]
+    const STEPS: usize = 16;
+    /// A model collects where it wants to: each pin multiplies its executions.
+    #[cfg(modelled)]
+    const STEPS: usize = 0;
+
     /// Runs what was retired, as far as the other threads' guards let it; the caller has none.
     ///
     /// Nobody else would: the epoch moves on and its garbage is looked at only as threads pin, and
     /// an idle wheel's do not. Each step moves the epoch on by one at most, and frees some hundreds
     /// of pages; two epochs must pass.
     pub(crate) fn collect() {
-        const STEPS: usize = 16;
         for _ in 0..STEPS {
             pin().flush();
         }
