@@ -6,10 +6,27 @@
 //! [`SlotHead`](crate::hierarchy::slot::SlotHead).
 
 #[cfg(any(not(modelled), crossbeam_loom))]
-pub(crate) use epoch::{Guard, collect, pin, retire};
+pub(crate) use epoch::{Guard, pin, retire};
 
 #[cfg(all(modelled, not(crossbeam_loom)))]
-pub(crate) use kept::{Guard, collect, pin, retire};
+pub(crate) use kept::{Guard, pin, retire};
+
+/// Runs what was retired, as far as the other threads' guards let it; the caller has none.
+///
+/// Nobody else would: the epoch moves on and its garbage is looked at only as threads pin, and an
+/// idle wheel's do not. Each step moves the epoch on by one at most, and frees some hundreds of
+/// pages; two epochs must pass.
+#[cfg(not(modelled))]
+pub(crate) fn collect() {
+    const STEPS: usize = 16;
+    for _ in 0..STEPS {
+        pin().flush();
+    }
+}
+
+/// A model collects where it wants to: each pin multiplies its executions.
+#[cfg(modelled)]
+pub(crate) fn collect() {}
 
 #[cfg(any(not(modelled), crossbeam_loom))]
 mod epoch {
@@ -24,23 +41,6 @@ mod epoch {
     pub(crate) unsafe fn retire(guard: &Guard, free: impl FnOnce()) {
         // SAFETY: the caller vouches that `free` owns all it touches, on whatever thread it runs.
         unsafe { guard.defer_unchecked(free) };
-    }
-
-    #[cfg(not(modelled))]
-    const STEPS: usize = 16;
-    /// A model collects where it wants to: each pin multiplies its executions.
-    #[cfg(modelled)]
-    const STEPS: usize = 0;
-
-    /// Runs what was retired, as far as the other threads' guards let it; the caller has none.
-    ///
-    /// Nobody else would: the epoch moves on and its garbage is looked at only as threads pin, and
-    /// an idle wheel's do not. Each step moves the epoch on by one at most, and frees some hundreds
-    /// of pages; two epochs must pass.
-    pub(crate) fn collect() {
-        for _ in 0..STEPS {
-            pin().flush();
-        }
     }
 }
 
@@ -58,8 +58,6 @@ mod kept {
     pub(crate) fn pin() -> Guard {
         Guard
     }
-
-    pub(crate) fn collect() {}
 
     /// # Safety
     ///

@@ -22,16 +22,13 @@ pub(crate) use source::sync::atomic::{
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 #[cfg(not(shuttle))]
-pub(crate) use std::{
-    sync::{Condvar, Mutex, MutexGuard},
-    thread, thread_local,
-};
+use std as blocking;
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::{
-    sync::{Condvar, Mutex, MutexGuard},
-    thread, thread_local,
-};
+use shuttle as blocking;
+
+pub(crate) use blocking::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use blocking::{thread, thread_local};
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;

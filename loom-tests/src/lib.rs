@@ -169,9 +169,7 @@ pub fn sweep_after(sweeper: &mut Sweeper<Value>, clock: &ManualClock, ticks: u32
 
 /// Sweeps; the values that expired.
 pub fn sweep(sweeper: &mut Sweeper<Value>) -> Vec<u64> {
-    let mut fired = Vec::new();
-    let _ = sweeper.sweep(|timer| fired.push(timer.value.into()));
-    fired
+    sweep_with_deadlines(sweeper).into_iter().map(|(value, _)| value).collect()
 }
 
 /// Sweeps; the values that expired, with their deadlines.

@@ -6,16 +6,23 @@
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
+use std::time::Instant;
+
+/// A wheel whose timer 1 waits in a block, and is due at the instant answered.
+fn one_due() -> (World, Instant) {
+    let world = World::new();
+    world.wheel.insert(v(1), TICK).unwrap();
+    world.clock.advance(TICK);
+    let due = world.clock.start() + TICK;
+    (world, due)
+}
 
 /// The slot is taken twice while the inserter stands between its reservation and its store; the
 /// block that comes in the place of the taken one may lie at the same address.
 #[test]
 fn taken_twice() {
     model(2, || {
-        let World { wheel, mut sweeper, clock } = World::new();
-        wheel.insert(v(1), TICK).unwrap();
-        clock.advance(TICK);
-        let due = clock.start() + TICK;
+        let (World { wheel, mut sweeper, clock }, due) = one_due();
         let late = beside(&wheel, move |wheel| wheel.insert_at(v(2), due).unwrap());
         let mut fired = sweep(&mut sweeper);
         wheel.insert(v(3), TICK).unwrap();
@@ -32,10 +39,7 @@ fn taken_twice() {
 #[test]
 fn the_sweeper_is_dropped() {
     model(3, || {
-        let World { wheel, mut sweeper, clock } = World::new();
-        wheel.insert(v(1), TICK).unwrap();
-        clock.advance(TICK);
-        let due = clock.start() + TICK;
+        let (World { wheel, mut sweeper, .. }, due) = one_due();
         let late = beside(&wheel, move |wheel| wheel.insert_at(v(2), due).is_ok());
         drop(wheel);
         let fired = sweep(&mut sweeper);
@@ -50,10 +54,7 @@ fn the_sweeper_is_dropped() {
 #[test]
 fn two_inserters_and_one_place() {
     model(1, || {
-        let World { wheel, mut sweeper, clock } = World::new();
-        wheel.insert(v(1), TICK).unwrap();
-        clock.advance(TICK);
-        let due = clock.start() + TICK;
+        let (World { wheel, mut sweeper, .. }, due) = one_due();
         let others = [2, 3].map(|number| {
             beside(&wheel, move |wheel| assert!(wheel.insert_at(v(number), due).is_ok()))
         });

@@ -158,7 +158,6 @@ fn noting() -> (tourbillon::Driver<u64>, Arc<Mutex<Histogram<u64>>>) {
     let late = Arc::new(Mutex::new(histogram));
     let noted = Arc::clone(&late);
     let driver = Builder::new().driver().spawn(move |timer: Expired<u64>| {
-        // Churned timers are never due.
         let micros = timer.deadline.elapsed().as_micros();
         let micros = u64::try_from(micros).unwrap_or(u64::MAX);
         noted.lock().expect("no handler panics").saturating_record(micros);
