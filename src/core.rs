@@ -21,9 +21,9 @@
 use crate::alarm::Alarm;
 use crate::caller::Caller;
 use crate::error::{BeyondRange, InsertError, Refusal};
-use crate::hierarchy::Taken;
-use crate::hierarchy::geometry::{Geometry, SlotIndex};
+use crate::hierarchy::geometry::Geometry;
 use crate::hierarchy::slot::{BLOCK_BYTES, Unwritten};
+use crate::hierarchy::{Source, Taken};
 use crate::id::TimerId;
 use crate::reclaim::Guard;
 use crate::shard::{Filed, Reset, Shard, Surroundings};
@@ -51,10 +51,10 @@ pub(crate) struct Core<T> {
     capacity: Option<Capacity>,
 }
 
-/// A block, taken from `slot`, with names that are reserved but not yet written.
+/// A taken block with names that are reserved but not yet written.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    pub(crate) slot: Option<SlotIndex>,
+    pub(crate) from: Source,
     pub(crate) unwritten: Unwritten,
 }
 
@@ -188,11 +188,7 @@ impl<T> Core<T> {
         };
         let mut filed = Filed::default();
         let done = shard.reset(id, deadline, self.around(), &mut filed, call.guard);
-        if filed != Filed::default() {
-            let extra = self.tally.add(call.caller, Count::Extra, u64::from(filed.names));
-            self.tally.add(call.caller, Count::Blocks, u64::from(filed.blocks));
-            self.upkeep.note(extra, self);
-        }
+        self.count_filed(call.caller, filed);
         if done == Reset::Done {
             self.tally.add(call.caller, Count::Reset, 1);
         }
@@ -217,14 +213,13 @@ impl<T> Core<T> {
 
     /// How many names are filed, stale ones included.
     pub(crate) fn names(&self) -> u64 {
-        let met =
-            read(&self.sweeper.stale) + read(&self.sweeper.redundant) + read(&self.sweeper.fired);
+        let met = read(&self.sweeper.dropped) + read(&self.sweeper.fired);
         self.filed().saturating_sub(met)
     }
 
     /// How many names have ever been filed, beyond those filed again in the place of one met.
     pub(crate) fn filed(&self) -> u64 {
-        self.tally.sum(Count::Inserted) + self.tally.sum(Count::Extra) + read(&self.sweeper.extra)
+        self.tally.sum(Count::Filed) + read(&self.sweeper.extra)
     }
 
     /// How many entries there are, vacant or not.
@@ -298,12 +293,7 @@ impl<T> Core<T> {
             let shard = &self.shards[number];
             match shard.insert(value, deadline, self.around(), &mut filed, call.guard) {
                 Ok(id) => {
-                    if filed.names > 1 {
-                        self.tally.add(call.caller, Count::Extra, u64::from(filed.names - 1));
-                    }
-                    if filed.blocks > 0 {
-                        self.tally.add(call.caller, Count::Blocks, u64::from(filed.blocks));
-                    }
+                    self.count_filed(call.caller, filed);
                     return Ok(id);
                 }
                 Err(refused) => {
@@ -314,6 +304,18 @@ impl<T> Core<T> {
         }
         self.tally.take_back(call.caller, Count::Inserted);
         Err(value)
+    }
+
+    /// Counts what an operation has filed.
+    #[inline]
+    fn count_filed(&self, caller: Caller, Filed { names, blocks }: Filed) {
+        if names > 0 {
+            let filed = self.tally.add(caller, Count::Filed, u64::from(names));
+            self.upkeep.note(filed, self);
+        }
+        if blocks > 0 {
+            self.tally.add(caller, Count::Blocks, u64::from(blocks));
+        }
     }
 
     fn end(&self, id: TimerId, guard: &Guard) -> Option<T> {

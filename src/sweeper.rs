@@ -12,12 +12,12 @@
 
 use crate::TimerId;
 use crate::core::{Core, Kept, Leftovers};
-use crate::hierarchy::Taken;
-use crate::hierarchy::geometry::SlotIndex;
-use crate::hierarchy::slot::Read;
+use crate::hierarchy::slot::{Name, Read};
+use crate::hierarchy::{Source, Taken};
 use crate::metrics::Lateness;
 use crate::reclaim::pin;
-use crate::shard::{Filed, Gathered, Met, Turn};
+use crate::shard::Filed;
+use crate::shard::meet::{Gathered, Met, Turn};
 use crate::slab::Released;
 use crate::sync::Arc;
 use crate::tally::{bump, raise, take_back};
@@ -91,9 +91,9 @@ pub struct Sweeper<T> {
     inner: Arc<Inner<T>>,
     /// Taken chains whose names have not all been met, in the order of their turns.
     hand: VecDeque<Taken>,
-    /// Names read from the first of `names_from`, still to be met.
-    names: Vec<TimerId>,
-    names_from: Option<SlotIndex>,
+    /// Names read, still to be met.
+    names: Vec<Name>,
+    names_from: Source,
     /// Blocks with names that were reserved but not yet written.
     kept: VecDeque<Kept>,
     /// How many of them this sweep has yet to look at.
@@ -128,7 +128,7 @@ impl<T: Send> Sweeper<T> {
             inner,
             hand: VecDeque::new(),
             names: Vec::new(),
-            names_from: None,
+            names_from: Source { shard: 0, slot: None },
             kept: VecDeque::new(),
             unlooked: 0,
             under_way: false,
@@ -356,7 +356,7 @@ impl<T: Send> Sweeper<T> {
             let Some(mut kept) = self.kept.pop_front() else {
                 break;
             };
-            self.names_from = kept.slot;
+            self.names_from = kept.from;
             if kept.unwritten.look(&mut self.names) {
                 bump(&core.sweeper.blocks_freed, 1);
             } else {
@@ -383,12 +383,12 @@ impl<T: Send> Sweeper<T> {
             let Some(taken) = self.hand.front_mut() else {
                 return true;
             };
-            self.names_from = taken.slot;
+            self.names_from = taken.from;
             match taken.chain.read_block(&mut self.names) {
                 None => drop(self.hand.pop_front()),
                 Some(Read::Whole) => bump(&core.sweeper.blocks_freed, 1),
                 Some(Read::Kept(unwritten)) => {
-                    self.kept.push_back(Kept { slot: taken.slot, unwritten });
+                    self.kept.push_back(Kept { from: taken.from, unwritten });
                 }
             }
         }
@@ -396,23 +396,23 @@ impl<T: Send> Sweeper<T> {
 
     /// Meets the names read, while there is room in the batch.
     fn meet(&mut self, core: &Core<T>, now: Instant, limit: usize) {
-        let Some(shard) = self.names.first().map(|id| &core.shards[id.shard()]) else {
+        if self.names.is_empty() {
             return;
-        };
-        let (guard, turn) = (pin(), Turn { slot: self.names_from, swept: core.swept.get() });
-        for &id in &self.names {
-            shard.touch(id, &guard);
         }
-        let (number, before) = (self.names[0].shard(), self.batch.len());
+        let Source { shard: number, slot } = self.names_from;
+        let (shard, guard, before) = (&core.shards[number], pin(), self.batch.len());
+        let turn = Turn { slot, swept: core.swept.get() };
+        for name in &self.names {
+            shard.prefetch(name.index(), &guard);
+        }
         let mut gathered = Gathered { filed: Filed::default(), released: Released::NONE };
-        let (mut stale, mut redundant, mut refiled) = (0, 0, 0);
+        let (mut dropped, mut refiled) = (0, 0);
         while self.batch.len() < limit {
-            let Some(id) = self.names.pop() else { break };
-            match shard.meet(id, turn, &mut gathered, &guard) {
-                Met::Stale => stale += 1,
-                Met::Redundant => redundant += 1,
+            let Some(name) = self.names.pop() else { break };
+            match shard.meet(name, turn, &mut gathered, &guard) {
+                Met::Dropped => dropped += 1,
                 Met::Refiled => refiled += 1,
-                Met::Due(value, tick) => {
+                Met::Due(value, id, tick) => {
                     let deadline = self.stamp(core, tick, now);
                     self.batch.push_back(Expired { value, id, deadline });
                 }
@@ -423,8 +423,7 @@ impl<T: Send> Sweeper<T> {
         core.make_room(number, ended);
         let tally = &core.sweeper;
         bump(&tally.fired, ended);
-        bump(&tally.stale, stale);
-        bump(&tally.redundant, redundant);
+        bump(&tally.dropped, dropped);
         bump(&tally.refiled, refiled);
         // A name filed again takes the place of the one met.
         bump(&tally.extra, u64::from(gathered.filed.names).saturating_sub(refiled));
@@ -472,9 +471,9 @@ impl<T> Drop for Sweeper<T> {
             .into_iter()
             .map(|timer| (timer.id, core.timeline.ceil(timer.deadline), timer.value))
             .collect();
-        // They have not been handed over after all: their names were met, and found stale.
+        // They have not been handed over after all: their names were met, and dropped.
         take_back(&core.sweeper.fired, timers.len() as u64);
-        bump(&core.sweeper.stale, timers.len() as u64);
+        bump(&core.sweeper.dropped, timers.len() as u64);
         let hand = std::mem::take(&mut self.hand).into();
         let kept = std::mem::take(&mut self.kept).into();
         *core.leftovers() = Some(Leftovers { timers, hand, kept });

@@ -22,8 +22,8 @@ pub(crate) enum Count {
     Cancelled,
     /// Timers ended by a drain, or by an insert that met the closing of the wheel.
     Returned,
-    /// Names filed beyond the first of each timer.
-    Extra,
+    /// Names filed.
+    Filed,
     /// Blocks of names made.
     Blocks,
 }
@@ -81,8 +81,8 @@ pub(crate) const LATENESS_BUCKETS: usize = 40;
 #[derive(Debug)]
 pub(crate) struct SweeperTally {
     pub(crate) fired: AtomicU64,
-    pub(crate) stale: AtomicU64,
-    pub(crate) redundant: AtomicU64,
+    /// Names met and dropped, stale or redundant.
+    pub(crate) dropped: AtomicU64,
     pub(crate) refiled: AtomicU64,
     pub(crate) extra: AtomicU64,
     pub(crate) blocks_made: AtomicU64,
@@ -97,8 +97,7 @@ impl SweeperTally {
         let zero = || AtomicU64::new(0);
         Self {
             fired: zero(),
-            stale: zero(),
-            redundant: zero(),
+            dropped: zero(),
             refiled: zero(),
             extra: zero(),
             blocks_made: zero(),

@@ -18,10 +18,10 @@ use crate::core::Core;
 use crate::core::Kept;
 use crate::hierarchy::Taken;
 use crate::hierarchy::geometry::SlotIndex;
-use crate::hierarchy::slot::Read;
-use crate::id::TimerId;
+use crate::hierarchy::slot::{Name, Read};
 use crate::reclaim;
 use crate::shard::Filed;
+use crate::shard::meet::Turn;
 use crate::slab::trim::Trim;
 use crate::sync::{AtomicBool, AtomicU64, Relaxed};
 use crate::tally::{bump, read};
@@ -206,7 +206,7 @@ impl Upkeep {
             self.tidying = Some((number, slot.next()));
             let taken = shard.take_early(slot, core.swept.get());
             let looked =
-                taken.map_or(0, |taken| tidy_slot(core, number, slot, taken, kept, &mut self.seen));
+                taken.map_or(0, |taken| tidy_slot(core, slot, taken, kept, &mut self.seen));
             budget = budget.saturating_sub(1 + looked);
         }
     }
@@ -234,36 +234,35 @@ impl Upkeep {
 /// many names it saw.
 fn tidy_slot<T>(
     core: &Core<T>,
-    number: usize,
     slot: SlotIndex,
     mut taken: Taken,
     kept: &mut VecDeque<Kept>,
     seen: &mut Indices,
 ) -> usize {
-    let (shard, swept) = (&core.shards[number], core.swept.get());
-    let (mut names, mut needed) = (Vec::<TimerId>::new(), Vec::<TimerId>::new());
+    let shard = &core.shards[taken.from.shard];
+    let turn = Turn { slot: Some(slot), swept: core.swept.get() };
+    let (mut names, mut needed) = (Vec::<Name>::new(), Vec::<Name>::new());
     let (mut looked, mut freed) = (0, 0);
     while let Some(read) = taken.chain.read_block(&mut names) {
         match read {
             Read::Whole => freed += 1,
-            Read::Kept(unwritten) => kept.push_back(Kept { slot: taken.slot, unwritten }),
+            Read::Kept(unwritten) => kept.push_back(Kept { from: taken.from, unwritten }),
         }
         looked += names.len();
         let guard = reclaim::pin();
-        for &id in &names {
-            shard.touch(id, &guard);
+        for name in &names {
+            shard.prefetch(name.index(), &guard);
         }
-        // A timer that was filed again and again into a slot far ahead has several names there.
-        let first =
-            |id: &TimerId| shard.is_needed(*id, slot, swept, &guard) && seen.add(id.index());
+        // An entry that was filed again and again into a slot far ahead has several names there.
+        let first = |name: &Name| shard.is_needed(*name, turn, &guard) && seen.add(name.index());
         needed.extend(names.drain(..).filter(first));
     }
-    needed.iter().for_each(|id| seen.remove(id.index()));
+    needed.iter().for_each(|name| seen.remove(name.index()));
     let mut filed = Filed::default();
-    for &id in &needed {
-        shard.put_back(id, slot, taken.at, &mut filed);
+    for &name in &needed {
+        shard.put_back(name, slot, taken.at, &mut filed);
     }
-    bump(&core.sweeper.stale, (looked - needed.len()) as u64);
+    bump(&core.sweeper.dropped, (looked - needed.len()) as u64);
     bump(&core.sweeper.blocks_freed, freed);
     bump(&core.sweeper.blocks_made, u64::from(filed.blocks));
     looked

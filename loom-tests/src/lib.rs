@@ -46,7 +46,7 @@ mod metrics;
 mod pinned;
 #[path = "../../src/reclaim.rs"]
 mod reclaim;
-#[path = "../../src/shard.rs"]
+#[path = "../../src/shard/mod.rs"]
 mod shard;
 #[path = "../../src/slab/mod.rs"]
 mod slab;

@@ -1,10 +1,11 @@
 //! The hierarchy: all slots of one shard, where the names of its timers wait.
 //!
 //! Scheme 7 of Varghese and Lauck ("Hashed and hierarchical timing wheels", SOSP 1987), with
-//! names in place of nodes: a slot holds [`TimerId`]s, and whether one still means a timer, and
-//! when that is due, is decided by the timer's entry when the sweeper meets the name. So a name
-//! may lie in any slot, twice, or after its timer has gone, and nothing breaks; what must hold is
-//! only that each armed timer has *a* name in a slot that is taken no later than its deadline.
+//! names in place of nodes: a slot holds [`Name`]s of slab entries, and whether a timer lives in
+//! an entry, and when that is due, is decided by the entry when the sweeper meets the name. So a
+//! name may lie in any slot, twice, or after its timer has gone, and nothing breaks; what must hold
+//! is only that the entry of each armed timer has *a* name in a slot that is taken no later than
+//! the timer's deadline.
 //!
 //! ```text
 //!            sweep ──►  deadline on level 0: taken at its own tick
@@ -21,15 +22,15 @@ pub(crate) mod geometry;
 pub(crate) mod occupancy;
 pub(crate) mod slot;
 
-use crate::id::TimerId;
 use crate::tick::Tick;
 use geometry::{Geometry, Place, SlotIndex};
 use occupancy::Occupancy;
-use slot::{Chain, SlotHead};
+use slot::{Chain, Name, SlotHead};
 
 /// The slots of one shard.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
+    shard: usize,
     geometry: Geometry,
     levels: Box<[Level]>,
     overdue: SlotHead,
@@ -42,24 +43,32 @@ struct Level {
     occupied: Occupancy,
 }
 
+/// Where names were taken from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub(crate) shard: usize,
+    /// `None` for names that were overdue.
+    pub(crate) slot: Option<SlotIndex>,
+}
+
 /// The names of one slot, taken.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// The slot they were in; `None` for names that were overdue.
-    pub(crate) slot: Option<SlotIndex>,
+    pub(crate) from: Source,
     /// When the slot's turn is, as seen from the sweep that took it.
     pub(crate) at: Tick,
     pub(crate) chain: Chain,
 }
 
 impl Hierarchy {
-    pub(crate) fn new(geometry: Geometry) -> Self {
+    pub(crate) fn new(shard: usize, geometry: Geometry) -> Self {
         let level = |level| {
             let slots: Box<[SlotHead]> =
                 (0..geometry.slots(level)).map(|_| SlotHead::new()).collect();
             Level { occupied: Occupancy::new(slots.len()), slots }
         };
         Self {
+            shard,
             geometry,
             levels: (0..geometry.levels).map(level).collect(),
             overdue: SlotHead::new(),
@@ -74,7 +83,7 @@ impl Hierarchy {
 
     /// Files a name, and then marks its slot. Answers whether a block was made for it.
     #[inline]
-    pub(crate) fn file(&self, name: TimerId, place: Place) -> bool {
+    pub(crate) fn file(&self, name: Name, place: Place) -> bool {
         match place {
             Place::Overdue => self.overdue.push(name),
             Place::Slot { slot, .. } => {
@@ -99,7 +108,7 @@ impl Hierarchy {
     /// Takes the names that are overdue.
     pub(crate) fn take_overdue(&self, swept: Tick) -> Option<Taken> {
         (!self.overdue.is_empty()).then(|| Taken {
-            slot: None,
+            from: Source { shard: self.shard, slot: None },
             at: swept,
             chain: self.overdue.take(),
         })
@@ -112,7 +121,7 @@ impl Hierarchy {
             while let Some(at) = self.next_in(level, reached).filter(|&at| at <= to) {
                 let number = self.geometry.number(level, at);
                 let slot = self.geometry.slot(level, number);
-                taken.push(Taken { slot: Some(slot), at, chain: self.take(slot) });
+                taken.push(self.take(slot, at));
                 reached = at;
             }
         }
@@ -124,7 +133,7 @@ impl Hierarchy {
             return None;
         }
         let at = self.geometry.next_turn(slot, swept);
-        Some(Taken { slot: Some(slot), at, chain: self.take(slot) })
+        Some(self.take(slot, at))
     }
 
     /// Whether a slot that is taken at `at` can be this one.
@@ -140,7 +149,7 @@ impl Hierarchy {
     }
 
     /// Puts a name that was taken early back into its slot. Answers whether a block was made.
-    pub(crate) fn put_back(&self, name: TimerId, slot: SlotIndex, at: Tick) -> bool {
+    pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick) -> bool {
         self.file(name, Place::Slot { slot, at })
     }
 
@@ -154,10 +163,11 @@ impl Hierarchy {
     }
 
     /// Clears the mark, then takes the names: whoever pushes after the swap marks again.
-    fn take(&self, slot: SlotIndex) -> Chain {
+    fn take(&self, slot: SlotIndex, at: Tick) -> Taken {
         let level = &self.levels[slot.level as usize];
         level.occupied.clear(slot.within);
-        level.slots[slot.within].take()
+        let chain = level.slots[slot.within].take();
+        Taken { from: Source { shard: self.shard, slot: Some(slot) }, at, chain }
     }
 
     /// The first tick after `swept` at which an occupied slot of the level is taken.

@@ -5,7 +5,7 @@
 //!  ┌──────────────────┬───────┐ │ next ────────┼────►│ next: null   │
 //!  │ address of block │ count │►│ name 0       │     │ name 0       │
 //!  │      (60)        │  (4)  │ │ name 1       │     │ …            │
-//!  └──────────────────┴───────┘ │ (not yet     │     │ name 14      │
+//!  └──────────────────┴───────┘ │ (not yet     │     │ name 13      │
 //!                               │    written)  │     └──────────────┘
 //!                               └──────────────┘      all but the first block are full
 //! ```
@@ -31,13 +31,33 @@
 //! one, the taker finds the name: it looks at the blocks it keeps before it rests, after the fence
 //! that makes it see the name or the inserter see the alarm ([`crate::alarm`]).
 
-use crate::id::TimerId;
-use crate::sync::{AcqRel, Acquire, AtomicU64, AtomicUsize, Relaxed, Release, UnsafeCell};
+use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicUsize, Relaxed, Release, UnsafeCell};
+use std::num::NonZeroU32;
 use std::ptr;
 
-/// How many names a block holds; the head's four low bits count them.
+/// The name of an entry of the shard's slab, as it waits in a slot: its index, and one more, so
+/// that no name is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name(NonZeroU32);
+
+impl Name {
+    /// The name of the entry at `index`, which is below 2^30.
+    #[inline]
+    pub(crate) fn new(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// The index of the entry.
+    #[inline]
+    pub(crate) fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+/// How many names a block holds; the head's four low bits count them. With these a block is as
+/// large as a cache line.
 #[cfg(not(modelled))]
-pub(crate) const NAMES: usize = 15;
+pub(crate) const NAMES: usize = 14;
 #[cfg(modelled)]
 pub(crate) const NAMES: usize = 2;
 
@@ -50,7 +70,7 @@ struct Block {
     /// Written before the block is published; read by the taker.
     next: UnsafeCell<*mut Block>,
     /// Zero until the reserver writes its name.
-    names: [AtomicU64; NAMES],
+    names: [AtomicU32; NAMES],
 }
 
 /// A copied head: the address of the first block, and how many of its names are reserved.
@@ -108,7 +128,7 @@ impl SlotHead {
 
     /// Files a name. Answers whether a block was made for it.
     #[inline]
-    pub(crate) fn push(&self, name: TimerId) -> bool {
+    pub(crate) fn push(&self, name: Name) -> bool {
         // Relaxed: what the head names is not touched before the exchange confirms it.
         let mut head = Head(self.0.load(Relaxed));
         loop {
@@ -126,19 +146,19 @@ impl SlotHead {
 
     /// Reserves the next place of the first block, and writes the name there.
     #[inline]
-    fn push_name(&self, head: Head, name: TimerId) -> Result<(), Head> {
+    fn push_name(&self, head: Head, name: Name) -> Result<(), Head> {
         self.exchange(head, head.reserved())?;
         // SAFETY: by the block rule the block lives until the name reserved here has been
         // written; blocks are only ever shared.
         let block = unsafe { &*head.block() };
         // Release: the last touch of the block comes before its freeing; pairs with the Acquire
         // of `Unwritten::look`.
-        block.names[head.count()].store(name.to_bits(), Release);
+        block.names[head.count()].store(name.0.get(), Release);
         Ok(())
     }
 
     /// Puts a new block with the name in front.
-    fn push_block(&self, head: Head, name: TimerId) -> Result<(), Head> {
+    fn push_block(&self, head: Head, name: Name) -> Result<(), Head> {
         let block = Box::into_raw(Box::new(Block::with(name, head.block())));
         self.exchange(head, Head::new(block, 1)).inspect_err(|_| {
             // SAFETY: made just above, and not published.
@@ -175,10 +195,10 @@ impl Drop for SlotHead {
 
 impl Block {
     /// A block with one name, in front of `next`.
-    fn with(name: TimerId, next: *mut Block) -> Self {
+    fn with(name: Name, next: *mut Block) -> Self {
         let names = std::array::from_fn(|place| match place {
-            0 => AtomicU64::new(name.to_bits()),
-            _ => AtomicU64::new(0),
+            0 => AtomicU32::new(name.0.get()),
+            _ => AtomicU32::new(0),
         });
         Self { next: UnsafeCell::new(next), names }
     }
@@ -201,7 +221,7 @@ unsafe impl Send for Chain {}
 impl Chain {
     /// Appends the names of the next block to `names`. Answers what became of the block, or
     /// `None` at the end of the chain.
-    pub(crate) fn read_block(&mut self, names: &mut Vec<TimerId>) -> Option<Read> {
+    pub(crate) fn read_block(&mut self, names: &mut Vec<Name>) -> Option<Read> {
         if self.block.is_null() {
             return None;
         }
@@ -267,7 +287,7 @@ impl Unwritten {
     /// Appends the names written since the last look. Answers whether that was all; if so the
     /// block is freed.
     #[inline]
-    pub(crate) fn look(&mut self, names: &mut Vec<TimerId>) -> bool {
+    pub(crate) fn look(&mut self, names: &mut Vec<Name>) -> bool {
         if self.block.is_null() {
             return true;
         }
@@ -277,8 +297,8 @@ impl Unwritten {
         for place in self.places() {
             // Acquire: pairs with the Release of `push`, so that the block can be freed once
             // all its names have been read.
-            if let Some(name) = TimerId::from_bits(block.names[place].load(Acquire)) {
-                names.push(name);
+            if let Some(name) = NonZeroU32::new(block.names[place].load(Acquire)) {
+                names.push(Name(name));
                 self.waiting &= !(1 << place);
             }
         }
@@ -304,18 +324,13 @@ impl Drop for Unwritten {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{NAMES, Read, SlotHead};
-    use crate::id::{Generation, TimerId};
-
-    fn name(index: u32) -> TimerId {
-        TimerId::new(1, Generation(3), index)
-    }
+    use super::{NAMES, Name, Read, SlotHead};
 
     #[test]
     fn every_name_pushed_is_taken_once() {
         let slot = SlotHead::new();
         let total = u32::try_from(NAMES * 3 + 1).unwrap();
-        let blocks = (0..total).filter(|&index| slot.push(name(index))).count();
+        let blocks = (0..total).filter(|&index| slot.push(Name::new(index))).count();
         assert_eq!(blocks, 4);
         let mut chain = slot.take();
         let mut names = Vec::new();
@@ -323,7 +338,7 @@ mod tests {
             assert!(matches!(read, Read::Whole));
         }
         names.sort_unstable();
-        assert_eq!(names, (0..total).map(name).collect::<Vec<_>>());
+        assert_eq!(names, (0..total).map(Name::new).collect::<Vec<_>>());
         assert!(slot.is_empty() && slot.take().read_block(&mut names).is_none());
     }
 }

@@ -21,11 +21,12 @@
 //! in and taking out of other threads interleave.
 
 use super::entry::Entry;
-use super::link::Link;
+use super::state::EntryState;
 use crate::id::{Generation, TimerId};
 use crate::reclaim::{Guard, retire};
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
 
 /// Enough chunks for all indices at the smallest page size.
@@ -109,17 +110,15 @@ impl<T> Directory<T> {
     /// The caller alone holds the page's entries. Answers the index of the first, or `None` when
     /// the indices are used up.
     pub(crate) fn install(&self, guard: &Guard) -> Option<(u32, Generation)> {
-        let mut fresh: Option<Box<[Entry<T>]>> = None;
         loop {
             let number = self.absent_page()?;
             let slot = self.slot_or_make(number);
-            let entries = fresh.take().unwrap_or_else(|| self.new_page());
-            let page: *mut Entry<T> = Box::into_raw(entries).cast();
+            let page: *mut Entry<T> = Box::into_raw(self.new_page(number)).cast();
             // AcqRel: the Release half publishes the page's entries to `entry`; the Acquire half
             // pairs with the Release of `remove`, so that `base` is seen.
             if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
                 // SAFETY: made just above as a boxed slice of this length and not published.
-                fresh = Some(unsafe { boxed_slice(page, self.page_len() as usize) });
+                drop(unsafe { boxed_slice(page, self.page_len() as usize) });
                 continue;
             }
             // Relaxed: a figure.
@@ -131,7 +130,9 @@ impl<T> Directory<T> {
                 self.remove(number, base, guard);
                 continue;
             }
-            self.renew_page(number, base, guard);
+            if base != Generation(0) {
+                self.renew_page(number, base, guard);
+            }
             return Some((number << self.page_bits, base));
         }
     }
@@ -182,8 +183,7 @@ impl<T> Directory<T> {
     pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &Entry<T>)) {
         let pages = (0..self.page_of(u32::MAX)).take_while(|&number| self.slot(number).is_some());
         for number in pages {
-            let first = number << self.page_bits;
-            for index in first..first + self.page_len() {
+            for index in self.indices(number) {
                 let Some(entry) = self.entry(index, guard) else {
                     break;
                 };
@@ -211,21 +211,25 @@ impl<T> Directory<T> {
         Some(absent)
     }
 
-    /// A page that nobody else knows yet.
-    fn new_page(&self) -> Box<[Entry<T>]> {
-        (0..self.page_len()).map(|_| Entry::vacant(Generation(0), Link::LAST)).collect()
+    /// A page that nobody else knows yet, its entries chained in the order of their indices.
+    fn new_page(&self, number: u32) -> Box<[Entry<T>]> {
+        let vacant = |index| Entry::vacant(EntryState::vacant(Generation(0), index + 1));
+        self.indices(number).map(vacant).collect()
     }
 
-    /// Gives the entries of a page just put in their generation, and chains them.
+    /// Gives the entries of a page just put in a generation that was not used before.
     fn renew_page(&self, number: u32, base: Generation, guard: &Guard) {
-        let first = number << self.page_bits;
-        for index in first..first + self.page_len() {
-            let Some(entry) = self.entry(index, guard) else {
-                return;
-            };
-            entry.state.renew(base);
-            entry.link.store(Link::vacant(base, index + 1));
+        for index in self.indices(number) {
+            if let Some(entry) = self.entry(index, guard) {
+                entry.state.put(EntryState::vacant(base, index + 1));
+            }
         }
+    }
+
+    /// The indices of a page's entries.
+    fn indices(&self, number: u32) -> Range<u32> {
+        let first = number << self.page_bits;
+        first..first + self.page_len()
     }
 
     /// Chunk and offset of a page's slot.
@@ -303,7 +307,7 @@ impl<T> Drop for Directory<T> {
                 }
                 // SAFETY: `new_page` made the page with this length; the directory is going.
                 let page = unsafe { boxed_slice(page, self.page_len() as usize) };
-                for entry in page.iter().filter(|e| e.state.load().generation().is_armed()) {
+                for entry in page.iter().filter(|e| e.state.load().is_armed()) {
                     // SAFETY: the generation is odd, so the value is there, and with `&mut self`
                     // nobody else can end this timer; the entry is not looked at again.
                     drop(unsafe { entry.take() });

@@ -3,7 +3,7 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `state` | the claimer (arm), then any thread by compare-and-swap | any thread |
-//! | `link` | see [`super::link`] | sweeper, resetters, claimers of vacant entries |
+//! | `link` | see [`super::link`] | sweeper, resetters, claimers |
 //! | `value` | the claimer, before `arm` | the thread whose `try_end` succeeded, once |
 //!
 //! **Value rule.** Between the claim of a vacant entry and its `arm`, the claimer alone touches
@@ -11,9 +11,8 @@
 //! released, the thread that succeeded alone does. The value is there exactly while the
 //! generation is odd.
 
-use super::link::{AtomicLink, Link};
-use super::state::AtomicEntryState;
-use crate::id::Generation;
+use super::link::AtomicLink;
+use super::state::{AtomicEntryState, EntryState};
 use crate::sync::UnsafeCell;
 use std::mem::MaybeUninit;
 
@@ -26,13 +25,26 @@ pub(crate) struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// A vacant entry; `next` is vacant after it.
-    pub(crate) fn vacant(generation: Generation, next: u32) -> Self {
+    /// An entry without a value, in a vacant state.
+    pub(crate) fn vacant(state: EntryState) -> Self {
         Self {
-            state: AtomicEntryState::new(generation),
-            link: AtomicLink::new(Link::vacant(generation, next)),
+            state: AtomicEntryState::new(state),
+            link: AtomicLink::new(),
             value: UnsafeCell::new(MaybeUninit::uninit()),
         }
+    }
+
+    /// Begins to fetch the entry into the cache, to be written.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(modelled)))]
+        // SAFETY: a hint, which reads and writes nothing.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(self).cast());
+        }
+        #[cfg(not(any(target_arch = "x86_64", modelled)))]
+        let _ = self.state.load();
     }
 
     /// Puts the value of a timer about to be armed.

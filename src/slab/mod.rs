@@ -13,12 +13,12 @@ pub(crate) mod state;
 pub(crate) mod trim;
 pub(crate) mod vacant;
 
-use crate::id::{Generation, TimerId};
+use crate::id::Generation;
 use crate::reclaim::Guard;
 use crossbeam_utils::CachePadded;
 use directory::Directory;
 use entry::Entry;
-use link::Link;
+use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
 
 /// The timers of one shard.
@@ -33,21 +33,35 @@ pub(crate) struct Slab<T> {
 pub(crate) struct Claimed<'g, T> {
     pub(crate) entry: &'g Entry<T>,
     pub(crate) index: u32,
-    pub(crate) vacant: Generation,
+    /// Its vacant state; the relinking flag may have been cleared since.
+    pub(crate) vacant: EntryState,
 }
 
-/// Vacant entries that one thread holds alone, chained and on their way back to the stack.
+/// Vacant entries that one thread holds alone, chained by their states and on their way back to
+/// the stack.
 #[derive(Debug)]
 pub(crate) struct Released {
     top: VacantHead,
     last: VacantHead,
+    /// Which entry the last one's state says is vacant after it.
+    after: u32,
 }
 
 impl Released {
-    pub(crate) const NONE: Released = Released { top: VacantHead::EMPTY, last: VacantHead::EMPTY };
+    /// None, to be followed by nothing in particular.
+    pub(crate) const NONE: Released = Released::before(VacantHead::EMPTY);
 
-    fn add<T>(&mut self, entry: &Entry<T>, index: u32, vacant: Generation) {
-        entry.link.store(Link::vacant(vacant, self.top.index()));
+    /// None yet, to be put before `head`.
+    const fn before(head: VacantHead) -> Self {
+        Self { top: VacantHead::EMPTY, last: VacantHead::EMPTY, after: head.index() }
+    }
+
+    /// Which entry the state of the next to be gathered has to name.
+    pub(crate) fn next(&self) -> u32 {
+        if self.top == VacantHead::EMPTY { self.after } else { self.top.index() }
+    }
+
+    fn add(&mut self, index: u32, vacant: Generation) {
         self.top = VacantHead::new(vacant, index);
         if self.last == VacantHead::EMPTY {
             self.last = self.top;
@@ -63,9 +77,10 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The entry that `id` names, whether or not its timer is still there.
-    pub(crate) fn entry<'g>(&'g self, id: TimerId, guard: &'g Guard) -> Option<&'g Entry<T>> {
-        self.directory.entry(id.index(), guard)
+    /// The entry at `index`, whatever lives in it.
+    #[inline]
+    pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g Entry<T>> {
+        self.directory.entry(index, guard)
     }
 
     /// A vacant entry; `None` when the indices are used up.
@@ -73,13 +88,18 @@ impl<T> Slab<T> {
         self.pop(guard).or_else(|| self.grow(guard))
     }
 
-    /// Adds an entry, vacant and held by the caller alone, to those on their way back.
+    /// Begins a chain that is to be released at once.
+    pub(crate) fn begin_release(&self) -> Released {
+        Released::before(self.vacant.load())
+    }
+
+    /// Adds an entry to those on their way back: vacant, held by the caller alone, and its state
+    /// names [`Released::next`].
     ///
     /// A worn entry is retired instead; with the last one of its page the page goes.
     pub(crate) fn gather(
         &self,
         released: &mut Released,
-        entry: &Entry<T>,
         index: u32,
         vacant: Generation,
         guard: &Guard,
@@ -87,19 +107,22 @@ impl<T> Slab<T> {
         if vacant == Generation::WORN {
             self.directory.wear(index, guard);
         } else {
-            released.add(entry, index, vacant);
+            released.add(index, vacant);
         }
     }
 
     /// Gives back entries of timers that have ended.
     pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
-        let Released { top, last } = std::mem::replace(released, Released::NONE);
+        let Released { top, last, mut after } = std::mem::replace(released, Released::NONE);
         let Some(last_entry) = self.entry_of(last, guard) else {
             return;
         };
         let mut head = self.vacant.load();
         loop {
-            last_entry.link.store(Link::vacant(last.generation(), head.index()));
+            if after != head.index() {
+                after = head.index();
+                last_entry.state.chain(last.generation(), after);
+            }
             match self.vacant.replace(head, top) {
                 Ok(()) => return,
                 Err(now) => head = now,
@@ -130,22 +153,17 @@ impl<T> Slab<T> {
                 return None;
             }
             // Whatever is read through a head that has moved on is discarded with it: a page
-            // that is not there, or a link or a state of another generation, only says so early.
-            let top = self.entry_of(head, guard);
-            let link = top.map(|entry| entry.link.load());
-            let next = link
-                .filter(|link| link.generation() == head.generation())
-                .and_then(|link| self.head_at(link.next(), guard));
-            let (Some(entry), Some(next)) = (top, next) else {
+            // that is not there, or a state of another generation, only says so early.
+            let top = self.entry_of(head, guard).map(|entry| (entry, entry.state.load()));
+            let top = top.filter(|(_, vacant)| vacant.generation() == head.generation());
+            let next = top.and_then(|(_, vacant)| self.head_at(vacant.next(), guard));
+            let (Some((entry, vacant)), Some(next)) = (top, next) else {
                 // The exchange shows the present head, which a load need not.
                 head = self.vacant.replace(head, head).err().unwrap_or(head);
                 continue;
             };
             match self.vacant.replace(head, next) {
-                Ok(()) => {
-                    let (index, vacant) = (head.index(), head.generation());
-                    return Some(Claimed { entry, index, vacant });
-                }
+                Ok(()) => return Some(Claimed { entry, index: head.index(), vacant }),
                 Err(now) => head = now,
             }
         }
@@ -158,10 +176,11 @@ impl<T> Slab<T> {
         let mut others = Released {
             top: VacantHead::new(vacant, index + 1),
             last: VacantHead::new(vacant, last),
+            after: last + 1,
         };
         self.release(&mut others, guard);
         let entry = self.directory.entry(index, guard)?;
-        Some(Claimed { entry, index, vacant })
+        Some(Claimed { entry, index, vacant: EntryState::vacant(vacant, index + 1) })
     }
 
     fn entry_of<'g>(&'g self, head: VacantHead, guard: &'g Guard) -> Option<&'g Entry<T>> {
@@ -173,7 +192,7 @@ impl<T> Slab<T> {
 
     /// The head that has the vacant entry `index` on top; `None` if it is not vacant after all.
     fn head_at(&self, index: u32, guard: &Guard) -> Option<VacantHead> {
-        if index == Link::LAST {
+        if index == VacantHead::LAST {
             return Some(VacantHead::EMPTY);
         }
         let generation = self.directory.entry(index, guard)?.state.load().generation();
@@ -193,7 +212,7 @@ mod tests {
         let mut released = Released::NONE;
         for _ in 0..times {
             let claimed = slab.claim(&guard).expect("indices are left");
-            slab.gather(&mut released, claimed.entry, claimed.index, Generation::WORN, &guard);
+            slab.gather(&mut released, claimed.index, Generation::WORN, &guard);
         }
         slab.release(&mut released, &guard);
     }

@@ -3,14 +3,15 @@
 //! ```text
 //!   63                     39  38   37                                        0
 //!  ┌─────────────────────────┬─────┬───────────────────────────────────────────┐
-//!  │     generation (25)     │  R  │         low bits of the deadline (38)     │
+//!  │                         │     │ odd: low bits of the deadline (38)        │
+//!  │     generation (25)     │  R  │ even: index of the next vacant entry (30) │
 //!  └─────────────────────────┴─────┴───────────────────────────────────────────┘
 //!
-//!            arm (store: the claimer of a vacant entry is alone)
-//!   Vacant ───────────────────────────────────────────► Armed ──┐ try_reset, try_confirm,
-//!   even generation                             odd generation ◄┘ try_settle: same generation
-//!      ▲                                                   │
-//!      └────────────── try_end: generation + 1 ────────────┘
+//!               arm, try_arm: generation + 1
+//!   Vacant ──────────────────────────────────► Armed ──┐ try_reset, try_confirm:
+//!   even generation                    odd generation ◄┘ same generation
+//!      ▲                                          │
+//!      └────── try_end: generation + 1 ───────────┘
 //! ```
 //!
 //! Generation and deadline lie in one word so that cancel, reset and expiry are each one
@@ -18,10 +19,11 @@
 //! on, by [`try_end`](AtomicEntryState::try_end), owns the value and the entry. No word of an
 //! ended timer ever recurs, because a generation never does.
 //!
-//! **R, relinking.** Set when a resetter is filing an earlier name of this timer; only the thread
-//! that set it may lower the entry's [`Link`](super::link::Link), and while it is set nobody
-//! relies on the link. Cleared by the same thread ([`try_settle`](AtomicEntryState::try_settle)),
-//! or by the timer's end. The protocol is in [`crate::shard`].
+//! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; only the
+//! thread that set it may lower the entry's [link](super::link::AtomicLink), and while it is set
+//! nobody relies on the link. Cleared by the same thread alone
+//! ([`settle`](AtomicEntryState::settle)): every other transition keeps it, also from one timer of
+//! the entry to the next. The protocol is in [`crate::shard`].
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +33,7 @@ use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 use crate::tick::Tick;
 
 const DEADLINE: Field = Field::low(Tick::LOW_BITS);
+const NEXT: Field = Field::low(30);
 const RELINKING: Field = DEADLINE.above(1);
 const GENERATION: Field = RELINKING.above(Generation::BITS);
 
@@ -39,19 +42,11 @@ const GENERATION: Field = RELINKING.above(Generation::BITS);
 pub(crate) struct EntryState(u64);
 
 impl EntryState {
+    /// An entry in which no timer lives; `next` is vacant after it.
     #[inline]
-    fn new(generation: Generation, deadline: Tick, relinking: bool) -> Self {
-        Self(
-            GENERATION.put(u64::from(generation.0))
-                | RELINKING.put(u64::from(relinking))
-                | DEADLINE.put(deadline.low()),
-        )
-    }
-
-    #[inline]
-    fn vacant(generation: Generation) -> Self {
+    pub(crate) fn vacant(generation: Generation, next: u32) -> Self {
         debug_assert!(!generation.is_armed());
-        Self(GENERATION.put(u64::from(generation.0)))
+        Self(GENERATION.put(u64::from(generation.0)) | NEXT.put(u64::from(next)))
     }
 
     #[inline]
@@ -59,13 +54,25 @@ impl EntryState {
         Generation(GENERATION.get_u32(self.0))
     }
 
-    /// The deadline, restored by the sweep's place in time.
+    /// Whether a timer lives in the entry.
+    #[inline]
+    pub(crate) fn is_armed(self) -> bool {
+        self.generation().is_armed()
+    }
+
+    /// The deadline, restored by the sweep's place in time; of armed states.
     #[inline]
     pub(crate) fn deadline(self, swept: Tick) -> Tick {
         Tick::near(DEADLINE.get(self.0), swept)
     }
 
-    /// Whether a resetter is filing an earlier name of this timer.
+    /// The next vacant entry; of vacant states.
+    #[inline]
+    pub(crate) fn next(self) -> u32 {
+        NEXT.get_u32(self.0)
+    }
+
+    /// Whether a resetter is filing an earlier name of this entry.
     #[inline]
     pub(crate) fn is_relinking(self) -> bool {
         RELINKING.get(self.0) == 1
@@ -74,13 +81,27 @@ impl EntryState {
     /// This armed state with another deadline.
     #[inline]
     pub(crate) fn with_deadline(self, deadline: Tick) -> Self {
-        Self::new(self.generation(), deadline, self.is_relinking())
+        debug_assert!(self.is_armed());
+        Self((self.0 & !DEADLINE.put(DEADLINE.max())) | DEADLINE.put(deadline.low()))
     }
 
-    /// This armed state with the relinking flag set or cleared.
+    /// This armed state with the relinking flag set.
     #[inline]
-    pub(crate) fn with_relinking(self, relinking: bool) -> Self {
-        Self((self.0 & !RELINKING.put(1)) | RELINKING.put(u64::from(relinking)))
+    pub(crate) fn relinking(self) -> Self {
+        Self(self.0 | RELINKING.put(1))
+    }
+
+    /// A timer of this deadline, in the place of a vacant state.
+    #[inline]
+    fn armed(self, deadline: Tick) -> Self {
+        Self::with_flag_of(self, self.generation().next(), DEADLINE.put(deadline.low()))
+    }
+
+    /// A state of `generation`, with `low` in the lowest field and this one's flag.
+    #[inline]
+    fn with_flag_of(self, generation: Generation, low: u64) -> Self {
+        let flag = self.0 & RELINKING.put(1);
+        Self(GENERATION.put(u64::from(generation.0)) | flag | low)
     }
 }
 
@@ -90,8 +111,8 @@ pub(crate) struct AtomicEntryState(AtomicU64);
 
 impl AtomicEntryState {
     #[inline]
-    pub(crate) fn new(vacant: Generation) -> Self {
-        Self(AtomicU64::new(EntryState::vacant(vacant).0))
+    pub(crate) fn new(state: EntryState) -> Self {
+        Self(AtomicU64::new(state.0))
     }
 
     #[inline]
@@ -101,28 +122,59 @@ impl AtomicEntryState {
         EntryState(self.0.load(Acquire))
     }
 
-    /// Vacant → Armed, by the thread that has claimed the vacant entry.
+    /// Vacant → Armed, by the thread that has claimed the entry and has seen it without the flag,
+    /// which nobody can set meanwhile.
     #[inline]
-    pub(crate) fn arm(&self, generation: Generation, deadline: Tick) {
-        debug_assert!(generation.is_armed());
+    pub(crate) fn arm(&self, seen: EntryState, deadline: Tick) {
+        debug_assert!(!seen.is_armed() && !seen.is_relinking());
         // Release: publishes value and link to whoever ends, resets or meets this timer; pairs
         // with the Acquire of `load` and of `swap`.
-        self.0.store(EntryState::new(generation, deadline, false).0, Release);
+        #[cfg(not(loom))]
+        self.0.store(seen.armed(deadline).0, Release);
+        // Loom would put this store between the halves of the sweeper's confirmation: it does not
+        // know that an exchange is one step in the word's order.
+        #[cfg(loom)]
+        self.0.swap(seen.armed(deadline).0, Release);
     }
 
-    /// Vacant → Vacant of a later generation, by the thread that alone holds the entry.
+    /// Vacant → Armed, by the thread that has claimed the entry. It sees what the sweeper wrote
+    /// before its last confirmation of the vacant state.
     #[inline]
-    pub(crate) fn renew(&self, generation: Generation) {
-        // Release: the vacant stack publishes the entry; kept so that a stale reader of the new
-        // generation also sees what its holder did before.
-        self.0.store(EntryState::vacant(generation).0, Release);
+    pub(crate) fn try_arm(
+        &self,
+        seen: EntryState,
+        deadline: Tick,
+    ) -> Result<EntryState, EntryState> {
+        debug_assert!(!seen.is_armed());
+        let armed = seen.armed(deadline);
+        self.swap(seen, armed).map(|()| armed)
     }
 
-    /// Armed → Vacant. `Ok` gives the caller the value and the entry, once.
+    /// Writes the state of an entry that nobody else knows yet.
     #[inline]
-    pub(crate) fn try_end(&self, seen: EntryState) -> Result<Generation, EntryState> {
+    pub(crate) fn put(&self, state: EntryState) {
+        // Release: the vacant stack publishes the entry; kept so that who looks for a timer of
+        // the page that was here before also sees what its holder did.
+        self.0.store(state.0, Release);
+    }
+
+    /// Vacant → Vacant, of the same generation or a later one, before `next`: by the thread that
+    /// alone holds the entry.
+    #[inline]
+    pub(crate) fn chain(&self, generation: Generation, next: u32) {
+        let mut seen = self.load();
+        // Others may clear the flag, once, or confirm the state.
+        while let Err(now) = self.swap(seen, seen.with_flag_of(generation, NEXT.put(next.into()))) {
+            seen = now;
+        }
+    }
+
+    /// Armed → Vacant, before `next`. `Ok` gives the caller the value and the entry, once.
+    #[inline]
+    pub(crate) fn try_end(&self, seen: EntryState, next: u32) -> Result<Generation, EntryState> {
+        debug_assert!(seen.is_armed());
         let vacant = seen.generation().next();
-        self.swap(seen, EntryState::vacant(vacant)).map(|()| vacant)
+        self.swap(seen, seen.with_flag_of(vacant, NEXT.put(next.into()))).map(|()| vacant)
     }
 
     /// Armed → Armed, to the deadline and flag of `next`.
@@ -132,17 +184,19 @@ impl AtomicEntryState {
         self.swap(seen, next)
     }
 
-    /// Armed → the same: whoever resets after this sees what the caller wrote before it, and
-    /// whoever reset before makes this fail.
+    /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
+    /// before makes this fail.
     #[inline]
     pub(crate) fn try_confirm(&self, seen: EntryState) -> Result<(), EntryState> {
         self.swap(seen, seen)
     }
 
-    /// Clears the relinking flag, by the thread that set it.
+    /// Clears the relinking flag, by the thread that set it; its timer may have ended.
     #[inline]
-    pub(crate) fn try_settle(&self, seen: EntryState) -> Result<(), EntryState> {
-        self.swap(seen, seen.with_relinking(false))
+    pub(crate) fn settle(&self) {
+        // AcqRel: the Release half publishes the link, and that its name has been filed, to
+        // whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
+        self.0.fetch_and(!RELINKING.put(1), AcqRel);
     }
 
     #[inline]
@@ -164,27 +218,49 @@ mod tests {
     use crate::id::Generation;
     use crate::tick::Tick;
 
+    /// A timer of generation 5, due at 9.
+    fn armed() -> AtomicEntryState {
+        let state = AtomicEntryState::new(EntryState::vacant(Generation(4), 7));
+        assert_eq!(state.load().next(), 7);
+        state.arm(state.load(), Tick(9));
+        state
+    }
+
     #[test]
     fn an_ended_timer_cannot_be_ended_again() {
-        let state = AtomicEntryState::new(Generation(4));
-        state.arm(Generation(5), Tick(9));
+        let state = armed();
         let seen = state.load();
-        assert_eq!(state.try_end(seen), Ok(Generation(6)));
-        assert_eq!(state.try_end(seen), Err(EntryState::vacant(Generation(6))));
+        assert_eq!(state.try_end(seen, 3), Ok(Generation(6)));
+        assert_eq!(state.try_end(seen, 3), Err(EntryState::vacant(Generation(6), 3)));
     }
 
     #[test]
     fn a_reset_keeps_the_generation_and_the_flag_is_its_own() {
-        let state = AtomicEntryState::new(Generation(0));
-        state.arm(Generation(1), Tick(9));
+        let state = armed();
         let seen = state.load();
-        let next = seen.with_deadline(Tick((1 << 40) + 3)).with_relinking(true);
+        let next = seen.with_deadline(Tick((1 << 40) + 3)).relinking();
         assert_eq!(state.try_reset(seen, next), Ok(()));
-        assert_eq!(state.load().generation(), Generation(1));
+        assert_eq!(state.load().generation(), Generation(5));
         assert!(state.load().is_relinking());
         assert_eq!(state.load().deadline(Tick(1 << 40)), Tick((1 << 40) + 3));
-        assert_eq!(state.try_settle(next), Ok(()));
+        state.settle();
         assert!(!state.load().is_relinking());
-        assert_eq!(state.try_confirm(next), Err(next.with_relinking(false)));
+        assert_eq!(state.try_confirm(next), Err(state.load()));
+    }
+
+    #[test]
+    fn the_flag_outlives_its_timer() {
+        let state = armed();
+        let seen = state.load();
+        assert_eq!(state.try_reset(seen, seen.relinking()), Ok(()));
+        assert_eq!(state.try_end(state.load(), 3), Ok(Generation(6)));
+        state.chain(Generation(8), 11);
+        let vacant = state.load();
+        assert!(vacant.is_relinking() && vacant.next() == 11);
+        let armed = state.try_arm(vacant, Tick(10)).unwrap();
+        assert!(armed.is_relinking() && armed.generation() == Generation(9));
+        state.settle();
+        assert_eq!(state.load().deadline(Tick(0)), Tick(10));
+        assert!(!state.load().is_relinking());
     }
 }

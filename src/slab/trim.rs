@@ -45,11 +45,11 @@ impl Trim {
                 return true;
             };
             *left -= 1;
-            let fresh = claimed.vacant.next().next();
-            claimed.entry.state.renew(fresh);
+            let fresh = claimed.vacant.generation().next().next();
             let page = slab.directory.page_of(claimed.index);
             let hoard = self.page(page);
-            slab.gather(&mut hoard.released, claimed.entry, claimed.index, fresh, guard);
+            claimed.entry.state.chain(fresh, hoard.released.next());
+            slab.gather(&mut hoard.released, claimed.index, fresh, guard);
             hoard.count += u32::from(fresh != Generation::WORN);
             hoard.newest = hoard.newest.max(fresh);
             if hoard.count == slab.directory.page_len() {

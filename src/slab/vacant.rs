@@ -13,11 +13,10 @@
 //! popped comes back only with a later one (armed and ended, or [`renewed`]), so the same head
 //! word never means two different stacks.
 //!
-//! [`renewed`]: super::state::AtomicEntryState::renew
+//! [`renewed`]: super::state::AtomicEntryState::chain
 
 #![forbid(unsafe_code)]
 
-use super::link::Link;
 use crate::bits::Field;
 use crate::id::Generation;
 use crate::sync::{AcqRel, Acquire, AtomicU64};
@@ -31,7 +30,10 @@ pub(crate) struct VacantHead(u64);
 
 impl VacantHead {
     /// The head of the empty stack.
-    pub(crate) const EMPTY: VacantHead = VacantHead(INDEX.put(Link::LAST as u64));
+    pub(crate) const EMPTY: VacantHead = VacantHead(INDEX.put(Self::LAST as u64));
+
+    /// The index that is vacant after the last.
+    pub(crate) const LAST: u32 = (1 << 30) - 1;
 
     #[inline]
     pub(crate) fn new(generation: Generation, index: u32) -> Self {
@@ -44,9 +46,9 @@ impl VacantHead {
         Generation(GENERATION.get_u32(self.0))
     }
 
-    /// The top's index; [`Link::LAST`] for the empty stack.
+    /// The top's index; [`LAST`](Self::LAST) for the empty stack.
     #[inline]
-    pub(crate) fn index(self) -> u32 {
+    pub(crate) const fn index(self) -> u32 {
         INDEX.get_u32(self.0)
     }
 }
@@ -63,15 +65,15 @@ impl AtomicVacantHead {
 
     #[inline]
     pub(crate) fn load(&self) -> VacantHead {
-        // Acquire: pairs with the Release of `replace`, so that the link of the top is seen.
+        // Acquire: pairs with the Release of `replace`, so that the state of the top is seen.
         VacantHead(self.0.load(Acquire))
     }
 
     /// Pops or pushes: writes `next` if the head is still `seen`.
     #[inline]
     pub(crate) fn replace(&self, seen: VacantHead, next: VacantHead) -> Result<(), VacantHead> {
-        // AcqRel: the Release half, of a push, publishes the entry (its link, state and the end
-        // of its value's use) to whoever pops it; the Acquire half, of a pop, pairs with it.
+        // AcqRel: the Release half, of a push, publishes the entry (its state and the end of
+        // its value's use) to whoever pops it; the Acquire half, of a pop, pairs with it.
         // Acquire on failure, as `load`.
         match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
             Ok(_) => Ok(()),
