@@ -134,12 +134,11 @@ impl Builder {
             shards,
             geometry: self.geometry,
             capacity: self.capacity,
-            timeline: Timeline::new(self.clock.now(), origin, nanos),
+            timeline: Timeline::new(self.clock.now(), origin, nanos, self.clock.lag()),
             origin,
             alarm: Alarm::new(self.waker),
         });
-        let lag = self.clock.lag();
-        let inner = Arc::new(Inner { core, clock: self.clock, lag });
+        let inner = Arc::new(Inner { core, clock: self.clock });
         Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
     }
 

@@ -30,11 +30,11 @@ use crate::shard::{Filed, Reset, Shard, Surroundings};
 use crate::swept::{SweptTick, published};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
 use crate::tally::{Count, SweeperTally, Tally, read};
-use crate::tick::{Tick, Timeline};
+use crate::tick::{Now, Tick, Timeline};
 use crate::upkeep::UpkeepFlag;
 use crossbeam_utils::CachePadded;
 use std::sync::PoisonError;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Everything that the halves of a wheel share.
 #[derive(Debug)]
@@ -84,14 +84,6 @@ pub(crate) struct Call<'g> {
     pub(crate) guard: &'g Guard,
 }
 
-/// What a caller takes for the present.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    pub(crate) instant: Instant,
-    /// The last tick at or before it.
-    pub(crate) floor: Tick,
-}
-
 /// What makes a core.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -120,8 +112,22 @@ impl<T> Core<T> {
         }
     }
 
+    /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
+    #[inline]
+    pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, BeyondRange> {
+        if let Some(tick) = self.timeline.soon(delay, now) {
+            let ahead = tick.0.wrapping_sub(self.swept.get().0);
+            if ahead <= Tick::AHEAD {
+                return Ok(tick);
+            }
+        }
+        let deadline = self.timeline.deadline(delay, now).ok_or_else(|| self.beyond_range())?;
+        self.tick_of(deadline, now)
+    }
+
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
     /// the next sweep reaches.
+    #[inline]
     pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, BeyondRange> {
         let swept = self.swept.get();
         // A deadline long past need not be told from one past for half the window.
@@ -130,7 +136,7 @@ impl<T> Core<T> {
             return Ok(self.timeline.floor(deadline).max(oldest));
         }
         let tick = self.timeline.ceil(deadline).max(oldest);
-        let ahead = tick.since(now.floor);
+        let ahead = tick.since(self.timeline.floor(now.instant));
         if ahead > Tick::RANGE || tick.since(swept) > Tick::AHEAD {
             return Err(self.beyond_range());
         }
@@ -144,6 +150,7 @@ impl<T> Core<T> {
     }
 
     /// Arms a timer.
+    #[inline]
     pub(crate) fn insert(
         &self,
         call: Call<'_>,
@@ -174,6 +181,7 @@ impl<T> Core<T> {
     }
 
     /// Ends a timer and answers its value.
+    #[inline]
     pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
         let value = self.end(id, call.guard)?;
         let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
@@ -182,6 +190,7 @@ impl<T> Core<T> {
     }
 
     /// Sets a timer's deadline. Answers whether the timer was armed.
+    #[inline]
     pub(crate) fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> bool {
         let Some(shard) = self.shards.get(id.shard()) else {
             return false;
@@ -193,6 +202,14 @@ impl<T> Core<T> {
             self.tally.add(call.caller, Count::Reset, 1);
         }
         done == Reset::Done
+    }
+
+    /// Begins to fetch a timer.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: TimerId, guard: &Guard) {
+        if let Some(shard) = self.shards.get(id.shard()) {
+            shard.prefetch(id.index(), guard);
+        }
     }
 
     /// The deadline of an armed timer.
@@ -235,6 +252,7 @@ impl<T> Core<T> {
         slabs as u64 + blocks * BLOCK_BYTES as u64
     }
 
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: an insert's second load is ordered by its fence; its first is a short cut.
         self.closed.load(Relaxed)
@@ -273,6 +291,7 @@ impl<T> Core<T> {
     }
 
     /// Notes that timers of a shard have ended.
+    #[inline]
     pub(crate) fn make_room(&self, shard: usize, ended: u64) {
         if let Some(capacity) = &self.capacity {
             // Relaxed: a number of places; the entries themselves go over the vacant stack.
@@ -281,11 +300,12 @@ impl<T> Core<T> {
     }
 
     /// Inserts into the caller's shard or, where that is full, into the next that is not.
+    #[inline]
     fn insert_in_any(&self, call: Call<'_>, mut value: T, deadline: Tick) -> Result<TimerId, T> {
         let shards = self.shards.len();
         self.tally.add(call.caller, Count::Inserted, 1);
-        for offset in 0..shards {
-            let number = (call.caller.0 + offset) % shards;
+        let home = call.caller.0 % shards;
+        for number in (home..shards).chain(0..home) {
             if !self.take_room(number) {
                 continue;
             }
@@ -318,12 +338,14 @@ impl<T> Core<T> {
         }
     }
 
+    #[inline]
     fn end(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let value = self.shards.get(id.shard())?.cancel(id, guard)?;
         self.make_room(id.shard(), 1);
         Some(value)
     }
 
+    #[inline]
     fn take_room(&self, shard: usize) -> bool {
         let Some(capacity) = &self.capacity else {
             return true;
@@ -333,6 +355,7 @@ impl<T> Core<T> {
         room.fetch_update(Relaxed, Relaxed, |places| places.checked_sub(1)).is_ok()
     }
 
+    #[inline]
     fn around(&self) -> Surroundings<'_> {
         Surroundings { swept: &self.swept, alarm: &self.alarm }
     }

@@ -4,9 +4,10 @@
 
 use crate::TimerId;
 use crate::caller::Caller;
-use crate::core::{Call, Core, Now};
+use crate::core::{Call, Core};
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::reclaim::{Guard, pin};
+use crate::tick::{Now, Tick};
 use crate::wheel::Inner;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -51,6 +52,7 @@ pub struct Pinned<'w, T> {
 }
 
 impl<'w, T: Send> Pinned<'w, T> {
+    #[inline]
     pub(crate) fn new(wheel: &'w Inner<T>) -> Self {
         let now = wheel.now();
         Self { wheel, guard: pin(), caller: Caller::current(), now }
@@ -63,6 +65,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     }
 
     /// Lets go of the epoch and the time, and takes hold of the present ones.
+    #[inline]
     pub fn repin(&mut self) {
         self.guard.repin();
         self.now = self.wheel.now();
@@ -73,11 +76,9 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// # Errors
     ///
     /// As [`Wheel::insert`](crate::Wheel::insert).
+    #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        match self.wheel.deadline_after(self.now.instant, delay) {
-            Ok(deadline) => self.insert_at(value, deadline),
-            Err(beyond) => Err(self.refused(value, beyond)),
-        }
+        self.insert_in(value, self.core().tick_after(delay, self.now))
     }
 
     /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
@@ -85,14 +86,13 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// # Errors
     ///
     /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
+    #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        match self.core().tick_of(deadline, self.now) {
-            Ok(tick) => self.core().insert(self.call(), value, tick),
-            Err(beyond) => Err(self.refused(value, beyond)),
-        }
+        self.insert_in(value, self.core().tick_of(deadline, self.now))
     }
 
     /// As [`Wheel::cancel`](crate::Wheel::cancel).
+    #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
         self.core().cancel(self.call(), id)
     }
@@ -102,11 +102,9 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// # Errors
     ///
     /// As [`Wheel::reset`](crate::Wheel::reset).
+    #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        match self.wheel.deadline_after(self.now.instant, delay) {
-            Ok(deadline) => self.reset_at(id, deadline),
-            Err(beyond) => self.out_of_range(id, beyond),
-        }
+        self.reset_in(id, self.core().tick_after(delay, self.now))
     }
 
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
@@ -114,11 +112,40 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// # Errors
     ///
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
+    #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        match self.core().tick_of(deadline, self.now) {
-            Ok(tick) => Ok(self.core().reset(self.call(), id, tick)),
-            Err(beyond) => self.out_of_range(id, beyond),
-        }
+        self.reset_in(id, self.core().tick_of(deadline, self.now))
+    }
+
+    /// Begins to fetch the timer that `id` names into the processor's cache, so that a verb on it
+    /// soon after does not wait for memory. A hint: it changes nothing and answers nothing.
+    ///
+    /// With many timers armed, most of a reset's or cancel's time is that wait. A batch that calls
+    /// this for all of its timers first waits for them together, and not for each in turn.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let mut pinned = wheel.pin();
+    /// let id = pinned.insert("connection 7", Duration::from_secs(30))?;
+    /// # let ready = [id];
+    ///
+    /// pinned.repin();
+    /// for &id in &ready {
+    ///     pinned.prefetch(id);
+    /// }
+    /// for &id in &ready {
+    ///     pinned.reset(id, Duration::from_secs(30))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn prefetch(&self, id: TimerId) {
+        self.core().prefetch(id, &self.guard);
     }
 
     /// As [`Wheel::deadline`](crate::Wheel::deadline).
@@ -134,22 +161,47 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.core().deadline(id, &self.guard).is_some()
     }
 
-    /// A wheel that is closed says so, whatever the deadline.
-    fn refused(&self, value: T, beyond: BeyondRange) -> InsertError<T> {
-        let closed = self.core().is_closed();
-        let reason = if closed { Refusal::Closed } else { Refusal::BeyondRange(beyond) };
-        InsertError { reason, value }
+    /// Arms a timer. A wheel that is closed says so, whatever the deadline.
+    #[inline]
+    fn insert_in(
+        &self,
+        value: T,
+        deadline: Result<Tick, BeyondRange>,
+    ) -> Result<TimerId, InsertError<T>> {
+        match deadline {
+            Ok(tick) => self.core().insert(self.call(), value, tick),
+            Err(_) if self.core().is_closed() => {
+                Err(InsertError { reason: Refusal::Closed, value })
+            }
+            Err(beyond) => Err(InsertError { reason: Refusal::BeyondRange(beyond), value }),
+        }
     }
 
-    /// A timer that is not armed cannot be reset, whatever the deadline.
-    fn out_of_range(&self, id: TimerId, beyond: BeyondRange) -> Result<bool, BeyondRange> {
-        if self.contains(id) { Err(beyond) } else { Ok(false) }
+    /// Resets a timer. One that is not armed cannot be reset, whatever the deadline.
+    #[inline]
+    fn reset_in(
+        &self,
+        id: TimerId,
+        deadline: Result<Tick, BeyondRange>,
+    ) -> Result<bool, BeyondRange> {
+        match deadline {
+            Ok(tick) => Ok(self.core().reset(self.call(), id, tick)),
+            Err(beyond) => {
+                if self.contains(id) {
+                    Err(beyond)
+                } else {
+                    Ok(false)
+                }
+            }
+        }
     }
 
+    #[inline]
     fn core(&self) -> &'w Core<T> {
         &self.wheel.core
     }
 
+    #[inline]
     fn call(&self) -> Call<'_> {
         Call { caller: self.caller, guard: &self.guard }
     }

@@ -71,20 +71,60 @@ impl Tick {
     }
 }
 
-/// The wheel's time axis: where tick `origin` lies, and how long a tick is.
+/// The wheel's time axis: where tick `origin` lies, how long a tick is, and how far the clock may
+/// lag behind the truth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline {
     start: Instant,
     origin: Tick,
     nanos: u64,
+    lag: Duration,
+    /// The longest delay that [`soon`](Self::soon) answers for: a tick less than the range, the
+    /// lag included.
+    longest: u64,
+}
+
+/// A reading of the clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) instant: Instant,
+    /// Nanoseconds since the timeline's start.
+    nanos: u64,
 }
 
 impl Timeline {
-    /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long.
-    #[inline]
-    pub(crate) fn new(start: Instant, origin: Tick, nanos: u64) -> Self {
+    /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long, by a
+    /// clock that may lag by `lag`.
+    pub(crate) fn new(start: Instant, origin: Tick, nanos: u64, lag: Duration) -> Self {
         debug_assert!(nanos > 0);
-        Self { start, origin, nanos }
+        let narrow_lag = u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX);
+        let longest = nanos.saturating_mul(Tick::RANGE - 1).min(u64::MAX / 4);
+        Self { start, origin, nanos, lag, longest: longest.saturating_sub(narrow_lag) }
+    }
+
+    /// A reading of the clock, on this axis.
+    #[inline]
+    pub(crate) fn now(&self, instant: Instant) -> Now {
+        let elapsed = instant.saturating_duration_since(self.start);
+        Now { instant, nanos: narrow(elapsed).unwrap_or(u64::MAX) }
+    }
+
+    /// The first tick at or after `delay` from now, the lag added: in integers alone, for a delay
+    /// that is not zero and surely in range, in a time that is not absurd.
+    #[inline]
+    pub(crate) fn soon(&self, delay: Duration, now: Now) -> Option<Tick> {
+        let delay = narrow(delay).filter(|delay| (1..=self.longest).contains(delay))?;
+        let lag = self.lag.as_secs() * NANOS + u64::from(self.lag.subsec_nanos());
+        let nanos = now.nanos.checked_add(delay + lag)?;
+        Some(Tick(self.origin.0 + nanos.div_ceil(self.nanos)))
+    }
+
+    /// The deadline `delay` from now, the lag added; now itself for no delay.
+    pub(crate) fn deadline(&self, delay: Duration, now: Now) -> Option<Instant> {
+        if delay.is_zero() {
+            return Some(now.instant);
+        }
+        now.instant.checked_add(delay.checked_add(self.lag)?)
     }
 
     /// The last tick at or before `now`: a sweep at `now` may take this tick and no later one.
@@ -104,8 +144,8 @@ impl Timeline {
     #[inline]
     pub(crate) fn instant(&self, tick: Tick) -> Instant {
         let nanos = u128::from(tick.since(self.origin)) * u128::from(self.nanos);
-        let seconds = u64::try_from(nanos / NANOS_PER_SECOND).unwrap_or(u64::MAX);
-        let rest = u32::try_from(nanos % NANOS_PER_SECOND).unwrap_or(0);
+        let seconds = u64::try_from(nanos / u128::from(NANOS)).unwrap_or(u64::MAX);
+        let rest = u32::try_from(nanos % u128::from(NANOS)).unwrap_or(0);
         let elapsed = Duration::new(seconds, rest);
         self.start.checked_add(elapsed).unwrap_or(self.start)
     }
@@ -122,9 +162,7 @@ impl Timeline {
     #[inline]
     fn split(&self, at: Instant) -> (u64, bool) {
         let elapsed = at.saturating_duration_since(self.start);
-        let seconds = elapsed.as_secs();
-        if seconds < NARROW_SECONDS {
-            let nanos = seconds * 1_000_000_000 + u64::from(elapsed.subsec_nanos());
+        if let Some(nanos) = narrow(elapsed) {
             (nanos / self.nanos, nanos % self.nanos == 0)
         } else {
             let (nanos, tick) = (elapsed.as_nanos(), u128::from(self.nanos));
@@ -134,10 +172,15 @@ impl Timeline {
     }
 }
 
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
+/// The nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
-/// Below this many seconds the nanoseconds fit a `u64`, whose division is cheap.
-const NARROW_SECONDS: u64 = u64::MAX / 1_000_000_000 - 1;
+/// The nanoseconds of a duration, if they fit a `u64`, whose arithmetic is cheap.
+#[inline]
+fn narrow(duration: Duration) -> Option<u64> {
+    let fits = duration.as_secs() < u64::MAX / NANOS;
+    fits.then(|| duration.as_secs() * NANOS + u64::from(duration.subsec_nanos()))
+}
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
@@ -146,7 +189,7 @@ mod tests {
     use std::time::Duration;
 
     fn timeline(nanos: u64) -> Timeline {
-        Timeline::new(ManualClock::new().start(), Tick(5), nanos)
+        Timeline::new(ManualClock::new().start(), Tick(5), nanos, Duration::ZERO)
     }
 
     #[test]
@@ -157,6 +200,23 @@ mod tests {
         assert_eq!(line.floor(at), Tick(6));
         let exact = line.instant(Tick(9));
         assert_eq!((line.ceil(exact), line.floor(exact)), (Tick(9), Tick(9)));
+    }
+
+    #[test]
+    fn a_delay_and_its_deadline_mean_the_same_tick() {
+        let lag = Duration::from_nanos(1_500);
+        let line = Timeline::new(ManualClock::new().start(), Tick(5), 1_000, lag);
+        for past in [0, 1, 999, 1_000, 77_777] {
+            let now = line.now(line.instant(Tick(5)) + Duration::from_nanos(past));
+            for delay in [1, 499, 500, 501, 1_000, u64::from(u32::MAX)] {
+                let delay = Duration::from_nanos(delay);
+                let deadline = line.deadline(delay, now).unwrap();
+                assert_eq!(line.soon(delay, now), Some(line.ceil(deadline)));
+                assert_eq!(deadline, now.instant + delay + lag);
+            }
+            assert_eq!(line.soon(Duration::ZERO, now), None);
+            assert_eq!(line.soon(Duration::MAX, now), None);
+        }
     }
 
     #[test]

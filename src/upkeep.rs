@@ -59,6 +59,7 @@ impl UpkeepFlag {
     }
 
     /// Checks, after a caller's `count`th operation that makes garbage, whether upkeep is wanted.
+    #[inline]
     pub(crate) fn note<T>(&self, count: u64, core: &Core<T>) {
         if count % INTERVAL == 0 && !self.is_wanted() && self.look(core) {
             core.alarm.ring();

@@ -5,12 +5,13 @@
 use crate::TimerId;
 use crate::caller::Caller;
 use crate::clock::Clock;
-use crate::core::{Call, Core, Now};
+use crate::core::{Call, Core};
 use crate::error::{BeyondRange, InsertError};
 use crate::metrics::Metrics;
 use crate::pinned::Pinned;
 use crate::reclaim::pin;
 use crate::sync::Arc;
+use crate::tick::Now;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -19,27 +20,13 @@ use std::time::{Duration, Instant};
 pub(crate) struct Inner<T> {
     pub(crate) core: Core<T>,
     pub(crate) clock: Box<dyn Clock>,
-    pub(crate) lag: Duration,
 }
 
 impl<T> Inner<T> {
     /// What the clock says.
+    #[inline]
     pub(crate) fn now(&self) -> Now {
-        let instant = self.clock.now();
-        Now { instant, floor: self.core.timeline.floor(instant) }
-    }
-
-    /// The deadline `delay` after `now`, the clock's lag added; `now` itself for no delay.
-    pub(crate) fn deadline_after(
-        &self,
-        now: Instant,
-        delay: Duration,
-    ) -> Result<Instant, BeyondRange> {
-        if delay.is_zero() {
-            return Ok(now);
-        }
-        let deadline = delay.checked_add(self.lag).and_then(|delay| now.checked_add(delay));
-        deadline.ok_or_else(|| self.core.beyond_range())
+        self.core.timeline.now(self.clock.now())
     }
 }
 
@@ -107,6 +94,7 @@ impl<T: Send> Wheel<T> {
     /// assert_eq!(refused.value, "never");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
         self.pin().insert(value, delay)
     }
@@ -131,6 +119,7 @@ impl<T: Send> Wheel<T> {
     /// assert!(wheel.deadline(id) >= Some(deadline));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
         self.pin().insert_at(value, deadline)
     }
@@ -152,6 +141,7 @@ impl<T: Send> Wheel<T> {
     /// assert_eq!(wheel.cancel(id), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
         self.inner.core.cancel(Call { caller: Caller::current(), guard: &pin() }, id)
     }
@@ -180,6 +170,7 @@ impl<T: Send> Wheel<T> {
     /// assert!(!wheel.reset(id, Duration::from_secs(5))?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
         self.pin().reset(id, delay)
     }
@@ -203,6 +194,7 @@ impl<T: Send> Wheel<T> {
     /// assert!(wheel.reset_at(id, Instant::now() + Duration::from_secs(5))?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
         self.pin().reset_at(id, deadline)
     }

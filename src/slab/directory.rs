@@ -69,11 +69,13 @@ impl<T> Directory<T> {
     }
 
     /// How many entries a page has.
+    #[inline]
     pub(crate) fn page_len(&self) -> u32 {
         1 << self.page_bits
     }
 
     /// The number of the page that holds `index`.
+    #[inline]
     pub(crate) fn page_of(&self, index: u32) -> u32 {
         index >> self.page_bits
     }
@@ -90,6 +92,7 @@ impl<T> Directory<T> {
     }
 
     /// The entry at `index`, if its page is there.
+    #[inline]
     pub(crate) fn entry<'g>(&'g self, index: u32, _guard: &'g Guard) -> Option<&'g Entry<T>> {
         let slot = self.slot(self.page_of(index))?;
         // Acquire: pairs with the Release of `install`, so that the page's entries are seen.
@@ -233,11 +236,13 @@ impl<T> Directory<T> {
     }
 
     /// Chunk and offset of a page's slot.
+    #[inline]
     fn locate(number: u32) -> (usize, usize) {
         let chunk = (number + 1).ilog2();
         (chunk as usize, (number + 1 - (1 << chunk)) as usize)
     }
 
+    #[inline]
     fn slot(&self, number: u32) -> Option<&PageSlot<T>> {
         let (chunk, offset) = Self::locate(number);
         // Acquire: pairs with the Release of `slot_or_make`, so that the chunk's slots are seen.

@@ -84,11 +84,13 @@ impl<T> Slab<T> {
     }
 
     /// A vacant entry; `None` when the indices are used up.
+    #[inline]
     pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
         self.pop(guard).or_else(|| self.grow(guard))
     }
 
     /// Begins a chain that is to be released at once.
+    #[inline]
     pub(crate) fn begin_release(&self) -> Released {
         Released::before(self.vacant.load())
     }
@@ -97,6 +99,7 @@ impl<T> Slab<T> {
     /// names [`Released::next`].
     ///
     /// A worn entry is retired instead; with the last one of its page the page goes.
+    #[inline]
     pub(crate) fn gather(
         &self,
         released: &mut Released,
@@ -112,6 +115,7 @@ impl<T> Slab<T> {
     }
 
     /// Gives back entries of timers that have ended.
+    #[inline]
     pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
         let Released { top, last, mut after } = std::mem::replace(released, Released::NONE);
         let Some(last_entry) = self.entry_of(last, guard) else {
@@ -146,6 +150,7 @@ impl<T> Slab<T> {
     }
 
     /// Pops the top of the vacant stack.
+    #[inline]
     fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
         let mut head = self.vacant.load();
         loop {
@@ -183,6 +188,7 @@ impl<T> Slab<T> {
         Some(Claimed { entry, index, vacant: EntryState::vacant(vacant, index + 1) })
     }
 
+    #[inline]
     fn entry_of<'g>(&'g self, head: VacantHead, guard: &'g Guard) -> Option<&'g Entry<T>> {
         if head == VacantHead::EMPTY {
             return None;
@@ -191,6 +197,7 @@ impl<T> Slab<T> {
     }
 
     /// The head that has the vacant entry `index` on top; `None` if it is not vacant after all.
+    #[inline]
     fn head_at(&self, index: u32, guard: &Guard) -> Option<VacantHead> {
         if index == VacantHead::LAST {
             return Some(VacantHead::EMPTY);

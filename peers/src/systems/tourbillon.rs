@@ -75,6 +75,7 @@ impl System for Batched {
         let mut pinned = driver.wheel().pin();
         for batch in moves.chunks(BATCH) {
             pinned.repin();
+            batch.iter().for_each(|next| pinned.prefetch(ids[next.place]));
             for &Move { place, delay } in batch {
                 let value = pinned.cancel(ids[place]).expect(ARMED);
                 ids[place] = pinned.insert(value, delay).expect(OPEN);
@@ -87,6 +88,7 @@ impl System for Batched {
         let mut pinned = driver.wheel().pin();
         for batch in moves.chunks(BATCH) {
             pinned.repin();
+            batch.iter().for_each(|next| pinned.prefetch(ids[next.place]));
             for &Move { place, delay } in batch {
                 assert!(pinned.reset(ids[place], delay).expect(OPEN), "{ARMED}");
             }
