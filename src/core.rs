@@ -114,33 +114,24 @@ impl<T> Core<T> {
 
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
     #[inline]
-    pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, BeyondRange> {
-        if let Some(tick) = self.timeline.soon(delay, now) {
-            let ahead = tick.0.wrapping_sub(self.swept.get().0);
-            if ahead <= Tick::AHEAD {
-                return Ok(tick);
-            }
-        }
-        let deadline = self.timeline.deadline(delay, now).ok_or_else(|| self.beyond_range())?;
-        self.tick_of(deadline, now)
+    pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Option<Tick> {
+        let soon = self.timeline.soon(delay, now);
+        let in_window = |tick: &Tick| tick.0.wrapping_sub(self.swept.get().0) <= Tick::AHEAD;
+        soon.filter(in_window).or_else(|| self.tick_of(self.timeline.deadline(delay, now)?, now))
     }
 
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
-    /// the next sweep reaches.
-    #[inline]
-    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, BeyondRange> {
+    /// the next sweep reaches. `None`: it is beyond the range.
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Option<Tick> {
         let swept = self.swept.get();
         // A deadline long past need not be told from one past for half the window.
         let oldest = swept.minus(Tick::PAST / 2);
         if deadline <= now.instant {
-            return Ok(self.timeline.floor(deadline).max(oldest));
+            return Some(self.timeline.floor(deadline).max(oldest));
         }
         let tick = self.timeline.ceil(deadline).max(oldest);
         let ahead = tick.since(self.timeline.floor(now.instant));
-        if ahead > Tick::RANGE || tick.since(swept) > Tick::AHEAD {
-            return Err(self.beyond_range());
-        }
-        Ok(tick)
+        (ahead <= Tick::RANGE && tick.since(swept) <= Tick::AHEAD).then_some(tick)
     }
 
     /// The error for a deadline out of range. A delay of a tick less than the range is accepted
@@ -185,7 +176,7 @@ impl<T> Core<T> {
     pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
         let value = self.end(id, call.guard)?;
         let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
-        self.upkeep.note(cancelled, self);
+        self.upkeep.note(cancelled, 1, self);
         Some(value)
     }
 
@@ -223,9 +214,14 @@ impl<T> Core<T> {
         let ended = self.tally.sum(Count::Cancelled)
             + self.tally.sum(Count::Returned)
             + read(&self.sweeper.fired);
-        let begun = self.tally.sum(Count::Inserted);
+        let begun = self.begun();
         debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
         begun.saturating_sub(ended)
+    }
+
+    /// How many timers have ever been armed.
+    pub(crate) fn begun(&self) -> u64 {
+        self.tally.sum(Count::Inserted)
     }
 
     /// How many names are filed, stale ones included.
@@ -331,7 +327,7 @@ impl<T> Core<T> {
     fn count_filed(&self, caller: Caller, Filed { names, blocks }: Filed) {
         if names > 0 {
             let filed = self.tally.add(caller, Count::Filed, u64::from(names));
-            self.upkeep.note(filed, self);
+            self.upkeep.note(filed, u64::from(names), self);
         }
         if blocks > 0 {
             self.tally.add(caller, Count::Blocks, u64::from(blocks));

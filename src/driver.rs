@@ -89,7 +89,7 @@ impl DriverBuilder {
         Self {
             wheel,
             executor: default_executor(),
-            batch: 256,
+            batch: 1024,
             max_in_flight: usize::MAX,
             thread_name: String::from("tourbillon"),
             on_panic: Box::new(|_, _| ()),

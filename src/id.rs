@@ -10,7 +10,7 @@
 //! A slab entry's generation is odd while a timer lives in it and even while it is vacant; it
 //! only ever grows. An id holds the odd generation, so it is never zero, and a name whose timer
 //! has gone can never match again. An entry that reaches [`Generation::WORN`] is retired instead
-//! of wrapping. Used as names in slots, ids are compared and never dereferenced.
+//! of wrapping.
 
 #![forbid(unsafe_code)]
 

@@ -14,6 +14,7 @@ mod hierarchy;
 mod id;
 mod metrics;
 mod pinned;
+mod prefetch;
 mod reclaim;
 mod shard;
 mod slab;

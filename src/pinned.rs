@@ -58,6 +58,15 @@ impl<'w, T: Send> Pinned<'w, T> {
         Self { wheel, guard: pin(), caller: Caller::current(), now }
     }
 
+    /// For a verb on the timer that `id` names: it is being fetched while the clock is read.
+    #[inline]
+    pub(crate) fn fetching(wheel: &'w Inner<T>, id: TimerId) -> Self {
+        let guard = pin();
+        wheel.core.prefetch(id, &guard);
+        let now = wheel.now();
+        Self { wheel, guard, caller: Caller::current(), now }
+    }
+
     /// The instant from which this guard counts delays.
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -161,39 +170,30 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.core().deadline(id, &self.guard).is_some()
     }
 
-    /// Arms a timer. A wheel that is closed says so, whatever the deadline.
     #[inline]
-    fn insert_in(
-        &self,
-        value: T,
-        deadline: Result<Tick, BeyondRange>,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn insert_in(&self, value: T, deadline: Option<Tick>) -> Result<TimerId, InsertError<T>> {
         match deadline {
-            Ok(tick) => self.core().insert(self.call(), value, tick),
-            Err(_) if self.core().is_closed() => {
-                Err(InsertError { reason: Refusal::Closed, value })
-            }
-            Err(beyond) => Err(InsertError { reason: Refusal::BeyondRange(beyond), value }),
+            Some(tick) => self.core().insert(self.call(), value, tick),
+            None => Err(self.beyond_range(value)),
         }
     }
 
-    /// Resets a timer. One that is not armed cannot be reset, whatever the deadline.
     #[inline]
-    fn reset_in(
-        &self,
-        id: TimerId,
-        deadline: Result<Tick, BeyondRange>,
-    ) -> Result<bool, BeyondRange> {
+    fn reset_in(&self, id: TimerId, deadline: Option<Tick>) -> Result<bool, BeyondRange> {
         match deadline {
-            Ok(tick) => Ok(self.core().reset(self.call(), id, tick)),
-            Err(beyond) => {
-                if self.contains(id) {
-                    Err(beyond)
-                } else {
-                    Ok(false)
-                }
-            }
+            Some(tick) => Ok(self.core().reset(self.call(), id, tick)),
+            // A timer that is not armed cannot be reset, whatever the deadline.
+            None if self.contains(id) => Err(self.core().beyond_range()),
+            None => Ok(false),
         }
+    }
+
+    /// A wheel that is closed says so, whatever the deadline.
+    #[cold]
+    fn beyond_range(&self, value: T) -> InsertError<T> {
+        let beyond = Refusal::BeyondRange(self.core().beyond_range());
+        let reason = if self.core().is_closed() { Refusal::Closed } else { beyond };
+        InsertError { reason, value }
     }
 
     #[inline]

@@ -117,6 +117,23 @@ struct Stamp {
     bucket: usize,
 }
 
+impl Stamp {
+    /// The instant of a deadline; counts its lateness.
+    #[inline]
+    fn put<T>(&mut self, core: &Core<T>, tick: Tick, now: Instant) -> Instant {
+        if self.tick != tick {
+            let deadline = core.timeline.instant(tick);
+            let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
+            *self = Stamp { tick, deadline, bucket };
+        }
+        bump(&core.sweeper.lateness[self.bucket], 1);
+        self.deadline
+    }
+}
+
+/// How many names are met together, their entries fetched ahead.
+const TOGETHER: usize = 64;
+
 /// How many timers a sweep collects before it hands them over.
 const BATCH: usize = 256;
 
@@ -260,6 +277,10 @@ impl<T: Send> Sweeper<T> {
             }
             next = again;
         }
+        let swept = core.swept.get();
+        if self.upkeep.begin_before_rest(core, next.since(swept)) {
+            return Some(core.timeline.instant(swept));
+        }
         (next != Tick::NEVER).then(|| core.timeline.instant(next))
     }
 
@@ -380,18 +401,32 @@ impl<T: Send> Sweeper<T> {
             if !self.names.is_empty() || self.batch.len() >= limit {
                 return false;
             }
-            let Some(taken) = self.hand.front_mut() else {
+            if !self.read(core) {
                 return true;
-            };
-            self.names_from = taken.from;
+            }
+        }
+    }
+
+    /// Reads names of the next slot in hand, as many as are worth fetching together. `false`: the
+    /// hand is empty.
+    fn read(&mut self, core: &Core<T>) -> bool {
+        let Some(taken) = self.hand.front_mut() else {
+            return false;
+        };
+        self.names_from = taken.from;
+        while self.names.len() < TOGETHER {
             match taken.chain.read_block(&mut self.names) {
-                None => drop(self.hand.pop_front()),
+                None => {
+                    self.hand.pop_front();
+                    break;
+                }
                 Some(Read::Whole) => bump(&core.sweeper.blocks_freed, 1),
                 Some(Read::Kept(unwritten)) => {
                     self.kept.push_back(Kept { from: taken.from, unwritten });
                 }
             }
         }
+        true
     }
 
     /// Meets the names read, while there is room in the batch.
@@ -405,7 +440,11 @@ impl<T: Send> Sweeper<T> {
         for name in &self.names {
             shard.prefetch(name.index(), &guard);
         }
-        let mut gathered = Gathered { filed: Filed::default(), released: Released::NONE };
+        let mut gathered = Gathered {
+            filed: Filed::default(),
+            released: Released::NONE,
+            hoard: self.upkeep.hoard(number),
+        };
         let (mut dropped, mut refiled) = (0, 0);
         while self.batch.len() < limit {
             let Some(name) = self.names.pop() else { break };
@@ -413,7 +452,7 @@ impl<T: Send> Sweeper<T> {
                 Met::Dropped => dropped += 1,
                 Met::Refiled => refiled += 1,
                 Met::Due(value, id, tick) => {
-                    let deadline = self.stamp(core, tick, now);
+                    let deadline = self.stamp.put(core, tick, now);
                     self.batch.push_back(Expired { value, id, deadline });
                 }
             }
@@ -428,17 +467,6 @@ impl<T: Send> Sweeper<T> {
         // A name filed again takes the place of the one met.
         bump(&tally.extra, u64::from(gathered.filed.names).saturating_sub(refiled));
         bump(&tally.blocks_made, u64::from(gathered.filed.blocks));
-    }
-
-    /// The instant of a deadline; counts its lateness.
-    fn stamp(&mut self, core: &Core<T>, tick: Tick, now: Instant) -> Instant {
-        if self.stamp.tick != tick {
-            let deadline = core.timeline.instant(tick);
-            let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
-            self.stamp = Stamp { tick, deadline, bucket };
-        }
-        bump(&core.sweeper.lateness[self.stamp.bucket], 1);
-        self.stamp.deadline
     }
 
     /// Whether names or timers are in hand.

@@ -36,6 +36,9 @@ pub(crate) const SLACK: u64 = 0;
 /// How many operations of one caller pass between two checks.
 const INTERVAL: u64 = 1 << 10;
 
+/// A sweeper that next has work farther ahead than this, in ticks, gives back what it hoards.
+const LONG: u64 = 16;
+
 /// How many names, slots or entries a slice of upkeep looks at.
 const SLICE: usize = 1 << 12;
 
@@ -58,10 +61,11 @@ impl UpkeepFlag {
         }
     }
 
-    /// Checks, after a caller's `count`th operation that makes garbage, whether upkeep is wanted.
+    /// Checks whether upkeep is wanted, when a caller's count of what makes garbage, `more` of it
+    /// new, has passed another interval.
     #[inline]
-    pub(crate) fn note<T>(&self, count: u64, core: &Core<T>) {
-        if count % INTERVAL == 0 && !self.is_wanted() && self.look(core) {
+    pub(crate) fn note<T>(&self, count: u64, more: u64, core: &Core<T>) {
+        if count % INTERVAL < more && !self.is_wanted() && self.look(core) {
             core.alarm.ring();
         }
     }
@@ -100,13 +104,15 @@ fn too_many_names<T>(core: &Core<T>, armed: u64) -> bool {
 pub(crate) struct Upkeep {
     /// The next slot to visit: shard, and slot within it.
     tidying: Option<(usize, SlotIndex)>,
-    /// How many names had ever been filed when an idle wheel was last tidied.
-    tidied_idle: Option<u64>,
+    /// How many names had ever been filed, and timers armed, when an idle wheel was last tidied.
+    tidied_idle: Option<(u64, u64)>,
     /// The shard being trimmed.
     trimming: Option<usize>,
     /// How many intervals of fired timers there had been at the last look.
     fired_then: u64,
     trims: Vec<Trim>,
+    /// Whether enough vacant entries are on the stacks for the sweeper to hoard what it ends.
+    hoards: bool,
     /// Whose names have been seen in the slot that is being tidied; empty between slots.
     seen: Indices,
 }
@@ -141,6 +147,7 @@ impl Upkeep {
             trimming: None,
             fired_then: 0,
             trims,
+            hoards: false,
             seen: Indices::default(),
         }
     }
@@ -150,6 +157,11 @@ impl Upkeep {
         let fired = read(&core.sweeper.fired) / INTERVAL;
         if std::mem::replace(&mut self.fired_then, fired) != fired {
             core.upkeep.look(core);
+            let held: u64 = self.trims.iter().map(Trim::held).sum();
+            self.hoards = core.entries() > core.armed() + held + SLACK;
+            if !self.hoards && self.trimming.is_none() {
+                self.give_back(core);
+            }
         }
         // Relaxed: as in `UpkeepFlag::look`.
         if !core.upkeep.wanted.swap(false, Relaxed) {
@@ -159,21 +171,52 @@ impl Upkeep {
         if self.tidying.is_none() && too_many_names(core, armed) {
             self.tidying = Some((0, SlotIndex::FIRST));
         }
-        if self.trimming.is_none() && core.upkeep.too_many_entries(core, armed) {
+        // A sweeper that hoards waits for the end of the burst: in its midst most pages are neither
+        // full nor empty.
+        if self.trimming.is_none() && !self.hoards && core.upkeep.too_many_entries(core, armed) {
             self.trimming = Some(0);
         }
     }
 
     /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
     ///
-    /// Once is enough until a name is filed: what one round leaves (a name that its filer has not
-    /// written yet), another would leave too.
+    /// Once is enough until a name is filed or a timer armed: what one round leaves (a name that its
+    /// filer has not written yet), another would leave too.
     pub(crate) fn begin_if_idle<T>(&mut self, core: &Core<T>) {
-        let filed = core.filed();
+        let so_far = (core.filed(), core.begun());
         let idle = core.armed() == 0 && core.names() > 0;
-        if self.tidying.is_none() && idle && self.tidied_idle != Some(filed) {
+        if self.tidying.is_none() && idle && self.tidied_idle != Some(so_far) {
             self.tidying = Some((0, SlotIndex::FIRST));
-            self.tidied_idle = Some(filed);
+            self.tidied_idle = Some(so_far);
+        }
+    }
+
+    /// The hoard of a shard, if it is to have the entries of timers that end.
+    pub(crate) fn hoard(&mut self, shard: usize) -> Option<&mut Trim> {
+        self.trims.get_mut(shard).filter(|_| self.hoards)
+    }
+
+    /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Answers
+    /// whether that has made more to do.
+    pub(crate) fn begin_before_rest<T>(&mut self, core: &Core<T>, ticks: u64) -> bool {
+        if !self.hoards || ticks <= LONG {
+            return false;
+        }
+        self.hoards = false;
+        if core.upkeep.too_many_entries(core, core.armed()) {
+            self.trimming = Some(0);
+        } else {
+            self.give_back(core);
+        }
+        self.trimming.is_some()
+    }
+
+    fn give_back<T>(&mut self, core: &Core<T>) {
+        let guard = reclaim::pin();
+        for (shard, trim) in core.shards.iter().zip(&mut self.trims) {
+            if trim.held() > 0 {
+                shard.give_back(trim, &guard);
+            }
         }
     }
 
@@ -226,6 +269,9 @@ impl Upkeep {
         };
         if shard.trim(&mut self.trims[number], SLICE, &reclaim::pin()) {
             self.trimming = Some(number + 1);
+            if !self.hoards {
+                shard.give_back(&mut self.trims[number], &reclaim::pin());
+            }
         }
         reclaim::collect();
     }

@@ -172,7 +172,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.pin().reset(id, delay)
+        Pinned::fetching(&self.inner, id).reset(id, delay)
     }
 
     /// Sets an armed timer's deadline; one that has passed means the next sweep.
@@ -196,7 +196,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        self.pin().reset_at(id, deadline)
+        Pinned::fetching(&self.inner, id).reset_at(id, deadline)
     }
 
     /// When an armed timer is due, rounded up to the wheel's resolution. O(1), lock-free.

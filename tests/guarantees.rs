@@ -402,6 +402,19 @@ fn an_idle_wheel_wants_no_sweep() {
             assert!(sweeps < 20);
         }
     });
+    // A timer that uses a name which is there already, while the wheel is being tidied.
+    with_wheels(|mut bench: Bench<u32>| {
+        let first = bench.wheel.insert(1, bench.ticks(30)).unwrap();
+        bench.wheel.cancel(first);
+        assert!(bench.sweeper.next_deadline().is_some());
+        let second = bench.wheel.insert(2, bench.ticks(30)).unwrap();
+        let _ = bench.sweeper.sweep(|_| ());
+        bench.wheel.cancel(second);
+        for _ in 0..20 {
+            let _ = bench.sweeper.sweep(|_| ());
+        }
+        assert_eq!(bench.sweeper.next_deadline(), None);
+    });
     // From level 0 on, the promise is the deadline itself, not a tick of a clock.
     let default = Shape { tick: Duration::from_millis(1), ..shapes()[8] };
     let mut bench = Bench::new(default);
@@ -413,6 +426,23 @@ fn an_idle_wheel_wants_no_sweep() {
         sweeps += 1;
     }
     assert!(sweeps <= 4, "{sweeps} sweeps for a timer of an hour");
+}
+
+#[test]
+fn a_panic_in_the_waker_leaves_nothing_behind() {
+    let panics = Arc::new(AtomicUsize::new(0));
+    let left = Arc::clone(&panics);
+    let builder = Builder::new().waker(move || assert_ne!(left.swap(0, Relaxed), 1, "waker"));
+    let mut bench = Bench::of(shapes()[8], builder);
+    let id = bench.wheel.insert(1, bench.ticks(3000)).unwrap();
+    assert!(bench.sweeper.next_deadline() > Some(bench.clock.now()));
+    panics.store(1, Relaxed);
+    let reset = std::panic::AssertUnwindSafe(|| bench.wheel.reset(id, bench.ticks(1)));
+    assert!(std::panic::catch_unwind(reset).is_err());
+    assert_eq!(bench.wheel.cancel(id), Some(1));
+    assert!(bench.advance(bench.ticks(3000)).is_empty());
+    let _ = bench.sweeper.sweep(|_| ());
+    assert_eq!(bench.sweeper.next_deadline(), None);
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn everything_has_a_text_for_people() {
     assert!(format!("{:?}", wheel.pin()).starts_with("Pinned { now: "));
     let builder = Builder::default().shards(3).driver();
     let text = format!("{builder:?}");
-    for part in ["shards: Some(3)", "batch: 256", "thread_name: \"tourbillon\""] {
+    for part in ["shards: Some(3)", "batch: 1024", "thread_name: \"tourbillon\""] {
         assert!(text.contains(part), "{text}");
     }
     let driver = builder.spawn(|_: Expired<u64>| ()).unwrap();

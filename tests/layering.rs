@@ -12,7 +12,7 @@ use std::path::Path;
 /// All modules, lowest layer first; a file may import from the layers before its own, from its
 /// own layer only where that is one folder.
 const LAYERS: [&[&str]; 13] = [
-    &["sync", "bits", "tick", "error"],
+    &["sync", "bits", "tick", "error", "prefetch"],
     &["id", "caller", "reclaim", "bell"],
     &["tally", "swept"],
     &["alarm", "slab"],

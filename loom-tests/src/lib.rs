@@ -44,6 +44,8 @@ mod id;
 mod metrics;
 #[path = "../../src/pinned.rs"]
 mod pinned;
+#[path = "../../src/prefetch.rs"]
+mod prefetch;
 #[path = "../../src/reclaim.rs"]
 mod reclaim;
 #[path = "../../src/shard/mod.rs"]
@@ -193,8 +195,9 @@ pub fn drain(wheel: &Wheel<Value>) -> Vec<u64> {
 
 /// Runs a model with at most `preemptions` preemptions, and says how many executions that took.
 ///
-/// Neither of loom's silent limits (duration, permutations) is set: a model that returns has
-/// been explored whole, within its bound. `TOURBILLON_MODEL_SHIFT` moves all bounds.
+/// Neither of loom's silent limits (duration, permutations) is set. Still, a bound on preemptions
+/// and loom's pruning of schedules together miss some within the bound: the models run under
+/// shuttle too. `TOURBILLON_MODEL_SHIFT` moves all bounds.
 #[cfg(loom)]
 #[allow(clippy::print_stdout, reason = "the number of executions belongs to the evidence")]
 pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {

@@ -89,3 +89,71 @@ fn all_verbs() {
         assert!(wheel.is_empty());
     });
 }
+
+/// Every verb, any id, at any time; then the entries are used again. Whatever the deadlines are
+/// then, that is when the timers fire.
+fn then_all_fire_in_time(drains: bool, upkeep: bool) {
+    random(SCHEDULES, move || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let start = clock.start();
+        let shared = Arc::new(Mutex::new(Vec::<TimerId>::new()));
+        let callers = [0, 100, 200].map(|first| {
+            let shared = Arc::clone(&shared);
+            beside(&wheel, move |wheel| {
+                for number in first..first + 6 {
+                    let at = start + TICK * thread_rng().gen_range(0..9);
+                    let ids = shared.lock().unwrap().clone();
+                    let recent = ids.len().saturating_sub(thread_rng().gen_range(1..4));
+                    match (thread_rng().gen_range(0..7 + u32::from(drains)), ids.get(recent)) {
+                        (0..=2, Some(&id)) => drop(wheel.reset_at(id, at).unwrap()),
+                        (3..=4, Some(&id)) => drop(wheel.cancel(id)),
+                        (7, _) => drop(drain(wheel)),
+                        _ => {
+                            let id = wheel.insert_at(v(number), at).unwrap();
+                            shared.lock().unwrap().push(id);
+                        }
+                    }
+                }
+            })
+        });
+        for _ in 0..3 {
+            clock.advance(TICK * [0, 1, 2, 2, 3, 4][thread_rng().gen_range(0..6)]);
+            if upkeep {
+                let _ = sweep_with_upkeep(&wheel, &mut sweeper);
+            } else {
+                let _ = sweep(&mut sweeper);
+            }
+        }
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        let mut ids = shared.lock().unwrap().clone();
+        for number in 1000..1004 {
+            let at = clock.now() + TICK * thread_rng().gen_range(1..8);
+            ids.push(wheel.insert_at(v(number), at).unwrap());
+        }
+        let mut waiting: Vec<_> = ids.iter().filter_map(|&id| wheel.deadline(id)).collect();
+        assert_eq!(waiting.len(), wheel.len());
+        for _ in 0..14 {
+            let now = clock.now();
+            let due = waiting.iter().filter(|&&at| at <= now).count();
+            waiting.retain(|&at| at > now);
+            assert_eq!(sweep(&mut sweeper).len(), due, "at {:?}", clock.elapsed());
+            clock.advance(TICK);
+        }
+        assert!(wheel.is_empty(), "lost");
+    });
+}
+
+#[test]
+fn all_fire_in_time_after_any_verbs() {
+    then_all_fire_in_time(false, false);
+}
+
+#[test]
+fn all_fire_in_time_after_any_verbs_and_upkeep() {
+    then_all_fire_in_time(false, true);
+}
+
+#[test]
+fn all_fire_in_time_after_any_verbs_upkeep_and_drains() {
+    then_all_fire_in_time(true, true);
+}

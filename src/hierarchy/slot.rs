@@ -31,6 +31,7 @@
 //! one, the taker finds the name: it looks at the blocks it keeps before it rests, after the fence
 //! that makes it see the name or the inserter see the alarm ([`crate::alarm`]).
 
+use crate::prefetch::prefetch;
 use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicUsize, Relaxed, Release, UnsafeCell};
 use std::num::NonZeroU32;
 use std::ptr;
@@ -231,6 +232,7 @@ impl Chain {
         let shared = unsafe { &*block };
         // SAFETY: `next` is not written after the block was published.
         self.block = shared.next.with(|next| unsafe { *next });
+        prefetch(self.block);
         let count = std::mem::replace(&mut self.count, NAMES);
         let mut unwritten = Unwritten { block, waiting: (1 << count) - 1 };
         Some(match unwritten.look(names) {

@@ -10,13 +10,16 @@ use crate::slab::Released;
 use crate::slab::entry::Entry;
 use crate::slab::link::AtomicLink;
 use crate::slab::state::EntryState;
+use crate::slab::trim::Trim;
 use crate::tick::Tick;
 
 /// What the sweeper gathers while it meets names.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct Gathered<'h> {
     pub(crate) filed: Filed,
     pub(crate) released: Released,
+    /// Where the entries of timers that end go instead, if they are to be hoarded.
+    pub(crate) hoard: Option<&'h mut Trim>,
 }
 
 /// When names are met, and where they were taken from.
@@ -49,7 +52,7 @@ impl<T> Shard<T> {
         &self,
         name: Name,
         turn: Turn,
-        gathered: &mut Gathered,
+        gathered: &mut Gathered<'_>,
         guard: &Guard,
     ) -> Met<T> {
         let Some(entry) = self.slab.entry(name.index(), guard) else {
@@ -59,11 +62,20 @@ impl<T> Shard<T> {
         loop {
             let deadline = state.deadline(turn.swept);
             let met = if state.is_armed() && deadline <= turn.swept {
-                entry.state.try_end(state, gathered.released.next()).map(|vacant| {
-                    // SAFETY: the timer was ended just above and its entry is released below.
+                let next = match &mut gathered.hoard {
+                    Some(hoard) => hoard.next(&self.slab, name.index()),
+                    None => gathered.released.next(),
+                };
+                entry.state.try_end(state, next).map(|vacant| {
+                    // SAFETY: the timer was ended just above and its entry is given back below.
                     let value = unsafe { entry.take() };
-                    self.slab.gather(&mut gathered.released, name.index(), vacant, guard);
-                    let id = TimerId::new(self.number, state.generation(), name.index());
+                    self.leave(entry, name, state, turn, &mut gathered.filed);
+                    let (index, released) = (name.index(), &mut gathered.released);
+                    match &mut gathered.hoard {
+                        Some(hoard) => hoard.add(&self.slab, index, vacant, guard),
+                        None => self.slab.gather(released, index, vacant, guard),
+                    }
+                    let id = TimerId::new(self.number, state.generation(), index);
                     Met::Due(value, id, deadline)
                 })
             } else {
@@ -92,6 +104,27 @@ impl<T> Shard<T> {
                 Ok(dropped) => return !dropped,
                 Err(now) => state = now,
             }
+        }
+    }
+
+    /// What a name that has ended its timer leaves to the entry: nothing that the link may still
+    /// tell of is gone. `ended` is the timer's last state; the entry has not been given back.
+    #[inline]
+    fn leave(
+        &self,
+        entry: &Entry<T>,
+        name: Name,
+        ended: EntryState,
+        Turn { slot, swept }: Turn,
+        filed: &mut Filed,
+    ) {
+        let Some(slot) = slot else { return };
+        let link = entry.link.load();
+        if ended.is_relinking() {
+            self.file(name.index(), self.hierarchy.next_turn_of(slot, swept), filed);
+        } else if swept < link && self.hierarchy.is_taken_at(slot, link) {
+            // The flag was clear when the timer ended, and nobody can set it since.
+            entry.link.store(AtomicLink::NONE);
         }
     }
 

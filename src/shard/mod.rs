@@ -14,13 +14,13 @@
 //!   that armed or reset it has not returned.
 //! * **I2, the link tells the truth.** While the relinking flag is clear and the link's tick lies
 //!   after the sweep, a name of this entry is in the slot that is taken at that tick, or in the
-//!   sweeper's hand, except while the insert that wrote the link has not returned. (Nobody ends its
-//!   timer before that, for nobody has its id, but the sweeper and a drain: the sweeper when the
-//!   link's tick has passed, the drain when nothing is armed any more.)
+//!   sweeper's hand, except while the insert that wrote the link has not returned. (Nobody has its
+//!   id before that. So only the sweeper can end its timer, when the link's tick has passed; and a
+//!   drain, which makes the link forget.)
 //!
 //! To tell less is always right: a link may forget a name. A name whose entry is vacant is *stale*
-//! and is dropped when it is met. Two names of one entry are harmless: the first that is met when
-//! its timer is due ends it.
+//! and is dropped when it is met, unless a resetter may still tell of it. Two names of one entry
+//! are harmless: the first that is met when its timer is due ends it.
 //!
 //! # The verbs
 //!
@@ -46,7 +46,8 @@
 //! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves the link alone.
 //!
 //! **Meet** (the sweeper, for each name it has taken). Read the state. Due: end the timer; the
-//! value is the sweeper's. Otherwise, while the flag is clear, read the link:
+//! value is the sweeper's. If the link tells of this name for a later turn, let it tell of nothing;
+//! if the flag is set, put the name back as in 4. Not due: while the flag is clear, read the link:
 //!
 //! 1. no timer lives here: the name is stale. If the link tells of the slot that it was taken
 //!    from, let it tell of nothing; confirm the state by an exchange to the same value; drop it;
@@ -85,7 +86,8 @@
 //!
 //! **A resetter held up between 2 and 3.** Its name may be met before the link says that it is
 //! there: a link that lies would make a later resetter rely on nothing. If the name is met in its
-//! turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 4).
+//! turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 4), also
+//! when it has ended its timer.
 //!
 //! **A resetter held up between 1 and 7** keeps others from using the link, not from working:
 //! they file names of their own. Its timer may end and the entry be claimed, armed, even be taken
@@ -110,10 +112,11 @@ use crate::hierarchy::geometry::{Geometry, Place, SlotIndex};
 use crate::hierarchy::slot::Name;
 use crate::hierarchy::{Hierarchy, Taken};
 use crate::id::TimerId;
+use crate::prefetch::prefetch;
 use crate::reclaim::Guard;
 use crate::slab::entry::Entry;
 use crate::slab::link::AtomicLink;
-use crate::slab::state::EntryState;
+use crate::slab::state::{AtomicEntryState, EntryState};
 use crate::slab::trim::Trim;
 use crate::slab::{Claimed, Released, Slab};
 use crate::swept::{SweptTick, published};
@@ -208,7 +211,7 @@ impl<T> Shard<T> {
     #[inline]
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
-        self.end(entry, id, guard).map(|(value, _)| value)
+        self.end(entry, id, guard, || ()).map(|(value, _)| value)
     }
 
     /// Sets the deadline of the timer that `id` names.
@@ -266,7 +269,9 @@ impl<T> Shard<T> {
                 return;
             }
             let id = TimerId::new(self.number, state.generation(), index);
-            if let Some((value, ended)) = self.end(entry, id, guard) {
+            // The insert that armed this timer may not have filed the name that its link tells of.
+            let forget = || entry.link.store(AtomicLink::NONE);
+            if let Some((value, ended)) = self.end(entry, id, guard, forget) {
                 hand_back(id, ended.deadline(swept.get()), value);
             }
         });
@@ -291,7 +296,7 @@ impl<T> Shard<T> {
     #[inline]
     pub(crate) fn prefetch(&self, index: u32, guard: &Guard) {
         if let Some(entry) = self.slab.entry(index, guard) {
-            entry.prefetch();
+            prefetch(entry);
         }
     }
 
@@ -335,9 +340,20 @@ impl<T> Shard<T> {
         trim.advance(&self.slab, slice, guard)
     }
 
-    /// Ends a timer and releases its entry. Answers its value and its last state.
+    /// Gives back what was hoarded.
+    pub(crate) fn give_back(&self, trim: &mut Trim, guard: &Guard) {
+        trim.give_back(&self.slab, guard);
+    }
+
+    /// Ends a timer, calls `between` and releases its entry. Answers its value and its last state.
     #[inline]
-    fn end(&self, entry: &Entry<T>, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
+    fn end(
+        &self,
+        entry: &Entry<T>,
+        id: TimerId,
+        guard: &Guard,
+        between: impl FnOnce(),
+    ) -> Option<(T, EntryState)> {
         let mut seen = entry.state.load();
         let mut released = self.slab.begin_release();
         while seen.generation() == id.generation() {
@@ -345,6 +361,7 @@ impl<T> Shard<T> {
                 Ok(vacant) => {
                     // SAFETY: the timer was ended just above and its entry is released below.
                     let value = unsafe { entry.take() };
+                    between();
                     self.slab.gather(&mut released, id.index(), vacant, guard);
                     self.slab.release(&mut released, guard);
                     return Some((value, seen));
@@ -398,13 +415,14 @@ impl<T> Shard<T> {
         around: Surroundings<'_>,
         filed: &mut Filed,
     ) {
+        let _flag = held.then(|| Flag(&entry.state));
         loop {
             let state = entry.state.load();
             if state.generation() != id.generation() {
                 break;
             }
             let swept = around.swept.get();
-            let place = self.hierarchy.place(state.deadline(swept), swept);
+            let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
             self.file(id.index(), place, filed);
             if held {
                 set_link(&entry.link, place, swept);
@@ -416,9 +434,6 @@ impl<T> Shard<T> {
             around.alarm.check(at(place, swept));
             break;
         }
-        if held {
-            entry.state.settle();
-        }
     }
 
     #[inline]
@@ -426,6 +441,22 @@ impl<T> Shard<T> {
         filed.names += 1;
         filed.blocks += u32::from(self.hierarchy.file(Name::new(index), place));
     }
+}
+
+/// The relinking flag of an entry, held: cleared at the end, also if the waker panics.
+struct Flag<'e>(&'e AtomicEntryState);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
+}
+
+/// Where to file a timer that was pulled forward to `deadline`: a quarter of the way sooner, because
+/// a timer that was pulled forward once is likely to be again, and then relies on this name.
+#[inline]
+fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
+    deadline.minus(deadline.since(swept) / 4)
 }
 
 /// Arms by an exchange, which keeps the relinking flag of a resetter that was held up.

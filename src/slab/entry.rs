@@ -2,7 +2,7 @@
 //!
 //! | field | written by | read by |
 //! |---|---|---|
-//! | `state` | the claimer (arm), then any thread by compare-and-swap | any thread |
+//! | `state` | the claimer (arm), then any thread by exchange | any thread |
 //! | `link` | see [`super::link`] | sweeper, resetters, claimers |
 //! | `value` | the claimer, before `arm` | the thread whose `try_end` succeeded, once |
 //!
@@ -32,19 +32,6 @@ impl<T> Entry<T> {
             link: AtomicLink::new(),
             value: UnsafeCell::new(MaybeUninit::uninit()),
         }
-    }
-
-    /// Begins to fetch the entry into the cache, to be written.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(modelled)))]
-        // SAFETY: a hint, which reads and writes nothing.
-        unsafe {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(self).cast());
-        }
-        #[cfg(not(any(target_arch = "x86_64", modelled)))]
-        let _ = self.state.load();
     }
 
     /// Puts the value of a timer about to be armed.

@@ -30,11 +30,12 @@ impl AtomicLink {
         Tick(self.0.load(Acquire))
     }
 
-    /// Writes the link of an entry that the caller has claimed and not armed yet.
+    /// Writes the link of an entry that the caller alone holds: claimed and not armed yet, or ended
+    /// and not released yet.
     #[inline]
     pub(crate) fn store(&self, at: Tick) {
         // Relaxed: published by the entry's state. The sweeper's exchange that it overwrites, or
-        // makes fail, only told that a name has gone.
+        // makes fail, told that a name has gone, or of a name that is now forgotten.
         self.0.store(at.0, Relaxed);
     }
 

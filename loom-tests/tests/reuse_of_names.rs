@@ -1,0 +1,65 @@
+//! The next timer of an entry relies on a name that was filed for an earlier one: nothing that the
+//! link tells of has gone.
+
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
+use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
+
+/// A drain ends a timer whose insert has written the link and not yet filed the name.
+#[test]
+fn after_a_drain_during_the_insert() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let inserter = beside(&wheel, |wheel| drop(wheel.insert(v(1), TICK).unwrap()));
+        drain(&wheel);
+        wheel.insert(v(2), TICK).unwrap();
+        let fired = sweep_after(&mut sweeper, &clock, 1);
+        assert!(fired.contains(&2), "late: {fired:?}");
+        inserter.join().unwrap();
+    });
+}
+
+/// A name that is met a turn early ends its timer, which was reset to a tick that has passed.
+#[test]
+fn after_a_name_was_due_before_its_turn() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let start = clock.start();
+        clock.advance(TICK * 2);
+        let caller = beside(&wheel, move |wheel| {
+            let id = wheel.insert_at(v(7), start + TICK * 3).unwrap();
+            wheel.reset_at(id, start + TICK * 2).unwrap()
+        });
+        let mut fired = sweep(&mut sweeper);
+        assert!(caller.join().unwrap());
+        fired.extend(sweep(&mut sweeper));
+        assert_eq!(fired, [7]);
+        wheel.insert_at(v(8), start + TICK * 3).unwrap();
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
+    });
+}
+
+/// The same, while the resetter that filed the name has not written the link yet.
+#[test]
+fn after_a_name_was_due_before_its_turn_and_its_link() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let start = clock.start();
+        let id = wheel.insert_at(v(7), start + TICK * 9).unwrap();
+        clock.advance(TICK * 2);
+        let resetters = [3, 2].map(|ticks| {
+            beside(&wheel, move |wheel| wheel.reset_at(id, start + TICK * ticks).unwrap())
+        });
+        let mut fired = sweep(&mut sweeper);
+        resetters.into_iter().for_each(|resetter| drop(resetter.join().unwrap()));
+        fired.extend(sweep(&mut sweeper));
+        if fired == [7] {
+            wheel.insert_at(v(8), start + TICK * 3).unwrap();
+            assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
+        } else {
+            assert_eq!(wheel.deadline(id), Some(start + TICK * 3));
+            assert_eq!(sweep_after(&mut sweeper, &clock, 1), [7]);
+        }
+        assert!(clock.now() == start + TICK * 3 && wheel.is_empty());
+    });
+}
