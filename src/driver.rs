@@ -77,7 +77,7 @@ type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + Sync>;
 #[must_use]
 pub struct DriverBuilder {
     wheel: Builder,
-    executor: Box<dyn Executor>,
+    executor: Option<Box<dyn Executor>>,
     batch: usize,
     max_in_flight: usize,
     thread_name: String,
@@ -88,22 +88,22 @@ impl DriverBuilder {
     pub(crate) fn new(wheel: Builder) -> Self {
         Self {
             wheel,
-            executor: default_executor(),
-            batch: 1024,
+            executor: None,
+            batch: 2048,
             max_in_flight: usize::MAX,
             thread_name: String::from("tourbillon"),
             on_panic: Box::new(|_, _| ()),
         }
     }
 
-    /// Where batches run: by default on rayon's global pool, or, without the feature `rayon`, on
-    /// the tick thread.
+    /// Where batches run. By default, one after the other on a rayon thread of the driver's own, and
+    /// on rayon's global pool while that is busy; without the feature `rayon`, on the tick thread.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.executor = Box::new(executor);
+        self.executor = Some(Box::new(executor));
         self
     }
 
-    /// The most timers that a batch holds, at least 1; 256 by default.
+    /// The most timers that a batch holds, at least 1; 2048 by default.
     pub fn batch(mut self, timers: usize) -> Self {
         self.batch = timers;
         self
@@ -116,7 +116,8 @@ impl DriverBuilder {
         self
     }
 
-    /// The name of the tick thread; `tourbillon` by default.
+    /// The name of the tick thread, `tourbillon` by default; the thread of the default executor has it
+    /// with `-worker` behind.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self
@@ -184,6 +185,10 @@ impl DriverBuilder {
         if self.max_in_flight == 0 {
             return Err(BuildError::InFlight);
         }
+        let executor = match self.executor {
+            Some(executor) => executor,
+            None => default_executor(&self.thread_name).map_err(BuildError::Thread)?,
+        };
         let bell = Arc::new(Bell::default());
         let (ring, moved) = (Arc::clone(&bell), Arc::downgrade(&bell));
         self.wheel.waker = Some(Box::new(move || ring.ring()));
@@ -207,7 +212,7 @@ impl DriverBuilder {
         let ticking = TickThread {
             sweeper,
             shared: Arc::clone(&shared),
-            executor: self.executor,
+            executor,
             batch: self.batch,
             max_in_flight: self.max_in_flight,
         };

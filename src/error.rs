@@ -108,7 +108,7 @@ pub enum BuildError {
     Batch,
     /// No timer at all was allowed to be in flight.
     InFlight,
-    /// The tick thread could not be started.
+    /// The tick thread, or the default executor's, could not be started.
     Thread(std::io::Error),
 }
 
@@ -131,7 +131,7 @@ impl fmt::Display for BuildError {
             BuildError::InFlight => {
                 f.write_str("0 timers in flight were asked for; at least 1 is allowed")
             }
-            BuildError::Thread(_) => f.write_str("the tick thread could not be started"),
+            BuildError::Thread(_) => f.write_str("a thread of the driver could not be started"),
         }
     }
 }

@@ -3,6 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::io;
+#[cfg(feature = "rayon")]
+use std::sync::mpsc::{self, TrySendError};
+
 /// A batch of expired timers with their handler, ready to run once.
 ///
 /// A job that is dropped without having run loses nothing: its timers are handed back by
@@ -52,7 +56,10 @@ impl Executor for Inline {
     }
 }
 
-/// Runs batches on rayon's global pool: the default with the feature `rayon`.
+/// Runs batches on rayon's global pool.
+///
+/// A pool that is given a batch wakes several of its threads, which look for more for a while before
+/// they sleep again. The default spares that while one thread keeps up.
 #[cfg(feature = "rayon")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GlobalPool;
@@ -80,10 +87,28 @@ impl Executor for std::sync::Arc<rayon::ThreadPool> {
     }
 }
 
-/// The executor of a driver that was told nothing else.
-pub(crate) fn default_executor() -> Box<dyn Executor> {
-    #[cfg(feature = "rayon")]
-    return Box::new(GlobalPool);
-    #[cfg(not(feature = "rayon"))]
-    return Box::new(Inline);
+/// The executor of a driver that was told nothing else: with the feature `rayon`, a rayon thread of
+/// the driver's own that waits for batches, and the global pool for those that come while it is busy.
+///
+/// # Errors
+///
+/// The thread could not be started.
+#[cfg(feature = "rayon")]
+pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
+    let name = format!("{name}-worker");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).thread_name(move |_| name.clone());
+    // Without capacity: a batch is taken by a thread that waits for it, or not at all.
+    let (hand, waiting) = mpsc::sync_channel::<Job>(0);
+    pool.build()
+        .map_err(io::Error::other)?
+        .spawn(move || waiting.into_iter().for_each(|job| job()));
+    Ok(Box::new(move |job| match hand.try_send(job) {
+        Ok(()) => {}
+        Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => rayon::spawn(job),
+    }))
+}
+
+#[cfg(not(feature = "rayon"))]
+pub(crate) fn default_executor(_name: &str) -> io::Result<Box<dyn Executor>> {
+    Ok(Box::new(Inline))
 }

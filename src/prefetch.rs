@@ -1,14 +1,17 @@
 //! Asking the processor to fetch memory ahead of its use, so that many misses are waited for
 //! together.
 
-/// Begins to fetch the cache line at `place`, to be written. A hint: `place` need not be valid.
+/// Begins to fetch the cache lines in which what is at `place` begins and ends, to be written. A
+/// hint: `place` need not be valid.
 #[inline]
 pub(crate) fn prefetch<V>(place: *const V) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction reads and writes nothing, whatever the address.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(place.cast());
+        let first: *const i8 = place.cast();
+        _mm_prefetch::<_MM_HINT_ET0>(first);
+        _mm_prefetch::<_MM_HINT_ET0>(first.wrapping_add(size_of::<V>().saturating_sub(1)));
     }
     // Elsewhere there is no stable way to ask.
     #[cfg(not(target_arch = "x86_64"))]

@@ -60,7 +60,7 @@ fn errors_of_building_have_a_source_where_there_is_one() {
     assert!(shape.source().is_none());
     let thread = Builder::new().driver().thread_name("\0").spawn(|_: Expired<()>| ());
     let thread = thread.unwrap_err();
-    assert_eq!(thread.to_string(), "the tick thread could not be started");
+    assert_eq!(thread.to_string(), "a thread of the driver could not be started");
     assert!(thread.source().unwrap().to_string().contains("zero byte"));
     for (error, part) in [(BuildError::Batch, "batches of 0"), (BuildError::InFlight, "in flight")]
     {
@@ -168,7 +168,7 @@ fn everything_has_a_text_for_people() {
     assert!(format!("{:?}", wheel.pin()).starts_with("Pinned { now: "));
     let builder = Builder::default().shards(3).driver();
     let text = format!("{builder:?}");
-    for part in ["shards: Some(3)", "batch: 1024", "thread_name: \"tourbillon\""] {
+    for part in ["shards: Some(3)", "batch: 2048", "thread_name: \"tourbillon\""] {
         assert!(text.contains(part), "{text}");
     }
     let driver = builder.spawn(|_: Expired<u64>| ()).unwrap();

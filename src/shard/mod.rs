@@ -211,6 +211,8 @@ impl<T> Shard<T> {
     #[inline]
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
+        // State and value may lie in two cache lines.
+        prefetch(entry);
         self.end(entry, id, guard, || ()).map(|(value, _)| value)
     }
 

@@ -15,9 +15,9 @@ use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Expired, ManualClock};
@@ -152,34 +152,44 @@ fn idle(timers: u32) -> Value {
            "cpu_ms": cpu.as_secs_f64() * 1e3, "at_most": if timers > 0 { 10 } else { 0 }})
 }
 
-/// A driver whose handler notes how late each timer is, in microseconds.
-fn noting() -> (tourbillon::Driver<u64>, Arc<Mutex<Histogram<u64>>>) {
-    let histogram = Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are in range");
-    let late = Arc::new(Mutex::new(histogram));
-    let noted = Arc::clone(&late);
-    let driver = Builder::new().driver().spawn(move |timer: Expired<u64>| {
-        let micros = timer.deadline.elapsed().as_micros();
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-        noted.lock().expect("no handler panics").saturating_record(micros);
-    });
-    (driver.expect("the defaults are in range"), late)
-}
+/// How late each of so many timers was, by its value: in microseconds, and one more.
+struct Late(Vec<AtomicU32>);
 
-fn wait_for(late: &Mutex<Histogram<u64>>, timers: u32) {
-    while late.lock().expect("no handler panics").len() < u64::from(timers) {
-        thread::sleep(Duration::from_millis(1));
+impl Late {
+    /// A driver whose handler notes how late each timer is, at the cost of a store.
+    fn driver(timers: u32) -> (tourbillon::Driver<u32>, Arc<Self>) {
+        let late = Arc::new(Self((0..timers).map(|_| AtomicU32::new(0)).collect()));
+        let noted = Arc::clone(&late);
+        let driver = Builder::new().driver().spawn(move |timer: Expired<u32>| {
+            let micros = u32::try_from(timer.deadline.elapsed().as_micros()).unwrap_or(u32::MAX);
+            noted.0[timer.value as usize].store(micros.saturating_add(1), Relaxed);
+        });
+        (driver.expect("the defaults are in range"), late)
+    }
+
+    /// Waits until all have been handed over.
+    fn wait(&self) -> Histogram<u64> {
+        let mut histogram =
+            Histogram::new_with_bounds(1, u64::from(u32::MAX), 3).expect("the bounds are in range");
+        for late in &self.0 {
+            while late.load(Relaxed) == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            histogram.saturating_record(u64::from(late.load(Relaxed) - 1));
+        }
+        histogram
     }
 }
 
 fn lateness() -> Value {
-    let (driver, late) = noting();
+    let (driver, late) = Late::driver(MILLION);
     let start = Instant::now() + Duration::from_secs(2);
     for n in 0..MILLION {
         let due = start + Duration::from_micros(u64::from(n));
-        driver.wheel().insert_at(u64::from(n), due).expect("the wheel is open");
+        driver.wheel().insert_at(n, due).expect("the wheel is open");
     }
     let (done, churned) = (AtomicBool::new(false), AtomicU64::new(0));
-    thread::scope(|scope| {
+    let late = thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let hour = Duration::from_secs(3600);
@@ -190,10 +200,10 @@ fn lateness() -> Value {
                 }
             });
         }
-        wait_for(&late, MILLION);
+        let late = late.wait();
         done.store(true, Relaxed);
+        late
     });
-    let late = late.lock().expect("no handler panics");
     json!({"row": "lateness in µs, a million within a second, two threads churning",
            "p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
            "p99_at_most": 2000, "max": late.max(), "max_at_most": 20_000,
@@ -201,13 +211,12 @@ fn lateness() -> Value {
 }
 
 fn herd() -> Value {
-    let (driver, late) = noting();
+    let (driver, late) = Late::driver(MILLION);
     let due = Instant::now() + Duration::from_secs(2);
     for n in 0..MILLION {
-        driver.wheel().insert_at(u64::from(n), due).expect("the wheel is open");
+        driver.wheel().insert_at(n, due).expect("the wheel is open");
     }
-    wait_for(&late, MILLION);
-    let late = late.lock().expect("no handler panics");
+    let late = late.wait();
     json!({"row": "µs until a herd of a million in one tick is handed over",
            "max": late.max(), "at_most": 60_000})
 }
