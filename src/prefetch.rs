@@ -5,13 +5,18 @@
 /// hint: `place` need not be valid.
 #[inline]
 pub(crate) fn prefetch<V>(place: *const V) {
+    let first: *const i8 = place.cast();
+    line(first);
+    line(first.wrapping_add(size_of::<V>().saturating_sub(1)));
+}
+
+#[inline]
+fn line(place: *const i8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction reads and writes nothing, whatever the address.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        let first: *const i8 = place.cast();
-        _mm_prefetch::<_MM_HINT_ET0>(first);
-        _mm_prefetch::<_MM_HINT_ET0>(first.wrapping_add(size_of::<V>().saturating_sub(1)));
+        _mm_prefetch::<_MM_HINT_ET0>(place);
     }
     // Elsewhere there is no stable way to ask.
     #[cfg(not(target_arch = "x86_64"))]
