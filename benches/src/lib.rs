@@ -1,36 +1,237 @@
-//! What the benchmarks share: wheels that hold many timers.
+//! What the benchmarks share: a wheel with many armed timers, and the verbs on random ones of them.
 
 #![forbid(unsafe_code)]
 
+use fastrand::Rng;
+use std::fmt;
 use std::time::Duration;
-use tourbillon::{Builder, Sweeper, TimerId, Wheel};
+use tourbillon::{Builder, Pinned, Sweeper, TimerId, Wheel};
 
-/// Delays over which armed timers are spread: 1 to 61 s.
-pub const SHORTEST: Duration = Duration::from_secs(1);
+/// How many operations share one guard.
+pub const BATCH: usize = 64;
 
-/// A wheel of one shard with `armed` timers, their ids, and its sweeper.
-///
-/// # Panics
-///
-/// If the wheel refuses a timer.
-#[must_use]
-pub fn wheel_of(armed: u32) -> (Wheel<u64>, Sweeper<u64>, Vec<TimerId>) {
-    let (wheel, sweeper) = Builder::new().shards(1).build().expect("the defaults are in range");
-    let mut pinned = wheel.pin();
-    let ids = (0..armed)
-        .map(|n| {
-            if n % 64 == 0 {
-                pinned.repin();
-            }
-            pinned.insert(u64::from(n), delay(n)).expect("the wheel is open")
-        })
-        .collect();
-    drop(pinned);
-    (wheel, sweeper, ids)
-}
+/// How many operations of one kind pass between two sweeps, which clear away what they leave.
+const SWEPT: usize = 1 << 14;
 
-/// The `n`th delay: 1 to 61 s, spread evenly.
+/// The `n`th delay: 30 to 90 s, spread evenly.
 #[must_use]
 pub fn delay(n: u32) -> Duration {
-    SHORTEST + Duration::from_micros(u64::from(n.wrapping_mul(2_654_435_769) % 60_000_000))
+    let spread = u64::from(n.wrapping_mul(2_654_435_769) % 60_000_000);
+    Duration::from_secs(30) + Duration::from_micros(spread)
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Arm one more timer.
+    Insert,
+    /// End a random timer and arm another.
+    CancelInsert,
+    /// Push a random timer back.
+    ResetLater,
+    /// Pull a random timer forward.
+    ResetEarlier,
+    /// Ask a random timer for its deadline.
+    Deadline,
+}
+
+impl Verb {
+    /// All of them.
+    pub const ALL: [Verb; 5] =
+        [Verb::Insert, Verb::CancelInsert, Verb::ResetLater, Verb::ResetEarlier, Verb::Deadline];
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verb::Insert => "insert",
+            Verb::CancelInsert => "cancel and insert",
+            Verb::ResetLater => "reset to later",
+            Verb::ResetEarlier => "reset to earlier",
+            Verb::Deadline => "deadline",
+        })
+    }
+}
+
+/// What a wheel and a guard of it have in common.
+trait Verbs {
+    fn arm(&self, value: u64, delay: Duration) -> TimerId;
+    fn end(&self, id: TimerId) -> u64;
+    fn set(&self, id: TimerId, delay: Duration);
+    fn look(&self, id: TimerId) -> bool;
+}
+
+macro_rules! verbs {
+    ($($kind:ty),*) => {$(
+        impl Verbs for $kind {
+            fn arm(&self, value: u64, delay: Duration) -> TimerId {
+                self.insert(value, delay).expect("the wheel is open and the delay in its range")
+            }
+
+            fn end(&self, id: TimerId) -> u64 {
+                self.cancel(id).expect("the timer is armed")
+            }
+
+            fn set(&self, id: TimerId, delay: Duration) {
+                assert!(self.reset(id, delay).expect("the delay is in range"), "not armed");
+            }
+
+            fn look(&self, id: TimerId) -> bool {
+                self.deadline(id).is_some()
+            }
+        }
+    )*};
+}
+
+verbs!(Wheel<u64>, Pinned<'_, u64>);
+
+/// A timer of the caller's, and the delay it was last given.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    id: TimerId,
+    delay: Duration,
+}
+
+/// The timers of one caller, on a wheel that may be shared.
+#[derive(Debug)]
+pub struct Caller {
+    wheel: Wheel<u64>,
+    timers: Vec<Timer>,
+    random: Rng,
+}
+
+impl Caller {
+    /// Arms so many timers.
+    ///
+    /// # Panics
+    ///
+    /// If the wheel refuses one.
+    #[must_use]
+    pub fn new(wheel: Wheel<u64>, armed: u32) -> Self {
+        let mut caller = Self { wheel, timers: Vec::new(), random: Rng::with_seed(7) };
+        caller.timers.reserve(armed as usize);
+        while caller.timers.len() < armed as usize {
+            caller.pinned(Verb::Insert, BATCH);
+        }
+        caller
+    }
+
+    /// Exchanges half of the timers with another caller, who may have armed them in another shard.
+    pub fn mingle(&mut self, other: &mut Caller) {
+        for (mine, others) in self.timers.iter_mut().zip(&mut other.timers).step_by(2) {
+            std::mem::swap(mine, others);
+        }
+    }
+
+    /// So many operations, each by itself.
+    ///
+    /// # Panics
+    ///
+    /// If a timer is not armed that should be.
+    pub fn plain(&mut self, verb: Verb, operations: usize) {
+        for _ in 0..operations {
+            let place = self.place(verb);
+            apply(verb, &self.wheel, &mut self.timers, place, &mut self.random);
+        }
+    }
+
+    /// So many operations, at most [`BATCH`], under one guard, their timers fetched ahead.
+    ///
+    /// # Panics
+    ///
+    /// As [`plain`](Self::plain).
+    pub fn pinned(&mut self, verb: Verb, operations: usize) {
+        let mut places = [0; BATCH];
+        let places = &mut places[..operations];
+        places.iter_mut().for_each(|place| *place = self.place(verb));
+        let pinned = self.wheel.pin();
+        if verb != Verb::Insert {
+            places.iter().for_each(|&place| pinned.prefetch(self.timers[place].id));
+        }
+        for &mut place in places {
+            apply(verb, &pinned, &mut self.timers, place, &mut self.random);
+        }
+    }
+
+    /// Ends the timers that inserts have added beyond so many.
+    ///
+    /// # Panics
+    ///
+    /// As [`plain`](Self::plain).
+    pub fn shrink(&mut self, armed: u32) {
+        for timer in self.timers.drain(armed as usize..) {
+            self.wheel.end(timer.id);
+        }
+    }
+
+    fn place(&mut self, verb: Verb) -> usize {
+        if verb == Verb::Insert { 0 } else { self.random.usize(..self.timers.len()) }
+    }
+}
+
+#[inline]
+fn apply(verb: Verb, on: &impl Verbs, timers: &mut Vec<Timer>, place: usize, random: &mut Rng) {
+    match verb {
+        Verb::Insert => {
+            let delay = delay(random.u32(..));
+            let id = on.arm(timers.len() as u64, delay);
+            timers.push(Timer { id, delay });
+        }
+        Verb::CancelInsert => {
+            let delay = delay(random.u32(..));
+            let id = on.arm(on.end(timers[place].id), delay);
+            timers[place] = Timer { id, delay };
+        }
+        Verb::ResetLater => {
+            let timer = &mut timers[place];
+            timer.delay += Duration::from_millis(100);
+            on.set(timer.id, timer.delay);
+        }
+        Verb::ResetEarlier => {
+            // By a sixteenth, from an hour to half a minute, and then an hour again.
+            let timer = &mut timers[place];
+            let shorter = timer.delay * 15 / 16;
+            let hour = Duration::from_secs(3600);
+            timer.delay = if shorter.as_secs() < 30 { hour } else { shorter };
+            on.set(timer.id, timer.delay);
+        }
+        Verb::Deadline => assert!(on.look(timers[place].id)),
+    }
+}
+
+/// A wheel of one shard, with its sweeper and one caller.
+#[derive(Debug)]
+pub struct Bench {
+    /// The caller.
+    pub caller: Caller,
+    sweeper: Sweeper<u64>,
+    armed: u32,
+    since: usize,
+}
+
+impl Bench {
+    /// Arms so many timers.
+    ///
+    /// # Panics
+    ///
+    /// If the wheel refuses one.
+    #[must_use]
+    pub fn new(armed: u32) -> Self {
+        let (wheel, sweeper) = Builder::new().shards(1).build().expect("the defaults are in range");
+        Self { caller: Caller::new(wheel, armed), sweeper, armed, since: 0 }
+    }
+
+    /// Between two measurements: clears away what so many operations have left, before that is much.
+    ///
+    /// # Panics
+    ///
+    /// If a timer is due that should not be.
+    pub fn tidy(&mut self, operations: usize) {
+        self.since += operations;
+        if self.since >= SWEPT {
+            self.since = 0;
+            self.caller.shrink(self.armed);
+            while !self.sweeper.sweep(|timer| panic!("{timer:?} is due")).finished {}
+        }
+    }
 }

@@ -1,0 +1,71 @@
+//! Throughput by threads: every verb on one wheel, each caller on timers that it armed itself, and
+//! on timers half of which lie in another caller's shard.
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+use tourbillon::{Builder, Expired};
+use tourbillon_benches::{BATCH, Caller, Verb};
+
+const ARMED: u32 = 1_000_000;
+const BATCHES: usize = 256;
+
+fn threads(criterion: &mut Criterion) {
+    let most = thread::available_parallelism().map_or(1, usize::from);
+    let counts = (0..).map(|power| 1 << power).take_while(|&threads| threads <= most);
+    for threads in counts {
+        for mingled in [false, true].into_iter().filter(|&mingled| threads > 1 || !mingled) {
+            let driver = Builder::new().driver().spawn(|_: Expired<u64>| ());
+            let driver = driver.expect("the defaults are in range");
+            let armed = ARMED / u32::try_from(threads).expect("few");
+            // Each arms its timers on a thread of its own, in that thread's shard.
+            let mut callers: Vec<Caller> = thread::scope(|scope| {
+                let arm = || scope.spawn(|| Caller::new(driver.wheel().clone(), armed));
+                let arming: Vec<_> = (0..threads).map(|_| arm()).collect();
+                arming.into_iter().map(|caller| caller.join().expect("it armed all")).collect()
+            });
+            if mingled {
+                for pair in callers.chunks_exact_mut(2) {
+                    let [one, other] = pair else { unreachable!("pairs") };
+                    one.mingle(other);
+                }
+            }
+            let own = if mingled { "half in another shard" } else { "in its own shard" };
+            for verb in [Verb::CancelInsert, Verb::ResetLater, Verb::ResetEarlier] {
+                let mut group = criterion.benchmark_group(format!("{verb}, {own}"));
+                group.throughput(Throughput::Elements((threads * BATCHES * BATCH) as u64));
+                group.bench_function(BenchmarkId::from_parameter(threads), |bencher| {
+                    bencher.iter_custom(|rounds| together(&mut callers, verb, rounds));
+                });
+                group.finish();
+            }
+        }
+    }
+}
+
+/// The time that all callers take for so many rounds, from the moment that all are ready.
+fn together(callers: &mut [Caller], verb: Verb, rounds: u64) -> Duration {
+    let ready = Barrier::new(callers.len() + 1);
+    thread::scope(|scope| {
+        for caller in callers {
+            scope.spawn(|| {
+                ready.wait();
+                (0..rounds * BATCHES as u64).for_each(|_| caller.pinned(verb, BATCH));
+                ready.wait();
+            });
+        }
+        ready.wait();
+        let start = now();
+        ready.wait();
+        now() - start
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "a benchmark reads the time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+criterion_group!(benches, threads);
+criterion_main!(benches);
