@@ -11,6 +11,7 @@
 
 mod clock;
 mod measure;
+mod plot;
 mod report;
 mod rounds;
 mod systems;
@@ -43,6 +44,9 @@ struct Args {
     /// Measure this workload only
     #[arg(long)]
     only: Option<Workload>,
+    /// Draw the cost of `--only` by the number of armed timers, as an SVG, and no tables
+    #[arg(long, requires = "only")]
+    plot: Option<PathBuf>,
     /// Measure `--only` once on this system, here, and print the nanoseconds
     #[arg(long, hide = true, requires = "only")]
     system: Option<String>,
@@ -56,6 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let system = system.ok_or("there is no such system")?;
         println!("{}", (system.measure)(workload, args.timers));
         return Ok(());
+    }
+    if let (Some(path), Some(workload)) = (&args.plot, args.only) {
+        return plot::draw(workload, args.rounds, path);
     }
     let workloads = args.only.map_or_else(|| Workload::ALL.to_vec(), |only| vec![only]);
     let medians = rounds::run(&workloads, args.timers, args.rounds)?;
