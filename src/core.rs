@@ -297,29 +297,51 @@ impl<T> Core<T> {
 
     /// Inserts into the caller's shard or, where that is full, into the next that is not.
     #[inline]
-    fn insert_in_any(&self, call: Call<'_>, mut value: T, deadline: Tick) -> Result<TimerId, T> {
-        let shards = self.shards.len();
+    fn insert_in_any(&self, call: Call<'_>, value: T, deadline: Tick) -> Result<TimerId, T> {
         self.tally.add(call.caller, Count::Inserted, 1);
-        let home = call.caller.0 % shards;
-        for number in (home..shards).chain(0..home) {
-            if !self.take_room(number) {
-                continue;
-            }
-            let mut filed = Filed::default();
-            let shard = &self.shards[number];
-            match shard.insert(value, deadline, self.around(), &mut filed, call.guard) {
-                Ok(id) => {
-                    self.count_filed(call.caller, filed);
-                    return Ok(id);
-                }
-                Err(refused) => {
-                    self.make_room(number, 1);
-                    value = refused;
-                }
+        let home = call.caller.0 % self.shards.len();
+        self.insert_in(home, call, value, deadline)
+            .or_else(|value| self.insert_elsewhere(home, call, value, deadline))
+    }
+
+    #[cold]
+    fn insert_elsewhere(
+        &self,
+        home: usize,
+        call: Call<'_>,
+        mut value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        for number in (home + 1..self.shards.len()).chain(0..home) {
+            match self.insert_in(number, call, value, deadline) {
+                Ok(id) => return Ok(id),
+                Err(refused) => value = refused,
             }
         }
         self.tally.take_back(call.caller, Count::Inserted);
         Err(value)
+    }
+
+    /// Inserts into one shard, if there is room in it.
+    #[inline]
+    fn insert_in(
+        &self,
+        number: usize,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        if !self.take_room(number) {
+            return Err(value);
+        }
+        let mut filed = Filed::default();
+        let shard = &self.shards[number];
+        let inserted = shard.insert(value, deadline, self.around(), &mut filed, call.guard);
+        match &inserted {
+            Ok(_) => self.count_filed(call.caller, filed),
+            Err(_) => self.make_room(number, 1),
+        }
+        inserted
     }
 
     /// Counts what an operation has filed.
