@@ -106,7 +106,7 @@ fn burst(timers: u32) -> Value {
         wheel.insert(u64::from(n), delay(n)).expect("the wheel is open");
     }
     let most = resident();
-    clock.advance(Duration::from_secs(62));
+    clock.advance(Duration::from_secs(91));
     while sweeper.next_deadline().is_some_and(|next| next <= tourbillon::Clock::now(&clock)) {
         let _ = sweeper.sweep(|_| ());
     }
