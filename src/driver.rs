@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   callers ──insert, cancel, reset──► wheel ◄──sweep── tick thread ──batches──► executor
-//!                                        │                 ▲   rests until       (rayon pool)
+//!                                        │                 ▲   rests until                   
 //!                                        └──── alarm ──────┘   the next slot         │
 //!                                          an earlier timer    ◄── a batch ended ────┘
 //! ```
@@ -20,7 +20,7 @@
 //!
 //! **Shutting down** from anywhere: close the wheel, stop and join the tick thread (not from the
 //! tick thread itself, where an inline handler may be calling), drain the wheel. The thread never
-//! waits for a handler, so joining it from a handler on the pool ends. Waiting for handlers is a
+//! waits for a handler, so joining it from a handler ends. Waiting for handlers is a
 //! verb of its own, which a handler is refused.
 
 #![forbid(unsafe_code)]
@@ -96,14 +96,15 @@ impl DriverBuilder {
         }
     }
 
-    /// Where batches run. By default, one after the other on a rayon thread of the driver's own, and
-    /// on rayon's global pool while that is busy; without the feature `rayon`, on the tick thread.
+    /// Where batches run. By default, one after the other on a thread of the driver's own, and on
+    /// rayon's global pool while that is busy; without the feature `rayon`, on the tick thread.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Box::new(executor));
         self
     }
 
-    /// The most timers that a batch holds, at least 1; 2048 by default.
+    /// The most timers that a batch holds, at least 1; 2048 by default. The handlers of a batch run one
+    /// after the other: make it small if they may take long.
     pub fn batch(mut self, timers: usize) -> Self {
         self.batch = timers;
         self

@@ -87,21 +87,22 @@ impl Executor for std::sync::Arc<rayon::ThreadPool> {
     }
 }
 
-/// The executor of a driver that was told nothing else: with the feature `rayon`, a rayon thread of
-/// the driver's own that waits for batches, and the global pool for those that come while it is busy.
+/// The executor of a driver that was told nothing else: with the feature `rayon`, a thread of the
+/// driver's own that waits for batches, and the global pool for those that come while it is busy.
+///
+/// It is no thread of a pool: what a handler spawns on rayon would wait there behind its loop.
 ///
 /// # Errors
 ///
 /// The thread could not be started.
 #[cfg(feature = "rayon")]
+#[allow(clippy::disallowed_methods, reason = "the driver's other thread")]
 pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
-    let name = format!("{name}-worker");
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).thread_name(move |_| name.clone());
     // Without capacity: a batch is taken by a thread that waits for it, or not at all.
     let (hand, waiting) = mpsc::sync_channel::<Job>(0);
-    pool.build()
-        .map_err(io::Error::other)?
-        .spawn(move || waiting.into_iter().for_each(|job| job()));
+    std::thread::Builder::new()
+        .name(format!("{name}-worker"))
+        .spawn(move || waiting.into_iter().for_each(|job| job()))?;
     Ok(Box::new(move |job| match hand.try_send(job) {
         Ok(()) => {}
         Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => rayon::spawn(job),

@@ -8,6 +8,10 @@
 //!   back only the names that are needed;
 //! * vacant entries over the armed timers (and [`SLACK`]): it [`trims`](crate::slab::trim).
 //!
+//! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* those that
+//! it ends, by page, and trims when the burst is over: in its midst most pages are neither full nor
+//! empty. It stops when callers make pages, who cannot use what is hoarded.
+//!
 //! A caller checks this once in [`INTERVAL`] operations that make garbage, and rings the sweeper.
 //! A round of either costs O(garbage) and at least half of what it looks at is garbage, or it is
 //! not begun again before that is so; so upkeep is O(1) for each insert.
@@ -25,6 +29,7 @@ use crate::shard::meet::Turn;
 use crate::slab::trim::Trim;
 use crate::sync::{AtomicBool, AtomicU64, Relaxed};
 use crate::tally::{bump, read};
+use crate::tick::Tick;
 use std::collections::VecDeque;
 
 /// Garbage that is never worth a round.
@@ -111,8 +116,12 @@ pub(crate) struct Upkeep {
     /// How many intervals of fired timers there had been at the last look.
     fired_then: u64,
     trims: Vec<Trim>,
-    /// Whether enough vacant entries are on the stacks for the sweeper to hoard what it ends.
+    /// Whether the sweeper hoards the entries of timers that it ends.
     hoards: bool,
+    /// How far the sweep was when the last interval of fired timers ended.
+    fired_at: Tick,
+    /// How many entries there were at the last look.
+    entries_then: u64,
     /// Whose names have been seen in the slot that is being tidied; empty between slots.
     seen: Indices,
 }
@@ -148,21 +157,15 @@ impl Upkeep {
             fired_then: 0,
             trims,
             hoards: false,
+            fired_at: Tick::NEVER,
+            entries_then: 0,
             seen: Indices::default(),
         }
     }
 
     /// Begins what is wanted, by a caller or because enough timers have fired.
     pub(crate) fn begin<T>(&mut self, core: &Core<T>) {
-        let fired = read(&core.sweeper.fired) / INTERVAL;
-        if std::mem::replace(&mut self.fired_then, fired) != fired {
-            core.upkeep.look(core);
-            let held: u64 = self.trims.iter().map(Trim::held).sum();
-            self.hoards = core.entries() > core.armed() + held + SLACK;
-            if !self.hoards && self.trimming.is_none() {
-                self.give_back(core);
-            }
-        }
+        self.decide_hoarding(core);
         // Relaxed: as in `UpkeepFlag::look`.
         if !core.upkeep.wanted.swap(false, Relaxed) {
             return;
@@ -199,16 +202,47 @@ impl Upkeep {
     /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Answers
     /// whether that has made more to do.
     pub(crate) fn begin_before_rest<T>(&mut self, core: &Core<T>, ticks: u64) -> bool {
-        if !self.hoards || ticks <= LONG {
-            return false;
+        if ticks > LONG && (self.hoards || self.holds()) {
+            self.end_hoarding(core);
+            reclaim::collect();
         }
-        self.hoards = false;
-        if core.upkeep.too_many_entries(core, core.armed()) {
+        self.is_busy()
+    }
+
+    /// Hoards while a burst fires and enough entries are vacant.
+    fn decide_hoarding<T>(&mut self, core: &Core<T>) {
+        let (fired, swept) = (read(&core.sweeper.fired) / INTERVAL, core.swept.get());
+        if std::mem::replace(&mut self.fired_then, fired) != fired {
+            core.upkeep.look(core);
+            let held: u64 = self.trims.iter().map(Trim::held).sum();
+            self.hoards = core.entries() > core.armed() + held + SLACK;
+            self.fired_at = swept;
+        }
+        let entries = core.entries();
+        let made = entries > std::mem::replace(&mut self.entries_then, entries);
+        // Callers that make pages may have to because of the hoard, which is not on their stack; and
+        // few timers in as many ticks as make a long rest are no burst.
+        if made || !self.hoards || swept.since(self.fired_at) > LONG {
+            self.end_hoarding(core);
+        }
+    }
+
+    /// Trims if that is wanted, with what is hoarded; or else gives it back.
+    fn end_hoarding<T>(&mut self, core: &Core<T>) {
+        let hoarded = std::mem::take(&mut self.hoards);
+        if self.trimming.is_some() {
+            return;
+        }
+        if hoarded && core.upkeep.too_many_entries(core, core.armed()) {
             self.trimming = Some(0);
         } else {
             self.give_back(core);
         }
-        self.trimming.is_some()
+    }
+
+    /// Whether anything is hoarded.
+    fn holds(&self) -> bool {
+        self.trims.iter().any(|trim| trim.held() > 0)
     }
 
     fn give_back<T>(&mut self, core: &Core<T>) {

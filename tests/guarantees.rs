@@ -383,6 +383,52 @@ fn memory_of_a_burst_goes_when_it_has_fired_or_was_drained() {
     }
 }
 
+/// A shard whose timers fire and are armed anew reuses its entries, though another shard has many
+/// vacant ones.
+#[test]
+fn memory_is_bounded_though_another_shard_is_quiet() {
+    let shape = Shape { tick: Duration::from_millis(1), shards: 2, ..shapes()[8] };
+    let mut bench = Bench::new(shape);
+    // This thread has a number, and so another shard than the next.
+    bench.wheel.insert(0, Duration::from_secs(7200)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let far = |n: u32| bench.wheel.insert(n, Duration::from_secs(7200)).unwrap();
+            let ids: Vec<_> = (0..50_000).map(far).collect();
+            ids.iter().step_by(2).for_each(|&id| assert!(bench.wheel.cancel(id).is_some()));
+        });
+    });
+    let before = bench.wheel.metrics().bytes;
+    for step in 0..8000 {
+        for n in 0..100 {
+            // One in a thousand stays, so that hardly a page can leave.
+            let stays = (step * 100 + n) % 1024 == 0;
+            let delay = if stays { 3_600_000 } else { 1 + n % 10 };
+            bench.wheel.insert(n, Duration::from_millis(delay.into())).unwrap();
+        }
+        bench.advance(shape.tick);
+    }
+    let after = bench.wheel.metrics();
+    assert!(after.bytes < before + 2_000_000, "{before} bytes before, {after:?}");
+}
+
+/// The pages of a burst go though something fires every few ticks for ever after.
+#[test]
+fn memory_of_a_burst_goes_though_a_few_timers_go_on() {
+    let mut bench = Bench::new(Shape { tick: Duration::from_millis(1), ..shapes()[8] });
+    for n in 0..200_000_u64 {
+        bench.wheel.insert(n, Duration::from_millis(1 + n % 2000)).unwrap();
+    }
+    for step in 0..4000 {
+        if step % 5 == 0 {
+            bench.wheel.insert(step, Duration::from_millis(10)).unwrap();
+        }
+        bench.advance(Duration::from_millis(1));
+    }
+    let metrics = bench.wheel.metrics();
+    assert!(metrics.bytes < 500_000, "{metrics:?}");
+}
+
 #[test]
 fn an_idle_wheel_wants_no_sweep() {
     with_wheels(|mut bench: Bench<u32>| {
