@@ -10,6 +10,7 @@
 //! ```
 
 mod clock;
+mod herd;
 mod measure;
 mod plot;
 mod report;
@@ -35,6 +36,10 @@ struct Args {
     /// Write the results to this file as well, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Put the tables into this document, between the lines `<!-- peers begins -->` and
+    /// `<!-- peers ends -->`
+    #[arg(long)]
+    write: Option<PathBuf>,
     /// How many timers are armed
     #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=MOST))]
     timers: u32,
@@ -47,18 +52,31 @@ struct Args {
     /// Draw the cost of `--only` by the number of armed timers, as an SVG, and no tables
     #[arg(long, requires = "only")]
     plot: Option<PathBuf>,
-    /// Measure `--only` once on this system, here, and print the nanoseconds
-    #[arg(long, hide = true, requires = "only")]
+    /// Time the verbs of a caller while so many timers are due at once
+    #[arg(long)]
+    herd: bool,
+    /// Measure once on this system, here, and print the figures
+    #[arg(long, hide = true)]
     system: Option<String>,
 }
 
 #[allow(clippy::print_stdout, reason = "the results of a program")]
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
-    if let (Some(name), Some(workload)) = (&args.system, args.only) {
+    if let Some(name) = &args.system {
         let system = systems::all().into_iter().find(|system| system.name == *name);
         let system = system.ok_or("there is no such system")?;
-        println!("{}", (system.measure)(workload, args.timers));
+        match args.only {
+            _ if args.herd => {
+                (system.longest)(args.timers).iter().for_each(|micros| print!("{micros} "));
+            }
+            Some(workload) => println!("{}", (system.measure)(workload, args.timers)),
+            None => return Err("measure what?".into()),
+        }
+        return Ok(());
+    }
+    if args.herd {
+        println!("{}", herd::table(args.timers, args.rounds)?);
         return Ok(());
     }
     if let (Some(path), Some(workload)) = (&args.plot, args.only) {
@@ -66,8 +84,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let workloads = args.only.map_or_else(|| Workload::ALL.to_vec(), |only| vec![only]);
     let medians = rounds::run(&workloads, args.timers, args.rounds)?;
-    for results in &medians {
-        println!("{}\n{}\n", results.workload.title(), report::table(results));
+    let tables: Vec<_> = medians.iter().map(report::text).collect();
+    let tables = tables.join("\n");
+    println!("{tables}");
+    if let Some(path) = args.write {
+        report::put(&path, &tables)?;
     }
     if let Some(path) = args.json {
         let comparisons: Vec<_> = medians.iter().flat_map(report::comparisons).collect();

@@ -28,6 +28,7 @@ pub(crate) fn draw(workload: Workload, rounds: u32, path: &Path) -> Result<(), B
     let mut chart = ChartBuilder::on(&area)
         .caption(workload.title(), ("sans-serif", 18))
         .margin(16)
+        .margin_right(40)
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d((first..last).log_scale(), (20.0..slowest * 1.2).log_scale())?;

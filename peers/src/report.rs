@@ -6,6 +6,9 @@ use crate::workload::Workload;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
 
 /// Tourbillon, in one of its modes, beside the others in one workload.
 #[derive(Debug, Serialize)]
@@ -66,4 +69,23 @@ pub(crate) fn table(results: &Results) -> Table {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// The table with what stands above it.
+pub(crate) fn text(results: &Results) -> String {
+    format!("{}\n\n{}\n", results.workload.title(), table(results))
+}
+
+/// Puts the tables into a document, in the place of those that are there.
+///
+/// # Errors
+///
+/// The document cannot be read or written, or has no place for them.
+pub(crate) fn put(document: &Path, tables: &str) -> Result<(), Box<dyn Error>> {
+    const BEGIN: &str = "<!-- peers begins -->\n";
+    const END: &str = "<!-- peers ends -->\n";
+    let old = fs::read_to_string(document)?;
+    let before = old.split_once(BEGIN).ok_or("no place begins")?.0;
+    let after = old.split_once(END).ok_or("no place ends")?.1;
+    Ok(fs::write(document, format!("{before}{BEGIN}\n{tables}\n{END}{after}"))?)
 }

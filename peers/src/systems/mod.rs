@@ -14,6 +14,7 @@ mod tokio;
 mod tokio_alt;
 mod tourbillon;
 
+use crate::herd::longest;
 use crate::measure::measure;
 use crate::workload::{Move, Workload};
 use std::time::Duration;
@@ -59,6 +60,7 @@ pub(crate) struct Timer {
     pub(crate) role: Role,
     pub(crate) can: fn(Workload) -> bool,
     pub(crate) measure: fn(Workload, u32) -> f64,
+    pub(crate) longest: fn(u32) -> Vec<f64>,
 }
 
 /// All systems that are compared.
@@ -79,5 +81,5 @@ pub(crate) fn all() -> Vec<Timer> {
 }
 
 fn timer<S: System>(role: Role) -> Timer {
-    Timer { name: S::NAME, role, can: S::can, measure: measure::<S> }
+    Timer { name: S::NAME, role, can: S::can, measure: measure::<S>, longest: longest::<S> }
 }
