@@ -26,8 +26,9 @@ fn never_early() {
             let start = bench.clock.now();
             for delay in delays() {
                 bench.wheel.insert(delay, quarter * delay).unwrap();
+                bench.wheel.insert_at(delay, start + quarter * delay).unwrap();
             }
-            let mut left = delays().count();
+            let mut left = 2 * delays().count();
             while left > 0 {
                 bench.clock.advance(bench.sweeper.next_deadline().map_or(quarter, |next| {
                     next.saturating_duration_since(bench.clock.now()).max(quarter)

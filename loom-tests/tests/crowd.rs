@@ -5,7 +5,8 @@
 
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::{
-    Clock, TICK, TimerId, World, beside, drain, random, sweep, sweep_after, sweep_with_upkeep, v,
+    Clock, TICK, TimerId, World, as_if_many_had_fired, beside, drain, random, sweep, sweep_after,
+    sweep_with_upkeep, v,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::Arc;
@@ -92,7 +93,7 @@ fn all_verbs() {
 
 /// Every verb, any id, at any time; then the entries are used again. Whatever the deadlines are
 /// then, that is when the timers fire.
-fn then_all_fire_in_time(drains: bool, upkeep: bool) {
+fn then_all_fire_in_time(drains: bool, upkeep: bool, hoards: bool) {
     random(SCHEDULES, move || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();
@@ -118,6 +119,9 @@ fn then_all_fire_in_time(drains: bool, upkeep: bool) {
         });
         for _ in 0..3 {
             clock.advance(TICK * [0, 1, 2, 2, 3, 4][thread_rng().gen_range(0..6)]);
+            if hoards {
+                as_if_many_had_fired(&wheel);
+            }
             if upkeep {
                 let _ = sweep_with_upkeep(&wheel, &mut sweeper);
             } else {
@@ -145,15 +149,44 @@ fn then_all_fire_in_time(drains: bool, upkeep: bool) {
 
 #[test]
 fn all_fire_in_time_after_any_verbs() {
-    then_all_fire_in_time(false, false);
+    then_all_fire_in_time(false, false, false);
 }
 
 #[test]
 fn all_fire_in_time_after_any_verbs_and_upkeep() {
-    then_all_fire_in_time(false, true);
+    then_all_fire_in_time(false, true, false);
 }
 
 #[test]
 fn all_fire_in_time_after_any_verbs_upkeep_and_drains() {
-    then_all_fire_in_time(true, true);
+    then_all_fire_in_time(true, true, false);
+}
+
+#[test]
+fn all_fire_in_time_after_any_verbs_and_hoards() {
+    then_all_fire_in_time(false, true, true);
+}
+
+/// An inserter that was held up on the old top of the vacant stack, while the sweeper takes what is
+/// vacant and gives it back, and another inserter is served in between.
+#[test]
+fn inserts_while_entries_are_hoarded_and_given_back() {
+    random(SCHEDULES, || {
+        let World { wheel, mut sweeper, .. } = World::new();
+        let ids: Vec<_> = (0..6).map(|n| wheel.insert(v(n), TICK * 3).unwrap()).collect();
+        // Of three pages one is vacant, and of the others one entry each.
+        for vacant in [5, 4, 0, 2] {
+            assert!(wheel.cancel(ids[vacant]).is_some());
+        }
+        let inserters =
+            [7, 8].map(|n| beside(&wheel, move |wheel| wheel.insert(v(n), TICK * 3).unwrap()));
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        for inserter in inserters {
+            inserter.join().unwrap();
+        }
+        wheel.insert(v(9), TICK * 3).unwrap();
+        let mut values = drain(&wheel);
+        values.sort_unstable();
+        assert_eq!(values, [1, 3, 7, 8, 9]);
+    });
 }

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
 use loom_tests::{
-    TICK, TimerId, Value, Wheel, World, beside, model, sweep_after, sweep_with_upkeep, v,
+    TICK, TimerId, Value, Wheel, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v,
 };
+use std::time::Duration;
 
 /// Timers that have ended leave garbage: as many stale names, and vacant entries.
 fn garbage(wheel: &Wheel<Value>, timers: u64) -> Vec<TimerId> {
@@ -16,16 +17,38 @@ fn garbage(wheel: &Wheel<Value>, timers: u64) -> Vec<TimerId> {
     ids
 }
 
+/// The inserter's entry has no name of before, so it files one.
 #[test]
 fn an_insert_into_a_slot_that_is_tidied() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        garbage(&wheel, 1);
+        let stale = wheel.insert(v(1), TICK * 2).unwrap();
+        wheel.insert(v(2), Duration::ZERO).unwrap();
+        assert!(wheel.cancel(stale).is_some());
+        assert_eq!(sweep(&mut sweeper), [2]);
         let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK * 2).unwrap());
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
         inserter.join().unwrap();
         assert!(sweep_after(&mut sweeper, &clock, 1).is_empty());
         assert_eq!(sweep_after(&mut sweeper, &clock, 1), [7]);
+    });
+}
+
+/// The inserter relies on a stale name in the slot, or finds that it has gone.
+#[test]
+fn an_insert_that_relies_on_a_name_that_is_tidied() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        garbage(&wheel, 4);
+        // Holds the page of the entry that is used next.
+        wheel.insert(v(6), TICK * 2).unwrap();
+        let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK * 2).unwrap());
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        inserter.join().unwrap();
+        assert!(sweep_after(&mut sweeper, &clock, 1).is_empty());
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [6, 7]);
     });
 }
 
