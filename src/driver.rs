@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   callers ──insert, cancel, reset──► wheel ◄──sweep── tick thread ──batches──► executor
-//!                                        │                 ▲   rests until                   
+//!                                        │                 ▲   rests until             │
 //!                                        └──── alarm ──────┘   the next slot         │
 //!                                          an earlier timer    ◄── a batch ended ────┘
 //! ```
@@ -20,8 +20,8 @@
 //!
 //! **Shutting down** from anywhere: close the wheel, stop and join the tick thread (not from the
 //! tick thread itself, where an inline handler may be calling), drain the wheel. The thread never
-//! waits for a handler, so joining it from a handler ends. Waiting for handlers is a
-//! verb of its own, which a handler is refused.
+//! waits for a handler, so joining it from a handler ends. Waiting for handlers is a verb of its own,
+//! which a handler is refused.
 
 #![forbid(unsafe_code)]
 

@@ -54,8 +54,7 @@ pub struct Pinned<'w, T> {
 impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     pub(crate) fn new(wheel: &'w Inner<T>) -> Self {
-        let now = wheel.now();
-        Self { wheel, guard: pin(), caller: Caller::current(), now }
+        Self::with(wheel, pin())
     }
 
     /// For a verb on the timer that `id` names: it is being fetched while the clock is read.
@@ -63,8 +62,12 @@ impl<'w, T: Send> Pinned<'w, T> {
     pub(crate) fn fetching(wheel: &'w Inner<T>, id: TimerId) -> Self {
         let guard = pin();
         wheel.core.prefetch(id, &guard);
-        let now = wheel.now();
-        Self { wheel, guard, caller: Caller::current(), now }
+        Self::with(wheel, guard)
+    }
+
+    #[inline]
+    fn with(wheel: &'w Inner<T>, guard: Guard) -> Self {
+        Self { wheel, guard, caller: Caller::current(), now: wheel.now() }
     }
 
     /// The instant from which this guard counts delays.

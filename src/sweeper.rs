@@ -246,7 +246,8 @@ impl<T: Send> Sweeper<T> {
     ///
     /// From this call to the next sweep, whoever arms an earlier timer calls the
     /// [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36 ticks (2.2 years at
-    /// 1 ms) may refuse inserts as beyond its range until it is swept. O(slots / 64); O(pages) once, when a burst is over.
+    /// 1 ms) may refuse inserts as beyond its range until it is swept. O(slots / 64); O(pages)
+    /// once, when a burst is over.
     ///
     /// # Examples
     ///

@@ -79,6 +79,8 @@ pub(crate) struct Timeline {
     origin: Tick,
     nanos: u64,
     lag: Duration,
+    /// The lag in nanoseconds, for [`soon`](Self::soon).
+    narrow_lag: u64,
     /// The longest delay that [`soon`](Self::soon) answers for: a tick less than the range, the
     /// lag included.
     longest: u64,
@@ -97,9 +99,10 @@ impl Timeline {
     /// clock that may lag by `lag`.
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64, lag: Duration) -> Self {
         debug_assert!(nanos > 0);
-        let narrow_lag = u64::try_from(lag.as_nanos()).unwrap_or(u64::MAX);
+        let narrow_lag = narrow(lag).unwrap_or(u64::MAX);
         let longest = nanos.saturating_mul(Tick::RANGE - 1).min(u64::MAX / 4);
-        Self { start, origin, nanos, lag, longest: longest.saturating_sub(narrow_lag) }
+        let longest = longest.saturating_sub(narrow_lag);
+        Self { start, origin, nanos, lag, narrow_lag, longest }
     }
 
     /// A reading of the clock, on this axis.
@@ -114,8 +117,7 @@ impl Timeline {
     #[inline]
     pub(crate) fn soon(&self, delay: Duration, now: Now) -> Option<Tick> {
         let delay = narrow(delay).filter(|delay| (1..=self.longest).contains(delay))?;
-        let lag = self.lag.as_secs() * NANOS + u64::from(self.lag.subsec_nanos());
-        let nanos = now.nanos.checked_add(delay + lag)?;
+        let nanos = now.nanos.checked_add(delay + self.narrow_lag)?;
         Some(Tick(self.origin.0 + nanos.div_ceil(self.nanos)))
     }
 

@@ -41,7 +41,7 @@ pub(crate) const SLACK: u64 = 0;
 /// How many operations of one caller pass between two checks.
 const INTERVAL: u64 = 1 << 10;
 
-/// A sweeper that next has work farther ahead than this, in ticks, gives back what it hoards.
+/// A burst is over when nothing is to be done, or few timers have fired, for more ticks than this.
 const LONG: u64 = 16;
 
 /// How many names, slots or entries a slice of upkeep looks at.
@@ -174,8 +174,7 @@ impl Upkeep {
         if self.tidying.is_none() && too_many_names(core, armed) {
             self.tidying = Some((0, SlotIndex::FIRST));
         }
-        // A sweeper that hoards waits for the end of the burst: in its midst most pages are neither
-        // full nor empty.
+        // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_none() && !self.hoards && core.upkeep.too_many_entries(core, armed) {
             self.trimming = Some(0);
         }

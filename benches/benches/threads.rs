@@ -4,9 +4,9 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tourbillon::{Builder, Expired};
-use tourbillon_benches::{BATCH, Caller, Verb};
+use tourbillon_benches::{BATCH, Caller, Verb, now};
 
 const ARMED: u32 = 1_000_000;
 const BATCHES: usize = 256;
@@ -60,11 +60,6 @@ fn together(callers: &mut [Caller], verb: Verb, rounds: u64) -> Duration {
         ready.wait();
         now() - start
     })
-}
-
-#[allow(clippy::disallowed_methods, reason = "a benchmark reads the time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 criterion_group!(benches, threads);

@@ -2,8 +2,8 @@
 //! armed timers.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use std::time::{Duration, Instant};
-use tourbillon_benches::{BATCH, Bench, Caller, Verb};
+use std::time::Duration;
+use tourbillon_benches::{BATCH, Bench, Caller, Verb, now};
 
 const ARMED: [u32; 3] = [10_000, 1_000_000, 10_000_000];
 
@@ -37,11 +37,6 @@ fn verbs(criterion: &mut Criterion) {
             group.finish();
         }
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a benchmark reads the time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 criterion_group!(benches, verbs);

@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tourbillon::{Builder, Pinned, Sweeper, TimerId, Wheel};
 
 /// How many operations share one guard.
@@ -18,6 +18,13 @@ const SWEPT: usize = 1 << 14;
 pub fn delay(n: u32) -> Duration {
     let spread = u64::from(n.wrapping_mul(2_654_435_769) % 60_000_000);
     Duration::from_secs(30) + Duration::from_micros(spread)
+}
+
+/// The present.
+#[allow(clippy::disallowed_methods, reason = "a benchmark reads the time")]
+#[must_use]
+pub fn now() -> Instant {
+    Instant::now()
 }
 
 /// What is measured.
@@ -231,7 +238,7 @@ impl Bench {
         if self.since >= SWEPT {
             self.since = 0;
             self.caller.shrink(self.armed);
-            while !self.sweeper.sweep(|timer| panic!("{timer:?} is due")).finished {}
+            let _ = self.sweeper.sweep(|timer| panic!("{timer:?} is due"));
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The longest verb beside a herd: how long a caller waits while a million timers are due at once.
 
 use crate::clock::{now, rest};
+use crate::rounds::{apart, median};
 use crate::systems::{self, System};
 use crate::workload::{Move, Workload};
 use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
 use std::error::Error;
 use std::mem::ManuallyDrop;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How many timers the caller works on, none of them due.
@@ -63,22 +63,14 @@ pub(crate) fn table(timers: u32, rounds: u32) -> Result<Table, Box<dyn Error>> {
     for system in systems::all() {
         let mut taken = Vec::new();
         for _ in 0..rounds {
-            let output = Command::new(std::env::current_exe()?)
-                .args(["--system", system.name, "--herd", "--timers", &timers.to_string()])
-                .stderr(Stdio::inherit())
-                .output()?;
-            let text = String::from_utf8(output.stdout)?;
+            let text = apart(&system, &["--herd"], timers)?;
             let numbers = text.split_whitespace().map(str::parse);
             taken.push(numbers.collect::<Result<Vec<f64>, _>>()?);
         }
         let mut row = vec![system.name.to_owned()];
         for place in 0..QUANTILES.len() {
-            let mut column: Vec<f64> =
-                taken.iter().filter_map(|one| one.get(place)).copied().collect();
-            column.sort_by(f64::total_cmp);
-            row.push(
-                column.get(column.len() / 2).map_or("-".into(), |micros| format!("{micros:.1}")),
-            );
+            let column = taken.iter().filter_map(|one| one.get(place)).copied().collect();
+            row.push(median(column).map_or("-".into(), |micros| format!("{micros:.1}")));
         }
         table.add_row(row);
     }

@@ -62,18 +62,28 @@ pub(crate) fn run(
 
 /// One measurement, in a process of its own.
 fn measure(system: &Timer, workload: Workload, timers: u32) -> Result<f64, Box<dyn Error>> {
+    Ok(apart(system, &["--only", workload.name()], timers)?.trim().parse()?)
+}
+
+/// What this program prints for one system, run by itself with these arguments.
+///
+/// # Errors
+///
+/// It failed.
+pub(crate) fn apart(system: &Timer, what: &[&str], timers: u32) -> Result<String, Box<dyn Error>> {
     let output = Command::new(std::env::current_exe()?)
-        .args(["--system", system.name, "--only", workload.name()])
-        .args(["--timers", &timers.to_string()])
+        .args(["--system", system.name, "--timers", &timers.to_string()])
+        .args(what)
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err(format!("{} failed at {}", system.name, workload.name()).into());
+        return Err(format!("{} failed at {what:?}", system.name).into());
     }
-    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+    Ok(String::from_utf8(output.stdout)?)
 }
 
-fn median(mut taken: Vec<f64>) -> Option<f64> {
+/// The median; `None` of nothing.
+pub(crate) fn median(mut taken: Vec<f64>) -> Option<f64> {
     taken.sort_by(f64::total_cmp);
     let (low, high) = (taken.get(taken.len().wrapping_sub(1) / 2)?, taken.get(taken.len() / 2)?);
     Some(f64::midpoint(*low, *high))

@@ -4,7 +4,7 @@ use super::System;
 use crate::tally::fired;
 use crate::workload::Move;
 use std::time::Duration;
-use tourbillon::{Builder, Driver, Expired, TimerId};
+use tourbillon::{Builder, Driver, Expired, Pinned, TimerId};
 
 /// How many operations share one `repin`.
 const BATCH: usize = 64;
@@ -71,26 +71,34 @@ impl System for Batched {
     }
 
     fn cancel_insert(&mut self, moves: &[Move]) {
-        let Plain { driver, ids } = &mut self.0;
-        let mut pinned = driver.wheel().pin();
-        for batch in moves.chunks(BATCH) {
-            pinned.repin();
-            batch.iter().for_each(|next| pinned.prefetch(ids[next.place]));
-            for &Move { place, delay } in batch {
-                let value = pinned.cancel(ids[place]).expect(ARMED);
-                ids[place] = pinned.insert(value, delay).expect(OPEN);
-            }
-        }
+        self.in_batches(moves, |pinned, id, delay| {
+            let value = pinned.cancel(*id).expect(ARMED);
+            *id = pinned.insert(value, delay).expect(OPEN);
+        });
     }
 
     fn reset(&mut self, moves: &[Move]) {
+        self.in_batches(moves, |pinned, id, delay| {
+            assert!(pinned.reset(*id, delay).expect(OPEN), "{ARMED}");
+        });
+    }
+}
+
+impl Batched {
+    /// Calls `verb` for each move, under one guard for each batch, whose timers are fetched first.
+    #[inline]
+    fn in_batches(
+        &mut self,
+        moves: &[Move],
+        verb: impl Fn(&Pinned<'_, u64>, &mut TimerId, Duration),
+    ) {
         let Plain { driver, ids } = &mut self.0;
         let mut pinned = driver.wheel().pin();
         for batch in moves.chunks(BATCH) {
             pinned.repin();
             batch.iter().for_each(|next| pinned.prefetch(ids[next.place]));
             for &Move { place, delay } in batch {
-                assert!(pinned.reset(ids[place], delay).expect(OPEN), "{ARMED}");
+                verb(&pinned, &mut ids[place], delay);
             }
         }
     }
