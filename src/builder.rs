@@ -4,11 +4,12 @@
 
 use crate::TimerId;
 use crate::alarm::{Alarm, Wake};
-use crate::clock::{Clock, MonotonicClock};
+use crate::clock::{Clock, LeasedClock, MonotonicClock};
 use crate::core::{Core, Parts};
 use crate::driver::DriverBuilder;
 use crate::error::BuildError;
 use crate::hierarchy::geometry::Geometry;
+use crate::lease::{LEASE, Leases};
 use crate::sweeper::Sweeper;
 use crate::sync::Arc;
 use crate::tick::{Tick, Timeline};
@@ -40,7 +41,7 @@ pub struct Builder {
     resolution: Duration,
     shards: Option<usize>,
     capacity: Option<u64>,
-    clock: Box<dyn Clock>,
+    clock: Option<Box<dyn Clock>>,
     pub(crate) waker: Option<Wake>,
     geometry: Geometry,
     first_tick: u64,
@@ -60,7 +61,7 @@ impl Builder {
             resolution: Duration::from_millis(1),
             shards: None,
             capacity: None,
-            clock: Box::new(MonotonicClock),
+            clock: None,
             waker: None,
             geometry: Geometry::default(),
             first_tick: 0,
@@ -91,9 +92,10 @@ impl Builder {
         self
     }
 
-    /// Where the wheel reads the time.
+    /// Where the wheel reads the time. By default a [`LeasedClock`], and for ticks finer than 1 ms
+    /// a [`MonotonicClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Box::new(clock);
+        self.clock = Some(Box::new(clock));
         self
     }
 
@@ -130,15 +132,20 @@ impl Builder {
         self.check(shards)?;
         let nanos = u64::try_from(self.resolution.as_nanos()).unwrap_or(u64::MAX);
         let origin = Tick(self.first_tick);
+        let clock = self.clock.unwrap_or_else(|| default_clock(self.resolution));
+        let (leases, lag) = match clock.is_leased() {
+            true => (Leases::granted(), clock.lag().saturating_add(LEASE)),
+            false => (Leases::none(), clock.lag()),
+        };
         let core = Core::new(Parts {
             shards,
             geometry: self.geometry,
             capacity: self.capacity,
-            timeline: Timeline::new(self.clock.now(), origin, nanos, self.clock.lag()),
+            timeline: Timeline::new(clock.now(), origin, nanos, lag),
             origin,
             alarm: Alarm::new(self.waker),
         });
-        let inner = Arc::new(Inner { core, clock: self.clock });
+        let inner = Arc::new(Inner { core, clock, leases });
         Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
     }
 
@@ -172,6 +179,14 @@ impl Builder {
             _ => Ok(()),
         }
     }
+}
+
+/// The clock of a wheel that was given none: a leased one's lag is small beside a tick of 1 ms.
+fn default_clock(resolution: Duration) -> Box<dyn Clock> {
+    if resolution < Duration::from_millis(1) {
+        return Box::new(MonotonicClock);
+    }
+    Box::new(LeasedClock)
 }
 
 impl Default for Builder {

@@ -123,14 +123,14 @@ impl<T> Core<T> {
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
     /// the next sweep reaches. `None`: it is beyond the range.
     pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Option<Tick> {
-        let swept = self.swept.get();
+        let (swept, now) = (self.swept.get(), self.timeline.read(now));
         // A deadline long past need not be told from one past for half the window.
         let oldest = swept.minus(Tick::PAST / 2);
-        if deadline <= now.instant {
+        if deadline <= now {
             return Some(self.timeline.floor(deadline).max(oldest));
         }
         let tick = self.timeline.ceil(deadline).max(oldest);
-        let ahead = tick.since(self.timeline.floor(now.instant));
+        let ahead = tick.since(self.timeline.floor(now));
         (ahead <= Tick::RANGE && tick.since(swept) <= Tick::AHEAD).then_some(tick)
     }
 

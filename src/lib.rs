@@ -12,6 +12,7 @@ mod error;
 mod executor;
 mod hierarchy;
 mod id;
+mod lease;
 mod metrics;
 mod pinned;
 mod prefetch;
@@ -27,7 +28,7 @@ mod upkeep;
 mod wheel;
 
 pub use builder::Builder;
-pub use clock::{Clock, ManualClock, MonotonicClock};
+pub use clock::{Clock, LeasedClock, ManualClock, MonotonicClock};
 pub use driver::{Driver, DriverBuilder, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal};
 #[cfg(feature = "rayon")]

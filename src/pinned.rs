@@ -54,33 +54,21 @@ pub struct Pinned<'w, T> {
 impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     pub(crate) fn new(wheel: &'w Inner<T>) -> Self {
-        Self::with(wheel, pin())
-    }
-
-    /// For a verb on the timer that `id` names: it is being fetched while the clock is read.
-    #[inline]
-    pub(crate) fn fetching(wheel: &'w Inner<T>, id: TimerId) -> Self {
-        let guard = pin();
-        wheel.core.prefetch(id, &guard);
-        Self::with(wheel, guard)
-    }
-
-    #[inline]
-    fn with(wheel: &'w Inner<T>, guard: Guard) -> Self {
-        Self { wheel, guard, caller: Caller::current(), now: wheel.now() }
+        let caller = Caller::current();
+        Self { wheel, guard: pin(), caller, now: wheel.now(caller) }
     }
 
     /// The instant from which this guard counts delays.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.now.instant
+        self.core().timeline.read(self.now)
     }
 
     /// Lets go of the epoch and the time, and takes hold of the present ones.
     #[inline]
     pub fn repin(&mut self) {
         self.guard.repin();
-        self.now = self.wheel.now();
+        self.now = self.wheel.now(self.caller);
     }
 
     /// As [`Wheel::insert`](crate::Wheel::insert), `delay` counted from [`now`](Self::now).
@@ -212,6 +200,6 @@ impl<'w, T: Send> Pinned<'w, T> {
 
 impl<T> fmt::Debug for Pinned<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pinned").field("now", &self.now.instant).finish_non_exhaustive()
+        f.debug_struct("Pinned").field("now", &self.now).finish_non_exhaustive()
     }
 }

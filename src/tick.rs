@@ -89,9 +89,8 @@ pub(crate) struct Timeline {
 /// A reading of the clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
-    pub(crate) instant: Instant,
     /// Nanoseconds since the timeline's start.
-    nanos: u64,
+    pub(crate) nanos: u64,
 }
 
 impl Timeline {
@@ -109,7 +108,13 @@ impl Timeline {
     #[inline]
     pub(crate) fn now(&self, instant: Instant) -> Now {
         let elapsed = instant.saturating_duration_since(self.start);
-        Now { instant, nanos: narrow(elapsed).unwrap_or(u64::MAX) }
+        Now { nanos: narrow(elapsed).unwrap_or(u64::MAX) }
+    }
+
+    /// The instant of a reading.
+    #[inline]
+    pub(crate) fn read(&self, now: Now) -> Instant {
+        self.start.checked_add(Duration::from_nanos(now.nanos)).unwrap_or(self.start)
     }
 
     /// The first tick at or after `delay` from now, the lag added: in integers alone, for a delay
@@ -124,9 +129,9 @@ impl Timeline {
     /// The deadline `delay` from now, the lag added; now itself for no delay.
     pub(crate) fn deadline(&self, delay: Duration, now: Now) -> Option<Instant> {
         if delay.is_zero() {
-            return Some(now.instant);
+            return Some(self.read(now));
         }
-        now.instant.checked_add(delay.checked_add(self.lag)?)
+        self.read(now).checked_add(delay.checked_add(self.lag)?)
     }
 
     /// The last tick at or before `now`: a sweep at `now` may take this tick and no later one.
@@ -214,7 +219,7 @@ mod tests {
                 let delay = Duration::from_nanos(delay);
                 let deadline = line.deadline(delay, now).unwrap();
                 assert_eq!(line.soon(delay, now), Some(line.ceil(deadline)));
-                assert_eq!(deadline, now.instant + delay + lag);
+                assert_eq!(deadline, line.read(now) + delay + lag);
             }
             assert_eq!(line.soon(Duration::ZERO, now), None);
             assert_eq!(line.soon(Duration::MAX, now), None);

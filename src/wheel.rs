@@ -7,6 +7,7 @@ use crate::caller::Caller;
 use crate::clock::Clock;
 use crate::core::{Call, Core};
 use crate::error::{BeyondRange, InsertError};
+use crate::lease::Leases;
 use crate::metrics::Metrics;
 use crate::pinned::Pinned;
 use crate::reclaim::pin;
@@ -20,13 +21,14 @@ use std::time::{Duration, Instant};
 pub(crate) struct Inner<T> {
     pub(crate) core: Core<T>,
     pub(crate) clock: Box<dyn Clock>,
+    pub(crate) leases: Leases,
 }
 
 impl<T> Inner<T> {
-    /// What the clock says.
+    /// What the clock says, or said to this caller a moment ago.
     #[inline]
-    pub(crate) fn now(&self) -> Now {
-        self.core.timeline.now(self.clock.now())
+    pub(crate) fn now(&self, caller: Caller) -> Now {
+        self.leases.reading(caller, || self.core.timeline.now(self.clock.now()))
     }
 }
 
@@ -172,7 +174,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        Pinned::fetching(&self.inner, id).reset(id, delay)
+        self.pin().reset(id, delay)
     }
 
     /// Sets an armed timer's deadline; one that has passed means the next sweep.
@@ -196,7 +198,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        Pinned::fetching(&self.inner, id).reset_at(id, deadline)
+        self.pin().reset_at(id, deadline)
     }
 
     /// When an armed timer is due, rounded up to the wheel's resolution. O(1), lock-free.

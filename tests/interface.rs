@@ -140,6 +140,44 @@ fn a_clock_behind_a_pointer_is_the_same_clock() {
     assert_eq!(MonotonicClock.timeout(past), Some(Duration::ZERO));
 }
 
+/// Stands still, and lets readings be used again.
+#[derive(Debug)]
+struct Leased(ManualClock);
+
+impl Clock for Leased {
+    fn now(&self) -> std::time::Instant {
+        self.0.start()
+    }
+
+    fn is_leased(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn the_lease_of_a_reading_is_added_to_every_delay() {
+    let start = ManualClock::new();
+    let clock: Arc<dyn Clock> = Arc::new(Box::new(Leased(start.clone())));
+    let (wheel, _sweeper) = Builder::new().resolution(TICK).clock(clock).build().unwrap();
+    let lease = Duration::from_micros(100);
+    for id in [wheel.insert(1, TICK * 5).unwrap(), wheel.pin().insert(2, TICK * 5).unwrap()] {
+        assert_eq!(wheel.deadline(id), Some(start.start() + TICK * 6));
+        wheel.reset(id, TICK * 7 - lease).unwrap();
+        assert_eq!(wheel.deadline(id), Some(start.start() + TICK * 7));
+    }
+    assert_eq!(wheel.pin().now(), start.start());
+}
+
+#[test]
+fn fine_ticks_have_a_precise_clock() {
+    let tick = Duration::from_micros(1);
+    let (wheel, _sweeper) = Builder::new().resolution(tick).build().unwrap();
+    let id = wheel.insert(1, TICK).unwrap();
+    let after = MonotonicClock.now();
+    assert!(wheel.deadline(id).unwrap() <= after + TICK + tick);
+    assert!(!MonotonicClock.is_leased() && !ManualClock::new().is_leased());
+}
+
 #[test]
 fn lateness_is_counted_in_powers_of_two() {
     let mut bench = small();

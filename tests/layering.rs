@@ -14,7 +14,7 @@ use std::path::Path;
 const LAYERS: [&[&str]; 13] = [
     &["sync", "bits", "tick", "error", "prefetch"],
     &["id", "caller", "reclaim", "bell"],
-    &["tally", "swept"],
+    &["tally", "swept", "lease"],
     &["alarm", "slab"],
     &["hierarchy"],
     &["shard"],

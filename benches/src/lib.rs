@@ -5,7 +5,7 @@
 use fastrand::Rng;
 use std::fmt;
 use std::time::{Duration, Instant};
-use tourbillon::{Builder, Pinned, Sweeper, TimerId, Wheel};
+use tourbillon::{Builder, Clock, Pinned, Sweeper, TimerId, Wheel};
 
 /// How many operations share one guard.
 pub const BATCH: usize = 64;
@@ -217,14 +217,15 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Arms so many timers.
+    /// Arms so many timers, on a wheel with this clock.
     ///
     /// # Panics
     ///
     /// If the wheel refuses one.
     #[must_use]
-    pub fn new(armed: u32) -> Self {
-        let (wheel, sweeper) = Builder::new().shards(1).build().expect("the defaults are in range");
+    pub fn new(armed: u32, clock: impl Clock) -> Self {
+        let built = Builder::new().shards(1).clock(clock).build();
+        let (wheel, sweeper) = built.expect("the defaults are in range");
         Self { caller: Caller::new(wheel, armed), sweeper, armed, since: 0 }
     }
 

@@ -40,6 +40,8 @@ mod executor;
 mod hierarchy;
 #[path = "../../src/id.rs"]
 mod id;
+#[path = "../../src/lease.rs"]
+mod lease;
 #[path = "../../src/metrics.rs"]
 mod metrics;
 #[path = "../../src/pinned.rs"]

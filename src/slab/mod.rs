@@ -119,19 +119,26 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
         let Released { top, last, mut after } = std::mem::replace(released, Released::NONE);
-        let Some(last_entry) = self.entry_of(last, guard) else {
+        if top == VacantHead::EMPTY {
             return;
-        };
+        }
         let mut head = self.vacant.load();
         loop {
             if after != head.index() {
                 after = head.index();
-                last_entry.state.chain(last.generation(), after);
+                self.rechain(last, after, guard);
             }
             match self.vacant.replace(head, top) {
                 Ok(()) => return,
                 Err(now) => head = now,
             }
+        }
+    }
+
+    /// Puts a vacant entry that the caller alone holds before another.
+    fn rechain(&self, entry: VacantHead, before: u32, guard: &Guard) {
+        if let Some(held) = self.entry_of(entry, guard) {
+            held.state.chain(entry.generation(), before);
         }
     }
 

@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 use tourbillon::{Builder, Expired, ManualClock};
 use tourbillon_benches::delay;
 
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const MILLION: u32 = 1_000_000;
 
 /// Memory, idle time, herds and lateness of a wheel.

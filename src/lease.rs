@@ -1,0 +1,136 @@
+//! Leases: a reading of the clock that its thread may use again for a moment.
+//!
+//! A precise reading costs a plain verb more than the wheel does: besides its own time, the
+//! ordered read of the processor's counter keeps it from waiting for the memory of neighbouring
+//! verbs at once. So each caller keeps its last reading, with the count of cycles from just before
+//! it, and uses it again until [`CYCLES`] more have passed. Such a reading lies behind the truth by
+//! at most [`LEASE`], which is added to every delay as the clock's own lag is: nothing fires early.
+//!
+//! **The counter** (x86's time-stamp counter, read without ordering) runs at a constant rate of at
+//! least 0.4 GHz, which makes [`CYCLES`] at most 82 µs, and alike on all cores, wherever the
+//! kernel computes its own monotonic clock from it. There, and only there, readings are leased: if
+//! the counter went wrong, the clock would too.
+
+use crate::caller::Caller;
+use crate::sync::{AtomicU64, Relaxed};
+use crate::tick::Now;
+use crossbeam_utils::CachePadded;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How far a leased reading may lie behind the clock.
+pub(crate) const LEASE: Duration = Duration::from_micros(100);
+
+/// How many cycles a lease lasts.
+const CYCLES: u64 = 1 << 15;
+
+/// The leases of all callers that have a number of their own; none, if readings are not leased.
+#[derive(Debug)]
+pub(crate) struct Leases(Box<[CachePadded<Lease>]>);
+
+/// One caller's last reading; only its thread uses it.
+#[derive(Debug)]
+struct Lease {
+    /// The counter just before the reading.
+    since: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl Leases {
+    /// No reading is used twice.
+    pub(crate) fn none() -> Self {
+        Self(Box::default())
+    }
+
+    /// Readings are used again.
+    pub(crate) fn granted() -> Self {
+        Self((0..Caller::OWN).map(|_| CachePadded::new(Lease::expired())).collect())
+    }
+
+    /// The caller's last reading, if its lease lasts, or the one that `read` makes.
+    #[inline]
+    pub(crate) fn reading(&self, caller: Caller, read: impl FnOnce() -> Now) -> Now {
+        match self.0.get(caller.0) {
+            Some(lease) => lease.reading(cycles(), read),
+            None => read(),
+        }
+    }
+}
+
+impl Lease {
+    fn expired() -> Self {
+        Self { since: AtomicU64::new(cycles().wrapping_sub(CYCLES)), nanos: AtomicU64::new(0) }
+    }
+
+    #[inline]
+    fn reading(&self, cycles: u64, read: impl FnOnce() -> Now) -> Now {
+        // Relaxed, as all here: only the thread that has the caller's number comes here, and it
+        // got the number over an exchange from the one before.
+        if cycles.wrapping_sub(self.since.load(Relaxed)) < CYCLES {
+            return Now { nanos: self.nanos.load(Relaxed) };
+        }
+        self.renew(cycles, read())
+    }
+
+    #[cold]
+    fn renew(&self, cycles: u64, now: Now) -> Now {
+        self.nanos.store(now.nanos, Relaxed);
+        self.since.store(cycles, Relaxed);
+        now
+    }
+}
+
+/// Whether the kernel computes its monotonic clock from the counter that [`cycles`] reads.
+pub(crate) fn counter_is_the_clocks() -> bool {
+    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    let is_counter = || std::fs::read_to_string(SOURCE).is_ok_and(|name| name.trim() == "tsc");
+    cfg!(all(target_os = "linux", target_arch = "x86_64")) && *ANSWER.get_or_init(is_counter)
+}
+
+/// The processor's counter, read when the processor comes to it: it waits for nothing.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn cycles() -> u64 {
+    // SAFETY: reads a register that every x86-64 processor has.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// No counter is known; nothing is leased.
+#[cfg(not(target_arch = "x86_64"))]
+fn cycles() -> u64 {
+    0
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{CYCLES, Lease, Leases};
+    use crate::caller::Caller;
+    use crate::tick::Now;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_reading_is_used_again_until_its_lease_ends() {
+        let lease = Lease::expired();
+        let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
+        let reading = |after: u64, nanos| {
+            let cycles = start.wrapping_add(after);
+            lease.reading(cycles, || Now { nanos }).nanos
+        };
+        assert_eq!(reading(0, 10), 10);
+        assert_eq!(reading(CYCLES - 1, 11), 10);
+        assert_eq!(reading(CYCLES, 12), 12);
+        assert_eq!(reading(2 * CYCLES - 1, 13), 12);
+        // The counter of another core, or after a sleep of the machine, that has gone back.
+        assert_eq!(reading(CYCLES - 1, 14), 14);
+    }
+
+    #[test]
+    fn who_has_no_number_of_its_own_has_no_lease() {
+        for leases in [Leases::granted(), Leases::none()] {
+            for nanos in 1..4 {
+                assert_eq!(leases.reading(Caller::SHARED, || Now { nanos }).nanos, nanos);
+            }
+        }
+    }
+}
