@@ -17,6 +17,7 @@ mod metrics;
 mod pinned;
 mod prefetch;
 mod reclaim;
+pub mod scheduler;
 mod shard;
 mod slab;
 mod sweeper;

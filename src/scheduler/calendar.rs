@@ -1,0 +1,225 @@
+//! Times of the wall clock as a [`Rule`]: cron expressions in a time zone. The only file that knows
+//! the wall clock, and the crates that know calendars (`croner`, `jiff`).
+//!
+//! The wheel runs on monotonic time, and the wall clock may be set at any moment. So nothing is
+//! armed far ahead: the rule is asked again after [`LOOK`] at most, and each time looks at the wall
+//! clock anew. What has run is remembered by its wall time.
+
+#![forbid(unsafe_code)]
+
+use super::rule::{LastRun, Next, Rule};
+use croner::Cron;
+use croner::errors::CronError;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use std::error::Error;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// How long a step of the wall clock may stay unnoticed.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// A wall clock set back by more was wrong before; one set back by less will pass the same times
+/// again.
+const SET_BACK: Duration = Duration::from_secs(3 * 3600);
+
+/// Where a [`Calendar`] reads the time of day. Every `Fn() -> SystemTime` is one.
+pub trait WallClock: Send + 'static {
+    /// The time of day, which may be set forward and back.
+    fn now(&self) -> SystemTime;
+}
+
+impl<F: Fn() -> SystemTime + Send + 'static> WallClock for F {
+    fn now(&self) -> SystemTime {
+        self()
+    }
+}
+
+/// A cron expression in a time zone: a [`Rule`] for [`Scheduler::by`](super::Scheduler::by).
+///
+/// **Expressions** have five fields (minute, hour, day of the month, month, day of the week) or
+/// six, with seconds first; lists, ranges, steps, names, `L` for the last day and `#` for the nth
+/// weekday of a month (the dialect of the crate `croner`). If both days are given, either will do.
+///
+/// **Where the clocks go forward**, a fixed time that does not exist runs at the first one that
+/// does (02:30 runs at 03:00); a step such as every ten minutes leaves out what does not exist.
+/// **Where they go back**, a fixed time runs once, at the first of both; a step runs through both
+/// hours.
+///
+/// **If the wall clock is set**, that is noticed within a minute. Set forward, or after the machine
+/// has slept, what was passed over runs once, at once, however many times it was. Set back by up
+/// to three hours, nothing runs twice: it waits until the time comes again. Set back by more, the
+/// clock is taken to have been wrong, and the present one counts.
+///
+/// A run begins at its second or within two ticks of the wheel after it.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::{Calendar, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let nightly = Calendar::new("30 2 * * *", "Europe/Berlin")?;
+/// scheduler.by(nightly).run(|| println!("good night"))?;
+///
+/// let wrong = Calendar::new("30 25 * * *", "Europe/Berlin").unwrap_err();
+/// assert!(wrong.to_string().contains("hour"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Calendar {
+    cron: Cron,
+    zone: TimeZone,
+    wall: Box<dyn WallClock>,
+    /// Up to here everything has run.
+    passed: Option<Timestamp>,
+}
+
+/// Why there is no such calendar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CalendarError {
+    /// The expression cannot be read.
+    Expression {
+        /// The field that is wrong, if it is one.
+        field: Option<&'static str>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The IANA database knows no such zone.
+    Zone(String),
+    /// The expression names no time that ever comes.
+    Never(String),
+}
+
+impl Calendar {
+    /// The times that a cron expression names, in the zone of this IANA name.
+    ///
+    /// # Errors
+    ///
+    /// The expression cannot be read, or names no time to come; the zone does not exist.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
+    pub fn new(expression: &str, zone: &str) -> Result<Self, CalendarError> {
+        Self::with_wall_clock(expression, zone, SystemTime::now)
+    }
+
+    /// As [`new`](Self::new), by another wall clock than the system's.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_wall_clock(
+        expression: &str,
+        zone: &str,
+        wall: impl WallClock,
+    ) -> Result<Self, CalendarError> {
+        let parser =
+            CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+        let cron =
+            parser.parse(expression).map_err(|error| unreadable(&parser, expression, &error))?;
+        let zone = TimeZone::get(zone).map_err(|_| CalendarError::Zone(zone.to_owned()))?;
+        let calendar = Self { cron, zone, wall: Box::new(wall), passed: None };
+        match calendar.next_after(calendar.wall.now()) {
+            Some(_) => Ok(calendar),
+            None => Err(CalendarError::Never(expression.to_owned())),
+        }
+    }
+
+    /// The first time of the calendar after `time`; `None` if none comes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let noon = Calendar::new("0 12 * * *", "UTC")?;
+    /// let day = Duration::from_secs(86_400);
+    /// let next = noon.next_after(SystemTime::UNIX_EPOCH + day);
+    /// assert_eq!(next, Some(SystemTime::UNIX_EPOCH + day + day / 2));
+    /// # Ok::<(), tourbillon::scheduler::CalendarError>(())
+    /// ```
+    #[must_use]
+    pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
+        let time = Timestamp::try_from(time).ok()?;
+        self.next(time).map(SystemTime::from)
+    }
+
+    fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        let after = Zoned::new(after, self.zone.clone());
+        self.cron.find_next_occurrence(&after, false).ok().map(|next| next.timestamp())
+    }
+}
+
+impl Rule for Calendar {
+    fn next(&mut self, _last: &LastRun) -> Next {
+        let Ok(now) = Timestamp::try_from(self.wall.now()) else { return Next::End };
+        let passed = match self.passed {
+            Some(passed) if passed.duration_since(now).unsigned_abs() <= SET_BACK => passed,
+            Some(passed) if passed < now => passed,
+            _ => now,
+        };
+        self.passed = Some(passed);
+        let Some(next) = Calendar::next(self, passed) else { return Next::End };
+        if next <= now {
+            self.passed = Some(now);
+            return Next::After(Duration::ZERO);
+        }
+        Next::AskAfter(next.duration_since(now).unsigned_abs().min(LOOK))
+    }
+}
+
+/// The fields of an expression, of six; one of five has no seconds.
+const FIELDS: [&str; 6] =
+    ["second", "minute", "hour", "day of the month", "month", "day of the week"];
+
+/// Finds the field that is wrong: the first that cannot be read among fields that can.
+fn unreadable(parser: &CronParser, expression: &str, error: &CronError) -> CalendarError {
+    let given: Vec<&str> = expression.split_whitespace().collect();
+    let names: &[&str] = match given.len() {
+        5 => &FIELDS[1..],
+        6 => &FIELDS,
+        _ => &[],
+    };
+    let wrong = names.iter().zip(&given).enumerate().find_map(|(place, field)| {
+        let (name, text) = field;
+        let mut alone = vec!["*"; given.len()];
+        *alone.get_mut(place)? = text;
+        let error = parser.parse(&alone.join(" ")).err()?;
+        Some((*name, error))
+    });
+    match wrong {
+        Some((name, error)) => {
+            CalendarError::Expression { field: Some(name), reason: error.to_string() }
+        }
+        None => CalendarError::Expression { field: None, reason: error.to_string() },
+    }
+}
+
+impl fmt::Debug for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calendar")
+            .field("expression", &self.cron.as_str())
+            .field("zone", &self.zone.iana_name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for CalendarError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CalendarError::Expression { field: Some(field), reason } => {
+                write!(f, "the field for the {field} cannot be read: {reason}")
+            }
+            CalendarError::Expression { field: None, reason } => {
+                write!(f, "the expression cannot be read: {reason}; ")?;
+                f.write_str("five fields are expected, or six with seconds")
+            }
+            CalendarError::Zone(name) => write!(f, "there is no time zone {name:?}"),
+            CalendarError::Never(expression) => write!(f, "{expression:?} names no time to come"),
+        }
+    }
+}
+
+impl Error for CalendarError {}

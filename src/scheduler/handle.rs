@@ -1,0 +1,179 @@
+//! What a caller keeps of a scheduled closure: [`Scheduled`], and [`Joined`] for its result.
+
+#![forbid(unsafe_code)]
+
+use super::Due;
+use super::closure::{Cancel, Closure, Ending};
+use super::rule::Next;
+use crate::{Refusal, WaitError, Wheel};
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A closure that was scheduled. Clones speak of the same one; dropping them changes nothing.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{Cancel, Ending, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let report = scheduler.every(Duration::from_secs(3600)).run(|| println!("an hour"))?;
+/// assert!(report.reschedule(Duration::from_secs(60))?);
+/// assert!(report.next_run().is_some());
+/// assert_eq!(report.cancel(), Cancel::Prevented);
+/// assert_eq!(report.ending(), Some(Ending::Cancelled));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scheduled {
+    pub(super) closure: Arc<Closure>,
+    pub(super) wheel: Wheel<Due>,
+}
+
+impl Scheduled {
+    /// Lets it run no more, and says whether that comes in time. O(1).
+    ///
+    /// After [`Cancel::Prevented`] no run begins and none is under way; what the closure holds has
+    /// been dropped.
+    pub fn cancel(&self) -> Cancel {
+        self.closure.cancel(&self.wheel)
+    }
+
+    /// Lets it run next when `delay` has passed, and by its rule from there. `false`: no run is to
+    /// come, and so none is moved. During a run it moves the one after that. O(1).
+    ///
+    /// # Errors
+    ///
+    /// The wheel is closed, or full; the closure keeps its time.
+    pub fn reschedule(&self, delay: Duration) -> Result<bool, Refusal> {
+        self.closure.reschedule(&self.wheel, Next::After(delay))
+    }
+
+    /// As [`reschedule`](Self::reschedule), to an instant; one that has passed means at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`reschedule`](Self::reschedule).
+    pub fn reschedule_at(&self, at: Instant) -> Result<bool, Refusal> {
+        self.closure.reschedule(&self.wheel, Next::At(at))
+    }
+
+    /// When it runs next, or when its rule is asked for that; `None` during a run and after the
+    /// last.
+    #[must_use]
+    pub fn next_run(&self) -> Option<Instant> {
+        self.closure.next_run()
+    }
+
+    /// Whether a run is under way.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.closure.is_running()
+    }
+
+    /// Why it will not run again; `None` while it will.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        self.closure.ending()
+    }
+
+    /// Waits for the end of a run that is under way; returns at once if none is.
+    ///
+    /// # Errors
+    ///
+    /// The caller is that run, and would wait for itself.
+    pub fn wait(&self) -> Result<(), WaitError> {
+        if self.closure.wait() { Ok(()) } else { Err(WaitError::InsideHandler) }
+    }
+}
+
+/// A closure that runs once, and its result.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::Scheduler;
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let answer = scheduler.after(Duration::from_millis(2), || 6 * 7)?;
+/// assert_eq!(answer.join()?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "it holds the result; drop it if that is not wanted"]
+pub struct Joined<R> {
+    pub(super) scheduled: Scheduled,
+    pub(super) result: Receiver<thread::Result<R>>,
+}
+
+/// Why there is no result.
+pub enum JoinError {
+    /// The closure panicked; this is what the panic carried.
+    Panicked(Box<dyn Any + Send>),
+    /// It was cancelled, or its scheduler was shut down, before it ran.
+    NotRun,
+}
+
+impl<R> Joined<R> {
+    /// The closure.
+    #[must_use]
+    pub fn scheduled(&self) -> &Scheduled {
+        &self.scheduled
+    }
+
+    /// As [`Scheduled::cancel`].
+    pub fn cancel(&self) -> Cancel {
+        self.scheduled.cancel()
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    ///
+    /// The closure panicked, or was not run.
+    pub fn join(self) -> Result<R, JoinError> {
+        self.result.recv().map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
+    }
+
+    /// The result if it is there; it can be had once.
+    ///
+    /// # Errors
+    ///
+    /// The closure panicked, or was not run.
+    pub fn try_join(&self) -> Result<Option<R>, JoinError> {
+        match self.result.try_recv() {
+            Ok(ran) => ran.map(Some).map_err(JoinError::Panicked),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(JoinError::NotRun),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            JoinError::Panicked(_) => "Panicked(..)",
+            JoinError::NotRun => "NotRun",
+        })
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            JoinError::Panicked(_) => "the closure panicked",
+            JoinError::NotRun => {
+                "the closure was cancelled, or its scheduler shut down, before it ran"
+            }
+        })
+    }
+}
+
+impl Error for JoinError {}

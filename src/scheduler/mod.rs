@@ -1,0 +1,247 @@
+//! Closures at their time: once, at a fixed rate, with a fixed delay, or by a rule.
+//!
+//! What the JDK's `ScheduledThreadPoolExecutor`, Go's `time.AfterFunc` and `Ticker` and
+//! RussellLuo/timingwheel are used for, on a wheel: a timer for each closure, and the closure runs
+//! where the wheel's driver runs its handlers. [`Scheduler`] takes closures, [`Scheduled`] is what
+//! the caller keeps of one, [`Rule`] says when a repetition runs next.
+//!
+//! * Runs of one closure never overlap: its next timer is armed when the run before has ended.
+//! * A fixed rate does not drift: the next deadline is the last one and a period.
+//! * A run is never early. What was missed is made up for, put off or left out
+//!   ([`MissedTickBehavior`]).
+//! * A panic is reported as a handler's is ([`DriverBuilder::on_panic`](crate::DriverBuilder)), or
+//!   by [`Joined::join`]; the repetition then ends or goes on ([`AfterPanic`]), and
+//!   [`Scheduled::ending`] tells.
+//! * [`Scheduler::shutdown`] hands back what was not run, to be run or dropped.
+//! * With the feature `cron`, a `Calendar` is a rule: cron expressions in any time zone.
+//! * Delays are not bounded by the range of the wheel.
+//!
+//! It stands on the wheel's public interface alone.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "cron")]
+mod calendar;
+mod closure;
+mod handle;
+mod repeat;
+mod rule;
+
+#[cfg(feature = "cron")]
+pub use calendar::{Calendar, CalendarError, WallClock};
+pub use closure::{AfterPanic, Cancel, Ending};
+pub use handle::{JoinError, Joined, Scheduled};
+pub use repeat::{By, Every, RepeatError, RepeatRefusal};
+pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
+
+use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
+use closure::{Closure, Work};
+use rule::Once;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Runs closures at their time. Clones share the wheel.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::Scheduler;
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let greeting = scheduler.after(Duration::from_millis(5), || "hello")?;
+/// let ticking = scheduler.every(Duration::from_secs(1)).run(|| println!("tick"))?;
+///
+/// assert_eq!(greeting.join()?, "hello");
+/// ticking.cancel();
+/// assert!(scheduler.shutdown().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// In virtual time, without a thread:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use std::time::Duration;
+/// use tourbillon::scheduler::Scheduler;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let scheduler = Scheduler::new(wheel);
+/// let runs = Arc::new(AtomicU32::new(0));
+/// let count = Arc::clone(&runs);
+/// scheduler.every(Duration::from_secs(1)).run(move || {
+///     count.fetch_add(1, Relaxed);
+/// })?;
+///
+/// for _ in 0..60 {
+///     clock.advance(Duration::from_secs(1));
+///     sweeper.sweep(|timer| scheduler.fire(timer));
+/// }
+/// assert_eq!(runs.load(Relaxed), 60);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    wheel: Wheel<Due>,
+    /// None in the handle that the driver's own handler has, and on a wheel that is swept by hand.
+    driver: Option<Arc<Driver<Due>>>,
+}
+
+/// What the wheel of a scheduler holds: a closure, to be given to [`Scheduler::fire`].
+#[derive(Debug)]
+pub struct Due(Arc<Closure>);
+
+/// A closure that had not run when its scheduler was shut down. Dropping it drops the closure.
+#[must_use = "what is not run is dropped"]
+pub struct Unrun {
+    work: Work,
+    due: Instant,
+}
+
+impl Scheduler {
+    /// A scheduler with a driver of its own, which ends when the last clone is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`DriverBuilder::spawn`].
+    pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
+        let driver = driver.spawn_with(|wheel| {
+            let scheduler = Self::new(wheel);
+            move |timer| scheduler.fire(timer)
+        })?;
+        Ok(Self { wheel: driver.wheel().clone(), driver: Some(Arc::new(driver)) })
+    }
+
+    /// A scheduler on a wheel that somebody else sweeps, with [`fire`](Self::fire) as handler.
+    #[must_use]
+    pub fn new(wheel: Wheel<Due>) -> Self {
+        Self { wheel, driver: None }
+    }
+
+    /// Runs `closure` once, when `delay` has passed.
+    ///
+    /// # Errors
+    ///
+    /// The wheel is closed or full; the closure comes back.
+    pub fn after<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
+        &self,
+        delay: Duration,
+        closure: F,
+    ) -> Result<Joined<R>, InsertError<F>> {
+        self.once(Next::After(delay), closure)
+    }
+
+    /// Runs `closure` once, at `at`; at once if that has passed.
+    ///
+    /// # Errors
+    ///
+    /// As [`after`](Self::after).
+    pub fn at<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
+        &self,
+        at: Instant,
+        closure: F,
+    ) -> Result<Joined<R>, InsertError<F>> {
+        self.once(Next::At(at), closure)
+    }
+
+    /// Begins to say what is to run every `period`, which must not be zero.
+    pub fn every(&self, period: Duration) -> Every<'_> {
+        Every::new(self, period)
+    }
+
+    /// Begins to say what is to run by a rule.
+    pub fn by<R: Rule>(&self, rule: R) -> By<'_, R> {
+        By::new(self, rule)
+    }
+
+    /// Runs the closure of a timer that was due: the handler for whoever sweeps the wheel.
+    pub fn fire(&self, timer: Expired<Due>) {
+        let Expired { value: Due(closure), id, deadline } = timer;
+        closure.fire(&self.wheel, &Expired { value: (), id, deadline });
+    }
+
+    /// The wheel, for its metrics.
+    #[must_use]
+    pub fn wheel(&self) -> &Wheel<Due> {
+        &self.wheel
+    }
+
+    /// Takes no more closures and hands back those that had not run, of a repetition as well; it
+    /// waits for no run ([`Scheduled::wait`] does). Idempotent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+    /// let last_will = scheduler.after(Duration::from_secs(3600), || "saved")?;
+    /// for unrun in scheduler.shutdown() {
+    ///     unrun.run(); // or keep it, or drop it
+    /// }
+    /// assert_eq!(last_will.join()?, "saved");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self) -> Vec<Unrun> {
+        let unfired = match &self.driver {
+            Some(driver) => driver.shutdown(),
+            None => {
+                self.wheel.close();
+                self.wheel.drain()
+            }
+        };
+        let unrun = unfired.into_iter().filter_map(|timer| {
+            let (work, due) = timer.value.0.shut_down(timer.id)?;
+            Some(Unrun { work, due })
+        });
+        unrun.collect()
+    }
+
+    fn once<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
+        &self,
+        next: Next,
+        closure: F,
+    ) -> Result<Joined<R>, InsertError<F>> {
+        let (send, result) = mpsc::sync_channel(1);
+        let work = |closure: F| {
+            let mut closure = Some(closure);
+            let body = move || {
+                let Some(closure) = closure.take() else { return };
+                let ran = catch_unwind(AssertUnwindSafe(closure));
+                // Nobody waits for it: then it is a handler's panic.
+                if let Err(mpsc::SendError(Err(payload))) = send.send(ran) {
+                    resume_unwind(payload);
+                }
+            };
+            Work { body: Box::new(body), rule: Box::new(Once), after_panic: AfterPanic::Stop }
+        };
+        let closure = Closure::schedule(&self.wheel, (next, false), closure, work)?;
+        let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
+        Ok(Joined { scheduled, result })
+    }
+}
+
+impl Unrun {
+    /// Runs it, here and now, once.
+    pub fn run(mut self) {
+        (self.work.body)();
+    }
+
+    /// When it was due.
+    #[must_use]
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+}
+
+impl std::fmt::Debug for Unrun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unrun").field("due", &self.due).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,202 @@
+//! How a repetition is asked for: [`Every`] a period, or [`By`] a rule.
+
+#![forbid(unsafe_code)]
+
+use super::Scheduler;
+use super::closure::{AfterPanic, Closure, Work};
+use super::handle::Scheduled;
+use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
+use crate::{InsertError, Refusal};
+use std::error::Error;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A repetition at a fixed rate or with a fixed delay; made by [`Scheduler::every`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{AfterPanic, MissedTickBehavior, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// scheduler
+///     .every(Duration::from_secs(10))
+///     .first_after(Duration::ZERO)
+///     .missed(MissedTickBehavior::Skip)
+///     .after_panic(AfterPanic::GoOn)
+///     .run(|| println!("ten seconds"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct Every<'s> {
+    scheduler: &'s Scheduler,
+    period: Duration,
+    first: Option<Next>,
+    fixed_delay: bool,
+    missed: MissedTickBehavior,
+    after_panic: AfterPanic,
+}
+
+/// A repetition by a rule; made by [`Scheduler::by`].
+#[derive(Debug)]
+#[must_use]
+pub struct By<'s, R> {
+    scheduler: &'s Scheduler,
+    rule: R,
+    after_panic: AfterPanic,
+}
+
+/// Why a repetition was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RepeatRefusal {
+    /// A period of no time.
+    ZeroPeriod,
+    /// The rule knows no first run.
+    Never,
+    /// The wheel refused the first timer.
+    Wheel(Refusal),
+}
+
+/// A refused repetition: the reason, and the closure, which comes back.
+pub struct RepeatError<F> {
+    /// Why it was refused.
+    pub reason: RepeatRefusal,
+    /// What was to be run.
+    pub closure: F,
+}
+
+impl<'s> Every<'s> {
+    pub(super) fn new(scheduler: &'s Scheduler, period: Duration) -> Self {
+        Self {
+            scheduler,
+            period,
+            first: None,
+            fixed_delay: false,
+            missed: MissedTickBehavior::default(),
+            after_panic: AfterPanic::default(),
+        }
+    }
+
+    /// The delay of the first run, in place of a period.
+    pub fn first_after(mut self, delay: Duration) -> Self {
+        self.first = Some(Next::After(delay));
+        self
+    }
+
+    /// The instant of the first run; at once if it has passed.
+    pub fn first_at(mut self, at: Instant) -> Self {
+        self.first = Some(Next::At(at));
+        self
+    }
+
+    /// Counts each period from the end of the run before, and not from when that was due.
+    pub fn fixed_delay(mut self) -> Self {
+        self.fixed_delay = true;
+        self
+    }
+
+    /// What happens to runs that were missed; they burst by default. With a fixed delay none is.
+    pub fn missed(mut self, missed: MissedTickBehavior) -> Self {
+        self.missed = missed;
+        self
+    }
+
+    /// What becomes of the repetition after a run that panicked; it stops by default.
+    pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
+        self.after_panic = after_panic;
+        self
+    }
+
+    /// Schedules `closure`. Its runs never overlap.
+    ///
+    /// # Errors
+    ///
+    /// The period is zero, or the wheel is closed or full. Nothing is scheduled.
+    pub fn run<F: FnMut() + Send + 'static>(self, closure: F) -> Result<Scheduled, RepeatError<F>> {
+        let Self { scheduler, period, first, fixed_delay, missed, after_panic } = self;
+        if period.is_zero() {
+            return Err(RepeatError { reason: RepeatRefusal::ZeroPeriod, closure });
+        }
+        let rule: Box<dyn Rule> = match fixed_delay {
+            true => Box::new(FixedDelay(period)),
+            false => Box::new(FixedRate { period, missed }),
+        };
+        let first = first.unwrap_or(Next::After(period));
+        start(scheduler, first, rule, after_panic, closure)
+    }
+}
+
+impl<'s, R: Rule> By<'s, R> {
+    pub(super) fn new(scheduler: &'s Scheduler, rule: R) -> Self {
+        Self { scheduler, rule, after_panic: AfterPanic::default() }
+    }
+
+    /// What becomes of the repetition after a run that panicked; it stops by default.
+    pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
+        self.after_panic = after_panic;
+        self
+    }
+
+    /// Schedules `closure`. Its runs never overlap.
+    ///
+    /// # Errors
+    ///
+    /// The rule knows no first run, or the wheel is closed or full. Nothing is scheduled.
+    pub fn run<F: FnMut() + Send + 'static>(
+        mut self,
+        closure: F,
+    ) -> Result<Scheduled, RepeatError<F>> {
+        match self.rule.next(&LastRun::none(self.scheduler.wheel().pin().now())) {
+            Next::End => Err(RepeatError { reason: RepeatRefusal::Never, closure }),
+            first => start(self.scheduler, first, Box::new(self.rule), self.after_panic, closure),
+        }
+    }
+}
+
+fn start<F: FnMut() + Send + 'static>(
+    scheduler: &Scheduler,
+    first: Next,
+    rule: Box<dyn Rule>,
+    after_panic: AfterPanic,
+    closure: F,
+) -> Result<Scheduled, RepeatError<F>> {
+    let wheel = scheduler.wheel().clone();
+    let work = |closure| Work { body: Box::new(closure), rule, after_panic };
+    match Closure::schedule(&wheel, (first, true), closure, work) {
+        Ok(closure) => Ok(Scheduled { closure, wheel }),
+        Err(InsertError { reason, value: closure }) => {
+            Err(RepeatError { reason: RepeatRefusal::Wheel(reason), closure })
+        }
+    }
+}
+
+impl fmt::Display for RepeatRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RepeatRefusal::ZeroPeriod => {
+                f.write_str("a period of zero was asked for; it must be longer")
+            }
+            RepeatRefusal::Never => f.write_str("the rule knows no first run"),
+            RepeatRefusal::Wheel(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl Error for RepeatRefusal {}
+
+impl<F> fmt::Debug for RepeatError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RepeatError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for RepeatError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<F> Error for RepeatError<F> {}

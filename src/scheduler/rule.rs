@@ -1,0 +1,178 @@
+//! When a closure runs next: [`Rule`], and the rules of fixed rate and fixed delay. Pure: no clock,
+//! no timer.
+
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+/// What a [`Rule`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Next {
+    /// Run at this instant; at once, if it has passed.
+    At(Instant),
+    /// Run when so much time has passed.
+    After(Duration),
+    /// Ask the rule again when so much time has passed: for rules that depend on more than time,
+    /// such as the wall clock, which may be set.
+    AskAfter(Duration),
+    /// Never again.
+    End,
+}
+
+/// The run before the one that a [`Rule`] is asked for; before the first, all instants are the
+/// moment at which the closure was scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastRun {
+    /// When it was due, by the rule.
+    pub due: Instant,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended.
+    pub ended: Instant,
+    /// How far behind it began, beyond the rounding of deadlines to ticks.
+    pub late: Duration,
+}
+
+impl LastRun {
+    /// None yet.
+    pub(super) fn none(now: Instant) -> Self {
+        Self { due: now, began: now, ended: now, late: Duration::ZERO }
+    }
+}
+
+/// Says when a repeating closure runs next. Asked when it is scheduled and at the end of each run.
+///
+/// A closure from the instant at which the last run was due to that of the next one is a rule;
+/// `None` ends the repetition. (After the `Scheduler` interface of RussellLuo/timingwheel.)
+///
+/// # Examples
+///
+/// A delay that doubles:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tourbillon::scheduler::Scheduler;
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let mut delay = Duration::from_secs(1);
+/// let doubling = move |last: Instant| {
+///     delay *= 2;
+///     (delay < Duration::from_secs(60)).then(|| last + delay)
+/// };
+/// scheduler.by(doubling).run(|| println!("try again"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Rule: Send + 'static {
+    /// When to run next, after `last`.
+    fn next(&mut self, last: &LastRun) -> Next;
+}
+
+impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {
+    fn next(&mut self, last: &LastRun) -> Next {
+        self(last.due).map_or(Next::End, Next::At)
+    }
+}
+
+/// What happens to the runs of a fixed rate that were missed, because one before took too long or
+/// nobody swept. The names and meanings are tokio's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissedTickBehavior {
+    /// They are made up for, one right after the other, until the rate is caught up with.
+    #[default]
+    Burst,
+    /// The rate begins anew: the next run comes a whole period after the late one began.
+    Delay,
+    /// They are left out: the next run comes at the next whole number of periods.
+    Skip,
+}
+
+/// A run that begins so much later than it was due is late; less is how timers are.
+const TOLERATED: Duration = Duration::from_millis(5);
+
+/// Runs at whole numbers of periods from the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FixedRate {
+    pub(super) period: Duration,
+    pub(super) missed: MissedTickBehavior,
+}
+
+impl Rule for FixedRate {
+    fn next(&mut self, last: &LastRun) -> Next {
+        let at = match self.missed {
+            MissedTickBehavior::Delay if last.late > TOLERATED => {
+                last.began.checked_add(self.period)
+            }
+            MissedTickBehavior::Skip if last.late > TOLERATED => {
+                let behind = last.began.saturating_duration_since(last.due);
+                let into = behind.as_nanos() % self.period.as_nanos();
+                // Less than a period, whose nanoseconds may be more than fit 64 bits.
+                let into = Duration::new(
+                    u64::try_from(into / 1_000_000_000).unwrap_or(u64::MAX),
+                    u32::try_from(into % 1_000_000_000).unwrap_or(0),
+                );
+                (last.began - into).checked_add(self.period)
+            }
+            _ => last.due.checked_add(self.period),
+        };
+        at.map_or(Next::End, Next::At)
+    }
+}
+
+/// Runs a delay after the end of the run before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FixedDelay(pub(super) Duration);
+
+impl Rule for FixedDelay {
+    fn next(&mut self, _last: &LastRun) -> Next {
+        Next::After(self.0)
+    }
+}
+
+/// Runs once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Once;
+
+impl Rule for Once {
+    fn next(&mut self, _last: &LastRun) -> Next {
+        Next::End
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{FixedRate, LastRun, MissedTickBehavior, Next, Rule};
+    use crate::ManualClock;
+    use std::time::Duration;
+
+    #[test]
+    fn missed_ticks_are_made_up_for_put_off_or_left_out() {
+        let start = ManualClock::new().start();
+        let period = Duration::from_secs(1);
+        let after = |missed, began: u64| {
+            let began = start + Duration::from_millis(began);
+            let late = began - start;
+            let last = LastRun { due: start, began, ended: began, late };
+            match (FixedRate { period, missed }).next(&last) {
+                Next::At(at) => (at - start).as_millis(),
+                next => panic!("{next:?}"),
+            }
+        };
+        use MissedTickBehavior::{Burst, Delay, Skip};
+        assert_eq!([Burst, Delay, Skip].map(|missed| after(missed, 5)), [1000, 1000, 1000]);
+        assert_eq!([Burst, Delay, Skip].map(|missed| after(missed, 300)), [1000, 1300, 1000]);
+        assert_eq!([Burst, Delay, Skip].map(|missed| after(missed, 3000)), [1000, 4000, 4000]);
+        assert_eq!([Burst, Delay, Skip].map(|missed| after(missed, 3700)), [1000, 4700, 4000]);
+    }
+
+    #[test]
+    fn a_period_beyond_all_time_ends() {
+        let rate = |missed| FixedRate { period: Duration::MAX, missed };
+        let now = ManualClock::new().start();
+        let late = LastRun { late: Duration::from_secs(1), ..LastRun::none(now) };
+        for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
+            assert_eq!(rate(missed).next(&late), Next::End);
+        }
+    }
+}

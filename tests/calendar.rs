@@ -1,0 +1,205 @@
+//! Cron expressions in time zones, across changes of clocks and steps of the wall clock.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use jiff::Timestamp;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+use tourbillon::scheduler::{Calendar, CalendarError, Due, Ending, Scheduled, Scheduler};
+use tourbillon::{Builder, Clock, ManualClock, Sweeper};
+
+const HOUR: i64 = 3600;
+
+/// So many times of a calendar, from one on; RFC 3339.
+fn times(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+    let calendar = Calendar::with_wall_clock(expression, zone, at(from)).unwrap();
+    let mut time = at(from)();
+    let mut next = || {
+        time = calendar.next_after(time).unwrap();
+        Timestamp::try_from(time).unwrap().to_string()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A wall clock that stands still.
+fn at(time: &str) -> impl Fn() -> SystemTime + Send + 'static {
+    let time = SystemTime::from(time.parse::<Timestamp>().unwrap());
+    move || time
+}
+
+#[test]
+fn half_past_two_in_berlin_across_the_changes_of_clocks() {
+    // 02:30 does not exist on the 29th of March: the first time that does is 03:00 (01:00 UTC).
+    assert_eq!(
+        times("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3),
+        ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
+    );
+    // It comes twice on the 25th of October: the first counts.
+    assert_eq!(
+        times("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
+        ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
+    );
+}
+
+#[test]
+fn a_step_leaves_out_what_does_not_exist_and_runs_through_what_comes_twice() {
+    assert_eq!(
+        times("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:15:00Z", 3),
+        ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"],
+    );
+    assert_eq!(
+        times("*/30 * * * *", "Europe/Berlin", "2026-10-24T23:45:00Z", 5),
+        [
+            "2026-10-25T00:00:00Z",
+            "2026-10-25T00:30:00Z",
+            "2026-10-25T01:00:00Z",
+            "2026-10-25T01:30:00Z",
+            "2026-10-25T02:00:00Z",
+        ],
+    );
+}
+
+#[test]
+fn months_end_and_years_leap() {
+    assert_eq!(
+        times("0 0 L * *", "UTC", "2028-01-31T12:00:00Z", 3),
+        ["2028-02-29T00:00:00Z", "2028-03-31T00:00:00Z", "2028-04-30T00:00:00Z"],
+    );
+    assert_eq!(
+        times("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", 2),
+        ["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"],
+    );
+    assert_eq!(
+        times("5-59/20 59 23 31 12 *", "Asia/Kathmandu", "2026-01-01T00:00:00Z", 2),
+        ["2026-12-31T18:14:05Z", "2026-12-31T18:14:25Z"],
+    );
+}
+
+/// A scheduler in virtual time, and a wall clock that runs with it and can be set.
+struct Desk {
+    clock: ManualClock,
+    sweeper: Sweeper<Due>,
+    scheduler: Scheduler,
+    /// How far the wall clock has been set, in seconds.
+    set: Arc<AtomicI64>,
+    runs: Arc<AtomicU32>,
+}
+
+const START: &str = "2026-06-01T10:00:00Z";
+
+impl Desk {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+        let scheduler = Scheduler::new(wheel);
+        Self { clock, sweeper, scheduler, set: Arc::default(), runs: Arc::default() }
+    }
+
+    /// Counts runs at noon, UTC.
+    fn at_noon(&self) -> Scheduled {
+        let (clock, set, start) = (self.clock.clone(), Arc::clone(&self.set), at(START)());
+        let wall = move || {
+            let set = set.load(Relaxed);
+            let step = Duration::from_secs(set.unsigned_abs());
+            let now = start + (clock.now() - clock.start());
+            if set < 0 { now - step } else { now + step }
+        };
+        let noon = Calendar::with_wall_clock("0 12 * * *", "UTC", wall).unwrap();
+        let runs = Arc::clone(&self.runs);
+        let counting = move || {
+            runs.fetch_add(1, Relaxed);
+        };
+        self.scheduler.by(noon).run(counting).unwrap()
+    }
+
+    /// Lets so many seconds pass, a second at a time. Answers after how many each run came.
+    fn pass(&mut self, seconds: i64) -> Vec<i64> {
+        let mut at = Vec::new();
+        for second in 1..=seconds {
+            self.clock.advance(Duration::from_millis(997));
+            let before = self.sweep();
+            self.clock.advance(Duration::from_millis(3));
+            let after = self.sweep();
+            at.extend((0..before).map(|_| second - 1).chain((0..after).map(|_| second)));
+        }
+        at
+    }
+
+    fn sweep(&mut self) -> u32 {
+        let before = self.runs.load(Relaxed);
+        // What a sweep arms without delay is there for the next.
+        for _ in 0..2 {
+            let _ = self.sweeper.sweep(|timer| self.scheduler.fire(timer));
+        }
+        self.runs.load(Relaxed) - before
+    }
+}
+
+#[test]
+fn a_day_passes_and_noon_comes_at_noon() {
+    let mut desk = Desk::new();
+    let noon = desk.at_noon();
+    assert_eq!(desk.pass(28 * HOUR), [2 * HOUR, 26 * HOUR]);
+    assert_eq!(noon.ending(), None);
+}
+
+#[test]
+fn a_wall_clock_set_forward_is_noticed_within_a_minute_and_runs_once() {
+    let mut desk = Desk::new();
+    let _noon = desk.at_noon();
+    desk.pass(HOUR);
+    desk.set.store(74 * HOUR, Relaxed); // over four noons, to 13:00
+    let runs = desk.pass(24 * HOUR);
+    assert!(runs.len() == 2 && runs[0] <= 60, "{runs:?}");
+    assert_eq!(runs[1], 23 * HOUR);
+}
+
+#[test]
+fn a_wall_clock_set_back_runs_nothing_twice() {
+    let mut desk = Desk::new();
+    let _noon = desk.at_noon();
+    assert_eq!(desk.pass(3 * HOUR), [2 * HOUR]);
+    desk.set.store(-2 * HOUR, Relaxed); // to 11:00
+    assert_eq!(desk.pass(26 * HOUR), [25 * HOUR]);
+}
+
+#[test]
+fn a_wall_clock_that_was_far_ahead_does_not_count() {
+    let mut desk = Desk::new();
+    desk.set.store(1000 * 24 * HOUR, Relaxed);
+    let _noon = desk.at_noon();
+    assert_eq!(desk.pass(3 * HOUR), [2 * HOUR]);
+    desk.set.store(-2 * HOUR, Relaxed); // to 11:00, a thousand days before
+    assert_eq!(desk.pass(2 * HOUR), [HOUR]);
+}
+
+#[test]
+fn a_bad_expression_points_at_its_field() {
+    let refused = |expression| match Calendar::new(expression, "UTC").unwrap_err() {
+        CalendarError::Expression { field, .. } => field,
+        other => panic!("{other}"),
+    };
+    assert_eq!(refused("61 * * * *"), Some("minute"));
+    assert_eq!(refused("* 25 * * *"), Some("hour"));
+    assert_eq!(refused("* * 32 * *"), Some("day of the month"));
+    assert_eq!(refused("* * * NOV-XYZ *"), Some("month"));
+    assert_eq!(refused("* * * * 9"), Some("day of the week"));
+    assert_eq!(refused("99 * * * * *"), Some("second"));
+    assert_eq!(refused("* * *"), None);
+    assert_eq!(refused("* * * * * * 2030"), None);
+    assert_eq!(refused(""), None);
+    let zone = Calendar::new("* * * * *", "Europe/Nowhere").unwrap_err();
+    assert_eq!(zone, CalendarError::Zone("Europe/Nowhere".into()));
+    let never = Calendar::new("0 0 30 2 *", "UTC").unwrap_err();
+    assert_eq!(never.to_string(), "\"0 0 30 2 *\" names no time to come");
+}
+
+#[test]
+fn a_calendar_ends_with_its_scheduler() {
+    let mut desk = Desk::new();
+    let noon = desk.at_noon();
+    assert_eq!(desk.scheduler.shutdown().len(), 1);
+    assert_eq!(desk.pass(3 * HOUR), [0; 0]);
+    assert_eq!(noon.ending(), Some(Ending::ShutDown));
+}

@@ -1,0 +1,386 @@
+//! Closures at their time, in virtual time unless threads are the subject.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::receive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+use tourbillon::scheduler::{
+    AfterPanic, Cancel, Due, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal,
+    Rule, Scheduler, Unrun,
+};
+use tourbillon::{Builder, Clock, Expired, ManualClock, Refusal, Sweeper, WaitError};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A scheduler in virtual time.
+struct Desk {
+    clock: ManualClock,
+    sweeper: Sweeper<Due>,
+    scheduler: Scheduler,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self::of(Builder::new())
+    }
+
+    fn of(builder: Builder) -> Self {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = builder.clock(clock.clone()).build().unwrap();
+        Self { clock, sweeper, scheduler: Scheduler::new(wheel) }
+    }
+
+    /// Moves the clock on and fires what is due.
+    fn advance(&mut self, step: Duration) {
+        self.clock.advance(step);
+        let _ = self.sweeper.sweep(|timer| self.scheduler.fire(timer));
+    }
+
+    /// Moves the clock on, and takes what is due without firing it.
+    fn take(&mut self, step: Duration) -> Vec<Expired<Due>> {
+        self.clock.advance(step);
+        let mut taken = Vec::new();
+        let _ = self.sweeper.sweep(|timer| taken.push(timer));
+        taken
+    }
+
+    fn since_start(&self, at: Option<Instant>) -> Option<Duration> {
+        Some(at? - self.clock.start())
+    }
+}
+
+/// A count, and a closure that counts.
+fn counting() -> (Arc<AtomicU32>, impl FnMut() + Send + 'static) {
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&count);
+    (count, move || {
+        counted.fetch_add(1, Relaxed);
+    })
+}
+
+#[test]
+fn a_fixed_rate_does_not_drift_over_a_million_periods() {
+    let mut desk = Desk::new();
+    let (count, closure) = counting();
+    let ticking = desk.scheduler.every(MS * 10).run(closure).unwrap();
+    // Each run is late by up to four ticks; none of it adds up.
+    for run in 1..=1_000_000 {
+        let late = MS * (run % 5);
+        desk.advance(MS * 10 * run + late - (desk.clock.now() - desk.clock.start()));
+    }
+    assert_eq!(count.load(Relaxed), 1_000_000);
+    assert_eq!(desk.since_start(ticking.next_run()), Some(MS * 10 * 1_000_001));
+}
+
+#[test]
+fn missed_runs_burst_are_put_off_or_left_out() {
+    let runs = |missed| {
+        let mut desk = Desk::new();
+        let (count, closure) = counting();
+        let ticking = desk.scheduler.every(SECOND).missed(missed).run(closure).unwrap();
+        desk.advance(MS * 10_500);
+        // What is made up for comes with the next sweeps.
+        (0..20).for_each(|_| desk.advance(Duration::ZERO));
+        (count.load(Relaxed), desk.since_start(ticking.next_run()).unwrap())
+    };
+    assert_eq!(runs(MissedTickBehavior::Burst), (10, MS * 11_000));
+    assert_eq!(runs(MissedTickBehavior::Delay), (1, MS * 11_500));
+    assert_eq!(runs(MissedTickBehavior::Skip), (1, MS * 11_000));
+}
+
+#[test]
+fn a_fixed_delay_counts_from_the_end_of_a_run() {
+    let mut desk = Desk::new();
+    let clock = desk.clock.clone();
+    let slow = move || clock.advance(MS * 300);
+    let every = desk.scheduler.every(SECOND).fixed_delay().first_after(Duration::ZERO);
+    let ticking = every.run(slow).unwrap();
+    desk.advance(Duration::ZERO);
+    assert_eq!(desk.since_start(ticking.next_run()), Some(MS * 1300));
+    desk.advance(SECOND);
+    assert_eq!(desk.since_start(ticking.next_run()), Some(MS * 2600));
+}
+
+#[test]
+fn a_fixed_rate_counts_from_when_a_run_was_due() {
+    let mut desk = Desk::new();
+    let clock = desk.clock.clone();
+    let first = desk.clock.start() + MS * 50;
+    let every = desk.scheduler.every(SECOND).first_at(first);
+    let ticking = every.run(move || clock.advance(MS * 300)).unwrap();
+    desk.advance(MS * 50);
+    assert_eq!(desk.since_start(ticking.next_run()), Some(MS * 1050));
+}
+
+#[test]
+fn a_rule_says_when_and_when_no_more() {
+    let mut desk = Desk::new();
+    let (count, closure) = counting();
+    let mut steps = [100, 20, 3].into_iter();
+    let rule = move |last: Instant| steps.next().map(|step| last + MS * step);
+    let ticking = desk.scheduler.by(rule).run(closure).unwrap();
+    for (at, runs) in [(99, 0), (100, 1), (119, 1), (120, 2), (123, 3)] {
+        desk.advance(MS * at - (desk.clock.now() - desk.clock.start()));
+        assert_eq!(count.load(Relaxed), runs, "at {at} ms");
+    }
+    assert_eq!(ticking.ending(), Some(Ending::Done));
+    assert!(desk.scheduler.wheel().is_empty());
+}
+
+/// Asks to be asked again, twice, before it answers.
+struct Hesitant(u32);
+
+impl Rule for Hesitant {
+    fn next(&mut self, last: &LastRun) -> Next {
+        self.0 += 1;
+        if self.0 % 3 == 0 { Next::At(last.ended + MS * 10) } else { Next::AskAfter(MS * 4) }
+    }
+}
+
+#[test]
+fn a_rule_may_be_asked_again_before_it_answers() {
+    let mut desk = Desk::new();
+    let (count, closure) = counting();
+    let ticking = desk.scheduler.by(Hesitant(0)).run(closure).unwrap();
+    let mut at = Vec::new();
+    for now in 1..=20 {
+        desk.advance(MS);
+        at.extend((count.swap(0, Relaxed) > 0).then_some(now));
+    }
+    assert_eq!(at, [10, 20], "asked at 4 and 8, and due 10 after the end of the last run");
+    assert_eq!(ticking.cancel(), Cancel::Prevented);
+}
+
+#[test]
+fn cancel_tells_whether_a_run_comes() {
+    let mut desk = Desk::new();
+    let held = Arc::new(());
+    let holder = Arc::clone(&held);
+    let armed = desk.scheduler.every(SECOND).run(move || drop(Arc::clone(&holder))).unwrap();
+    assert_eq!(armed.cancel(), Cancel::Prevented);
+    assert_eq!(Arc::strong_count(&held), 1, "what it held is dropped at once");
+    assert_eq!(armed.cancel(), Cancel::Ended);
+    assert_eq!(armed.ending(), Some(Ending::Cancelled));
+    assert!(desk.scheduler.wheel().is_empty());
+
+    // The sweeper has taken its timer, and nobody has run it yet.
+    let (count, closure) = counting();
+    let taken = desk.scheduler.every(SECOND).run(closure).unwrap();
+    let timers = desk.take(SECOND);
+    assert_eq!((timers.len(), taken.cancel()), (1, Cancel::Prevented));
+    timers.into_iter().for_each(|timer| desk.scheduler.fire(timer));
+    assert_eq!(count.load(Relaxed), 0);
+
+    // During a run.
+    let (send, cancelled) = mpsc::channel();
+    let own = Arc::new(Mutex::new(None::<tourbillon::scheduler::Scheduled>));
+    let handle = Arc::clone(&own);
+    let running = desk.scheduler.every(SECOND).run(move || {
+        let handle = handle.lock().unwrap();
+        let handle = handle.as_ref().unwrap();
+        send.send((handle.is_running(), handle.cancel(), handle.cancel())).unwrap();
+    });
+    *own.lock().unwrap() = Some(running.unwrap());
+    desk.advance(SECOND);
+    assert_eq!(cancelled.try_recv(), Ok((true, Cancel::LastRun, Cancel::Ended)));
+    assert!(desk.scheduler.wheel().is_empty());
+}
+
+#[test]
+fn a_reschedule_is_obeyed_wherever_the_timer_is() {
+    let mut desk = Desk::new();
+    let (count, closure) = counting();
+    let moved = desk.scheduler.every(SECOND).run(closure).unwrap();
+    assert_eq!(moved.reschedule(MS * 3000), Ok(true));
+    desk.advance(MS * 2999);
+    assert_eq!((count.load(Relaxed), desk.since_start(moved.next_run())), (0, Some(MS * 3000)));
+    assert_eq!(moved.reschedule_at(desk.clock.start() + MS * 3001), Ok(true));
+    desk.advance(MS);
+    assert_eq!(count.load(Relaxed), 0);
+
+    // The sweeper has its timer: it is overtaken.
+    let timers = desk.take(MS);
+    assert_eq!((timers.len(), moved.reschedule(MS * 5)), (1, Ok(true)));
+    timers.into_iter().for_each(|timer| desk.scheduler.fire(timer));
+    assert_eq!(count.load(Relaxed), 0);
+    desk.advance(MS * 5);
+    assert_eq!(count.load(Relaxed), 1);
+    assert_eq!(moved.cancel(), Cancel::Prevented);
+    assert_eq!(moved.reschedule(MS), Ok(false));
+}
+
+#[test]
+fn a_reschedule_during_a_run_moves_the_next() {
+    let mut desk = Desk::new();
+    let own = Arc::new(Mutex::new(None::<tourbillon::scheduler::Scheduled>));
+    let handle = Arc::clone(&own);
+    let running = desk.scheduler.every(SECOND).run(move || {
+        assert_eq!(handle.lock().unwrap().as_ref().unwrap().reschedule(MS * 70), Ok(true));
+    });
+    *own.lock().unwrap() = Some(running.unwrap());
+    desk.advance(SECOND);
+    let next = own.lock().unwrap().as_ref().unwrap().next_run();
+    assert_eq!(desk.since_start(next), Some(MS * 1070));
+}
+
+#[test]
+fn delays_beyond_the_range_of_the_wheel_are_kept_to_the_tick() {
+    let year = Duration::from_secs(365 * 86_400);
+    let mut desk = Desk::of(Builder::new().resolution(Duration::from_micros(1)));
+    let (count, closure) = counting();
+    let late = desk.scheduler.after(year, closure).unwrap();
+    let (_, never) = counting();
+    let rescheduled = desk.scheduler.every(SECOND).run(never).unwrap();
+    assert_eq!(rescheduled.reschedule(year * 2), Ok(true));
+    let mut stops = 0;
+    while count.load(Relaxed) == 0 {
+        let next = desk.sweeper.next_deadline().unwrap();
+        desk.advance(next.saturating_duration_since(desk.clock.now()));
+        stops += 1;
+    }
+    assert_eq!(desk.clock.now() - desk.clock.start(), year);
+    assert!(stops > 100, "{stops}");
+    assert!(late.join().is_ok());
+    assert_eq!(desk.since_start(rescheduled.next_run()), Some(year * 2));
+}
+
+#[test]
+fn a_panic_is_reported_and_ends_the_repetition_or_not() {
+    for (after_panic, ending) in
+        [(AfterPanic::Stop, Some(Ending::Panicked)), (AfterPanic::GoOn, None)]
+    {
+        let mut desk = Desk::new();
+        let every = desk.scheduler.every(SECOND).after_panic(after_panic);
+        let failing = every.run(|| panic!("on purpose")).unwrap();
+        let panic = catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND))).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+        assert_eq!(failing.ending(), ending);
+        assert_eq!(desk.since_start(failing.next_run()).is_some(), ending.is_none());
+    }
+}
+
+#[test]
+fn a_rule_that_panics_ends_the_repetition() {
+    let mut desk = Desk::new();
+    let mut runs = 0;
+    let rule = move |last| {
+        runs += 1;
+        assert!(runs < 2, "on purpose");
+        Some(last + SECOND)
+    };
+    let failing = desk.scheduler.by(rule).run(|| ()).unwrap();
+    catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND))).unwrap_err();
+    assert_eq!(failing.ending(), Some(Ending::Panicked));
+}
+
+#[test]
+fn a_result_or_what_became_of_it_can_be_had() {
+    let mut desk = Desk::new();
+    let good = desk.scheduler.after(SECOND, || 42).unwrap();
+    let bad = desk.scheduler.after(SECOND, || panic!("on purpose")).unwrap();
+    let cancelled = desk.scheduler.after(SECOND, || 43).unwrap();
+    assert!(matches!(good.try_join(), Ok(None)));
+    assert_eq!(cancelled.cancel(), Cancel::Prevented);
+    desk.advance(SECOND);
+    assert!(matches!(good.try_join(), Ok(Some(42))));
+    assert_eq!(good.scheduled().ending(), Some(Ending::Done));
+    let Err(JoinError::Panicked(payload)) = bad.join() else { panic!("it panicked") };
+    assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
+    assert!(matches!(cancelled.join(), Err(JoinError::NotRun)));
+
+    // Nobody waits for it: the panic is not silent.
+    drop(desk.scheduler.after(SECOND, || panic!("on purpose")).unwrap());
+    catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND))).unwrap_err();
+}
+
+#[test]
+fn what_was_not_run_is_handed_back_at_shutdown() {
+    let desk = Desk::new();
+    let start = desk.clock.start();
+    let run = desk.scheduler.after(SECOND, || "run").unwrap();
+    let dropped = desk.scheduler.at(start + SECOND * 2, || "run").unwrap();
+    let repeated = desk.scheduler.every(SECOND * 3).run(|| ()).unwrap();
+    let mut unrun = desk.scheduler.shutdown();
+    unrun.sort_by_key(Unrun::due);
+    let due: Vec<_> = unrun.iter().map(|unrun| unrun.due() - start).collect();
+    assert_eq!(due, [SECOND, SECOND * 2, SECOND * 3]);
+    assert_eq!(repeated.ending(), Some(Ending::ShutDown));
+    unrun.swap_remove(0).run();
+    drop(unrun);
+    assert!(matches!(run.join(), Ok("run")));
+    assert!(matches!(dropped.join(), Err(JoinError::NotRun)));
+    assert!(desk.scheduler.shutdown().is_empty());
+
+    let refused = desk.scheduler.after(SECOND, || "back").unwrap_err();
+    assert_eq!((refused.reason, (refused.value)()), (Refusal::Closed, "back"));
+    let refused = desk.scheduler.every(SECOND).run(|| ()).unwrap_err();
+    assert_eq!(refused.reason, RepeatRefusal::Wheel(Refusal::Closed));
+    assert_eq!(repeated.reschedule(SECOND), Ok(false));
+}
+
+#[test]
+fn a_repetition_ends_with_its_scheduler() {
+    let mut desk = Desk::new();
+    let scheduler = desk.scheduler.clone();
+    let last = desk.scheduler.every(SECOND).run(move || assert!(scheduler.shutdown().is_empty()));
+    desk.advance(SECOND);
+    assert_eq!(last.unwrap().ending(), Some(Ending::ShutDown));
+}
+
+#[test]
+fn bad_input_is_refused_and_nothing_is_armed() {
+    let desk = Desk::of(Builder::new().capacity(1).shards(1));
+    let refused = desk.scheduler.every(Duration::ZERO).run(|| ()).unwrap_err();
+    assert_eq!(refused.reason, RepeatRefusal::ZeroPeriod);
+    assert_eq!(refused.to_string(), "a period of zero was asked for; it must be longer");
+    let refused = desk.scheduler.by(|_| None).run(|| ()).unwrap_err();
+    assert_eq!(refused.reason, RepeatRefusal::Never);
+    assert!(desk.scheduler.wheel().is_empty());
+    let _armed = desk.scheduler.after(SECOND, || ()).unwrap();
+    let refused = desk.scheduler.after(SECOND, || "back").unwrap_err();
+    assert_eq!(refused.reason, Refusal::AtCapacity { capacity: 1 });
+    assert_eq!((refused.value)(), "back");
+    let refused = desk.scheduler.after(Duration::MAX, || ()).unwrap_err();
+    assert!(matches!(refused.reason, Refusal::BeyondRange(_) | Refusal::AtCapacity { .. }));
+}
+
+#[test]
+fn runs_of_one_closure_never_overlap_and_can_be_waited_for() {
+    let clock = ManualClock::new();
+    let builder = Builder::new().clock(clock.clone());
+    let scheduler = Scheduler::spawn(builder.driver().batch(1)).unwrap();
+    let (began, begun) = mpsc::channel();
+    let (release, go_on) = mpsc::channel::<()>();
+    let own = Arc::new(Mutex::new(None::<tourbillon::scheduler::Scheduled>));
+    let handle = Arc::clone(&own);
+    let slow = scheduler.every(SECOND).run(move || {
+        let inside = handle.lock().unwrap().as_ref().unwrap().wait();
+        began.send(inside).unwrap();
+        go_on.recv().unwrap();
+    });
+    *own.lock().unwrap() = Some(slow.unwrap());
+    clock.advance(SECOND);
+    assert_eq!(receive(&begun, 1), [Err(WaitError::InsideHandler)]);
+    let slow = own.lock().unwrap().take().unwrap();
+    *own.lock().unwrap() = Some(slow.clone());
+    for _ in 0..5 {
+        clock.advance(SECOND);
+        // Another closure runs meanwhile: the tick thread has seen the time.
+        scheduler.after(Duration::ZERO, || ()).unwrap().join().unwrap();
+    }
+    assert!(begun.try_recv().is_err(), "a second run began within the first");
+    release.send(()).unwrap();
+    // The next one is late and begins as soon as the first has ended.
+    assert_eq!(receive(&begun, 1), [Err(WaitError::InsideHandler)]);
+    assert_eq!(slow.cancel(), Cancel::LastRun);
+    release.send(()).unwrap();
+    assert_eq!(slow.wait(), Ok(()));
+    assert!(!slow.is_running());
+    assert_eq!(slow.ending(), Some(Ending::Cancelled));
+}
