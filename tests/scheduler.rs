@@ -325,6 +325,17 @@ fn what_was_not_run_is_handed_back_at_shutdown() {
 }
 
 #[test]
+fn a_scheduler_that_is_dropped_leaves_nobody_waiting() {
+    let clock = ManualClock::new();
+    let scheduler = Scheduler::spawn(Builder::new().clock(clock).driver()).unwrap();
+    let once = scheduler.after(SECOND, || ()).unwrap();
+    let repeated = scheduler.every(SECOND).run(|| ()).unwrap();
+    drop(scheduler);
+    assert_eq!(repeated.ending(), Some(Ending::ShutDown));
+    assert!(matches!(once.join(), Err(JoinError::NotRun)));
+}
+
+#[test]
 fn a_repetition_ends_with_its_scheduler() {
     let mut desk = Desk::new();
     let scheduler = desk.scheduler.clone();

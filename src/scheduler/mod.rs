@@ -34,7 +34,7 @@ pub use handle::{JoinError, Joined, Scheduled};
 pub use repeat::{By, Every, RepeatError, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 
-use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
+use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 use closure::{Closure, Work};
 use rule::Once;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -89,7 +89,17 @@ use std::time::{Duration, Instant};
 pub struct Scheduler {
     wheel: Wheel<Due>,
     /// None in the handle that the driver's own handler has, and on a wheel that is swept by hand.
-    driver: Option<Arc<Driver<Due>>>,
+    driver: Option<Arc<Owned>>,
+}
+
+/// A scheduler's own driver. When it goes, what had not run is told so.
+#[derive(Debug)]
+struct Owned(Driver<Due>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        drop(unrun(self.0.shutdown()));
+    }
 }
 
 /// What the wheel of a scheduler holds: a closure, to be given to [`Scheduler::fire`].
@@ -104,7 +114,8 @@ pub struct Unrun {
 }
 
 impl Scheduler {
-    /// A scheduler with a driver of its own, which ends when the last clone is dropped.
+    /// A scheduler with a driver of its own, which ends when the last clone is dropped; what had
+    /// not run is then dropped.
     ///
     /// # Errors
     ///
@@ -114,7 +125,7 @@ impl Scheduler {
             let scheduler = Self::new(wheel);
             move |timer| scheduler.fire(timer)
         })?;
-        Ok(Self { wheel: driver.wheel().clone(), driver: Some(Arc::new(driver)) })
+        Ok(Self { wheel: driver.wheel().clone(), driver: Some(Arc::new(Owned(driver))) })
     }
 
     /// A scheduler on a wheel that somebody else sweeps, with [`fire`](Self::fire) as handler.
@@ -189,18 +200,13 @@ impl Scheduler {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Vec<Unrun> {
-        let unfired = match &self.driver {
-            Some(driver) => driver.shutdown(),
+        match &self.driver {
+            Some(driver) => unrun(driver.0.shutdown()),
             None => {
                 self.wheel.close();
-                self.wheel.drain()
+                unrun(self.wheel.drain())
             }
-        };
-        let unrun = unfired.into_iter().filter_map(|timer| {
-            let (work, due) = timer.value.0.shut_down(timer.id)?;
-            Some(Unrun { work, due })
-        });
-        unrun.collect()
+        }
     }
 
     fn once<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
@@ -225,6 +231,15 @@ impl Scheduler {
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Ok(Joined { scheduled, result })
     }
+}
+
+/// The closures of timers that did not fire.
+fn unrun(unfired: Vec<Armed<Due>>) -> Vec<Unrun> {
+    let unrun = unfired.into_iter().filter_map(|timer| {
+        let (work, due) = timer.value.0.shut_down(timer.id)?;
+        Some(Unrun { work, due })
+    });
+    unrun.collect()
 }
 
 impl Unrun {
