@@ -4,65 +4,20 @@
 
 mod common;
 
+use common::desk::{Desk, counting};
 use common::receive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use tourbillon::scheduler::{
-    AfterPanic, Cancel, Due, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal,
-    Rule, Scheduler, Unrun,
+    AfterPanic, Cancel, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal, Rule,
+    Scheduler, Unrun,
 };
-use tourbillon::{Builder, Clock, Expired, ManualClock, Refusal, Sweeper, WaitError};
+use tourbillon::{Builder, Clock, ManualClock, Refusal, WaitError};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-
-/// A scheduler in virtual time.
-struct Desk {
-    clock: ManualClock,
-    sweeper: Sweeper<Due>,
-    scheduler: Scheduler,
-}
-
-impl Desk {
-    fn new() -> Self {
-        Self::of(Builder::new())
-    }
-
-    fn of(builder: Builder) -> Self {
-        let clock = ManualClock::new();
-        let (wheel, sweeper) = builder.clock(clock.clone()).build().unwrap();
-        Self { clock, sweeper, scheduler: Scheduler::new(wheel) }
-    }
-
-    /// Moves the clock on and fires what is due.
-    fn advance(&mut self, step: Duration) {
-        self.clock.advance(step);
-        let _ = self.sweeper.sweep(|timer| self.scheduler.fire(timer));
-    }
-
-    /// Moves the clock on, and takes what is due without firing it.
-    fn take(&mut self, step: Duration) -> Vec<Expired<Due>> {
-        self.clock.advance(step);
-        let mut taken = Vec::new();
-        let _ = self.sweeper.sweep(|timer| taken.push(timer));
-        taken
-    }
-
-    fn since_start(&self, at: Option<Instant>) -> Option<Duration> {
-        Some(at? - self.clock.start())
-    }
-}
-
-/// A count, and a closure that counts.
-fn counting() -> (Arc<AtomicU32>, impl FnMut() + Send + 'static) {
-    let count = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&count);
-    (count, move || {
-        counted.fetch_add(1, Relaxed);
-    })
-}
 
 #[test]
 fn a_fixed_rate_does_not_drift_over_a_million_periods() {

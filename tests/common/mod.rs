@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod desk;
+
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
