@@ -84,8 +84,8 @@ impl Builder {
     }
 
     /// The most timers that may be armed at a time, at least 1; further inserts are refused.
-    /// Unbounded by default, but for the 2^30 - 1024 timers that a shard can tell apart. The bound is
-    /// split among the shards: an insert that looks while timers end may be refused a moment
+    /// Unbounded by default, but for the 2^30 - 1024 timers that a shard can tell apart. The bound
+    /// is split among the shards: an insert that looks while timers end may be refused a moment
     /// after a place has become free.
     pub fn capacity(mut self, timers: u64) -> Self {
         self.capacity = Some(timers);
@@ -102,7 +102,8 @@ impl Builder {
     /// Called by the thread that arms a timer earlier than the sweeper's
     /// [`next_deadline`](Sweeper::next_deadline), so that an event loop can wake up: write to its
     /// event fd, or wake its poll. It is called also when the wheel is closed or wants upkeep, may
-    /// be called more often than needed, from any thread, and must neither block nor panic. A [`Driver`](crate::Driver) brings its own and replaces this one.
+    /// be called more often than needed, from any thread, and must neither block nor panic. A
+    /// [`Driver`](crate::Driver) brings its own and replaces this one.
     pub fn waker(mut self, wake: impl Fn() + Send + Sync + 'static) -> Self {
         self.waker = Some(Box::new(wake));
         self

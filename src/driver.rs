@@ -20,8 +20,8 @@
 //!
 //! **Shutting down** from anywhere: close the wheel, stop and join the tick thread (not from the
 //! tick thread itself, where an inline handler may be calling), drain the wheel. The thread never
-//! waits for a handler, so joining it from a handler ends. Waiting for handlers is a verb of its own,
-//! which a handler is refused.
+//! waits for a handler, so joining it from a handler ends. Waiting for handlers is a verb of its
+//! own, which a handler is refused.
 
 #![forbid(unsafe_code)]
 
@@ -103,8 +103,8 @@ impl DriverBuilder {
         self
     }
 
-    /// The most timers that a batch holds, at least 1; 2048 by default. The handlers of a batch run one
-    /// after the other: make it small if they may take long.
+    /// The most timers that a batch holds, at least 1; 2048 by default. The handlers of a batch run
+    /// one after the other: make it small if they may take long.
     pub fn batch(mut self, timers: usize) -> Self {
         self.batch = timers;
         self
@@ -117,8 +117,8 @@ impl DriverBuilder {
         self
     }
 
-    /// The name of the tick thread, `tourbillon` by default; the thread of the default executor has it
-    /// with `-worker` behind.
+    /// The name of the tick thread, `tourbillon` by default; the thread of the default executor has
+    /// it with `-worker` behind.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self

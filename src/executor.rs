@@ -58,8 +58,8 @@ impl Executor for Inline {
 
 /// Runs batches on rayon's global pool.
 ///
-/// A pool that is given a batch wakes several of its threads, which look for more for a while before
-/// they sleep again. The default spares that while one thread keeps up.
+/// A pool that is given a batch wakes several of its threads, which look for more for a while
+/// before they sleep again. The default spares that while one thread keeps up.
 #[cfg(feature = "rayon")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GlobalPool;

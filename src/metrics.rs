@@ -51,8 +51,8 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// The lateness that the fraction `quantile` (0 to 1; others are clamped) of all fired timers did not exceed,
-    /// rounded up to a power of two of a microsecond; zero if none has fired.
+    /// The lateness that the fraction `quantile` (0 to 1; others are clamped) of all fired timers
+    /// did not exceed, rounded up to a power of two of a microsecond; zero if none has fired.
     ///
     /// # Examples
     ///

@@ -240,9 +240,9 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// When the next sweep is wanted: the turn of the next occupied slot, which comes no later
-    /// than the earliest deadline; `None` if nothing waits. An instant that has passed means at once:
-    /// after many cancels a few sweeps in a row clear away what they left, also when no timer is
-    /// armed.
+    /// than the earliest deadline; `None` if nothing waits. An instant that has passed means at
+    /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
+    /// is armed.
     ///
     /// From this call to the next sweep, whoever arms an earlier timer calls the
     /// [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36 ticks (2.2 years at

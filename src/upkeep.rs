@@ -182,8 +182,8 @@ impl Upkeep {
 
     /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
     ///
-    /// Once is enough until a name is filed or a timer armed: what one round leaves (a name that its
-    /// filer has not written yet), another would leave too.
+    /// Once is enough until a name is filed or a timer armed: what one round leaves (a name that
+    /// its filer has not written yet), another would leave too.
     pub(crate) fn begin_if_idle<T>(&mut self, core: &Core<T>) {
         let so_far = (core.filed(), core.begun());
         let idle = core.armed() == 0 && core.names() > 0;
@@ -219,8 +219,8 @@ impl Upkeep {
         }
         let entries = core.entries();
         let made = entries > std::mem::replace(&mut self.entries_then, entries);
-        // Callers that make pages may have to because of the hoard, which is not on their stack; and
-        // few timers in as many ticks as make a long rest are no burst.
+        // Callers that make pages may have to because of the hoard, which is not on their stack;
+        // and few timers in as many ticks as make a long rest are no burst.
         if made || !self.hoards || swept.since(self.fired_at) > LONG {
             self.end_hoarding(core);
         }

@@ -454,8 +454,9 @@ impl Drop for Flag<'_> {
     }
 }
 
-/// Where to file a timer that was pulled forward to `deadline`: a quarter of the way sooner, because
-/// a timer that was pulled forward once is likely to be again, and then relies on this name.
+/// Where to file a timer that was pulled forward to `deadline`: a quarter of the way sooner,
+/// because a timer that was pulled forward once is likely to be again, and then relies on this
+/// name.
 #[inline]
 fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
     deadline.minus(deadline.since(swept) / 4)

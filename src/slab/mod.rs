@@ -4,8 +4,8 @@
 //! in, first out, so that a cancel and the insert after it meet in the same cache line. To
 //! *claim* is to pop a vacant entry, to *release* to push one back; the sweeper pushes a whole
 //! [`Released`] chain at once. Pages whose entries are all vacant go back to the allocator
-//! through [`trim`], which the sweeper runs when far more entries are vacant than in use, or a burst
-//! fires.
+//! through [`trim`], which the sweeper runs when far more entries are vacant than in use, or a
+//! burst fires.
 
 pub(crate) mod directory;
 pub(crate) mod entry;

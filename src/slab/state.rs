@@ -19,9 +19,9 @@
 //! on, by [`try_end`](AtomicEntryState::try_end), owns the value and the entry. No word of an
 //! ended timer ever recurs, because a generation never does.
 //!
-//! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; while it is set
-//! only that thread may make the entry's [link](super::link::AtomicLink) tell of a name, and nobody
-//! relies on the link. Cleared by the same thread alone
+//! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; while it is
+//! set only that thread may make the entry's [link](super::link::AtomicLink) tell of a name, and
+//! nobody relies on the link. Cleared by the same thread alone
 //! ([`settle`](AtomicEntryState::settle)): every other transition keeps it, also from one timer of
 //! the entry to the next. The protocol is in [`crate::shard`].
 

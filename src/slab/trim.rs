@@ -4,9 +4,9 @@
 //! whole pages, the sweeper hoards vacant entries by page, and a page whose entries it has all is
 //! taken out. They come from two sources: while enough entries are on the stack, the sweeper hoards
 //! those whose timers it ends, which it has just touched; and it pops the stack, a slice in each
-//! sweep, until that runs empty. What is left of the hoard in the end goes back. A round costs O(vacant
-//! entries) and starts only when their number has doubled since the last, or the armed timers are an
-//! eighth as many, so it is O(1) for each insert that made them.
+//! sweep, until that runs empty. What is left of the hoard in the end goes back. A round costs
+//! O(vacant entries) and starts only when their number has doubled since the last, or the armed
+//! timers are an eighth as many, so it is O(1) for each insert that made them.
 //!
 //! An entry that is popped gets a later generation, so that a claimer that was held up on the old
 //! top of the stack fails (see [`super::vacant`]). A page with some worn entries stays: taking it
