@@ -229,7 +229,8 @@ impl Bench {
         Self { caller: Caller::new(wheel, armed), sweeper, armed, since: 0 }
     }
 
-    /// Between two measurements: clears away what so many operations have left, before that is much.
+    /// Between two measurements: clears away what so many operations have left, before that is
+    /// much.
     ///
     /// # Panics
     ///

@@ -10,17 +10,20 @@
     reason = "it measures real time on threads of its own, and lets time pass"
 )]
 
+mod plot;
+
 use clap::{Parser, ValueEnum};
 use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
-use tourbillon::{Builder, Expired, ManualClock};
+use tourbillon::{Builder, Driver, DriverBuilder, Expired, Inline, ManualClock};
 use tourbillon_benches::delay;
 
 #[cfg(feature = "jemalloc")]
@@ -35,6 +38,9 @@ struct Arguments {
     /// Measure this row only, here.
     #[arg(long)]
     row: Option<Row>,
+    /// Draw the distributions of lateness into this file, with the default executor and inline.
+    #[arg(long)]
+    plot: Option<PathBuf>,
 }
 
 /// What is measured.
@@ -59,7 +65,14 @@ enum Row {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(row) = Arguments::parse().row {
+    let Arguments { row, plot } = Arguments::parse();
+    if let Some(path) = plot {
+        let driver = || Builder::new().driver();
+        let (by_worker, _) = lateness(driver());
+        let (inline, _) = lateness(driver().executor(Inline));
+        return plot::draw(&[("default executor", by_worker), ("inline", inline)], &path);
+    }
+    if let Some(row) = row {
         println!("{}", measure(row));
         return Ok(());
     }
@@ -81,7 +94,13 @@ fn measure(row: Row) -> Value {
         Row::Churn => churn(),
         Row::Idle => idle(10 * MILLION),
         Row::Empty => idle(0),
-        Row::Lateness => lateness(),
+        Row::Lateness => {
+            let (late, churned) = lateness(Builder::new().driver());
+            json!({"row": "lateness in µs, a million within a second, two threads churning",
+                   "p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
+                   "p99_at_most": 2000, "max": late.max(), "max_at_most": 20_000,
+                   "churned": churned})
+        }
         Row::Herd => herd(),
     }
 }
@@ -161,10 +180,10 @@ struct Late(Vec<AtomicU32>);
 
 impl Late {
     /// A driver whose handler notes how late each timer is, at the cost of a store.
-    fn driver(timers: u32) -> (tourbillon::Driver<u32>, Arc<Self>) {
+    fn driver(builder: DriverBuilder, timers: u32) -> (Driver<u32>, Arc<Self>) {
         let late = Arc::new(Self((0..timers).map(|_| AtomicU32::new(0)).collect()));
         let noted = Arc::clone(&late);
-        let driver = Builder::new().driver().spawn(move |timer: Expired<u32>| {
+        let driver = builder.spawn(move |timer: Expired<u32>| {
             let micros = u32::try_from(timer.deadline.elapsed().as_micros()).unwrap_or(u32::MAX);
             noted.0[timer.value as usize].store(micros.saturating_add(1), Relaxed);
         });
@@ -185,8 +204,10 @@ impl Late {
     }
 }
 
-fn lateness() -> Value {
-    let (driver, late) = Late::driver(MILLION);
+/// How late each of a million due within a second is, while two threads insert and cancel; and how
+/// often they did.
+fn lateness(builder: DriverBuilder) -> (Histogram<u64>, u64) {
+    let (driver, late) = Late::driver(builder, MILLION);
     let start = Instant::now() + Duration::from_secs(2);
     for n in 0..MILLION {
         let due = start + Duration::from_micros(u64::from(n));
@@ -208,14 +229,11 @@ fn lateness() -> Value {
         done.store(true, Relaxed);
         late
     });
-    json!({"row": "lateness in µs, a million within a second, two threads churning",
-           "p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
-           "p99_at_most": 2000, "max": late.max(), "max_at_most": 20_000,
-           "churned": churned.load(Relaxed)})
+    (late, churned.load(Relaxed))
 }
 
 fn herd() -> Value {
-    let (driver, late) = Late::driver(MILLION);
+    let (driver, late) = Late::driver(Builder::new().driver(), MILLION);
     let due = Instant::now() + Duration::from_secs(2);
     for n in 0..MILLION {
         driver.wheel().insert_at(n, due).expect("the wheel is open");
