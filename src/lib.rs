@@ -14,6 +14,8 @@ mod error;
 mod executor;
 mod hierarchy;
 mod id;
+#[cfg(feature = "keyed")]
+mod keyed;
 mod lease;
 mod metrics;
 mod pinned;
@@ -38,6 +40,8 @@ pub use error::{BeyondRange, BuildError, InsertError, Refusal};
 pub use executor::GlobalPool;
 pub use executor::{Executor, Inline, Job};
 pub use id::TimerId;
+#[cfg(feature = "keyed")]
+pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
 pub use metrics::{Lateness, Metrics};
 pub use pinned::Pinned;
 pub use sweeper::{Expired, Sweep, Sweeper};

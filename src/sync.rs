@@ -30,6 +30,11 @@ use shuttle as blocking;
 pub(crate) use blocking::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use blocking::{thread, thread_local};
 
+// The lock of the keyed timers' map: its order with the wheel's words is what a model explores,
+// and a thread that waits for it must be loom's to wake.
+#[cfg(modelled)]
+pub(crate) use source::sync::{Mutex as ModelledMutex, MutexGuard as ModelledGuard};
+
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 

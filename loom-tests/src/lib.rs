@@ -40,6 +40,8 @@ mod executor;
 mod hierarchy;
 #[path = "../../src/id.rs"]
 mod id;
+#[path = "../../src/keyed/mod.rs"]
+mod keyed;
 #[path = "../../src/lease.rs"]
 mod lease;
 #[path = "../../src/metrics.rs"]
@@ -72,10 +74,11 @@ mod wheel;
 pub use builder::Builder;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, WaitError};
-pub use error::{BuildError, InsertError, Refusal};
+pub use error::{BeyondRange, BuildError, InsertError, Refusal};
 pub use executor::{Executor, Inline, Job};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
+pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
 pub use sweeper::{Expired, Sweep, Sweeper};
 pub use wheel::{Armed, Wheel};
 

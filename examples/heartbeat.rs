@@ -1,0 +1,85 @@
+//! Heartbeats and idle checks of connections, by key and in virtual time: a minute and a half goes
+//! by at once, and comes out the same each time.
+//!
+//! Each connection has two timers: its next heartbeat, which sets itself again, and its idle check,
+//! which every packet moves on. A server on the real clock makes its timers by
+//! `KeyedTimers::spawn_with`, and `fired` below is its handler.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::time::Duration;
+use tourbillon::{Builder, KeyedTimer, KeyedTimers, ManualClock};
+
+const HEARTBEAT: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What a connection waits for: the key of a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Waits {
+    Heartbeat(u32),
+    Idle(u32),
+}
+
+/// The far ends: when each falls silent, in seconds.
+const PEERS: [(u32, u64); 3] = [(1, u64::MAX), (2, 25), (3, 0)];
+
+struct Server {
+    timers: KeyedTimers<Waits, ()>,
+    /// Connections that have been closed, with the second in which they were.
+    closed: Vec<(u32, u64)>,
+}
+
+impl Server {
+    fn open(&self, connection: u32) -> Result<(), Box<dyn Error>> {
+        self.timers.set(Waits::Heartbeat(connection), (), HEARTBEAT)?;
+        self.timers.set(Waits::Idle(connection), (), IDLE)?;
+        Ok(())
+    }
+
+    fn fired(&mut self, key: Waits, second: u64) {
+        match key {
+            Waits::Heartbeat(connection) => {
+                println!("{second:3} s  ping to {connection}");
+                // Refused only when the timers have been stopped.
+                let _ = self.timers.set(key, (), HEARTBEAT);
+                if PEERS.iter().any(|&(peer, until)| peer == connection && second < until) {
+                    self.answered(connection);
+                }
+            }
+            Waits::Idle(connection) => {
+                println!("{second:3} s  {connection} has been silent for {IDLE:?}: closed");
+                // Also if it is due in the same tick, and comes after this.
+                self.timers.remove(&Waits::Heartbeat(connection));
+                self.closed.push((connection, second));
+            }
+        }
+    }
+
+    /// A packet came: the connection is not idle.
+    fn answered(&self, connection: u32) {
+        assert_eq!(self.timers.move_to(&Waits::Idle(connection), IDLE), Ok(true));
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let clock = ManualClock::new();
+    let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build::<KeyedTimer<Waits>>()?;
+    let mut server = Server { timers: KeyedTimers::new(wheel), closed: Vec::new() };
+    for (connection, _) in PEERS {
+        server.open(connection)?;
+    }
+    for second in 1..=90 {
+        clock.advance(Duration::from_secs(1));
+        let _ = sweeper.sweep(|expired| {
+            if let Some((key, ())) = server.timers.fire(expired) {
+                server.fired(key, second);
+            }
+        });
+    }
+    // The last packet of connection 2 came with the answer to its second ping.
+    assert_eq!(server.closed, [(3, 30), (2, 50)]);
+    let drained = server.timers.drain(|key, ()| println!("shutdown: {key:?} is not waited for"));
+    assert_eq!(drained.wait().keys, 2);
+    Ok(())
+}

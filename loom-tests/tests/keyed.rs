@@ -1,0 +1,234 @@
+//! The keyed timers: a verb on a key against the sweep that ends its timer, and against another
+//! verb. Each value comes out once: from the firing, from a verb, or from the stop.
+
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
+use loom_tests::explorer::thread::{self, JoinHandle};
+use loom_tests::{
+    Builder, KeyedTimer, KeyedTimers, ManualClock, Sweeper, TICK, Value, model, tiny, v,
+};
+
+type Timers = KeyedTimers<u8, Value>;
+
+/// The key that all use.
+const KEY: u8 = 5;
+
+/// Keyed timers of one shard, their sweeper and their clock.
+struct Keyed {
+    timers: Timers,
+    sweeper: Sweeper<KeyedTimer<u8>>,
+    clock: ManualClock,
+}
+
+impl Keyed {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+        Self { timers: KeyedTimers::new(wheel), sweeper, clock }
+    }
+
+    /// Sweeps; the values that fire.
+    fn sweep(&mut self) -> Vec<u64> {
+        let (timers, mut fired) = (&self.timers, Vec::new());
+        let _ = self.sweeper.sweep(|timer| fired.extend(timers.fire(timer).map(number)));
+        fired
+    }
+
+    /// Lets time pass; the values that fire.
+    fn sweep_after(&mut self, ticks: u32) -> Vec<u64> {
+        self.clock.advance(TICK * ticks);
+        self.sweep()
+    }
+
+    /// Runs `run` on another thread of the model.
+    fn beside<R: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Timers) -> R + Send + 'static,
+    ) -> JoinHandle<R> {
+        let timers = self.timers.clone();
+        thread::spawn(move || run(&timers))
+    }
+}
+
+fn number((_, value): (u8, Value)) -> u64 {
+    value.into()
+}
+
+/// Sets the key and says which value that brought out.
+fn set(timers: &Timers, value: u64, ticks: u32) -> Option<u64> {
+    timers.set(KEY, v(value), TICK * ticks).unwrap().map(u64::from)
+}
+
+/// The old value fires or comes back; the new one fires at its own deadline.
+#[test]
+fn set_against_the_firing() {
+    model(3, || {
+        let mut keyed = Keyed::new();
+        assert_eq!(set(&keyed.timers, 1, 1), None);
+        keyed.clock.advance(TICK);
+        let setter = keyed.beside(|timers| set(timers, 2, 1));
+        let mut out = keyed.sweep();
+        out.extend(setter.join().unwrap());
+        assert_eq!(out, [1]);
+        assert_eq!(keyed.sweep_after(1), [2]);
+        assert!(keyed.timers.is_empty() && keyed.timers.wheel().is_empty());
+    });
+}
+
+/// A key that was moved fires at its new deadline, and else it has fired at the old one.
+#[test]
+fn move_against_the_firing() {
+    model(3, || {
+        let mut keyed = Keyed::new();
+        set(&keyed.timers, 1, 1);
+        keyed.clock.advance(TICK);
+        let mover = keyed.beside(|timers| timers.move_to(&KEY, TICK).unwrap());
+        let fired = keyed.sweep();
+        let moved = mover.join().unwrap();
+        assert_eq!(fired.len(), usize::from(!moved));
+        assert_eq!(keyed.sweep_after(1).len(), usize::from(moved));
+        assert!(keyed.timers.is_empty() && keyed.timers.wheel().is_empty());
+    });
+}
+
+#[test]
+fn remove_and_set_against_the_firing() {
+    model(3, || {
+        let mut keyed = Keyed::new();
+        set(&keyed.timers, 1, 1);
+        keyed.clock.advance(TICK);
+        let remover = keyed.beside(|timers| {
+            let removed = timers.remove(&KEY).map(u64::from);
+            assert_eq!(set(timers, 2, 1), None);
+            removed
+        });
+        let mut out = keyed.sweep();
+        out.extend(remover.join().unwrap());
+        assert_eq!(out, [1]);
+        assert_eq!(keyed.sweep_after(1), [2]);
+    });
+}
+
+/// Due at once: the firing may be quicker than the set that it comes from.
+#[test]
+fn the_firing_against_its_own_set() {
+    model(3, || {
+        let mut keyed = Keyed::new();
+        let setter = keyed.beside(|timers| set(timers, 1, 0));
+        let mut fired = keyed.sweep();
+        assert_eq!(setter.join().unwrap(), None);
+        fired.extend(keyed.sweep());
+        assert_eq!(fired, [1]);
+        assert!(keyed.timers.is_empty());
+    });
+}
+
+/// What is accepted while the timers are stopped is handed back, or has been; else it is refused.
+#[test]
+fn stop_against_a_set() {
+    model(3, || {
+        let keyed = Keyed::new();
+        let setter = keyed.beside(|timers| timers.set(KEY, v(1), TICK).is_ok());
+        let stopped = keyed.timers.stop();
+        assert_eq!(stopped.len(), usize::from(setter.join().unwrap()));
+        assert!(keyed.timers.is_empty() && keyed.timers.wheel().is_empty());
+    });
+}
+
+/// Larger ones, under shuttle alone: loom does not model the locks and conditions of a drain.
+#[cfg(shuttle)]
+mod shuttled {
+    use super::*;
+    use loom_tests::explorer::sync::Mutex;
+    use loom_tests::{Executor, Inline, Job, random};
+    use std::sync::Arc;
+
+    const SCHEDULES: usize = 20_000;
+
+    /// The values that came out.
+    #[derive(Clone, Default)]
+    struct Out(Arc<Mutex<Vec<u64>>>);
+
+    impl Out {
+        fn add(&self, values: impl IntoIterator<Item = Value>) {
+            self.0.lock().unwrap().extend(values.into_iter().map(u64::from));
+        }
+
+        fn sorted(&self) -> Vec<u64> {
+            let mut values = self.0.lock().unwrap().clone();
+            values.sort_unstable();
+            values
+        }
+    }
+
+    /// Three callers on one key beside the sweeper.
+    #[test]
+    fn all_verbs_on_one_key() {
+        random(SCHEDULES, || {
+            let mut keyed = Keyed::new();
+            let out = Out::default();
+            let callers = [0, 1, 2].map(|caller| {
+                let out = out.clone();
+                keyed.beside(move |timers| {
+                    for round in 0..2 {
+                        out.add(timers.set(KEY, v(caller * 10 + round), TICK).unwrap());
+                        match caller {
+                            0 => drop(timers.move_to(&KEY, TICK * 2).unwrap()),
+                            1 => out.add(timers.remove(&KEY)),
+                            _ => drop(timers.deadline(&KEY)),
+                        }
+                    }
+                })
+            });
+            let (timers, noted) = (keyed.timers.clone(), out.clone());
+            for _ in 0..3 {
+                keyed.clock.advance(TICK);
+                let _ = keyed.sweeper.sweep(|timer| {
+                    noted.add(timers.fire(timer).map(|(_, value)| value));
+                });
+            }
+            callers.into_iter().for_each(|caller| caller.join().unwrap());
+            out.add(keyed.timers.stop().into_iter().map(|(_, value, _)| value));
+            assert_eq!(out.sorted(), [0, 1, 10, 11, 20, 21]);
+            assert!(keyed.sweep_after(9).is_empty() && keyed.timers.wheel().is_empty());
+        });
+    }
+
+    /// A drain and a stop beside a driver that fires: a thread that waits for ever is a deadlock.
+    fn drained_and_stopped(executor: impl Executor + Copy) {
+        random(SCHEDULES, move || {
+            let clock = ManualClock::new();
+            let (out, fired, drained) = (Out::default(), Out::default(), Out::default());
+            let builder = tiny(Builder::new(), &clock).driver().executor(executor).batch(1);
+            let noted = fired.clone();
+            let timers =
+                KeyedTimers::spawn(builder, move |_: u8, value| noted.add([value])).unwrap();
+            for key in 1..=3 {
+                out.add(timers.set(key, v(key.into()), TICK * u32::from(key)).unwrap());
+            }
+            clock.advance(TICK * 2);
+            let stopper = thread::spawn({
+                let (timers, out) = (timers.clone(), out.clone());
+                move || out.add(timers.stop().into_iter().map(|(_, value, _)| value))
+            });
+            let noted = drained.clone();
+            let ended = timers.drain(move |_, value| noted.add([value])).wait();
+            assert_eq!(ended.keys, drained.sorted().len());
+            stopper.join().unwrap();
+            timers.driver().unwrap().wait().unwrap();
+            let mut all = [out, fired, drained].map(|out| out.sorted()).concat();
+            all.sort_unstable();
+            assert_eq!(all, [1, 2, 3]);
+        });
+    }
+
+    #[test]
+    fn a_drain_and_a_stop_beside_a_pool() {
+        drained_and_stopped(|job: Job| drop(thread::spawn(job)));
+    }
+
+    #[test]
+    fn a_drain_and_a_stop_beside_the_tick_thread() {
+        drained_and_stopped(Inline);
+    }
+}

@@ -1,0 +1,178 @@
+//! [`Map`]: from keys to slots, with the few operations that the keyed timers need. The only file
+//! that knows of dashmap.
+//!
+//! Each operation is atomic for its key: what it is given runs under the lock of that key, and so
+//! must not come back to the map. In the models the map is one mutex, the explorer's own, since
+//! the order of locks is part of what they explore; it hashes without chance, as they replay.
+
+#![forbid(unsafe_code)]
+
+pub(super) use source::Map;
+
+#[cfg(not(modelled))]
+mod source {
+    use dashmap::{DashMap, Entry};
+    use std::borrow::Borrow;
+    use std::hash::Hash;
+
+    /// Keys with their slots.
+    pub(in crate::keyed) struct Map<K, S>(DashMap<K, S>);
+
+    impl<K: Hash + Eq, S> Map<K, S> {
+        pub(in crate::keyed) fn new() -> Self {
+            Self(DashMap::new())
+        }
+
+        /// What `look` makes of the key's slot, if it has one; beside others that look.
+        pub(in crate::keyed) fn look<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
+        where
+            K: Borrow<Q>,
+            Q: Hash + Eq + ?Sized,
+        {
+            self.0.view(key, |_, slot| look(slot))
+        }
+
+        /// What `change` makes of the key's slot, if it has one; alone.
+        pub(in crate::keyed) fn change<Q, R>(
+            &self,
+            key: &Q,
+            change: impl FnOnce(&K, &mut S) -> R,
+        ) -> Option<R>
+        where
+            K: Borrow<Q>,
+            Q: Hash + Eq + ?Sized,
+        {
+            let mut found = self.0.get_mut(key)?;
+            let (key, slot) = found.pair_mut();
+            Some(change(key, slot))
+        }
+
+        /// As [`change`](Self::change), also for a key without a slot: it gets the one that
+        /// `change` then answers, if any.
+        pub(in crate::keyed) fn enter<R>(
+            &self,
+            key: K,
+            change: impl FnOnce(&K, Option<&mut S>) -> (Option<S>, R),
+        ) -> R {
+            match self.0.entry(key) {
+                Entry::Occupied(occupied) => {
+                    let mut found = occupied.into_ref();
+                    let (key, slot) = found.pair_mut();
+                    change(key, Some(slot)).1
+                }
+                Entry::Vacant(vacant) => {
+                    let (slot, answer) = change(vacant.key(), None);
+                    if let Some(slot) = slot {
+                        vacant.insert(slot);
+                    }
+                    answer
+                }
+            }
+        }
+
+        /// Takes the key and its slot out, if `which` says so of the slot.
+        pub(in crate::keyed) fn remove_if<Q>(
+            &self,
+            key: &Q,
+            which: impl FnOnce(&S) -> bool,
+        ) -> Option<(K, S)>
+        where
+            K: Borrow<Q>,
+            Q: Hash + Eq + ?Sized,
+        {
+            self.0.remove_if(key, |_, slot| which(slot))
+        }
+
+        /// Takes everything out: one shard after another, each in O(1) under its lock.
+        pub(in crate::keyed) fn take_all(&self) -> Vec<(K, S)> {
+            let shards = self.0.shards().iter();
+            let taken = shards.flat_map(|shard| std::mem::take(&mut *shard.write()));
+            taken.map(|(key, slot)| (key, slot.into_inner())).collect()
+        }
+
+        pub(in crate::keyed) fn len(&self) -> usize {
+            self.0.len()
+        }
+    }
+}
+
+#[cfg(modelled)]
+mod source {
+    use crate::sync::{ModelledGuard, ModelledMutex};
+    use std::borrow::Borrow;
+    use std::collections::HashMap;
+    use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+    use std::sync::PoisonError;
+
+    type Slots<K, S> = HashMap<K, S, BuildHasherDefault<DefaultHasher>>;
+
+    pub(in crate::keyed) struct Map<K, S>(ModelledMutex<Slots<K, S>>);
+
+    impl<K: Hash + Eq, S> Map<K, S> {
+        pub(in crate::keyed) fn new() -> Self {
+            Self(ModelledMutex::new(Slots::default()))
+        }
+
+        fn slots(&self) -> ModelledGuard<'_, Slots<K, S>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        pub(in crate::keyed) fn look<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
+        where
+            K: Borrow<Q>,
+            Q: Hash + Eq + ?Sized,
+        {
+            self.slots().get(key).map(look)
+        }
+
+        pub(in crate::keyed) fn change<Q, R>(
+            &self,
+            key: &Q,
+            change: impl FnOnce(&K, &mut S) -> R,
+        ) -> Option<R>
+        where
+            K: Borrow<Q>,
+            Q: Hash + Eq + ?Sized,
+        {
+            let mut slots = self.slots();
+            let (key, mut slot) = slots.remove_entry(key)?;
+            let answer = change(&key, &mut slot);
+            slots.insert(key, slot);
+            Some(answer)
+        }
+
+        pub(in crate::keyed) fn enter<R>(
+            &self,
+            key: K,
+            change: impl FnOnce(&K, Option<&mut S>) -> (Option<S>, R),
+        ) -> R {
+            let mut slots = self.slots();
+            let (slot, answer) = change(&key, slots.get_mut(&key));
+            if let Some(slot) = slot {
+                slots.insert(key, slot);
+            }
+            answer
+        }
+
+        pub(in crate::keyed) fn remove_if<Q>(
+            &self,
+            key: &Q,
+            which: impl FnOnce(&S) -> bool,
+        ) -> Option<(K, S)>
+        where
+            K: Borrow<Q>,
+            Q: Hash + Eq + ?Sized,
+        {
+            let mut slots = self.slots();
+            slots.get(key).is_some_and(which).then(|| slots.remove_entry(key))?
+        }
+
+        pub(in crate::keyed) fn take_all(&self) -> Vec<(K, S)> {
+            std::mem::take(&mut *self.slots()).into_iter().collect()
+        }
+
+        pub(in crate::keyed) fn len(&self) -> usize {
+            self.slots().len()
+        }
+    }
+}

@@ -1,0 +1,586 @@
+//! [`KeyedTimers`]: one timer for each key, on the wheel's public interface alone.
+//!
+//! ```text
+//!            the map                         the wheel
+//!   key ───────────────► value, id ─ ─ ─ ─► timer `id`: due then, for this key
+//!    ▲                                        │
+//!    └──────────── firing: key and id ────────┘
+//! ```
+//!
+//! **The map decides who has a value; the wheel only says when.** The wheel holds a copy of each
+//! key, the map holds the values.
+//!
+//! 1. A key is armed while it is in the map. Its value is taken out under the map's lock of that
+//!    key, by a set, a remove, a drain, a stop or a firing: by one of them.
+//! 2. A firing brings the key and the id of the timer that has ended. It takes the value if the
+//!    key has that id still, and else does nothing. Ids never recur, so it cannot take a value
+//!    that was set, moved or removed since.
+//! 3. A set or move resets the timer under that lock. If the timer has just ended, its firing is
+//!    on its way (in a batch, it may be so for long): a new timer is armed and its id put into the
+//!    map, and by 2 the firing does nothing. So a key can be moved until its handler has it.
+//! 4. A new timer is armed under the lock too: its firing, however soon, finds the key.
+//!
+//! What runs under the lock of a key: its hash, comparison, clone and drop, the clone of a value
+//! that [`KeyedTimers::get`] makes, and the wheel's waker. None of these may use the timers. No
+//! handler runs under a lock, and no value is dropped under one.
+//!
+//! A handler that uses the timers holds them, and the driver holds the handler: its handle is one
+//! that does not hold the driver, else neither would ever go.
+
+#![forbid(unsafe_code)]
+
+mod drain;
+mod map;
+mod timer;
+
+pub use drain::{Drain, Drained};
+pub use timer::KeyedTimer;
+
+use crate::{
+    Armed, BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Refusal, TimerId,
+    Wheel,
+};
+use map::Map;
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::resume_unwind;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use timer::{What, When};
+
+/// One timer for each key, with a value: any thread sets, moves and removes them by key.
+///
+/// **A key is armed from its [`set`](Self::set) until its value comes out, and the value comes out
+/// once**: to the handler when the key is due, or from `set`, [`remove`](Self::remove),
+/// [`drain`](Self::drain) or [`stop`](Self::stop). Until the handler has it, also while its firing
+/// waits for a busy executor, a key can be moved, set anew and removed.
+///
+/// Each verb is O(1) and takes the lock of one part of a map, for a moment: it is not lock-free
+/// as the [`Wheel`]'s are. Where the owner of a timer can keep a [`TimerId`], the wheel itself is
+/// quicker. Hash, comparison, clone and drop of keys, [`get`](Self::get)'s clone of a value, and
+/// the wheel's [`waker`](crate::Builder::waker) run under that lock and must not use the timers;
+/// handlers and drops of values run under none.
+///
+/// Clones share the timers. The driver of [`spawn`](Self::spawn) is shut down with the last of
+/// them; the handle that [`spawn_with`](Self::spawn_with) gives to the handler, and its clones, do
+/// not count.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::{Builder, KeyedTimers};
+///
+/// let (send, idle) = mpsc::channel();
+/// let timers = KeyedTimers::spawn(Builder::new().driver(), move |connection: u32, peer| {
+///     let _ = send.send((connection, peer));
+/// })?;
+///
+/// timers.set(7, "a quiet one", Duration::from_millis(5))?; // connections open
+/// timers.set(8, "a busy one", Duration::from_millis(5))?;
+/// assert!(timers.move_to(&8, Duration::from_secs(30))?); // a packet arrives
+/// assert_eq!(idle.recv()?, (7, "a quiet one"));
+/// assert_eq!(timers.remove(&8), Some("a busy one")); // it closes
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct KeyedTimers<K, V> {
+    wheel: Wheel<KeyedTimer<K>>,
+    shared: Arc<Shared<K, V>>,
+    /// Keeps the driver running; the handler's own handle has none.
+    running: Option<Arc<Driver<KeyedTimer<K>>>>,
+}
+
+/// What the map holds for a key.
+struct Slot<V> {
+    value: V,
+    id: TimerId,
+}
+
+/// What all handles share.
+struct Shared<K, V> {
+    map: Map<K, Slot<V>>,
+    driver: OnceLock<Weak<Driver<KeyedTimer<K>>>>,
+}
+
+impl<K, V> KeyedTimers<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// Timers on a wheel that the caller sweeps: hand everything that expires to
+    /// [`fire`](Self::fire). The wheel is theirs alone.
+    ///
+    /// # Examples
+    ///
+    /// In virtual time:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, KeyedTimers, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let timers = KeyedTimers::new(wheel);
+    /// timers.set("tea", 1, Duration::from_secs(180))?;
+    /// timers.set("tea", 2, Duration::from_secs(240))?;
+    ///
+    /// clock.advance(Duration::from_secs(240));
+    /// let mut fired = Vec::new();
+    /// sweeper.sweep(|expired| fired.extend(timers.fire(expired)));
+    /// assert_eq!(fired, [("tea", 2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn new(wheel: Wheel<KeyedTimer<K>>) -> Self {
+        Self { wheel, shared: Arc::new(Shared::new()), running: None }
+    }
+
+    /// Timers with a driver of their own: `handler` is called once for each key that is due, where
+    /// the driver's executor runs it.
+    ///
+    /// # Errors
+    ///
+    /// As [`DriverBuilder::spawn`].
+    pub fn spawn(
+        builder: DriverBuilder,
+        handler: impl Fn(K, V) + Send + Sync + 'static,
+    ) -> Result<Self, BuildError> {
+        Self::spawn_with(builder, |_| handler)
+    }
+
+    /// As [`spawn`](Self::spawn), for a handler that uses the timers itself: `make` makes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`DriverBuilder::spawn`].
+    ///
+    /// # Examples
+    ///
+    /// A heartbeat, which sets itself again:
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, KeyedTimers};
+    ///
+    /// let (send, beats) = mpsc::channel();
+    /// let timers = KeyedTimers::spawn_with(Builder::new().driver(), |timers| {
+    ///     move |connection: &str, beat: u32| {
+    ///         let _ = send.send(beat);
+    ///         // Refused only when the timers have been stopped.
+    ///         let _ = timers.set(connection, beat + 1, Duration::from_millis(1));
+    ///     }
+    /// })?;
+    /// timers.set("connection 7", 0, Duration::from_millis(1))?;
+    /// assert_eq!([beats.recv()?, beats.recv()?, beats.recv()?], [0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_with<H: Fn(K, V) + Send + Sync + 'static>(
+        builder: DriverBuilder,
+        make: impl FnOnce(Self) -> H,
+    ) -> Result<Self, BuildError> {
+        let shared = Arc::new(Shared::new());
+        let inside = Arc::clone(&shared);
+        let driver = builder.spawn_with(|wheel| {
+            let timers = Self { wheel, shared: inside, running: None };
+            let handler = make(timers.clone());
+            move |expired| {
+                if let Some((key, value)) = timers.fire(expired) {
+                    handler(key, value);
+                }
+            }
+        })?;
+        let driver = Arc::new(driver);
+        // Empty before: a handler that stops the timers by now closes the wheel only.
+        let _ = shared.driver.set(Arc::downgrade(&driver));
+        Ok(Self { wheel: driver.wheel().clone(), shared, running: Some(driver) })
+    }
+
+    /// The key and value of a timer that has expired, for the caller to handle. `None`: the value
+    /// has come out by another way, or it was a part of a drain, which this has run.
+    ///
+    /// Only for timers made by [`new`](Self::new); a driver does it itself.
+    ///
+    /// # Panics
+    ///
+    /// A function given to [`drain`](Self::drain) panicked; it has been called for the whole part
+    /// before.
+    #[must_use = "the value has not been handled yet"]
+    pub fn fire(&self, expired: Expired<KeyedTimer<K>>) -> Option<(K, V)> {
+        match expired.value.0 {
+            What::Key(key) => {
+                let fired = self.shared.map.remove_if(&key, |slot| slot.id == expired.id);
+                fired.map(|(key, slot)| (key, slot.value))
+            }
+            What::Part(token) => {
+                token.run().unwrap_or_else(|panic| resume_unwind(panic));
+                None
+            }
+        }
+    }
+
+    /// Arms `key`: it fires `delay` from now, with `value`. If it was armed, the value that it had
+    /// comes back and will not fire, and its deadline is replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`Wheel::insert`]; `value` comes back in the error, and `key` is as it was.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// assert_eq!(timers.set("key", 1, Duration::from_secs(1))?, None);
+    /// assert_eq!(timers.set("key", 2, Duration::from_secs(9))?, Some(1));
+    /// let refused = timers.set("key", 3, Duration::MAX).unwrap_err();
+    /// assert_eq!((refused.value, timers.get("key")), (3, Some(2)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set(&self, key: K, value: V, delay: Duration) -> Result<Option<V>, InsertError<V>> {
+        self.set_when(key, value, When::After(delay))
+    }
+
+    /// As [`set`](Self::set), due at `deadline`; at the next sweep if that has passed.
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set).
+    pub fn set_at(&self, key: K, value: V, deadline: Instant) -> Result<Option<V>, InsertError<V>> {
+        self.set_when(key, value, When::At(deadline))
+    }
+
+    /// Sets the deadline of an armed key to `delay` from now, earlier or later.
+    ///
+    /// `true`: it fires at its new deadline and not at the old one. `false`: it is not armed; or it
+    /// is due, its firing is on its way, and the wheel refuses a new timer because it is closed or
+    /// full.
+    ///
+    /// # Errors
+    ///
+    /// The delay is beyond the wheel's range; the key keeps its deadline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// timers.set(String::from("key"), 1, Duration::from_secs(1))?;
+    /// assert!(timers.move_to("key", Duration::from_secs(30))?);
+    /// assert!(!timers.move_to("another", Duration::from_secs(30))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn move_to<Q>(&self, key: &Q, delay: Duration) -> Result<bool, BeyondRange>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.move_when(key, When::After(delay))
+    }
+
+    /// As [`move_to`](Self::move_to), to `deadline`; one that has passed means the next sweep.
+    ///
+    /// # Errors
+    ///
+    /// As [`move_to`](Self::move_to).
+    pub fn move_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, BeyondRange>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.move_when(key, When::At(deadline))
+    }
+
+    /// Disarms `key`: its value, if and only if it has not fired and now never will.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// timers.set("key", 1, Duration::from_secs(1))?;
+    /// assert_eq!(timers.remove("key"), Some(1));
+    /// assert_eq!(timers.remove("key"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let (_, slot) = self.shared.map.remove_if(key, |_| true)?;
+        // A firing on its way finds no such id.
+        drop(self.wheel.cancel(slot.id));
+        Some(slot.value)
+    }
+
+    /// Whether `key` is armed: its value has not come out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// timers.set("key", 1, Duration::from_secs(1))?;
+    /// assert!(timers.contains("key") && !timers.contains("another"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn contains<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.shared.map.look(key, |_| ()).is_some()
+    }
+
+    /// A clone of the value that `key` is armed with.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// timers.set("key", 1, Duration::from_secs(1))?;
+    /// assert_eq!((timers.get("key"), timers.get("another")), (Some(1), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Clone,
+    {
+        self.shared.map.look(key, |slot| slot.value.clone())
+    }
+
+    /// When `key` is due, rounded up to the wheel's resolution; `None` if it is not armed, or is
+    /// due and its firing on its way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// let deadline = timers.wheel().pin().now() + Duration::from_secs(1);
+    /// timers.set_at("key", 1, deadline)?;
+    /// assert!(timers.deadline("key") >= Some(deadline));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.shared.map.look(key, |slot| self.wheel.deadline(slot.id))?
+    }
+
+    /// How many keys are armed. It sums over the parts of the map: not for a hot path.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.map.len()
+    }
+
+    /// Whether no key is armed; see [`len`](Self::len).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The wheel, for its figures and its time. To end timers, use [`drain`](Self::drain) or
+    /// [`stop`](Self::stop): a key whose timer was taken from the wheel itself never fires.
+    #[must_use]
+    pub fn wheel(&self) -> &Wheel<KeyedTimer<K>> {
+        &self.wheel
+    }
+
+    /// The driver, if there is one and it has not been dropped: to wait for handlers, after
+    /// [`stop`](Self::stop), and for its figures.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::{Builder, KeyedTimers};
+    ///
+    /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: u32| ())?;
+    /// timers.stop();
+    /// if let Some(driver) = timers.driver() {
+    ///     driver.wait()?; // no handler runs any more
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn driver(&self) -> Option<Arc<Driver<KeyedTimer<K>>>> {
+        self.shared.driver.get()?.upgrade()
+    }
+
+    /// Takes every key out and has `each` called with each of them and its value, where handlers
+    /// run, some hundred keys at a time.
+    ///
+    /// None of them fires any more. Keys that are set meanwhile may be taken too, or stay. `each`
+    /// may use the timers: set its key again, or drain. Parts that the wheel does not accept, being
+    /// closed or full, are run by this call. A panic of `each` harms no other key; it is counted in
+    /// [`Drained`], and, where handlers run, resumed after the part, as if a handler had panicked.
+    /// O(keys), and O(1) under each lock.
+    ///
+    /// # Examples
+    ///
+    /// A shutdown that sends what was waiting to be sent:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, KeyedTimers};
+    ///
+    /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: &str| ())?;
+    /// timers.set(1, "retry in an hour", Duration::from_secs(3600))?;
+    /// let drained = timers.drain(|_, request| assert!(request.starts_with("retry"))).wait();
+    /// assert_eq!(drained.keys, 1);
+    /// assert!(timers.stop().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&self, each: impl Fn(K, V) + Send + Sync + 'static) -> Drain {
+        let taken = self.shared.map.take_all().into_iter().map(|(key, slot)| {
+            drop(self.wheel.cancel(slot.id));
+            (key, slot.value)
+        });
+        let (drain, tokens) = Drain::begin(taken.collect(), each);
+        for token in tokens {
+            let part = KeyedTimer(What::Part(token));
+            if let Err(refused) = self.wheel.insert(part, Duration::ZERO) {
+                refused.value.end_here();
+            }
+        }
+        drain
+    }
+
+    /// Closes the timers, shuts their driver down, and hands back every key that was armed, with
+    /// its value and deadline; for a key that was due and on its way to the handler, with the time
+    /// of this call. From then on every [`set`](Self::set) is refused as closed.
+    ///
+    /// Handlers that have their key already go on; to see them end, wait for the
+    /// [`driver`](Self::driver). What drains had still to do, this call does. Idempotent: what an
+    /// earlier call handed back is not handed back again. It may be called from anywhere, also
+    /// from a handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, KeyedTimers, Refusal};
+    ///
+    /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_, _| ())?;
+    /// timers.set(7, "unfinished", Duration::from_secs(60))?;
+    /// let (key, value, _deadline) = timers.stop().remove(0);
+    /// assert_eq!((key, value), (7, "unfinished"));
+    ///
+    /// let refused = timers.set(7, "late", Duration::ZERO).unwrap_err();
+    /// assert_eq!((refused.reason, refused.value), (Refusal::Closed, "late"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stop(&self) -> Vec<(K, V, Instant)> {
+        // Closed first: whoever comes to a part of the map after it was emptied is refused.
+        self.wheel.close();
+        let now = self.wheel.pin().now();
+        let taken = self.shared.map.take_all().into_iter().map(|(key, slot)| {
+            let deadline = self.wheel.deadline(slot.id).unwrap_or(now);
+            drop(self.wheel.cancel(slot.id));
+            (key, slot.value, deadline)
+        });
+        let stopped = taken.collect();
+        let left = match self.driver() {
+            Some(driver) => driver.shutdown(),
+            None => self.wheel.drain(),
+        };
+        left.into_iter().for_each(|Armed { value, .. }| value.end_here());
+        stopped
+    }
+
+    fn set_when(&self, key: K, value: V, when: When) -> Result<Option<V>, InsertError<V>> {
+        self.shared.map.enter(key, |key, slot| match slot {
+            Some(slot) => match self.rearm(key, slot, when) {
+                Ok(()) => (None, Ok(Some(std::mem::replace(&mut slot.value, value)))),
+                Err(reason) => (None, Err(InsertError { reason, value })),
+            },
+            None => match self.arm(key, when) {
+                Ok(id) => (Some(Slot { value, id }), Ok(None)),
+                Err(reason) => (None, Err(InsertError { reason, value })),
+            },
+        })
+    }
+
+    fn move_when<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        match self.shared.map.look(key, |slot| when.reset(&self.wheel, slot.id)) {
+            None => Ok(false),
+            Some(Ok(false)) => self.overtake(key, when),
+            Some(moved) => moved,
+        }
+    }
+
+    /// Moves a key whose timer has ended, before its firing comes.
+    #[cold]
+    fn overtake<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        match self.shared.map.change(key, |key, slot| self.rearm(key, slot, when)) {
+            Some(Ok(())) => Ok(true),
+            Some(Err(Refusal::BeyondRange(beyond))) => Err(beyond),
+            Some(Err(Refusal::Closed | Refusal::AtCapacity { .. })) | None => Ok(false),
+        }
+    }
+
+    fn arm(&self, key: &K, when: When) -> Result<TimerId, Refusal> {
+        when.insert(&self.wheel, KeyedTimer(What::Key(key.clone())))
+    }
+
+    /// Sets an armed key's deadline; with a new timer if the old one has ended (step 3 above).
+    fn rearm(&self, key: &K, slot: &mut Slot<V>, when: When) -> Result<(), Refusal> {
+        if !when.reset(&self.wheel, slot.id)? {
+            slot.id = self.arm(key, when)?;
+        }
+        Ok(())
+    }
+}
+
+impl<K: Hash + Eq, V> Shared<K, V> {
+    fn new() -> Self {
+        Self { map: Map::new(), driver: OnceLock::new() }
+    }
+}
+
+impl<K, V> Clone for KeyedTimers<K, V> {
+    fn clone(&self) -> Self {
+        Self {
+            wheel: self.wheel.clone(),
+            shared: Arc::clone(&self.shared),
+            running: self.running.clone(),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for KeyedTimers<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedTimers").field("wheel", &self.wheel).finish_non_exhaustive()
+    }
+}

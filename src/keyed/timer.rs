@@ -1,0 +1,59 @@
+//! [`KeyedTimer`]: what the wheel holds for the keyed timers; and the wheel's verbs for either kind
+//! of deadline.
+
+#![forbid(unsafe_code)]
+
+use super::drain::Token;
+use crate::{BeyondRange, Refusal, TimerId, Wheel};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// What the wheel under [`KeyedTimers`](super::KeyedTimers) holds; handed to
+/// [`KeyedTimers::fire`](super::KeyedTimers::fire) when it expires.
+pub struct KeyedTimer<K>(pub(super) What<K>);
+
+pub(super) enum What<K> {
+    /// The key is due.
+    Key(K),
+    /// A part of a drain is to be run.
+    Part(Token),
+}
+
+impl<K> KeyedTimer<K> {
+    /// Sees to it that a drain goes on, where no handler will.
+    pub(super) fn end_here(self) {
+        if let What::Part(token) = self.0 {
+            token.run_quietly();
+        }
+    }
+}
+
+impl<K> fmt::Debug for KeyedTimer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyedTimer").finish_non_exhaustive()
+    }
+}
+
+/// When a key is to fire.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    After(Duration),
+    At(Instant),
+}
+
+impl When {
+    pub(super) fn insert<T: Send>(self, wheel: &Wheel<T>, value: T) -> Result<TimerId, Refusal> {
+        let inserted = match self {
+            When::After(delay) => wheel.insert(value, delay),
+            When::At(deadline) => wheel.insert_at(value, deadline),
+        };
+        inserted.map_err(Refusal::from)
+    }
+
+    pub(super) fn reset<T: Send>(self, wheel: &Wheel<T>, id: TimerId) -> Result<bool, BeyondRange> {
+        match self {
+            When::After(delay) => wheel.reset(id, delay),
+            When::At(deadline) => wheel.reset_at(id, deadline),
+        }
+    }
+}
