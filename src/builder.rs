@@ -9,7 +9,7 @@ use crate::core::{Core, Parts};
 use crate::driver::DriverBuilder;
 use crate::error::BuildError;
 use crate::hierarchy::geometry::Geometry;
-use crate::lease::{LEASE, Leases};
+use crate::lease::{LEASE, Leases, counter_is_the_clocks};
 use crate::sweeper::Sweeper;
 use crate::sync::Arc;
 use crate::tick::{Tick, Timeline};
@@ -134,7 +134,7 @@ impl Builder {
         let nanos = u64::try_from(self.resolution.as_nanos()).unwrap_or(u64::MAX);
         let origin = Tick(self.first_tick);
         let clock = self.clock.unwrap_or_else(|| default_clock(self.resolution));
-        let (leases, lag) = match clock.is_leased() {
+        let (leases, lag) = match clock.is_leased() && counter_is_the_clocks() {
             true => (Leases::granted(), clock.lag().saturating_add(LEASE)),
             false => (Leases::none(), clock.lag()),
         };

@@ -47,7 +47,8 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// time-stamp counter shows that no more time has passed. The wheel then adds as much to every
     /// delay, as it does with the [`lag`](Clock::lag).
     ///
-    /// `true` is only for a clock that the system computes from that counter.
+    /// `true` is only for a clock that runs by that counter; it is not believed where the kernel
+    /// keeps its own time by another.
     fn is_leased(&self) -> bool {
         false
     }
@@ -88,7 +89,8 @@ impl Clock for MonotonicClock {
 ///
 /// It does so on Linux on x86-64, if the kernel reads its time from the processor's time-stamp
 /// counter (`tsc` is the `current_clocksource` below `/sys/devices/system/clocksource`); elsewhere
-/// it is a [`MonotonicClock`].
+/// it is a [`MonotonicClock`]. Should the kernel come to distrust the counter while the program
+/// runs, that is not noticed.
 ///
 /// # Examples
 ///

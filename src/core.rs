@@ -134,10 +134,9 @@ impl<T> Core<T> {
         (ahead <= Tick::RANGE && tick.since(swept) <= Tick::AHEAD).then_some(tick)
     }
 
-    /// The error for a deadline out of range. A delay of a tick less than the range is accepted
-    /// at any phase of the clock, since deadlines round up.
+    /// The error for a deadline out of range.
     pub(crate) fn beyond_range(&self) -> BeyondRange {
-        BeyondRange { longest: self.timeline.duration(Tick::RANGE - 1) }
+        BeyondRange { longest: self.timeline.longest_delay() }
     }
 
     /// Arms a timer.

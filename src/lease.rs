@@ -47,6 +47,12 @@ impl Leases {
         Self((0..Caller::OWN).map(|_| CachePadded::new(Lease::expired())).collect())
     }
 
+    /// Whether readings are used again.
+    #[inline]
+    pub(crate) fn are_granted(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// The caller's last reading, if its lease lasts, or the one that `read` makes.
     #[inline]
     pub(crate) fn reading(&self, caller: Caller, read: impl FnOnce() -> Now) -> Now {

@@ -64,6 +64,27 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.core().timeline.read(self.now)
     }
 
+    /// The instant that `delay` from [`now`](Self::now) means: with the clock's lag added, so that
+    /// a timer armed [at](Self::insert_at) it is as one armed after the delay. `None`: beyond all
+    /// time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build::<u64>()?;
+    /// let pinned = wheel.pin();
+    /// let minute = Duration::from_secs(60);
+    /// assert!(pinned.instant_after(minute) >= pinned.now().checked_add(minute));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn instant_after(&self, delay: Duration) -> Option<Instant> {
+        self.core().timeline.deadline(delay, self.now)
+    }
+
     /// Lets go of the epoch and the time, and takes hold of the present ones.
     #[inline]
     pub fn repin(&mut self) {
@@ -88,7 +109,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
     #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.insert_in(value, self.core().tick_of(deadline, self.now))
+        self.insert_in(value, self.wheel.tick_of(deadline, self.now))
     }
 
     /// As [`Wheel::cancel`](crate::Wheel::cancel).
@@ -114,7 +135,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        self.reset_in(id, self.core().tick_of(deadline, self.now))
+        self.reset_in(id, self.wheel.tick_of(deadline, self.now))
     }
 
     /// Begins to fetch the timer that `id` names into the processor's cache, so that a verb on it

@@ -134,6 +134,12 @@ impl Timeline {
         self.read(now).checked_add(delay.checked_add(self.lag)?)
     }
 
+    /// The longest delay that is in range at any phase of the clock: deadlines round up, after the
+    /// lag has been added.
+    pub(crate) fn longest_delay(&self) -> Duration {
+        self.duration(Tick::RANGE - 1).saturating_sub(self.lag)
+    }
+
     /// The last tick at or before `now`: a sweep at `now` may take this tick and no later one.
     #[inline]
     pub(crate) fn floor(&self, now: Instant) -> Tick {

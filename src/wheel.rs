@@ -7,12 +7,12 @@ use crate::caller::Caller;
 use crate::clock::Clock;
 use crate::core::{Call, Core};
 use crate::error::{BeyondRange, InsertError};
-use crate::lease::Leases;
+use crate::lease::{LEASE, Leases};
 use crate::metrics::Metrics;
 use crate::pinned::Pinned;
 use crate::reclaim::pin;
 use crate::sync::Arc;
-use crate::tick::Now;
+use crate::tick::{Now, Tick};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,16 @@ impl<T> Inner<T> {
     #[inline]
     pub(crate) fn now(&self, caller: Caller) -> Now {
         self.leases.reading(caller, || self.core.timeline.now(self.clock.now()))
+    }
+
+    /// The tick of a deadline, by a reading that tells whether it has passed: a leased one does
+    /// not, if the deadline lies no more than a lease after it.
+    #[inline]
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Option<Tick> {
+        let ahead = deadline.saturating_duration_since(self.core.timeline.read(now));
+        let unsure = self.leases.are_granted() && !ahead.is_zero() && ahead <= LEASE;
+        let now = if unsure { self.core.timeline.now(self.clock.now()) } else { now };
+        self.core.tick_of(deadline, now)
     }
 }
 
@@ -236,6 +246,22 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
         self.inner.core.deadline(id, &pin()).is_some()
+    }
+
+    /// The longest delay that the wheel accepts, at any moment.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// assert!(wheel.insert("in four years", wheel.longest_delay()).is_ok());
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn longest_delay(&self) -> Duration {
+        self.inner.core.timeline.longest_delay()
     }
 
     /// How many timers are armed: exact when no verb is under way, else a moment's figure.

@@ -175,6 +175,25 @@ fn a_wall_clock_that_was_far_ahead_does_not_count() {
 }
 
 #[test]
+fn a_run_at_another_time_stands_for_what_had_come_by_then() {
+    let mut desk = Desk::new();
+    let noon = desk.at_noon();
+    assert_eq!(desk.pass(2 * HOUR - 30), [0; 0]);
+    assert_eq!(noon.reschedule(Duration::from_secs(600)), Ok(true));
+    assert_eq!(desk.pass(25 * HOUR), [600, 24 * HOUR + 30]);
+}
+
+#[test]
+fn a_wall_clock_out_of_its_mind_may_come_to_itself() {
+    let mut desk = Desk::new();
+    let _noon = desk.at_noon();
+    desk.set.store(9000 * 365 * 24 * HOUR, Relaxed);
+    assert_eq!(desk.pass(HOUR), [0; 0]);
+    desk.set.store(0, Relaxed);
+    assert_eq!(desk.pass(2 * HOUR), [HOUR]);
+}
+
+#[test]
 fn a_bad_expression_points_at_its_field() {
     let refused = |expression| match Calendar::new(expression, "UTC").unwrap_err() {
         CalendarError::Expression { field, .. } => field,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 use tourbillon::{
-    BeyondRange, BuildError, Builder, Clock, Expired, InsertError, ManualClock, MonotonicClock,
-    Refusal, WaitError,
+    BeyondRange, BuildError, Builder, Clock, Expired, InsertError, LeasedClock, ManualClock,
+    MonotonicClock, Refusal, WaitError,
 };
 
 const TICK: Duration = Duration::from_millis(1);
@@ -25,7 +25,8 @@ fn small() -> Bench<u64> {
 fn a_refused_insert_says_why_and_gives_the_value_back() {
     let (wheel, _sweeper) = Builder::new().shards(1).capacity(1).build().unwrap();
     let too_far = wheel.insert(1, Duration::MAX).unwrap_err();
-    assert!(too_far.to_string().contains("beyond the range: at most 137438953.47s from now"));
+    let text = format!("beyond the range: at most {:?} from now", wheel.longest_delay());
+    assert!(too_far.to_string().contains(&text));
     wheel.insert(2, TICK).unwrap();
     let full = wheel.insert(3, TICK).unwrap_err();
     assert_eq!(full.to_string(), "the wheel is at its capacity of 1 armed timers");
@@ -159,13 +160,45 @@ fn the_lease_of_a_reading_is_added_to_every_delay() {
     let start = ManualClock::new();
     let clock: Arc<dyn Clock> = Arc::new(Box::new(Leased(start.clone())));
     let (wheel, _sweeper) = Builder::new().resolution(TICK).clock(clock).build().unwrap();
-    let lease = Duration::from_micros(100);
+    // No clock is believed where the kernel's own does not run by the counter.
+    let believed = LeasedClock.is_leased();
+    let lease = if believed { Duration::from_micros(100) } else { Duration::ZERO };
     for id in [wheel.insert(1, TICK * 5).unwrap(), wheel.pin().insert(2, TICK * 5).unwrap()] {
-        assert_eq!(wheel.deadline(id), Some(start.start() + TICK * 6));
+        let ticks = if believed { 6 } else { 5 };
+        assert_eq!(wheel.deadline(id), Some(start.start() + TICK * ticks));
         wheel.reset(id, TICK * 7 - lease).unwrap();
         assert_eq!(wheel.deadline(id), Some(start.start() + TICK * 7));
     }
-    assert_eq!(wheel.pin().now(), start.start());
+    let pinned = wheel.pin();
+    assert_eq!(pinned.now(), start.start());
+    assert_eq!(pinned.instant_after(TICK), Some(start.start() + TICK + lease));
+    assert_eq!(pinned.instant_after(Duration::MAX), None);
+}
+
+#[test]
+fn the_longest_delay_is_accepted_at_any_phase_of_a_clock_that_lags() {
+    let clock = ManualClock::new();
+    let lagging = Coarse(clock.clone());
+    let (wheel, _sweeper) = Builder::new().resolution(TICK).clock(lagging).build().unwrap();
+    let Refusal::BeyondRange(beyond) = wheel.insert(0, Duration::MAX).unwrap_err().reason else {
+        panic!("it is beyond the range")
+    };
+    for _ in 0..4 {
+        wheel.insert(1, beyond.longest).unwrap();
+        clock.advance(TICK / 4);
+    }
+}
+
+#[test]
+fn an_instant_that_has_just_passed_fires_at_the_next_sweep() {
+    let (wheel, mut sweeper) = Builder::new().resolution(TICK * 1000).build().unwrap();
+    for _ in 0..100 {
+        let id = wheel.insert("later", TICK * 5000).unwrap();
+        let passed = MonotonicClock.now();
+        wheel.insert_at("passed", passed).unwrap();
+        wheel.reset_at(id, passed).unwrap();
+        assert_eq!(sweeper.sweep(|_| ()).expired, 2);
+    }
 }
 
 #[test]

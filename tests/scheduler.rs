@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use tourbillon::scheduler::{
     AfterPanic, Cancel, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal, Rule,
-    Scheduler, Unrun,
+    Scheduled, Scheduler, Unrun,
 };
-use tourbillon::{Builder, Clock, ManualClock, Refusal, WaitError};
+use tourbillon::{Builder, Clock, Job, ManualClock, Refusal, WaitError};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -134,7 +134,7 @@ fn cancel_tells_whether_a_run_comes() {
 
     // During a run.
     let (send, cancelled) = mpsc::channel();
-    let own = Arc::new(Mutex::new(None::<tourbillon::scheduler::Scheduled>));
+    let own = Own::default();
     let handle = Arc::clone(&own);
     let running = desk.scheduler.every(SECOND).run(move || {
         let handle = handle.lock().unwrap();
@@ -170,18 +170,68 @@ fn a_reschedule_is_obeyed_wherever_the_timer_is() {
     assert_eq!(moved.reschedule(MS), Ok(false));
 }
 
+/// A handle that a closure has of itself.
+type Own = Arc<Mutex<Option<Scheduled>>>;
+
+/// Runs `act` with the closure's own handle, every second; the next run is `delay` after the first
+/// one began. `None`: it has ended.
+fn next_after_a_run(act: impl Fn(&Scheduled, &ManualClock) + Send + 'static) -> Option<Duration> {
+    let mut desk = Desk::new();
+    let own = Own::default();
+    let (handle, clock) = (Arc::clone(&own), desk.clock.clone());
+    let running = desk.scheduler.every(SECOND).run(move || {
+        act(handle.lock().unwrap().as_ref().unwrap(), &clock);
+    });
+    let running = running.unwrap();
+    *own.lock().unwrap() = Some(running.clone());
+    let _ = catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND)));
+    desk.since_start(running.next_run()).map(|next| next - SECOND)
+}
+
 #[test]
 fn a_reschedule_during_a_run_moves_the_next() {
-    let mut desk = Desk::new();
-    let own = Arc::new(Mutex::new(None::<tourbillon::scheduler::Scheduled>));
-    let handle = Arc::clone(&own);
-    let running = desk.scheduler.every(SECOND).run(move || {
-        assert_eq!(handle.lock().unwrap().as_ref().unwrap().reschedule(MS * 70), Ok(true));
-    });
-    *own.lock().unwrap() = Some(running.unwrap());
-    desk.advance(SECOND);
-    let next = own.lock().unwrap().as_ref().unwrap().next_run();
-    assert_eq!(desk.since_start(next), Some(MS * 1070));
+    // From the call, and not from the end of the run.
+    let slow = |own: &Scheduled, clock: &ManualClock| {
+        assert_eq!(own.reschedule(MS * 70), Ok(true));
+        clock.advance(MS * 50);
+    };
+    assert_eq!(next_after_a_run(slow), Some(MS * 70));
+    // What is refused changes nothing.
+    let absurd = |own: &Scheduled, _: &ManualClock| {
+        assert!(matches!(own.reschedule(Duration::MAX), Err(Refusal::BeyondRange(_))));
+    };
+    assert_eq!(next_after_a_run(absurd), Some(SECOND));
+    // A run that panics stops, whatever it has asked for.
+    let failing = |own: &Scheduled, _: &ManualClock| {
+        assert_eq!(own.reschedule(MS * 70), Ok(true));
+        panic!("on purpose");
+    };
+    assert_eq!(next_after_a_run(failing), None);
+}
+
+#[test]
+fn a_question_beyond_the_range_is_asked_and_runs_nothing() {
+    let year = Duration::from_secs(365 * 86_400);
+    let mut desk = Desk::of(Builder::new().resolution(Duration::from_micros(1)));
+    let (count, closure) = counting();
+    let (asked, ask) = counting();
+    let rule = AsksIn(year, Box::new(ask));
+    let _never = desk.scheduler.by(rule).run(closure).unwrap();
+    while asked.load(Relaxed) < 2 {
+        let next = desk.sweeper.next_deadline().unwrap();
+        desk.advance(next.saturating_duration_since(desk.clock.now()));
+    }
+    assert_eq!(desk.clock.now() - desk.clock.start(), year);
+    assert_eq!(count.load(Relaxed), 0);
+}
+
+struct AsksIn(Duration, Box<dyn FnMut() + Send>);
+
+impl Rule for AsksIn {
+    fn next(&mut self, _last: &LastRun) -> Next {
+        (self.1)();
+        Next::AskAfter(self.0)
+    }
 }
 
 #[test]
@@ -291,6 +341,103 @@ fn a_scheduler_that_is_dropped_leaves_nobody_waiting() {
 }
 
 #[test]
+fn a_timer_that_is_dropped_unfired_ends_its_closure() {
+    let mut desk = Desk::new();
+    let taken = desk.scheduler.after(SECOND, || ()).unwrap();
+    let moved = desk.scheduler.every(SECOND).run(|| ()).unwrap();
+    let timers = desk.take(SECOND);
+    assert_eq!(moved.reschedule(SECOND), Ok(true));
+    drop(timers);
+    assert!(matches!(taken.join(), Err(JoinError::NotRun)));
+    assert_eq!(moved.ending(), None, "that timer was overtaken");
+    let drained = desk.scheduler.after(SECOND, || ()).unwrap();
+    drop(desk.scheduler.wheel().drain());
+    assert_eq!(moved.ending(), Some(Ending::ShutDown));
+    assert!(matches!(drained.try_join(), Err(JoinError::NotRun)));
+    // The wheel goes, and whoever waits is told.
+    let swept = desk.scheduler.after(SECOND, || ()).unwrap();
+    drop((desk, moved, drained));
+    assert!(matches!(swept.join(), Err(JoinError::NotRun)));
+}
+
+#[test]
+fn an_executor_that_drops_its_batches_leaves_nobody_waiting() {
+    let (send, jobs) = mpsc::channel::<Job>();
+    let clock = ManualClock::new();
+    let builder = Builder::new().clock(clock.clone()).driver().executor(move |job| {
+        let _ = send.send(job);
+    });
+    let scheduler = Scheduler::spawn(builder).unwrap();
+    let queued = scheduler.after(SECOND, || ()).unwrap();
+    clock.advance(SECOND);
+    let batch = receive(&jobs, 1);
+    drop(scheduler);
+    drop(batch);
+    assert!(matches!(queued.join(), Err(JoinError::NotRun)));
+}
+
+/// A panic whose payload panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "the payload, on purpose");
+    }
+}
+
+#[test]
+fn a_payload_that_panics_leaves_no_closure_busy() {
+    let mut desk = Desk::new();
+    let mut asked = 0;
+    let rule = move |last| {
+        asked += 1;
+        assert!(asked < 2, "on purpose");
+        Some(last + SECOND)
+    };
+    let by = desk.scheduler.by(rule).after_panic(AfterPanic::GoOn);
+    let bombing = by.run(|| std::panic::panic_any(Bomb)).unwrap();
+    let caught = catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND))).unwrap_err();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(caught))).is_err());
+    assert_eq!(bombing.ending(), Some(Ending::Panicked));
+}
+
+/// Reads the time in steps of its lag.
+#[derive(Debug)]
+struct Lagging(ManualClock, Duration);
+
+impl Clock for Lagging {
+    fn now(&self) -> Instant {
+        let steps = (self.0.now() - self.0.start()).as_nanos() / self.1.as_nanos();
+        self.0.start() + self.1 * u32::try_from(steps).unwrap()
+    }
+
+    fn lag(&self) -> Duration {
+        self.1
+    }
+}
+
+#[test]
+fn no_delay_is_shorter_for_a_clock_that_lags() {
+    let days = [1, 5].map(|days| Duration::from_secs(days * 86_400));
+    for delay in days {
+        let clock = ManualClock::new();
+        let lagging = Lagging(clock.clone(), MS * 50);
+        let builder = Builder::new().resolution(Duration::from_micros(1)).clock(lagging);
+        let (wheel, mut sweeper) = builder.build().unwrap();
+        let scheduler = Scheduler::new(wheel);
+        clock.advance(MS * 49);
+        let (count, closure) = counting();
+        let _far = scheduler.after(delay, closure).unwrap();
+        while count.load(Relaxed) == 0 {
+            let next = sweeper.next_deadline().unwrap();
+            clock.advance(next.saturating_duration_since(clock.now()).max(MS));
+            let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+        }
+        assert!(clock.now() - clock.start() >= delay + MS * 49);
+    }
+}
+
+#[test]
 fn a_repetition_ends_with_its_scheduler() {
     let mut desk = Desk::new();
     let scheduler = desk.scheduler.clone();
@@ -323,7 +470,7 @@ fn runs_of_one_closure_never_overlap_and_can_be_waited_for() {
     let scheduler = Scheduler::spawn(builder.driver().batch(1)).unwrap();
     let (began, begun) = mpsc::channel();
     let (release, go_on) = mpsc::channel::<()>();
-    let own = Arc::new(Mutex::new(None::<tourbillon::scheduler::Scheduled>));
+    let own = Own::default();
     let handle = Arc::clone(&own);
     let slow = scheduler.every(SECOND).run(move || {
         let inside = handle.lock().unwrap().as_ref().unwrap().wait();

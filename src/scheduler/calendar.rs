@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use std::error::Error;
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a step of the wall clock may stay unnoticed.
 const LOOK: Duration = Duration::from_secs(60);
@@ -74,6 +74,10 @@ pub struct Calendar {
     wall: Box<dyn WallClock>,
     /// Up to here everything has run.
     passed: Option<Timestamp>,
+    /// When the last run began that this rule knows of.
+    ran: Option<Instant>,
+    /// Whether the next run is this rule's own: a handle may let it run at other times.
+    answered: bool,
 }
 
 /// Why there is no such calendar.
@@ -119,7 +123,8 @@ impl Calendar {
         let cron =
             parser.parse(expression).map_err(|error| unreadable(&parser, expression, &error))?;
         let zone = TimeZone::get(zone).map_err(|_| CalendarError::Zone(zone.to_owned()))?;
-        let calendar = Self { cron, zone, wall: Box::new(wall), passed: None };
+        let calendar =
+            Self { cron, zone, wall: Box::new(wall), passed: None, ran: None, answered: false };
         match calendar.next_after(calendar.wall.now()) {
             Some(_) => Ok(calendar),
             None => Err(CalendarError::Never(expression.to_owned())),
@@ -153,17 +158,23 @@ impl Calendar {
 }
 
 impl Rule for Calendar {
-    fn next(&mut self, _last: &LastRun) -> Next {
-        let Ok(now) = Timestamp::try_from(self.wall.now()) else { return Next::End };
+    fn next(&mut self, last: &LastRun) -> Next {
+        // A wall clock that is out of its mind may come to itself.
+        let Ok(now) = Timestamp::try_from(self.wall.now()) else { return Next::AskAfter(LOOK) };
         let passed = match self.passed {
+            Some(passed) if passed <= now => passed,
             Some(passed) if passed.duration_since(now).unsigned_abs() <= SET_BACK => passed,
-            Some(passed) if passed < now => passed,
             _ => now,
         };
+        let has_run = self.ran.replace(last.began) != Some(last.began);
+        let own = std::mem::take(&mut self.answered);
+        // A run at another time stands for all that had come by then.
+        let passed = if has_run && !own { passed.max(now) } else { passed };
         self.passed = Some(passed);
-        let Some(next) = Calendar::next(self, passed) else { return Next::End };
+        let Some(next) = Calendar::next(self, passed) else { return Next::AskAfter(LOOK) };
         if next <= now {
             self.passed = Some(now);
+            self.answered = true;
             return Next::After(Duration::ZERO);
         }
         Next::AskAfter(next.duration_since(now).unsigned_abs().min(LOOK))

@@ -6,24 +6,27 @@
 //!                     ▲ │ ▲                   │      cancelled meanwhile      ▲
 //!                     │ └─┘ reschedule        │                               │
 //!                     └───────────────────────┘ arm                           │
-//!                     └──────────────── cancel, shutdown ─────────────────────┘
+//!                     └────── cancel, shutdown, the timer is dropped ─────────┘
 //! ```
 //!
-//! **One timer at a time.** An armed closure has one timer in the wheel, and its phase names it. A
-//! timer that fires and is not the one named was overtaken by a handle, and does nothing. So
-//! whoever changes the phase under its lock has decided, whatever the sweeper has taken.
+//! **One timer at a time.** An armed closure has one timer in the wheel, and its phase names it,
+//! by the number of the arming. A timer that fires and is not the one named was overtaken by a
+//! handle, and does nothing. So whoever changes the phase under its lock has decided, whatever the
+//! sweeper has taken. A timer that is named and is dropped unfired, with the wheel or by an
+//! executor, ends its closure: nobody waits for a run that cannot come.
 //!
 //! **One run at a time.** Whoever turns `Armed` into `Busy` runs; the next timer is armed only
-//! after that. The work (body and rule) is locked by the thread that is busy, or by nobody.
+//! after that. The work (body and rule) is locked by the thread that is busy, or by nobody. What
+//! is the user's runs and is dropped outside of the phase's lock.
 //!
 //! **On the way.** What is due beyond the wheel's range, or is a question to the rule and not a
-//! run, is an armed timer as well, with another aim.
+//! run, is an armed timer as well.
 
 #![forbid(unsafe_code)]
 
 use super::Due;
 use super::rule::{LastRun, Next, Rule};
-use crate::{Expired, InsertError, Refusal, TimerId, Wheel};
+use crate::{BeyondRange, InsertError, Refusal, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -53,7 +56,7 @@ pub enum Ending {
     Panicked,
     /// The wheel refused its next timer.
     Refused(Refusal),
-    /// The scheduler was shut down before its time came.
+    /// The scheduler was shut down, or its timer was dropped, before its time came.
     ShutDown,
 }
 
@@ -79,10 +82,16 @@ pub(super) struct Work {
 /// A scheduled closure.
 pub(super) struct Closure {
     repeats: bool,
-    phase: Mutex<Phase>,
+    state: Mutex<State>,
     work: Mutex<Option<(Work, LastRun)>>,
     /// Notified when the closure is no longer busy.
     quiet: Condvar,
+}
+
+struct State {
+    phase: Phase,
+    /// How many timers it has had.
+    armings: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -100,29 +109,35 @@ enum Phase {
 
 #[derive(Clone, Copy)]
 struct Armed {
+    number: u64,
     id: TimerId,
-    due: Instant,
     aim: Aim,
+    /// Whether its timer was due before the aim is, because that is beyond the range.
+    on_the_way: bool,
 }
 
-/// What the armed timer is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Aim {
-    Run,
-    /// To arm another, nearer to what is due.
-    Nearer,
-    /// To ask the rule.
-    Ask,
+/// What is to come, and when.
+#[derive(Clone, Copy)]
+pub(super) struct Aim {
+    due: Instant,
+    asks: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Wanted {
-    Next(Next),
+    Aim(Aim),
     Cancelled,
 }
 
 /// What a panic carries.
 type Payload = Box<dyn Any + Send>;
+
+/// How an attempt to run ended.
+struct Outcome {
+    next: Next,
+    ending: Ending,
+    panic: Option<Payload>,
+}
 
 impl Closure {
     /// Arms a closure for the first time. `f` becomes its work once the wheel has accepted it, and
@@ -135,48 +150,61 @@ impl Closure {
     ) -> Result<Arc<Self>, InsertError<F>> {
         let closure = Arc::new(Self {
             repeats,
-            phase: Mutex::new(Phase::Ended(Ending::Done)),
+            state: Mutex::new(State { phase: Phase::Ended(Ending::Done), armings: 0 }),
             work: Mutex::new(None),
             quiet: Condvar::new(),
         });
         // A timer that fires before the work is there waits for this lock.
-        let mut phase = lock(&closure.phase);
-        *phase = match closure.arm(wheel, first) {
-            Phase::Ended(Ending::Refused(reason)) => return Err(InsertError { reason, value: f }),
-            armed => armed,
-        };
+        let mut state = lock(&closure.state);
+        let armed = aim(wheel, first).and_then(|aim| {
+            let aim = aim.map(|aim| closure.arm(&mut state, wheel, aim));
+            aim.transpose()
+        });
+        match armed {
+            Ok(None) => {}
+            Ok(Some(armed)) => state.phase = Phase::Armed(armed),
+            Err(reason) => return Err(InsertError { reason, value: f }),
+        }
         let last = LastRun::none(wheel.pin().now());
         *lock(&closure.work) = Some((work(f), last));
-        drop(phase);
+        drop(state);
         Ok(closure)
     }
 
     /// The closure's timer has fired.
-    pub(super) fn fire(self: Arc<Self>, wheel: &Wheel<Due>, timer: &Expired<()>) {
-        let Some(armed) = self.begin(timer.id) else { return };
-        if armed.aim == Aim::Nearer {
-            return self.finish(wheel, Next::At(armed.due), Ending::Done);
+    pub(super) fn fire(self: &Arc<Self>, number: u64, wheel: &Wheel<Due>, deadline: Instant) {
+        let Some(armed) = self.begin(number) else { return };
+        if armed.on_the_way {
+            return self.finish(wheel, Ok(Some(armed.aim)), Ending::Done, true);
         }
-        let (next, panic) = match &mut *lock(&self.work) {
-            Some((work, last)) => work.act(last, armed, timer, wheel),
-            None => (Next::End, None),
+        let outcome = match &mut *lock(&self.work) {
+            Some((work, last)) => work.act(last, armed.aim, deadline, wheel),
+            None => Outcome { next: Next::End, ending: Ending::Done, panic: None },
         };
-        let ending = if panic.is_some() { Ending::Panicked } else { Ending::Done };
-        self.finish(wheel, next, ending);
+        let may_be_moved = outcome.ending == Ending::Done;
+        self.finish(wheel, aim(wheel, outcome.next), outcome.ending, may_be_moved);
         // Reported as any panic of a handler is.
-        if let Some(payload) = panic {
+        if let Some(payload) = outcome.panic {
             resume_unwind(payload);
+        }
+    }
+
+    /// The closure's timer was dropped unfired.
+    pub(super) fn lose(&self, number: u64) {
+        let state = lock(&self.state);
+        if state.armed_as(number).is_some() {
+            self.end(state, Ending::ShutDown);
         }
     }
 
     /// Cancels.
     pub(super) fn cancel(&self, wheel: &Wheel<Due>) -> Cancel {
-        let mut phase = lock(&self.phase);
-        match &mut *phase {
+        let mut state = lock(&self.state);
+        match &mut state.phase {
             Phase::Armed(armed) => {
                 // If the sweeper has taken it already, it finds the closure ended.
                 let timer = wheel.cancel(armed.id);
-                self.end(phase, Ending::Cancelled);
+                self.end(state, Ending::Cancelled);
                 drop(timer);
                 Cancel::Prevented
             }
@@ -188,64 +216,64 @@ impl Closure {
         }
     }
 
-    /// Lets the next run be `next`, if there is one to come. Answers whether there is.
+    /// Lets the next run come at another time, if there is one to come. Answers whether there is.
     pub(super) fn reschedule(
         self: &Arc<Self>,
         wheel: &Wheel<Due>,
         next: Next,
     ) -> Result<bool, Refusal> {
-        let mut phase = lock(&self.phase);
-        match &mut *phase {
-            Phase::Armed(armed) => {
-                if armed.is_moved(wheel, next) {
-                    return Ok(true);
-                }
-                let overtaken = armed.id;
-                match self.arm(wheel, next) {
-                    Phase::Ended(Ending::Refused(refusal)) => Err(refusal),
-                    armed => {
-                        *phase = armed;
-                        drop(phase);
-                        // Nothing is there if the sweeper has taken it already.
-                        drop(wheel.cancel(overtaken));
-                        Ok(true)
-                    }
-                }
+        let mut state = lock(&self.state);
+        match state.phase {
+            Phase::Busy { wanted: Some(Wanted::Cancelled), .. } | Phase::Ended(_) => {
+                return Ok(false);
             }
-            Phase::Busy { wanted: Some(Wanted::Cancelled), .. } | Phase::Ended(_) => Ok(false),
-            Phase::Busy { wanted, .. } => {
-                *wanted = Some(Wanted::Next(next)).filter(|_| self.repeats);
-                Ok(self.repeats)
-            }
+            Phase::Busy { runs: true, .. } if !self.repeats => return Ok(false),
+            Phase::Busy { .. } | Phase::Armed(_) => {}
         }
+        let Some(aim) = aim(wheel, next)? else { return Ok(false) };
+        if let Phase::Busy { wanted, .. } = &mut state.phase {
+            *wanted = Some(Wanted::Aim(aim));
+            return Ok(true);
+        }
+        let Phase::Armed(armed) = &mut state.phase else { return Ok(false) };
+        if wheel.reset_at(armed.id, aim.due) == Ok(true) {
+            *armed = Armed { aim, on_the_way: false, ..*armed };
+            return Ok(true);
+        }
+        let overtaken = armed.id;
+        state.phase = Phase::Armed(self.arm(&mut state, wheel, aim)?);
+        drop(state);
+        // Nothing is there if the sweeper has taken it already.
+        drop(wheel.cancel(overtaken));
+        Ok(true)
     }
 
     /// The scheduler was shut down and has this closure's timer back. Answers the work and when it
     /// was due, if it was still to run.
-    pub(super) fn shut_down(&self, id: TimerId) -> Option<(Work, Instant)> {
-        let mut phase = lock(&self.phase);
-        let Armed { due, .. } = phase.armed_as(id)?;
-        *phase = Phase::Ended(Ending::ShutDown);
-        drop(phase);
+    pub(super) fn shut_down(&self, number: u64) -> Option<(Work, Instant)> {
+        let mut state = lock(&self.state);
+        let due = state.armed_as(number)?.aim.due;
+        state.phase = Phase::Ended(Ending::ShutDown);
+        drop(state);
         Some((lock(&self.work).take()?.0, due))
     }
 
     /// When the next run is due, or the rule is asked for it.
     pub(super) fn next_run(&self) -> Option<Instant> {
-        match *lock(&self.phase) {
-            Phase::Armed(Armed { due, .. }) => Some(due),
+        match lock(&self.state).phase {
+            Phase::Armed(armed) => Some(armed.aim.due),
             _ => None,
         }
     }
 
     /// Whether a run is under way.
     pub(super) fn is_running(&self) -> bool {
-        matches!(*lock(&self.phase), Phase::Busy { runs: true, .. })
+        matches!(lock(&self.state).phase, Phase::Busy { runs: true, .. })
     }
 
     /// Why it does not run again, once that is so.
     pub(super) fn ending(&self) -> Option<Ending> {
-        match *lock(&self.phase) {
+        match lock(&self.state).phase {
             Phase::Ended(ending) => Some(ending),
             _ => None,
         }
@@ -253,143 +281,151 @@ impl Closure {
 
     /// Waits for the end of a run that is under way. `false`: the caller is that run.
     pub(super) fn wait(&self) -> bool {
-        let mut phase = lock(&self.phase);
-        while let Phase::Busy { thread, .. } = *phase {
+        let mut state = lock(&self.state);
+        while let Phase::Busy { thread, .. } = state.phase {
             if thread == thread::current().id() {
                 return false;
             }
-            phase = self.quiet.wait(phase).unwrap_or_else(PoisonError::into_inner);
+            state = self.quiet.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         true
     }
 
     /// From armed by this timer to busy.
-    fn begin(&self, id: TimerId) -> Option<Armed> {
-        let mut phase = lock(&self.phase);
-        let armed = phase.armed_as(id)?;
-        let runs = armed.aim == Aim::Run;
-        *phase = Phase::Busy { thread: thread::current().id(), runs, wanted: None };
+    fn begin(&self, number: u64) -> Option<Armed> {
+        let mut state = lock(&self.state);
+        let armed = state.armed_as(number)?;
+        let runs = !armed.on_the_way && !armed.aim.asks;
+        state.phase = Phase::Busy { thread: thread::current().id(), runs, wanted: None };
         Some(armed)
     }
 
-    /// From busy to armed or ended.
-    fn finish(self: &Arc<Self>, wheel: &Wheel<Due>, next: Next, ending: Ending) {
-        let mut phase = lock(&self.phase);
-        let Phase::Busy { wanted, .. } = *phase else { return };
-        let next = match wanted {
-            Some(Wanted::Cancelled) => return self.end(phase, Ending::Cancelled),
-            Some(Wanted::Next(next)) => next,
-            None => next,
+    /// From busy to armed, for what is wanted or else for `next`, or to ended.
+    fn finish(
+        self: &Arc<Self>,
+        wheel: &Wheel<Due>,
+        next: Result<Option<Aim>, Refusal>,
+        ending: Ending,
+        may_be_moved: bool,
+    ) {
+        let mut state = lock(&self.state);
+        let Phase::Busy { wanted, .. } = state.phase else { return };
+        let moved = match wanted {
+            Some(Wanted::Cancelled) => return self.end(state, Ending::Cancelled),
+            Some(Wanted::Aim(aim)) if may_be_moved => self.arm(&mut state, wheel, aim).ok(),
+            _ => None,
         };
-        match self.arm(wheel, next) {
-            Phase::Ended(Ending::Done) => self.end(phase, ending),
-            Phase::Ended(Ending::Refused(Refusal::Closed)) => self.end(phase, Ending::ShutDown),
-            Phase::Ended(refused) => self.end(phase, refused),
-            armed => {
-                *phase = armed;
-                drop(phase);
+        let armed = match moved {
+            Some(armed) => Ok(Some(armed)),
+            None => next.and_then(|next| {
+                let armed = next.map(|aim| self.arm(&mut state, wheel, aim));
+                armed.transpose()
+            }),
+        };
+        match armed {
+            Ok(Some(armed)) => {
+                state.phase = Phase::Armed(armed);
+                drop(state);
                 self.quiet.notify_all();
             }
+            Ok(None) => self.end(state, ending),
+            Err(Refusal::Closed) => self.end(state, Ending::ShutDown),
+            Err(refusal) => self.end(state, Ending::Refused(refusal)),
         }
     }
 
     /// Ends, and drops the work where no lock is held: it is the user's.
-    fn end(&self, mut phase: MutexGuard<'_, Phase>, ending: Ending) {
-        *phase = Phase::Ended(ending);
-        drop(phase);
+    fn end(&self, mut state: MutexGuard<'_, State>, ending: Ending) {
+        state.phase = Phase::Ended(ending);
+        drop(state);
         self.quiet.notify_all();
         let work = lock(&self.work).take();
         drop(work);
     }
 
-    /// Arms a timer for what is to come next. The caller holds the phase's lock.
-    fn arm(self: &Arc<Self>, wheel: &Wheel<Due>, next: Next) -> Phase {
+    /// Puts a timer into the wheel; the caller names it in the phase before it lets go of the state.
+    fn arm(
+        self: &Arc<Self>,
+        state: &mut State,
+        wheel: &Wheel<Due>,
+        aim: Aim,
+    ) -> Result<Armed, Refusal> {
+        state.armings += 1;
+        let number = state.armings;
         let pinned = wheel.pin();
-        let timer = Due(Arc::clone(self));
-        let (inserted, due, aim) = match next {
-            Next::End => return Phase::Ended(Ending::Done),
-            Next::At(at) => (pinned.insert_at(timer, at), Some(at), Aim::Run),
-            Next::After(delay) => {
-                (pinned.insert(timer, delay), pinned.now().checked_add(delay), Aim::Run)
-            }
-            Next::AskAfter(delay) => {
-                (pinned.insert(timer, delay), pinned.now().checked_add(delay), Aim::Ask)
-            }
-        };
-        match (inserted, due) {
-            (Ok(id), Some(due)) => {
-                // The clock's lag is added to a delay, and the sum rounds up to a tick.
-                let exact = matches!(next, Next::At(_));
-                let deadline = if exact { None } else { pinned.deadline(id) };
-                Phase::Armed(Armed { id, due: deadline.unwrap_or(due), aim })
-            }
-            (Err(InsertError { reason: Refusal::BeyondRange(beyond), value }), Some(due)) => {
-                match pinned.insert(value, beyond.longest) {
-                    Ok(id) => Phase::Armed(Armed { id, due, aim: Aim::Nearer }),
-                    Err(refused) => Phase::Ended(Ending::Refused(refused.reason)),
+        let (inserted, on_the_way) =
+            match pinned.insert_at(Due::new(Arc::clone(self), number), aim.due) {
+                Err(InsertError { reason: Refusal::BeyondRange(beyond), value }) => {
+                    (pinned.insert(value, beyond.longest), true)
                 }
-            }
-            (Err(refused), _) => Phase::Ended(Ending::Refused(refused.reason)),
-            // Accepted, and yet beyond all time: no wheel's range is that long.
-            (Ok(id), None) => {
-                drop(pinned.cancel(id));
-                Phase::Ended(Ending::Done)
+                inserted => (inserted, false),
+            };
+        match inserted {
+            Ok(id) => Ok(Armed { number, id, aim, on_the_way }),
+            Err(InsertError { reason, mut value }) => {
+                // It was never named; its drop would wait for the state.
+                value.take();
+                Err(reason)
             }
         }
+    }
+}
+
+/// What comes next as an instant, with the clock's lag where it is a delay; `None` for the end.
+fn aim(wheel: &Wheel<Due>, next: Next) -> Result<Option<Aim>, Refusal> {
+    let (delay, asks) = match next {
+        Next::End => return Ok(None),
+        Next::At(due) => return Ok(Some(Aim { due, asks: false })),
+        Next::After(delay) => (delay, false),
+        Next::AskAfter(delay) => (delay, true),
+    };
+    match wheel.pin().instant_after(delay) {
+        Some(due) => Ok(Some(Aim { due, asks })),
+        // Past the last instant that can be told.
+        None => Err(Refusal::BeyondRange(BeyondRange { longest: wheel.longest_delay() })),
     }
 }
 
 impl Work {
-    /// Runs, if that is what the timer was for, and asks the rule what comes next. Answers that,
-    /// and the payload of a panic.
+    /// Runs, if that is what the timer was for, and asks the rule what comes next.
     fn act(
         &mut self,
         last: &mut LastRun,
-        armed: Armed,
-        timer: &Expired<()>,
+        aim: Aim,
+        deadline: Instant,
         wheel: &Wheel<Due>,
-    ) -> (Next, Option<Payload>) {
+    ) -> Outcome {
         let mut panic = None;
-        if armed.aim == Aim::Run {
-            last.due = armed.due;
+        if !aim.asks {
+            last.due = aim.due;
             last.began = wheel.pin().now();
-            last.late = last.began.saturating_duration_since(armed.due.max(timer.deadline));
+            last.late = last.began.saturating_duration_since(aim.due.max(deadline));
             panic = catch_unwind(AssertUnwindSafe(&mut self.body)).err();
             last.ended = wheel.pin().now();
         }
         if panic.is_some() && self.after_panic == AfterPanic::Stop {
-            return (Next::End, panic);
+            return Outcome { next: Next::End, ending: Ending::Panicked, panic };
         }
         match catch_unwind(AssertUnwindSafe(|| self.rule.next(last))) {
-            Ok(next) => (next, panic),
-            Err(payload) => (Next::End, Some(payload)),
+            Ok(next) => Outcome { next, ending: Ending::Done, panic },
+            Err(payload) => {
+                let (first, second) = match panic {
+                    Some(first) => (first, Some(payload)),
+                    None => (payload, None),
+                };
+                // A payload's drop is the user's, and may panic in turn.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(second)));
+                Outcome { next: Next::End, ending: Ending::Panicked, panic: Some(first) }
+            }
         }
     }
 }
 
-impl Armed {
-    /// Moves the timer to what is to come next, if it is still armed and that is in its range.
-    fn is_moved(&mut self, wheel: &Wheel<Due>, next: Next) -> bool {
-        let moved = match next {
-            Next::At(at) => wheel.reset_at(self.id, at),
-            Next::After(delay) => wheel.reset(self.id, delay),
-            Next::AskAfter(_) | Next::End => Ok(false),
-        };
-        let deadline = wheel.deadline(self.id);
-        let due = if let Next::At(at) = next { Some(at) } else { deadline };
-        if let (Ok(true), Some(due)) = (moved, due) {
-            *self = Self { due, aim: Aim::Run, ..*self };
-            return true;
-        }
-        false
-    }
-}
-
-impl Phase {
-    /// Armed by the timer `id`, or not.
-    fn armed_as(&self, id: TimerId) -> Option<Armed> {
-        match self {
-            Phase::Armed(armed) if armed.id == id => Some(*armed),
+impl State {
+    /// Armed by the timer of this number, or not.
+    fn armed_as(&self, number: u64) -> Option<Armed> {
+        match self.phase {
+            Phase::Armed(armed) if armed.number == number => Some(armed),
             _ => None,
         }
     }

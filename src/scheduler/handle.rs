@@ -40,7 +40,7 @@ impl Scheduled {
     /// Lets it run no more, and says whether that comes in time. O(1).
     ///
     /// After [`Cancel::Prevented`] no run begins and none is under way; what the closure holds has
-    /// been dropped.
+    /// been dropped, or is as soon as its rule, which is being asked, has answered.
     pub fn cancel(&self) -> Cancel {
         self.closure.cancel(&self.wheel)
     }
@@ -133,13 +133,17 @@ impl<R> Joined<R> {
         self.scheduled.cancel()
     }
 
-    /// Waits for the result.
+    /// Waits for the result. In a closure it may wait for ever: for one that is due in the same
+    /// batch and stands behind (see [`Scheduler::spawn`](super::Scheduler::spawn)).
     ///
     /// # Errors
     ///
     /// The closure panicked, or was not run.
     pub fn join(self) -> Result<R, JoinError> {
-        self.result.recv().map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
+        // The closure, and with it the sender, may live by this handle alone.
+        let Self { scheduled, result } = self;
+        drop(scheduled);
+        result.recv().map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
     }
 
     /// The result if it is there; it can be had once.

@@ -89,22 +89,32 @@ use std::time::{Duration, Instant};
 pub struct Scheduler {
     wheel: Wheel<Due>,
     /// None in the handle that the driver's own handler has, and on a wheel that is swept by hand.
-    driver: Option<Arc<Owned>>,
+    driver: Option<Arc<Driver<Due>>>,
 }
 
-/// A scheduler's own driver. When it goes, what had not run is told so.
+/// What the wheel of a scheduler holds: the timer of a closure, to be given to
+/// [`Scheduler::fire`]. Dropping it instead ends the closure.
 #[derive(Debug)]
-struct Owned(Driver<Due>);
+pub struct Due(Option<(Arc<Closure>, u64)>);
 
-impl Drop for Owned {
-    fn drop(&mut self) {
-        drop(unrun(self.0.shutdown()));
+impl Due {
+    fn new(closure: Arc<Closure>, number: u64) -> Self {
+        Self(Some((closure, number)))
+    }
+
+    /// The closure, and which of its timers this is; once.
+    fn take(&mut self) -> Option<(Arc<Closure>, u64)> {
+        self.0.take()
     }
 }
 
-/// What the wheel of a scheduler holds: a closure, to be given to [`Scheduler::fire`].
-#[derive(Debug)]
-pub struct Due(Arc<Closure>);
+impl Drop for Due {
+    fn drop(&mut self) {
+        if let Some((closure, number)) = self.take() {
+            closure.lose(number);
+        }
+    }
+}
 
 /// A closure that had not run when its scheduler was shut down. Dropping it drops the closure.
 #[must_use = "what is not run is dropped"]
@@ -117,6 +127,10 @@ impl Scheduler {
     /// A scheduler with a driver of its own, which ends when the last clone is dropped; what had
     /// not run is then dropped.
     ///
+    /// Closures that are due together run one after the other, as the timers of a
+    /// [batch](DriverBuilder::batch) do: if some of them take long, or wait for one another, make
+    /// batches of one.
+    ///
     /// # Errors
     ///
     /// As [`DriverBuilder::spawn`].
@@ -125,7 +139,7 @@ impl Scheduler {
             let scheduler = Self::new(wheel);
             move |timer| scheduler.fire(timer)
         })?;
-        Ok(Self { wheel: driver.wheel().clone(), driver: Some(Arc::new(Owned(driver))) })
+        Ok(Self { wheel: driver.wheel().clone(), driver: Some(Arc::new(driver)) })
     }
 
     /// A scheduler on a wheel that somebody else sweeps, with [`fire`](Self::fire) as handler.
@@ -172,8 +186,10 @@ impl Scheduler {
 
     /// Runs the closure of a timer that was due: the handler for whoever sweeps the wheel.
     pub fn fire(&self, timer: Expired<Due>) {
-        let Expired { value: Due(closure), id, deadline } = timer;
-        closure.fire(&self.wheel, &Expired { value: (), id, deadline });
+        let Expired { mut value, deadline, .. } = timer;
+        if let Some((closure, number)) = value.take() {
+            closure.fire(number, &self.wheel, deadline);
+        }
     }
 
     /// The wheel, for its metrics.
@@ -201,7 +217,7 @@ impl Scheduler {
     /// ```
     pub fn shutdown(&self) -> Vec<Unrun> {
         match &self.driver {
-            Some(driver) => unrun(driver.0.shutdown()),
+            Some(driver) => unrun(driver.shutdown()),
             None => {
                 self.wheel.close();
                 unrun(self.wheel.drain())
@@ -235,8 +251,9 @@ impl Scheduler {
 
 /// The closures of timers that did not fire.
 fn unrun(unfired: Vec<Armed<Due>>) -> Vec<Unrun> {
-    let unrun = unfired.into_iter().filter_map(|timer| {
-        let (work, due) = timer.value.0.shut_down(timer.id)?;
+    let unrun = unfired.into_iter().filter_map(|mut timer| {
+        let (closure, number) = timer.value.take()?;
+        let (work, due) = closure.shut_down(number)?;
         Some(Unrun { work, due })
     });
     unrun.collect()
