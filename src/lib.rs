@@ -4,6 +4,8 @@ mod alarm;
 mod bell;
 mod bits;
 mod builder;
+#[cfg(feature = "cache")]
+pub mod cache;
 mod caller;
 mod clock;
 mod core;

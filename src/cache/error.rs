@@ -1,0 +1,132 @@
+//! The errors of a cache. Each says what was wrong and what is allowed; a refused value comes back.
+
+#![forbid(unsafe_code)]
+
+use crate::BuildError;
+use crate::Refusal;
+use std::error::Error;
+use std::fmt;
+
+/// Why a value was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CacheRefusal {
+    /// The time to live was zero.
+    TimeToLive,
+    /// The wheel refused the value's timer: it is closed, at its capacity, or the time to live is
+    /// beyond its range.
+    Wheel(Refusal),
+}
+
+impl fmt::Display for CacheRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheRefusal::TimeToLive => f.write_str(NO_TIME_TO_LIVE),
+            CacheRefusal::Wheel(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl Error for CacheRefusal {}
+
+const NO_TIME_TO_LIVE: &str =
+    "a time to live of zero was asked for; more than that is allowed, to the wheel's range";
+
+/// A refused value: the reason, and the value, which comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CacheInsertError<V> {
+    /// Why the value was refused.
+    pub reason: CacheRefusal,
+    /// The value that was to be kept.
+    pub value: V,
+}
+
+impl<V> fmt::Debug for CacheInsertError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheInsertError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<V> fmt::Display for CacheInsertError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<V> Error for CacheInsertError<V> {}
+
+/// Why [`take_or_load`](super::Cache::take_or_load) gave no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TakeError<V, E> {
+    /// The load failed, with this error.
+    Load(E),
+    /// The load gave a value, and that was refused.
+    Refused(CacheInsertError<V>),
+}
+
+impl<V, E: fmt::Display> fmt::Display for TakeError<V, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TakeError::Load(error) => write!(f, "the load failed: {error}"),
+            TakeError::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+
+impl<V: fmt::Debug, E: Error + 'static> Error for TakeError<V, E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TakeError::Load(error) => Some(error),
+            TakeError::Refused(_) => None,
+        }
+    }
+}
+
+/// Why a cache could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CacheBuildError {
+    /// The default time to live is zero.
+    TimeToLive,
+    /// The bound on the entries is zero, or absurd.
+    Capacity {
+        /// What was asked for.
+        asked: usize,
+        /// The most that is allowed.
+        most: usize,
+    },
+    /// The spread is more than so many per cent.
+    Spread {
+        /// What was asked for.
+        asked: u32,
+        /// The most that is allowed.
+        most: u32,
+    },
+    /// The driver, or its wheel, could not be built.
+    Driver(BuildError),
+}
+
+impl fmt::Display for CacheBuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheBuildError::TimeToLive => f.write_str(NO_TIME_TO_LIVE),
+            CacheBuildError::Capacity { asked, most } => {
+                write!(f, "a capacity of {asked} entries was asked for; 1 to {most} is allowed")
+            }
+            CacheBuildError::Spread { asked, most } => {
+                write!(f, "a spread of {asked} % was asked for; 0 to {most} is allowed")
+            }
+            CacheBuildError::Driver(_) => f.write_str("the driver of the cache could not be built"),
+        }
+    }
+}
+
+impl Error for CacheBuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            CacheBuildError::Driver(source) => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! A concurrent cache whose entries expire by the wheel: [`Cache`].
+//!
+//! Each entry has a deadline and a timer of its own. It is served until its deadline, to one tick;
+//! it leaves the cache, and the listener is told, when the wheel is swept, whether or not anybody
+//! calls. That is for caches whose entries stand for something that ends: sessions, leases,
+//! tokens, answers with a time to live each.
+//!
+//! # When another cache is the better choice
+//!
+//! [moka](https://docs.rs/moka) has time to idle, weights, an async interface and TinyLFU. It checks
+//! deadlines when it reads, too, but drops what has expired, and tells its listener, when later
+//! calls give it the occasion. Take it if you need one of the former and not the exact end.
+//! [quick_cache](https://docs.rs/quick_cache), which is the map and the policy of eviction here, is
+//! enough if nothing expires.
+//!
+//! # What differs from go-zero's `collection.Cache`
+//!
+//! - An entry lives its whole time to live. There the wheel rounds down by up to two of its ticks
+//!   of a second: an entry of 2 s may be gone after a few milliseconds.
+//! - A time to live of zero is refused. There it makes an entry that never expires.
+//! - An old timer never removes a newer value, and a removal never ends a newer value's timer:
+//!   timers are told apart by their ids, not by the key.
+//! - A load that an insert or a removal has overtaken does not put back what it had read before.
+//! - A cache ends: with its last handle, or by [`stop`](Cache::stop).
+//! - The spread of the times to live is by choice ([`CacheBuilder::spread`]).
+//! - The policy of eviction keeps what is used again through a scan of much that is not (S3-FIFO's
+//!   kind); there it is LRU.
+//!
+//! # Keys and values
+//!
+//! Values are handed out as clones, and one is made under a lock of the map: put what is large
+//! into an `Arc`. A key is cloned for its timer; `Arc<str>` is cheaper than `String`. The `Clone` of
+//! a value must not use the cache.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//! use tourbillon::Builder;
+//! use tourbillon::cache::Cache;
+//!
+//! let cache = Cache::builder(Duration::from_secs(60)).spread(5).spawn(Builder::new().driver())?;
+//! let load = || Ok::<_, std::io::Error>(String::from("from the database"));
+//! assert_eq!(cache.take_or_load("user 7", load)?, "from the database");
+//! assert_eq!(cache.get("user 7").as_deref(), Some("from the database"));
+//!
+//! cache.insert_with_ttl(String::from("token"), String::from("secret"), Duration::from_secs(5))?;
+//! assert_eq!(cache.remove("token").as_deref(), Some("secret"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod builder;
+mod error;
+mod eviction;
+mod map;
+mod shared;
+mod spread;
+mod stats;
+
+pub use builder::CacheBuilder;
+pub use error::{CacheBuildError, CacheInsertError, CacheRefusal, TakeError};
+pub use eviction::{Cause, Evicted};
+pub use stats::CacheStats;
+
+use crate::Driver;
+use crate::Expired;
+use map::{Found, Guard, Held};
+use shared::Shared;
+use stats::Count;
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the wheel of a cache holds: the timer of one value. Only the cache looks inside.
+pub struct CacheTimer<K> {
+    key: K,
+}
+
+impl<K> fmt::Debug for CacheTimer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheTimer").finish_non_exhaustive()
+    }
+}
+
+/// A concurrent cache whose entries expire by the wheel. Clones share it.
+///
+/// See the [module](self) for what it promises; [`builder`](Self::builder) makes one.
+pub struct Cache<K, V> {
+    shared: Arc<Shared<K, V>>,
+}
+
+impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
+    /// Begins a cache whose entries live for `ttl`, if not told otherwise: more than zero, and at
+    /// most the wheel's range.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::cache::Cache;
+    ///
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder(ttl: Duration) -> CacheBuilder<K, V> {
+        CacheBuilder::new(ttl)
+    }
+
+    /// The key's value, unless it has expired, by the wheel's clock, swept or not.
+    ///
+    /// O(1); it shares a lock with other readers of the key's shard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// assert_eq!((cache.get(&7), cache.get(&8)), (Some("seven"), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let value = self.live(key);
+        let count = if value.is_some() { Count::Hit } else { Count::Miss };
+        self.shared.counters.add(count);
+        value
+    }
+
+    /// Whether the key has a value that has not expired. It counts as no use of it. O(1), and a
+    /// clone of the value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// assert!(cache.contains(&7) && !cache.contains(&8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn contains<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.shared.map.peek(key).is_some_and(|held| held.deadline > self.shared.now())
+    }
+
+    /// Gives the key a value for the cache's time to live, in the place of the one it had.
+    ///
+    /// It lives from now until the deadline of its timer, rounded up to the wheel's resolution.
+    /// O(1). A load of the key that is under way is overtaken: what it gives is not kept.
+    ///
+    /// # Errors
+    ///
+    /// The wheel is closed, full, or the time to live is beyond its range. The value comes back,
+    /// and the key keeps the one it had.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// cache.stop();
+    /// let refused = cache.insert(8, "eight").unwrap_err();
+    /// assert_eq!(refused.value, "eight");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert(&self, key: K, value: V) -> Result<(), CacheInsertError<V>> {
+        self.insert_with_ttl(key, value, self.shared.ttl)
+    }
+
+    /// As [`insert`](Self::insert), for a time to live of its own: more than zero, and at most the
+    /// wheel's range. The spread applies to it, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert); or the time to live is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::{Cache, CacheRefusal}};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert_with_ttl(7, "seven", Duration::from_secs(3600))?;
+    /// let refused = cache.insert_with_ttl(8, "eight", Duration::ZERO).unwrap_err();
+    /// assert_eq!((refused.reason, refused.value), (CacheRefusal::TimeToLive, "eight"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert_with_ttl(
+        &self,
+        key: K,
+        value: V,
+        ttl: Duration,
+    ) -> Result<(), CacheInsertError<V>> {
+        let shared = &*self.shared;
+        let (timer, deadline) = match shared.arm(key.clone(), ttl) {
+            Ok(armed) => armed,
+            Err(reason) => return Err(CacheInsertError { reason, value }),
+        };
+        let parted = shared.map.insert(key.clone(), Held { value, deadline, timer });
+        shared.settle(&key, timer, parted);
+        Ok(())
+    }
+
+    /// Takes the key's value out of the cache, and answers it unless it has expired. A load of the
+    /// key that is under way is overtaken: what it gives is not kept. O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// assert_eq!((cache.remove(&7), cache.remove(&7)), (Some("seven"), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let (key, held) = self.shared.map.remove(key)?;
+        let value = (held.deadline > self.shared.now()).then(|| held.value.clone());
+        self.shared.part([(key, held, Cause::Removed)]);
+        value
+    }
+
+    /// The key's value; if it has none, what `load` gives, which is kept for the cache's time to
+    /// live.
+    ///
+    /// Of several callers that miss one key, one loads and the others wait for what it gives. If
+    /// the load fails or panics, its caller has the error or the panic, nothing is kept, and the
+    /// next of them loads. What a load gives is answered but not kept if the key was given a value,
+    /// or removed, meanwhile. No lock is held while it runs, and it may use the cache; if it takes
+    /// the same key it waits for itself, for ever.
+    ///
+    /// # Errors
+    ///
+    /// The load's own, or its value was refused, as by [`insert`](Self::insert), and comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::{Cache, TakeError}};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// assert_eq!(cache.take_or_load(&7, || Err("down")), Err(TakeError::Load("down")));
+    /// assert_eq!(cache.take_or_load(&7, || Ok::<_, ()>("seven")), Ok("seven"));
+    /// assert_eq!(cache.take_or_load(&7, || Err("down")), Ok("seven"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_or_load<Q, E>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, TakeError<V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+    {
+        let shared = &*self.shared;
+        if let Some(value) = self.live(key) {
+            shared.counters.add(Count::Hit);
+            return Ok(value);
+        }
+        loop {
+            match shared.map.value_or_guard(key, |held| held.deadline > shared.now()) {
+                Found::Value(value) => {
+                    shared.counters.add(Count::Hit);
+                    return Ok(value);
+                }
+                Found::Stale(key, held) => shared.part([(key, held, Cause::Expired)]),
+                Found::Missing(guard) => return self.load(key.to_owned(), guard, load),
+            }
+        }
+    }
+
+    fn load<E>(
+        &self,
+        key: K,
+        guard: Guard<'_, K, V>,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, TakeError<V, E>> {
+        let shared = &*self.shared;
+        shared.counters.add(Count::Miss);
+        shared.counters.add(Count::Load);
+        let value = load().map_err(TakeError::Load)?;
+        shared.counters.add(Count::Loaded);
+        let (timer, deadline) = match shared.arm(key.clone(), shared.ttl) {
+            Ok(armed) => armed,
+            Err(reason) => return Err(TakeError::Refused(CacheInsertError { reason, value })),
+        };
+        match guard.insert(Held { value: value.clone(), deadline, timer }) {
+            Some(parted) => shared.settle(&key, timer, parted),
+            // Overtaken: no value has this timer.
+            None => drop(shared.wheel.cancel(timer)),
+        }
+        Ok(value)
+    }
+
+    /// How many entries the cache holds, those included that have expired and are still to be
+    /// swept. O(shards of the map).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// assert_eq!(cache.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.map.len()
+    }
+
+    /// Whether the cache holds nothing; see [`len`](Self::len).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::<u64, u64>::builder(Duration::from_secs(1));
+    /// assert!(cache.spawn(Builder::new().driver())?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes every entry that is there now; those that come meanwhile may stay. The listener is
+    /// told of each. Loads that are under way are not overtaken. O(entries).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// cache.clear();
+    /// assert!(cache.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clear(&self) {
+        let removed = self.shared.map.drain();
+        self.shared.part(removed.map(|(key, held)| (key, held, Cause::Removed)));
+    }
+
+    /// What the cache has counted so far.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// cache.get(&7);
+    /// cache.get(&8);
+    /// assert_eq!((cache.stats().hits, cache.stats().misses), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        self.shared.counters.read()
+    }
+
+    /// Takes out what a swept timer says has expired: for whoever sweeps the wheel that the cache
+    /// was [built](CacheBuilder::build) on, where there is an example. A timer whose value has been
+    /// replaced or removed does nothing. O(1).
+    pub fn fire(&self, timer: Expired<CacheTimer<K>>) {
+        self.shared.fire(&timer.value.key, timer.id);
+    }
+
+    /// Closes the wheel, and shuts the cache's own driver down if it has one: inserts are refused
+    /// from now on, and reads answer what has not expired.
+    ///
+    /// What has expired by now is told to the listener; a call of the listener that is under way
+    /// goes on. With its own driver gone nothing is swept: what expires later is not served, and is
+    /// dropped with the cache, or removed by hand. Idempotent; it may be called from the listener.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// cache.stop();
+    /// assert_eq!(cache.get(&7), Some("seven"));
+    /// assert!(cache.insert(7, "again").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stop(&self) {
+        let shared = &*self.shared;
+        shared.wheel.close();
+        let unfired = shared.driver.get().map(Driver::shutdown).unwrap_or_default();
+        for timer in unfired.into_iter().filter(|timer| timer.deadline <= shared.now()) {
+            shared.fire(&timer.value.key, timer.id);
+        }
+    }
+
+    fn live<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let held = self.shared.map.get(key)?;
+        // Read after the map was: the value is live now, not only when the look-up began.
+        (held.deadline > self.shared.now()).then_some(held.value)
+    }
+}
+
+impl<K, V> Clone for Cache<K, V> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K, V> fmt::Debug for Cache<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("stats", &self.shared.counters.read()).finish_non_exhaustive()
+    }
+}

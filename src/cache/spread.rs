@@ -1,0 +1,69 @@
+//! [`Spread`]: draws times to live around the one asked for. The only file that draws at random.
+
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How far times to live are spread, and where the next draw comes from.
+#[derive(Debug)]
+pub(super) struct Spread {
+    percent: u32,
+    seeds: AtomicU64,
+}
+
+impl Spread {
+    /// The widest spread, in per cent to either side.
+    pub(super) const MOST: u32 = 50;
+
+    /// From one draw's seed to the next: an odd number, so that none recurs.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    /// A spread of `percent` to either side; by chance, or the same for the same `seed`.
+    pub(super) fn new(percent: u32, seed: Option<u64>) -> Self {
+        let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+        Self { percent, seeds: AtomicU64::new(seed) }
+    }
+
+    /// A time to live around `ttl`, every one in the bounds as likely.
+    pub(super) fn around(&self, ttl: Duration) -> Duration {
+        if self.percent == 0 {
+            return ttl;
+        }
+        let width = u64::try_from((ttl / 100 * self.percent).as_nanos()).unwrap_or(u64::MAX);
+        let width = width.min(u64::MAX / 2);
+        // Relaxed: each draw needs a seed of its own, in whatever order.
+        let seed = self.seeds.fetch_add(Self::STEP, Relaxed);
+        let drawn = fastrand::Rng::with_seed(seed).u64(0..=2 * width);
+        (ttl - Duration::from_nanos(width)).saturating_add(Duration::from_nanos(drawn))
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::Spread;
+    use std::time::Duration;
+
+    #[test]
+    fn draws_fill_the_bounds_and_keep_them() {
+        let spread = Spread::new(5, Some(7));
+        let drawn: Vec<_> =
+            (0..10_000).map(|_| spread.around(Duration::from_secs(1)).as_millis()).collect();
+        assert!(drawn.iter().all(|millis| (950..=1050).contains(millis)));
+        for tenth in 0..10 {
+            let part = 950 + tenth * 10..960 + tenth * 10;
+            let count = drawn.iter().filter(|millis| part.contains(*millis)).count();
+            assert!((850..1150).contains(&count), "{count} of 10000 in {part:?}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_range_do_not_overflow() {
+        let widest = Spread::new(Spread::MOST, Some(1));
+        for ttl in [Duration::from_nanos(1), Duration::MAX] {
+            assert!(!widest.around(ttl).is_zero());
+        }
+        assert_eq!(Spread::new(0, None).around(Duration::MAX), Duration::MAX);
+    }
+}
