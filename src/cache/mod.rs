@@ -64,6 +64,7 @@ pub use error::{CacheBuildError, CacheInsertError, CacheRefusal, TakeError};
 pub use eviction::{Cause, Evicted};
 pub use stats::CacheStats;
 
+use crate::Driver;
 use crate::Expired;
 use map::{Found, Guard, Held};
 use shared::Shared;
@@ -388,8 +389,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     }
 
     /// Takes out what a swept timer says has expired: for whoever sweeps the wheel that the cache
-    /// was [built](CacheBuilder::build) on. A timer whose value has been replaced or removed does
-    /// nothing. O(1).
+    /// was [built](CacheBuilder::build) on, where there is an example. A timer whose value has been
+    /// replaced or removed does nothing. O(1).
     pub fn fire(&self, timer: Expired<CacheTimer<K>>) {
         self.shared.fire(&timer.value.key, timer.id);
     }
@@ -416,7 +417,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     pub fn stop(&self) {
         let shared = &*self.shared;
         shared.wheel.close();
-        let unfired = shared.driver.get().map(crate::Driver::shutdown).unwrap_or_default();
+        let unfired = shared.driver.get().map(Driver::shutdown).unwrap_or_default();
         for timer in unfired.into_iter().filter(|timer| timer.deadline <= shared.now()) {
             shared.fire(&timer.value.key, timer.id);
         }

@@ -2,18 +2,18 @@
 //! specification of one without a bound, a map from key to value and deadline, driven side by side
 //! with a cache by operations of pretended callers.
 
+use crate::common::{Bench, SMALL, Shape};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon::cache::{Cache, CacheBuilder, CacheTimer, Cause};
 use tourbillon::{Expired, ManualClock, Sweeper, Wheel};
 
-use crate::common::{Bench, SMALL, Shape};
-
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 pub(crate) const TTL: Duration = Duration::from_millis(100);
 
 pub(crate) type Key = u32;
+
 /// What a listener was told: key, value and cause.
 type Told = Arc<Mutex<Vec<(Key, u64, Cause)>>>;
 
@@ -23,7 +23,7 @@ pub(crate) struct Rig {
     pub(crate) wheel: Wheel<CacheTimer<Key>>,
     pub(crate) sweeper: Sweeper<CacheTimer<Key>>,
     pub(crate) clock: ManualClock,
-    pub(crate) told: Told,
+    told: Told,
 }
 
 impl Rig {
