@@ -21,7 +21,9 @@ fn a_driver_fires_and_goes_with_the_last_handle() {
     let (clock, alive) = (ManualClock::new(), Arc::new(()));
     let (send, fired) = mpsc::channel();
     let held = Arc::clone(&alive);
-    let timers = KeyedTimers::spawn_with(Builder::new().clock(clock.clone()).driver(), |timers| {
+    // On the tick thread, which is joined: no worker is left with the handler for a moment.
+    let builder = Builder::new().clock(clock.clone()).driver().executor(Inline);
+    let timers = KeyedTimers::spawn_with(builder, |timers| {
         move |key: u32, value: Arc<()>| {
             assert!(Arc::ptr_eq(&held, &value) && !timers.contains(&key));
             // Refused when the driver goes.

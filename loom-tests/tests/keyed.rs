@@ -222,6 +222,29 @@ mod shuttled {
         });
     }
 
+    /// It is on the tick thread, and nobody else runs what it waits for.
+    #[test]
+    fn a_handler_that_waits_for_a_drain() {
+        random(SCHEDULES, || {
+            let (clock, drained) = (ManualClock::new(), Out::default());
+            let builder = tiny(Builder::new(), &clock).driver().executor(Inline);
+            let (send, waited) = loom_tests::explorer::sync::mpsc::channel();
+            let noted = drained.clone();
+            let timers = KeyedTimers::spawn_with(builder, |timers| {
+                move |_: u8, _: Value| {
+                    let noted = noted.clone();
+                    let ended = timers.drain(move |_, value| noted.add([value])).wait();
+                    send.send(ended.keys).unwrap();
+                }
+            })
+            .unwrap();
+            timers.set(1, v(1), TICK * 9).unwrap();
+            timers.set(2, v(2), TICK).unwrap();
+            clock.advance(TICK);
+            assert_eq!((waited.recv().unwrap(), drained.sorted()), (1, vec![1]));
+        });
+    }
+
     #[test]
     fn a_drain_and_a_stop_beside_a_pool() {
         drained_and_stopped(|job: Job| drop(thread::spawn(job)));
