@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod go_zero;
+
 use fastrand::Rng;
 use std::fmt;
 use std::time::{Duration, Instant};
