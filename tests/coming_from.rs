@@ -11,8 +11,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use tourbillon::cache::{Cache, CacheBuilder, CacheTimer};
 use tourbillon::scheduler::{AfterPanic, Cancel, Ending, JoinError, MissedTickBehavior, Scheduler};
-use tourbillon::{Builder, Clock, Expired, Inline, ManualClock, Refusal, WaitError};
+use tourbillon::{
+    Builder, Clock, Expired, Inline, KeyedTimer, KeyedTimers, ManualClock, Refusal, WaitError,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,6 +37,201 @@ fn every_row_of_the_table_has_its_test_and_every_test_its_row() {
     rows.sort_unstable();
     tests.sort_unstable();
     assert_eq!(rows, tests);
+}
+
+// go-zero's TimingWheel
+
+/// Keyed timers in virtual time, with ticks of a millisecond.
+struct Keyed {
+    timers: KeyedTimers<&'static str, u32>,
+    bench: Bench<KeyedTimer<&'static str>>,
+}
+
+impl Keyed {
+    fn new() -> Self {
+        let bench = Bench::new(Shape { tick: MS, shards: 2, geometry: SMALL, first_tick: 0 });
+        Self { timers: KeyedTimers::new(bench.wheel.clone()), bench }
+    }
+
+    /// What fires as so much time passes.
+    fn advance(&mut self, step: Duration) -> Vec<(&'static str, u32)> {
+        self.bench.clock.advance(step);
+        let mut fired = Vec::new();
+        let _ = self.bench.sweeper.sweep(|timer| fired.extend(self.timers.fire(timer)));
+        fired
+    }
+}
+
+#[test]
+fn go_zero_new_timing_wheel() {
+    assert!(Builder::new().resolution(Duration::ZERO).build::<KeyedTimer<u32>>().is_err());
+    let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: u32| ()).unwrap();
+    assert_eq!(timers.set(7, 1, SECOND), Ok(None));
+}
+
+#[test]
+fn go_zero_new_timing_wheel_with_ticker() {
+    let mut keyed = Keyed::new();
+    keyed.timers.set("key", 1, SECOND).unwrap();
+    assert_eq!(keyed.advance(SECOND), [("key", 1)], "in virtual time, without a ticker");
+}
+
+#[test]
+fn go_zero_set_timer() {
+    let mut keyed = Keyed::new();
+    assert_eq!(keyed.timers.set("key", 1, MS * 5), Ok(None));
+    assert_eq!(keyed.timers.set("key", 2, MS * 9), Ok(Some(1)), "and says what it replaced");
+    assert!(keyed.advance(MS * 8).is_empty(), "never early");
+    assert_eq!(keyed.advance(MS), [("key", 2)]);
+}
+
+#[test]
+fn go_zero_move_timer() {
+    let mut keyed = Keyed::new();
+    keyed.timers.set("key", 1, MS * 3).unwrap();
+    // Over a revolution of the wheel, and to less than a tick.
+    assert_eq!(keyed.timers.move_to("key", MS * 17), Ok(true));
+    assert!(keyed.advance(MS * 16).is_empty());
+    assert_eq!(keyed.timers.move_to("key", Duration::from_micros(10)), Ok(true));
+    assert_eq!(keyed.advance(MS), [("key", 1)]);
+    assert!(keyed.advance(SECOND).is_empty(), "once");
+    assert_eq!(keyed.timers.move_to("key", MS), Ok(false), "and says when there is none");
+}
+
+#[test]
+fn go_zero_remove_timer() {
+    let mut keyed = Keyed::new();
+    keyed.timers.set("key", 1, MS * 3).unwrap();
+    assert_eq!(keyed.timers.remove("key"), Some(1), "and says that it was in time");
+    assert_eq!(keyed.timers.remove("key"), None);
+    assert!(keyed.advance(SECOND).is_empty());
+}
+
+#[test]
+fn go_zero_drain() {
+    let mut keyed = Keyed::new();
+    keyed.timers.set("key", 1, SECOND).unwrap();
+    let again = keyed.timers.clone();
+    let drain = keyed.timers.drain(move |key, value| {
+        again.set(key, value + 1, MS * 3).unwrap();
+    });
+    assert!(keyed.advance(Duration::ZERO).is_empty());
+    assert_eq!(drain.wait().keys, 1, "it can be awaited, and may use the timers");
+    assert_eq!(keyed.advance(MS * 3), [("key", 2)], "a key set again is not lost");
+}
+
+#[test]
+fn go_zero_stop() {
+    let keyed = Keyed::new();
+    keyed.timers.set("key", 1, SECOND).unwrap();
+    let deadline = keyed.bench.clock.start() + SECOND;
+    assert_eq!(keyed.timers.stop(), [("key", 1, deadline)], "what was armed comes back");
+    assert!(keyed.timers.stop().is_empty(), "a second stop does no harm");
+    assert_eq!(keyed.timers.set("key", 2, SECOND).unwrap_err().value, 2);
+}
+
+#[test]
+fn go_zero_has_key() {
+    let keyed = Keyed::new();
+    keyed.timers.set("key", 1, SECOND).unwrap();
+    assert!(keyed.timers.contains("key") && !keyed.timers.contains("another"));
+    assert_eq!((keyed.timers.get("key"), keyed.timers.len()), (Some(1), 1));
+}
+
+// go-zero's Cache
+
+/// A cache in virtual time.
+struct Cached {
+    cache: Cache<&'static str, u32>,
+    bench: Bench<CacheTimer<&'static str>>,
+}
+
+impl Cached {
+    fn new(
+        set: impl FnOnce(CacheBuilder<&'static str, u32>) -> CacheBuilder<&'static str, u32>,
+    ) -> Self {
+        let bench = Bench::new(Shape { tick: MS, shards: 1, geometry: SMALL, first_tick: 0 });
+        let cache = set(Cache::builder(SECOND * 2)).build(bench.wheel.clone()).unwrap();
+        Self { cache, bench }
+    }
+
+    fn advance(&mut self, step: Duration) {
+        self.bench.clock.advance(step);
+        let _ = self.bench.sweeper.sweep(|timer| self.cache.fire(timer));
+    }
+}
+
+#[test]
+fn go_zero_new_cache() {
+    let mut cached = Cached::new(|builder| builder);
+    cached.cache.insert("key", 1).unwrap();
+    cached.advance(SECOND * 2 - MS);
+    assert_eq!(cached.cache.get("key"), Some(1), "it lives its whole time");
+    cached.advance(MS);
+    assert_eq!((cached.cache.get("key"), cached.cache.len()), (None, 0));
+    let refused =
+        Cache::<u32, u32>::builder(Duration::ZERO).build(Builder::new().build().unwrap().0);
+    assert!(refused.is_err(), "no time to live is no eternity");
+}
+
+#[test]
+fn go_zero_with_limit() {
+    let cached = Cached::new(|builder| builder.capacity(2));
+    for (value, key) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        cached.cache.insert(key, u32::try_from(value).unwrap()).unwrap();
+        assert!(cached.cache.len() <= 2);
+    }
+}
+
+#[test]
+fn go_zero_cache_set() {
+    let mut cached = Cached::new(|builder| builder.spread(5).seed(7));
+    cached.cache.insert("key", 1).unwrap();
+    cached.advance(MS * 1900);
+    assert_eq!(cached.cache.get("key"), Some(1));
+    cached.advance(MS * 200);
+    assert_eq!(cached.cache.get("key"), None, "within five in a hundred, because asked for");
+}
+
+#[test]
+fn go_zero_set_with_expire() {
+    let mut cached = Cached::new(|builder| builder);
+    cached.cache.insert_with_ttl("key", 1, MS * 7).unwrap();
+    cached.advance(MS * 6);
+    assert_eq!(cached.cache.get("key"), Some(1));
+    cached.advance(MS);
+    assert_eq!(cached.cache.get("key"), None);
+    assert_eq!(cached.cache.insert_with_ttl("key", 2, Duration::ZERO).unwrap_err().value, 2);
+}
+
+#[test]
+fn go_zero_cache_get() {
+    let cached = Cached::new(|builder| builder);
+    assert_eq!(cached.cache.get("key"), None);
+    cached.cache.insert("key", 1).unwrap();
+    assert_eq!(cached.cache.get("key"), Some(1));
+    let stats = cached.cache.stats();
+    assert_eq!((stats.hits, stats.misses), (1, 1));
+}
+
+#[test]
+fn go_zero_cache_del() {
+    let mut cached = Cached::new(|builder| builder);
+    cached.cache.insert("key", 1).unwrap();
+    assert_eq!(cached.cache.remove("key"), Some(1));
+    cached.cache.insert_with_ttl("key", 2, SECOND * 9).unwrap();
+    cached.advance(SECOND * 8);
+    assert_eq!(cached.cache.get("key"), Some(2), "its own timer is untouched");
+}
+
+#[test]
+fn go_zero_take() {
+    let cached = Cached::new(|builder| builder);
+    let failed = cached.cache.take_or_load(&"key", || Err::<u32, _>("no database"));
+    assert!(failed.is_err());
+    assert_eq!(cached.cache.take_or_load(&"key", || Ok::<_, &str>(1)).unwrap(), 1);
+    let unneeded = || -> Result<u32, &str> { panic!("it is there") };
+    assert_eq!(cached.cache.take_or_load(&"key", unneeded).unwrap(), 1);
 }
 
 // RussellLuo/timingwheel

@@ -8,7 +8,8 @@ mod common;
 mod model;
 
 use common::{Bench, SMALL, Shape, TINY};
-use model::{Model, Op, Setup, Verb};
+use model::setup::any_setup;
+use model::{Model, Op, Verb};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -446,31 +447,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn setup() -> impl Strategy<Value = Setup> {
-    let geometry = prop_oneof![
-        Just(TINY),
-        Just(SMALL),
-        Just(Geometry { root_bits: 2, level_bits: 1, levels: 5, page_bits: 2 }),
-        Just(Geometry::default()),
-    ];
-    let tick = prop_oneof![Just(Duration::from_micros(1)), Just(TICK), Just(TICK * 2_000)];
-    let first_tick = prop_oneof![Just(0), (0..64_u64).prop_map(|before| (1 << 38) - before)];
-    let capacity = prop_oneof![3 => Just(None), 1 => (1..8_u64).prop_map(Some)];
-    (1..4_usize, geometry, tick, first_tick, capacity).prop_map(
-        |(shards, geometry, tick, first_tick, capacity)| Setup {
-            shards,
-            geometry,
-            tick,
-            first_tick,
-            capacity,
-        },
-    )
-}
-
 proptest! {
     #[test]
     fn the_timers_do_what_the_model_does(
-        setup in setup(),
+        setup in any_setup(),
         ops in prop::collection::vec(op(), 0..120),
     ) {
         let mut model = Model::new(&setup);

@@ -3,10 +3,9 @@
 #[path = "common/model.rs"]
 mod model;
 
-use model::{Model, Op, Setup};
+use model::setup::any_setup;
+use model::{Model, Op};
 use proptest::prelude::*;
-use std::time::Duration;
-use tourbillon::__internals::Geometry;
 
 /// Delays of all sizes, most of them short.
 fn span() -> impl Strategy<Value = u32> {
@@ -34,39 +33,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn setup() -> impl Strategy<Value = Setup> {
-    let geometry = prop_oneof![
-        Just(Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 }),
-        Just(Geometry { root_bits: 2, level_bits: 1, levels: 5, page_bits: 2 }),
-        Just(Geometry { root_bits: 6, level_bits: 3, levels: 4, page_bits: 4 }),
-        Just(Geometry::default()),
-    ];
-    let tick = prop_oneof![
-        Just(Duration::from_micros(4)),
-        Just(Duration::from_millis(1)),
-        Just(Duration::from_secs(2)),
-    ];
-    let first_tick = prop_oneof![
-        Just(0),
-        (0..64_u64).prop_map(|before| (1 << 30) - before),
-        (0..64_u64).prop_map(|before| (1 << 38) - before),
-    ];
-    let capacity = prop_oneof![3 => Just(None), 1 => (1..8_u64).prop_map(Some)];
-    (1..4_usize, geometry, tick, first_tick, capacity).prop_map(
-        |(shards, geometry, tick, first_tick, capacity)| Setup {
-            shards,
-            geometry,
-            tick,
-            first_tick,
-            capacity,
-        },
-    )
-}
-
 proptest! {
     #[test]
     fn the_wheel_does_what_the_model_does(
-        setup in setup(),
+        setup in any_setup(),
         ops in prop::collection::vec(op(), 0..120),
     ) {
         let mut model = Model::new(&setup);

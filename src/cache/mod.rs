@@ -7,9 +7,9 @@
 //!
 //! # When another cache is the better choice
 //!
-//! [moka](https://docs.rs/moka) has time to idle, weights, an async interface and TinyLFU. It checks
-//! deadlines when it reads, too, but drops what has expired, and tells its listener, when later
-//! calls give it the occasion. Take it if you need one of the former and not the exact end.
+//! [moka](https://docs.rs/moka) has time to idle, weights, an async interface and TinyLFU. It
+//! checks deadlines when it reads, too, but drops what has expired, and tells its listener, when
+//! later calls give it the occasion. Take it if you need one of the former and not the exact end.
 //! [quick_cache](https://docs.rs/quick_cache), which is the map and the policy of eviction here, is
 //! enough if nothing expires.
 //!
@@ -29,8 +29,8 @@
 //! # Keys and values
 //!
 //! Values are handed out as clones, and one is made under a lock of the map: put what is large
-//! into an `Arc`. A key is cloned for its timer; `Arc<str>` is cheaper than `String`. The `Clone` of
-//! a value must not use the cache.
+//! into an `Arc`. A key is cloned for its timer; `Arc<str>` is cheaper than `String`. The `Clone`
+//! of a value must not use the cache.
 //!
 //! # Examples
 //!

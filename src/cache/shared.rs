@@ -6,8 +6,9 @@
 //!    here, if at all, before anything has changed.
 //! 2. *Publish*: the value goes into the map, with the id.
 //! 3. *Part*: one caller takes it out of the map: a sweep's [`fire`](Shared::fire), an insert, a
-//!    removal, or the policy of eviction. Only whoever had it from the map cancels its timer, counts
-//!    it and tells the listener, outside of the map's locks: so it is told once, with one cause.
+//!    removal, or the policy of eviction. Only whoever had it from the map cancels its timer,
+//!    counts it and tells the listener, outside of the map's locks: so it is told once, with one
+//!    cause.
 //!
 //! A fire takes out of the map only the value that has the fired timer's id, and ids never recur:
 //! the timer of an old value, which lost its race with a cancel, finds nothing. A timer may also

@@ -343,7 +343,8 @@ impl Closure {
         drop(work);
     }
 
-    /// Puts a timer into the wheel; the caller names it in the phase before it lets go of the state.
+    /// Puts a timer into the wheel; the caller names it in the phase before it lets go of the
+    /// state.
     fn arm(
         self: &Arc<Self>,
         state: &mut State,

@@ -4,15 +4,17 @@
 //!
 //! Delays and steps are whole ticks: how deadlines round is the wheel's affair.
 
+#[path = "setup.rs"]
+pub(crate) mod setup;
+
+use setup::Setup;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tourbillon::__internals::Geometry;
 use tourbillon::{
-    BeyondRange, Builder, Clock, InsertError, KeyedTimer, KeyedTimers, ManualClock, Refusal,
-    Sweeper,
+    BeyondRange, Clock, InsertError, KeyedTimer, KeyedTimers, ManualClock, Refusal, Sweeper,
 };
 
 /// A call of a verb, by a caller or in a handler. Deadlines are in ticks around now.
@@ -45,16 +47,6 @@ pub(crate) enum Op {
         limit: u8,
     },
     Stop,
-}
-
-/// What the wheel under test looks like.
-#[derive(Clone, Debug)]
-pub(crate) struct Setup {
-    pub(crate) shards: usize,
-    pub(crate) geometry: Geometry,
-    pub(crate) tick: Duration,
-    pub(crate) first_tick: u64,
-    pub(crate) capacity: Option<u64>,
 }
 
 /// Few keys, so that operations meet.
@@ -94,16 +86,7 @@ struct Caller {
 
 impl Model {
     pub(crate) fn new(setup: &Setup) -> Self {
-        let clock = ManualClock::new();
-        let mut builder = Builder::new()
-            .resolution(setup.tick)
-            .shards(setup.shards)
-            .clock(clock.clone())
-            .__shape(setup.geometry, setup.first_tick);
-        if let Some(capacity) = setup.capacity {
-            builder = builder.capacity(capacity);
-        }
-        let (wheel, sweeper) = builder.build().expect("the setup is in range");
+        let (wheel, sweeper, clock) = setup.build();
         let caller = Caller {
             timers: KeyedTimers::new(wheel),
             clock,

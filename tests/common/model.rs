@@ -1,10 +1,14 @@
 //! The sequential specification: a map from id to deadline, driven side by side with a wheel by
 //! operations of pretended callers. The property test and the fuzz target share it.
 
+#[path = "setup.rs"]
+pub(crate) mod setup;
+
+use setup::Setup;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tourbillon::__internals::Geometry;
-use tourbillon::{Builder, Clock, ManualClock, Refusal, Sweeper, TimerId, Wheel};
+use tourbillon::{Clock, ManualClock, Refusal, Sweeper, TimerId, Wheel};
 
 /// One operation of a pretended caller. Delays and steps are in quarters of a tick.
 #[derive(Clone, Debug)]
@@ -20,16 +24,6 @@ pub(crate) enum Op {
     Sweep { step: u32 },
     SweepSome { step: u32, limit: usize },
     Drain,
-}
-
-/// What the wheel under test looks like.
-#[derive(Clone, Debug)]
-pub(crate) struct Setup {
-    pub(crate) shards: usize,
-    pub(crate) geometry: Geometry,
-    pub(crate) tick: Duration,
-    pub(crate) first_tick: u64,
-    pub(crate) capacity: Option<u64>,
 }
 
 /// A timer that the model knows: its value, and the tick (since the start) it is due at.
@@ -58,16 +52,7 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(setup: &Setup) -> Self {
-        let clock = ManualClock::new();
-        let mut builder = Builder::new()
-            .resolution(setup.tick)
-            .shards(setup.shards)
-            .clock(clock.clone())
-            .__shape(setup.geometry, setup.first_tick);
-        if let Some(capacity) = setup.capacity {
-            builder = builder.capacity(capacity);
-        }
-        let (wheel, sweeper) = builder.build().expect("the setup is in range");
+        let (wheel, sweeper, clock) = setup.build();
         Self {
             wheel,
             sweeper,
