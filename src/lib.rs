@@ -1,4 +1,5 @@
-#![doc = include_str!("../README.md")]
+//! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
+#![cfg_attr(all(feature = "cache", feature = "keyed"), doc = include_str!("../README.md"))]
 
 mod alarm;
 mod bell;

@@ -267,6 +267,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// assert_eq!(cache.take_or_load(&7, || Err("down")), Ok("seven"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "get_or_load")]
     pub fn take_or_load<Q, E>(
         &self,
         key: &Q,
@@ -400,7 +401,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// What has expired by now is told to the listener; a call of the listener that is under way
     /// goes on. With its own driver gone nothing is swept: what expires later is not served, and is
-    /// dropped with the cache, or removed by hand. Idempotent; it may be called from the listener.
+    /// dropped with the cache, or removed by hand; [`clear`](Self::clear) tells the listener of all
+    /// that is left. Idempotent; it may be called from the listener.
     ///
     /// # Examples
     ///
@@ -421,6 +423,27 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         for timer in unfired.into_iter().filter(|timer| timer.deadline <= shared.now()) {
             shared.fire(&timer.value.key, timer.id);
         }
+    }
+
+    /// The cache's own driver, if it has one: to wait for the listener, after [`stop`](Self::stop),
+    /// and for its figures.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::<u64, u64>::builder(Duration::from_secs(60));
+    /// let cache = cache.spawn(Builder::new().driver())?;
+    /// cache.stop();
+    /// if let Some(driver) = cache.driver() {
+    ///     driver.wait()?; // no entry is being told of any more
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn driver(&self) -> Option<&Driver<CacheTimer<K>>> {
+        self.shared.driver.get()
     }
 
     fn live<Q>(&self, key: &Q) -> Option<V>

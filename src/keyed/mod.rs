@@ -435,7 +435,8 @@ where
     ///
     /// None of them fires any more. Keys that are set meanwhile may be taken too, or stay. `each`
     /// may use the timers: set its key again, or drain. Parts that the wheel does not accept, being
-    /// closed or full, are run by this call. A panic of `each` harms no other key; it is counted in
+    /// closed or full, are run by this call. To have the values as a list, send them to a channel,
+    /// or use [`stop`](Self::stop). A panic of `each` harms no other key; it is counted in
     /// [`Drained`], and, where handlers run, resumed after the part, as if a handler had panicked.
     /// O(keys), and O(1) under each lock.
     ///

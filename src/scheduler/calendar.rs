@@ -52,7 +52,10 @@ impl<F: Fn() -> SystemTime + Send + 'static> WallClock for F {
 /// to three hours, nothing runs twice: it waits until the time comes again. Set back by more, the
 /// clock is taken to have been wrong, and the present one counts.
 ///
-/// A run begins at its second or within two ticks of the wheel after it.
+/// A run begins at its second or within two ticks of the wheel after it. For a list of times to
+/// come make another calendar, and ask it by [`next_after`](Self::next_after). The wheel's
+/// [`ManualClock`](crate::ManualClock) does not move the wall clock: in virtual time give
+/// [one of your own](Self::with_wall_clock).
 ///
 /// # Examples
 ///
@@ -224,8 +227,10 @@ impl fmt::Display for CalendarError {
                 write!(f, "the field for the {field} cannot be read: {reason}")
             }
             CalendarError::Expression { field: None, reason } => {
-                write!(f, "the expression cannot be read: {reason}; ")?;
-                f.write_str("five fields are expected, or six with seconds")
+                f.write_str(
+                    "the expression cannot be read, of five fields, or six with seconds: ",
+                )?;
+                f.write_str(reason)
             }
             CalendarError::Zone(name) => write!(f, "there is no time zone {name:?}"),
             CalendarError::Never(expression) => write!(f, "{expression:?} names no time to come"),

@@ -64,8 +64,8 @@ impl Scheduled {
         self.closure.reschedule(&self.wheel, Next::At(at))
     }
 
-    /// When it runs next, or when its rule is asked for that; `None` during a run and after the
-    /// last.
+    /// When it runs next, or when its rule is asked for that, as a calendar is every minute; `None`
+    /// during a run and after the last.
     #[must_use]
     pub fn next_run(&self) -> Option<Instant> {
         self.closure.next_run()
@@ -83,7 +83,8 @@ impl Scheduled {
         self.closure.ending()
     }
 
-    /// Waits for the end of a run that is under way; returns at once if none is.
+    /// Waits for the end of a run that is under way; returns at once if none is, also if others are
+    /// to come.
     ///
     /// # Errors
     ///

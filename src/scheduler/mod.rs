@@ -125,7 +125,8 @@ pub struct Unrun {
 
 impl Scheduler {
     /// A scheduler with a driver of its own, which ends when the last clone is dropped; what had
-    /// not run is then dropped.
+    /// not run is then dropped. For closures that schedule others there is
+    /// [`handle`](Self::handle).
     ///
     /// Closures that are due together run one after the other, as the timers of a
     /// [batch](DriverBuilder::batch) do: if some of them take long, or wait for one another, make
@@ -148,11 +149,65 @@ impl Scheduler {
         Self { wheel, driver: None }
     }
 
+    /// A handle for closures that schedule others: one that does not keep the driver running.
+    ///
+    /// A clone in a closure would, for as long as that waits to be run: the driver would never end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// fn attempt(number: u32, scheduler: Scheduler, done: mpsc::Sender<u32>) {
+    ///     if number == 3 {
+    ///         let _ = done.send(number);
+    ///         return;
+    ///     }
+    ///     let later = scheduler.clone();
+    ///     let delay = Duration::from_millis(1 << number);
+    ///     // Refused only when the scheduler has been shut down.
+    ///     let _ = scheduler.after(delay, move || attempt(number + 1, later, done));
+    /// }
+    ///
+    /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+    /// let (send, done) = mpsc::channel();
+    /// attempt(0, scheduler.handle(), send);
+    /// assert_eq!(done.recv()?, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn handle(&self) -> Self {
+        Self::new(self.wheel.clone())
+    }
+
+    /// The driver, if this scheduler has one of its own: to wait for the runs that are under way,
+    /// after [`shutdown`](Self::shutdown), and for its figures.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+    /// drop(scheduler.shutdown());
+    /// if let Some(driver) = scheduler.driver() {
+    ///     driver.wait()?; // nothing runs any more
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn driver(&self) -> Option<&Driver<Due>> {
+        self.driver.as_deref()
+    }
+
     /// Runs `closure` once, when `delay` has passed.
     ///
     /// # Errors
     ///
-    /// The wheel is closed or full; the closure comes back.
+    /// The wheel is closed or full, or the delay is beyond all time (an [`Instant`] cannot tell
+    /// it); the closure comes back.
     pub fn after<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
         &self,
         delay: Duration,
@@ -185,6 +240,9 @@ impl Scheduler {
     }
 
     /// Runs the closure of a timer that was due: the handler for whoever sweeps the wheel.
+    ///
+    /// What that arms without delay (a run that is already late, a calendar's) is there for the
+    /// next sweep: after a leap of virtual time, sweep until nothing expires.
     pub fn fire(&self, timer: Expired<Due>) {
         let Expired { mut value, deadline, .. } = timer;
         if let Some((closure, number)) = value.take() {
@@ -199,7 +257,7 @@ impl Scheduler {
     }
 
     /// Takes no more closures and hands back those that had not run, of a repetition as well; it
-    /// waits for no run ([`Scheduled::wait`] does). Idempotent.
+    /// waits for no run ([`Scheduled::wait`] does, and [`Driver::wait`] for all). Idempotent.
     ///
     /// # Examples
     ///

@@ -200,3 +200,10 @@ impl<F> fmt::Display for RepeatError<F> {
 }
 
 impl<F> Error for RepeatError<F> {}
+
+/// Keeps the reason and drops the closure, for callers whose own error has no room for it.
+impl<F> From<RepeatError<F>> for RepeatRefusal {
+    fn from(refused: RepeatError<F>) -> Self {
+        refused.reason
+    }
+}

@@ -49,19 +49,23 @@ impl LastRun {
 ///
 /// # Examples
 ///
-/// A delay that doubles:
+/// Attempts with a delay that doubles, until one succeeds or a minute would pass:
 ///
 /// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// use std::time::{Duration, Instant};
 /// use tourbillon::scheduler::Scheduler;
 ///
 /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
-/// let mut delay = Duration::from_secs(1);
+/// let succeeded = Arc::new(AtomicBool::new(false));
+/// let (mut delay, enough) = (Duration::from_millis(500), Arc::clone(&succeeded));
 /// let doubling = move |last: Instant| {
 ///     delay *= 2;
-///     (delay < Duration::from_secs(60)).then(|| last + delay)
+///     let again = !enough.load(Relaxed) && delay < Duration::from_secs(60);
+///     again.then(|| last + delay)
 /// };
-/// scheduler.by(doubling).run(|| println!("try again"))?;
+/// scheduler.by(doubling).run(move || succeeded.store(true, Relaxed))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Rule: Send + 'static {
