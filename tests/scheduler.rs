@@ -14,7 +14,7 @@ use tourbillon::scheduler::{
     AfterPanic, Cancel, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal, Rule,
     Scheduled, Scheduler, Unrun,
 };
-use tourbillon::{Builder, Clock, Job, ManualClock, Refusal, WaitError};
+use tourbillon::{Builder, Clock, Job, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -463,8 +463,12 @@ fn bad_input_is_refused_and_nothing_is_armed() {
     assert!(matches!(refused.reason, Refusal::BeyondRange(_) | Refusal::AtCapacity { .. }));
 }
 
+// Without rayon a run keeps the tick thread, and nothing else runs beside it.
+#[cfg(feature = "rayon")]
 #[test]
 fn runs_of_one_closure_never_overlap_and_can_be_waited_for() {
+    use tourbillon::WaitError;
+
     let clock = ManualClock::new();
     let builder = Builder::new().clock(clock.clone());
     let scheduler = Scheduler::spawn(builder.driver().batch(1)).unwrap();
