@@ -26,7 +26,7 @@
 
 use super::Due;
 use super::rule::{LastRun, Next, Rule};
-use crate::{BeyondRange, InsertError, Refusal, TimerId, Wheel};
+use crate::{BeyondRange, InsertError, Pinned, Refusal, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -92,6 +92,8 @@ struct State {
     phase: Phase,
     /// How many timers it has had.
     armings: u64,
+    /// How many threads wait for the end of a run.
+    waiting: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -150,14 +152,15 @@ impl Closure {
     ) -> Result<Arc<Self>, InsertError<F>> {
         let closure = Arc::new(Self {
             repeats,
-            state: Mutex::new(State { phase: Phase::Ended(Ending::Done), armings: 0 }),
+            state: Mutex::new(State { phase: Phase::Ended(Ending::Done), armings: 0, waiting: 0 }),
             work: Mutex::new(None),
             quiet: Condvar::new(),
         });
         // A timer that fires before the work is there waits for this lock.
         let mut state = lock(&closure.state);
-        let armed = aim(wheel, first).and_then(|aim| {
-            let aim = aim.map(|aim| closure.arm(&mut state, wheel, aim));
+        let pinned = wheel.pin();
+        let armed = aim(wheel, &pinned, first).and_then(|aim| {
+            let aim = aim.map(|aim| closure.arm(&mut state, &pinned, aim));
             aim.transpose()
         });
         match armed {
@@ -165,7 +168,7 @@ impl Closure {
             Ok(Some(armed)) => state.phase = Phase::Armed(armed),
             Err(reason) => return Err(InsertError { reason, value: f }),
         }
-        let last = LastRun::none(wheel.pin().now());
+        let last = LastRun::none(pinned.now());
         *lock(&closure.work) = Some((work(f), last));
         drop(state);
         Ok(closure)
@@ -182,7 +185,7 @@ impl Closure {
             None => Outcome { next: Next::End, ending: Ending::Done, panic: None },
         };
         let may_be_moved = outcome.ending == Ending::Done;
-        self.finish(wheel, aim(wheel, outcome.next), outcome.ending, may_be_moved);
+        self.finish(wheel, aim(wheel, &wheel.pin(), outcome.next), outcome.ending, may_be_moved);
         // Reported as any panic of a handler is.
         if let Some(payload) = outcome.panic {
             resume_unwind(payload);
@@ -230,21 +233,22 @@ impl Closure {
             Phase::Busy { runs: true, .. } if !self.repeats => return Ok(false),
             Phase::Busy { .. } | Phase::Armed(_) => {}
         }
-        let Some(aim) = aim(wheel, next)? else { return Ok(false) };
+        let pinned = wheel.pin();
+        let Some(aim) = aim(wheel, &pinned, next)? else { return Ok(false) };
         if let Phase::Busy { wanted, .. } = &mut state.phase {
             *wanted = Some(Wanted::Aim(aim));
             return Ok(true);
         }
         let Phase::Armed(armed) = &mut state.phase else { return Ok(false) };
-        if wheel.reset_at(armed.id, aim.due) == Ok(true) {
+        if pinned.reset_at(armed.id, aim.due) == Ok(true) {
             *armed = Armed { aim, on_the_way: false, ..*armed };
             return Ok(true);
         }
         let overtaken = armed.id;
-        state.phase = Phase::Armed(self.arm(&mut state, wheel, aim)?);
+        state.phase = Phase::Armed(self.arm(&mut state, &pinned, aim)?);
         drop(state);
         // Nothing is there if the sweeper has taken it already.
-        drop(wheel.cancel(overtaken));
+        drop(pinned.cancel(overtaken));
         Ok(true)
     }
 
@@ -286,7 +290,9 @@ impl Closure {
             if thread == thread::current().id() {
                 return false;
             }
+            state.waiting += 1;
             state = self.quiet.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         true
     }
@@ -312,21 +318,22 @@ impl Closure {
         let Phase::Busy { wanted, .. } = state.phase else { return };
         let moved = match wanted {
             Some(Wanted::Cancelled) => return self.end(state, Ending::Cancelled),
-            Some(Wanted::Aim(aim)) if may_be_moved => self.arm(&mut state, wheel, aim).ok(),
+            Some(Wanted::Aim(aim)) if may_be_moved => Some(aim),
             _ => None,
         };
-        let armed = match moved {
+        let pinned = wheel.pin();
+        let armed = match moved.and_then(|aim| self.arm(&mut state, &pinned, aim).ok()) {
             Some(armed) => Ok(Some(armed)),
             None => next.and_then(|next| {
-                let armed = next.map(|aim| self.arm(&mut state, wheel, aim));
+                let armed = next.map(|aim| self.arm(&mut state, &pinned, aim));
                 armed.transpose()
             }),
         };
+        drop(pinned);
         match armed {
             Ok(Some(armed)) => {
                 state.phase = Phase::Armed(armed);
-                drop(state);
-                self.quiet.notify_all();
+                self.tell(state);
             }
             Ok(None) => self.end(state, ending),
             Err(Refusal::Closed) => self.end(state, Ending::ShutDown),
@@ -337,10 +344,18 @@ impl Closure {
     /// Ends, and drops the work where no lock is held: it is the user's.
     fn end(&self, mut state: MutexGuard<'_, State>, ending: Ending) {
         state.phase = Phase::Ended(ending);
-        drop(state);
-        self.quiet.notify_all();
+        self.tell(state);
         let work = lock(&self.work).take();
         drop(work);
+    }
+
+    /// Lets go of the state, and tells whoever waits for a run to end.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let waiting = state.waiting > 0;
+        drop(state);
+        if waiting {
+            self.quiet.notify_all();
+        }
     }
 
     /// Puts a timer into the wheel; the caller names it in the phase before it lets go of the
@@ -348,12 +363,11 @@ impl Closure {
     fn arm(
         self: &Arc<Self>,
         state: &mut State,
-        wheel: &Wheel<Due>,
+        pinned: &Pinned<'_, Due>,
         aim: Aim,
     ) -> Result<Armed, Refusal> {
         state.armings += 1;
         let number = state.armings;
-        let pinned = wheel.pin();
         let (inserted, on_the_way) =
             match pinned.insert_at(Due::new(Arc::clone(self), number), aim.due) {
                 Err(InsertError { reason: Refusal::BeyondRange(beyond), value }) => {
@@ -373,14 +387,14 @@ impl Closure {
 }
 
 /// What comes next as an instant, with the clock's lag where it is a delay; `None` for the end.
-fn aim(wheel: &Wheel<Due>, next: Next) -> Result<Option<Aim>, Refusal> {
+fn aim(wheel: &Wheel<Due>, pinned: &Pinned<'_, Due>, next: Next) -> Result<Option<Aim>, Refusal> {
     let (delay, asks) = match next {
         Next::End => return Ok(None),
         Next::At(due) => return Ok(Some(Aim { due, asks: false })),
         Next::After(delay) => (delay, false),
         Next::AskAfter(delay) => (delay, true),
     };
-    match wheel.pin().instant_after(delay) {
+    match pinned.instant_after(delay) {
         Some(due) => Ok(Some(Aim { due, asks })),
         // Past the last instant that can be told.
         None => Err(Refusal::BeyondRange(BeyondRange { longest: wheel.longest_delay() })),

@@ -4,14 +4,13 @@
 
 use super::Due;
 use super::closure::{Cancel, Closure, Ending};
+use super::result::Awaited;
 use super::rule::Next;
 use crate::{Refusal, WaitError, Wheel};
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// A closure that was scheduled. Clones speak of the same one; dropping them changes nothing.
@@ -111,7 +110,7 @@ impl Scheduled {
 #[must_use = "it holds the result; drop it if that is not wanted"]
 pub struct Joined<R> {
     pub(super) scheduled: Scheduled,
-    pub(super) result: Receiver<thread::Result<R>>,
+    pub(super) result: Awaited<R>,
 }
 
 /// Why there is no result.
@@ -144,7 +143,7 @@ impl<R> Joined<R> {
         // The closure, and with it the sender, may live by this handle alone.
         let Self { scheduled, result } = self;
         drop(scheduled);
-        result.recv().map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
+        result.wait().map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
     }
 
     /// The result if it is there; it can be had once.
@@ -153,10 +152,10 @@ impl<R> Joined<R> {
     ///
     /// The closure panicked, or was not run.
     pub fn try_join(&self) -> Result<Option<R>, JoinError> {
-        match self.result.try_recv() {
-            Ok(ran) => ran.map(Some).map_err(JoinError::Panicked),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(JoinError::NotRun),
+        match self.result.look() {
+            Err(()) => Ok(None),
+            Ok(None) => Err(JoinError::NotRun),
+            Ok(Some(ran)) => ran.map(Some).map_err(JoinError::Panicked),
         }
     }
 }

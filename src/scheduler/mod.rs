@@ -25,6 +25,7 @@ mod calendar;
 mod closure;
 mod handle;
 mod repeat;
+mod result;
 mod rule;
 
 #[cfg(feature = "cron")]
@@ -36,9 +37,10 @@ pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 
 use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 use closure::{Closure, Work};
+use result::result;
 use rule::Once;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs closures at their time. Clones share the wheel.
@@ -288,14 +290,14 @@ impl Scheduler {
         next: Next,
         closure: F,
     ) -> Result<Joined<R>, InsertError<F>> {
-        let (send, result) = mpsc::sync_channel(1);
+        let (teller, result) = result();
         let work = |closure: F| {
-            let mut closure = Some(closure);
+            let mut once = Some((closure, teller));
             let body = move || {
-                let Some(closure) = closure.take() else { return };
+                let Some((closure, teller)) = once.take() else { return };
                 let ran = catch_unwind(AssertUnwindSafe(closure));
                 // Nobody waits for it: then it is a handler's panic.
-                if let Err(mpsc::SendError(Err(payload))) = send.send(ran) {
+                if let Some(Err(payload)) = teller.tell(ran) {
                     resume_unwind(payload);
                 }
             };

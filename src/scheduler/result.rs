@@ -1,0 +1,110 @@
+//! The result of a closure that runs once, on its way from the run to whoever joins.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Makes the two ends.
+pub(super) fn result<R>() -> (Teller<R>, Awaited<R>) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State { told: Told::NotYet, waits: false }),
+        changed: Condvar::new(),
+    });
+    (Teller(Some(Arc::clone(&shared))), Awaited(shared))
+}
+
+/// The end of the closure. Dropping it says that no result comes.
+pub(super) struct Teller<R>(Option<Arc<Shared<R>>>);
+
+/// The end of whoever joins.
+pub(super) struct Awaited<R>(Arc<Shared<R>>);
+
+/// What both ends share.
+pub(super) struct Shared<R> {
+    state: Mutex<State<R>>,
+    changed: Condvar,
+}
+
+struct State<R> {
+    told: Told<R>,
+    /// Whether somebody sleeps until that changes.
+    waits: bool,
+}
+
+enum Told<R> {
+    NotYet,
+    Ran(thread::Result<R>),
+    /// No result comes, or it has been taken.
+    Nothing,
+}
+
+impl<R> Teller<R> {
+    /// Tells how the run ended; if nobody can join any more, that comes back.
+    pub(super) fn tell(mut self, ran: thread::Result<R>) -> Option<thread::Result<R>> {
+        let shared = self.0.take()?;
+        if Arc::strong_count(&shared) == 1 {
+            return Some(ran);
+        }
+        shared.change(Told::Ran(ran));
+        None
+    }
+}
+
+impl<R> Drop for Teller<R> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.change(Told::Nothing);
+        }
+    }
+}
+
+impl<R> Awaited<R> {
+    /// The result, once; `None` if none comes. Waits for it.
+    pub(super) fn wait(self) -> Option<thread::Result<R>> {
+        let mut state = self.0.lock();
+        while matches!(state.told, Told::NotYet) {
+            state.waits = true;
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.take()
+    }
+
+    /// The result, once, or `Err` if it may still come.
+    pub(super) fn look(&self) -> Result<Option<thread::Result<R>>, ()> {
+        let mut state = self.0.lock();
+        if matches!(state.told, Told::NotYet) { Err(()) } else { Ok(state.take()) }
+    }
+}
+
+impl<R> Shared<R> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, told: Told<R>) {
+        let mut state = self.lock();
+        state.told = told;
+        let waits = state.waits;
+        drop(state);
+        if waits {
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl<R> State<R> {
+    fn take(&mut self) -> Option<thread::Result<R>> {
+        match std::mem::replace(&mut self.told, Told::Nothing) {
+            Told::Ran(ran) => Some(ran),
+            Told::NotYet | Told::Nothing => None,
+        }
+    }
+}
+
+impl<R> fmt::Debug for Awaited<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Awaited").finish_non_exhaustive()
+    }
+}
