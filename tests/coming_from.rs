@@ -652,6 +652,23 @@ fn tokio_delay_queue_peek() {
 }
 
 #[test]
+fn tokio_delay_queue_len() {
+    let bench = wheel();
+    assert!(bench.wheel.is_empty());
+    bench.wheel.insert("item", MS * 30).unwrap();
+    assert_eq!(bench.wheel.len(), 1);
+}
+
+#[test]
+fn tokio_delay_queue_deadline() {
+    let bench = wheel();
+    let id = bench.wheel.insert("item", MS * 30).unwrap();
+    assert_eq!(bench.wheel.deadline(id), Some(bench.clock.start() + MS * 30));
+    bench.wheel.cancel(id);
+    assert_eq!(bench.wheel.deadline(id), None, "a stale id is answered, and no panic");
+}
+
+#[test]
 fn tokio_delay_queue_clear() {
     let bench = wheel();
     bench.wheel.insert("item", MS * 30).unwrap();
