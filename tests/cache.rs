@@ -582,3 +582,27 @@ proptest! {
         model.finish();
     }
 }
+
+/// One waits for a load that fails; meanwhile the key is given a value.
+#[test]
+fn who_waited_for_a_load_that_failed_takes_the_value_that_came_meanwhile() {
+    for _ in 0..50 {
+        let rig = Rig::new(|builder| builder);
+        let (begin, begun) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let cache = &rig.cache;
+            scope.spawn(move || {
+                begun.recv().unwrap();
+                let taken = cache.take_or_load(&7, || Err::<u64, _>("unneeded"));
+                assert_eq!(taken, Ok(1));
+            });
+            let failed = cache.take_or_load(&7, || {
+                begin.send(()).unwrap();
+                (0..100).for_each(|_| std::thread::yield_now());
+                cache.insert(7, 1).unwrap();
+                Err("down")
+            });
+            assert_eq!(failed, Err(TakeError::Load("down")));
+        });
+    }
+}

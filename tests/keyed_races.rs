@@ -16,6 +16,22 @@ use tourbillon::{Builder, Clock, Inline, Job, KeyedTimers, ManualClock, WaitErro
 
 const TICK: Duration = Duration::from_millis(1);
 
+/// A handle inside, which a handler has given away, outlives the timers' owner.
+#[test]
+fn the_last_handle_drops_what_had_not_fired_though_one_inside_lives_on() {
+    let held = Arc::new(());
+    let mut inside = None;
+    let owner = KeyedTimers::spawn_with(Builder::new().driver(), |timers| {
+        inside = Some(timers);
+        |_: u32, _: Arc<()>| ()
+    });
+    let (owner, inside) = (owner.unwrap(), inside.unwrap());
+    owner.set(7, Arc::clone(&held), Duration::from_secs(60)).unwrap();
+    drop(owner);
+    assert_eq!(Arc::strong_count(&held), 1);
+    assert!(!inside.contains(&7) && inside.set(7, held, Duration::ZERO).is_err());
+}
+
 #[test]
 fn a_driver_fires_and_goes_with_the_last_handle() {
     let (clock, alive) = (ManualClock::new(), Arc::new(()));

@@ -80,7 +80,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// Called once with each value that leaves the cache, and the cause: by the thread that took it
     /// out, outside of the map's locks, so it may use the cache. For an expired value that is
     /// whoever sweeps. Values that are still there when the last handle of the cache is dropped are
-    /// not told. A panic goes on to the caller, who has then done what it was to do.
+    /// not told. A panic goes on to the caller, who has then done what it was to do (but for a load
+    /// that would have followed an expired value).
     pub fn listener(mut self, told: impl Fn(Evicted<K, V>) + Send + Sync + 'static) -> Self {
         self.listener = Some(Box::new(told));
         self

@@ -215,7 +215,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             Err(reason) => return Err(CacheInsertError { reason, value }),
         };
         let parted = shared.map.insert(key.clone(), Held { value, deadline, timer });
-        shared.settle(&key, timer, parted);
+        shared.settle(&key, (timer, deadline), parted);
         Ok(())
     }
 
@@ -249,8 +249,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// Of several callers that miss one key, one loads and the others wait for what it gives. If
     /// the load fails or panics, its caller has the error or the panic, nothing is kept, and the
     /// next of them loads. What a load gives is answered but not kept if the key was given a value,
-    /// or removed, meanwhile. No lock is held while it runs, and it may use the cache; if it takes
-    /// the same key it waits for itself, for ever.
+    /// or removed, since the first of those who missed it together began. No lock is held while it
+    /// runs, and it may use the cache; if it takes the same key it waits for itself, for ever.
     ///
     /// # Errors
     ///
@@ -289,7 +289,15 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                     return Ok(value);
                 }
                 Found::Stale(key, held) => shared.part([(key, held, Cause::Expired)]),
-                Found::Missing(guard) => return self.load(key.to_owned(), guard, load),
+                Found::Missing(guard) => {
+                    // Who waited for a load that failed has its place, though a write has come
+                    // between.
+                    if let Some(value) = self.live(key) {
+                        shared.counters.add(Count::Hit);
+                        return Ok(value);
+                    }
+                    return self.load(key.to_owned(), guard, load);
+                }
             }
         }
     }
@@ -310,7 +318,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             Err(reason) => return Err(TakeError::Refused(CacheInsertError { reason, value })),
         };
         match guard.insert(Held { value: value.clone(), deadline, timer }) {
-            Some(parted) => shared.settle(&key, timer, parted),
+            Some(parted) => shared.settle(&key, (timer, deadline), parted),
             // Overtaken: no value has this timer.
             None => drop(shared.wheel.cancel(timer)),
         }

@@ -77,9 +77,16 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// After step 2: sees to what the map gave up for the value of `timer`, and to that value
     /// itself if its timer fired before it was in the map.
-    pub(super) fn settle(&self, key: &K, timer: TimerId, parted: Parted<K, V>) {
-        // In this order: a wheel is closed before it is drained, and a drained timer did not fire.
-        let has_fired = !self.wheel.contains(timer) && !self.wheel.is_closed();
+    pub(super) fn settle(
+        &self,
+        key: &K,
+        (timer, deadline): (TimerId, Instant),
+        parted: Parted<K, V>,
+    ) {
+        // In this order: a wheel is closed before it is drained, and a timer that was drained did
+        // not fire, unless its time has come.
+        let gone = !self.wheel.contains(timer);
+        let has_fired = gone && (!self.wheel.is_closed() || deadline <= self.now());
         let missed = has_fired.then(|| self.map.remove_of(key, timer)).flatten();
         let parted = parted.into_iter().map(|(gone, held)| {
             let replaced = held.timer != timer && gone == *key;

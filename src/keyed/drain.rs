@@ -38,7 +38,8 @@ pub struct Drained {
 /// A drain under way; made by [`KeyedTimers::drain`](super::KeyedTimers::drain).
 ///
 /// It goes on if this is dropped. As a future it is ready when the drain has ended, on any
-/// runtime; [`wait`](Self::wait) blocks.
+/// runtime; [`wait`](Self::wait) blocks, and lends a hand. (Blocking on the future does not: in a
+/// handler, or on the thread that sweeps, it may wait for ever.)
 ///
 /// # Examples
 ///

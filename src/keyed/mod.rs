@@ -89,7 +89,33 @@ pub struct KeyedTimers<K, V> {
     wheel: Wheel<KeyedTimer<K>>,
     shared: Arc<Shared<K, V>>,
     /// Keeps the driver running; the handler's own handle has none.
-    running: Option<Arc<Driver<KeyedTimer<K>>>>,
+    running: Option<Arc<Running<K, V>>>,
+}
+
+/// What the handles of the caller's own hold together.
+struct Running<K, V> {
+    driver: Arc<Driver<KeyedTimer<K>>>,
+    shared: Arc<Shared<K, V>>,
+    /// [`Running::end`], for `drop`, which knows nothing of the key.
+    end: fn(&Self),
+}
+
+impl<K: Hash + Eq + Send + 'static, V> Running<K, V> {
+    /// Drops what had not fired: handles inside of handlers and values may live on, and the map
+    /// with them. What is with the executor still fires.
+    fn end(&self) {
+        for Armed { value, id, .. } in self.driver.shutdown() {
+            if let What::Key(key) = value.0 {
+                drop(self.shared.map.remove_if(&key, |slot| slot.id == id));
+            }
+        }
+    }
+}
+
+impl<K, V> Drop for Running<K, V> {
+    fn drop(&mut self) {
+        (self.end)(self);
+    }
 }
 
 /// What the map holds for a key.
@@ -195,7 +221,9 @@ where
         let driver = Arc::new(driver);
         // Empty before: a handler that stops the timers by now closes the wheel only.
         let _ = shared.driver.set(Arc::downgrade(&driver));
-        Ok(Self { wheel: driver.wheel().clone(), shared, running: Some(driver) })
+        let wheel = driver.wheel().clone();
+        let running = Running { driver, shared: Arc::clone(&shared), end: Running::end };
+        Ok(Self { wheel, shared, running: Some(Arc::new(running)) })
     }
 
     /// The key and value of a timer that has expired, for the caller to handle. `None`: the value
