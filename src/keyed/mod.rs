@@ -31,6 +31,7 @@
 
 mod drain;
 mod map;
+mod running;
 mod timer;
 
 pub use drain::{Drain, Drained};
@@ -41,6 +42,7 @@ use crate::{
     Wheel,
 };
 use map::Map;
+use running::Running;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -90,32 +92,6 @@ pub struct KeyedTimers<K, V> {
     shared: Arc<Shared<K, V>>,
     /// Keeps the driver running; the handler's own handle has none.
     running: Option<Arc<Running<K, V>>>,
-}
-
-/// What the handles of the caller's own hold together.
-struct Running<K, V> {
-    driver: Arc<Driver<KeyedTimer<K>>>,
-    shared: Arc<Shared<K, V>>,
-    /// [`Running::end`], for `drop`, which knows nothing of the key.
-    end: fn(&Self),
-}
-
-impl<K: Hash + Eq + Send + 'static, V> Running<K, V> {
-    /// Drops what had not fired: handles inside of handlers and values may live on, and the map
-    /// with them. What is with the executor still fires.
-    fn end(&self) {
-        for Armed { value, id, .. } in self.driver.shutdown() {
-            if let What::Key(key) = value.0 {
-                drop(self.shared.map.remove_if(&key, |slot| slot.id == id));
-            }
-        }
-    }
-}
-
-impl<K, V> Drop for Running<K, V> {
-    fn drop(&mut self) {
-        (self.end)(self);
-    }
 }
 
 /// What the map holds for a key.
@@ -222,8 +198,8 @@ where
         // Empty before: a handler that stops the timers by now closes the wheel only.
         let _ = shared.driver.set(Arc::downgrade(&driver));
         let wheel = driver.wheel().clone();
-        let running = Running { driver, shared: Arc::clone(&shared), end: Running::end };
-        Ok(Self { wheel, shared, running: Some(Arc::new(running)) })
+        let running = Arc::new(Running::new(driver, Arc::clone(&shared)));
+        Ok(Self { wheel, shared, running: Some(running) })
     }
 
     /// The key and value of a timer that has expired, for the caller to handle. `None`: the value

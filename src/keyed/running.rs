@@ -1,0 +1,40 @@
+//! What the handles of the caller's own hold together: the driver, and what is to be dropped with
+//! the last of them.
+
+#![forbid(unsafe_code)]
+
+use super::timer::What;
+use super::{KeyedTimer, Shared};
+use crate::{Armed, Driver};
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// What the handles of the caller's own hold together.
+pub(super) struct Running<K, V> {
+    driver: Arc<Driver<KeyedTimer<K>>>,
+    shared: Arc<Shared<K, V>>,
+    /// [`Running::end`], for `drop`, which knows nothing of the key.
+    end: fn(&Self),
+}
+
+impl<K: Hash + Eq + Send + 'static, V> Running<K, V> {
+    pub(super) fn new(driver: Arc<Driver<KeyedTimer<K>>>, shared: Arc<Shared<K, V>>) -> Self {
+        Self { driver, shared, end: Self::end }
+    }
+
+    /// Drops what had not fired: handles inside of handlers and values may live on, and the map
+    /// with them. What is with the executor still fires.
+    fn end(&self) {
+        for Armed { value, id, .. } in self.driver.shutdown() {
+            if let What::Key(key) = value.0 {
+                drop(self.shared.map.remove_if(&key, |slot| slot.id == id));
+            }
+        }
+    }
+}
+
+impl<K, V> Drop for Running<K, V> {
+    fn drop(&mut self) {
+        (self.end)(self);
+    }
+}
