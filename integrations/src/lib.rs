@@ -1,0 +1,1 @@
+//! Only tests and examples: what they share.
