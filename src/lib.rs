@@ -13,6 +13,8 @@ mod core;
 mod driver;
 mod error;
 mod executor;
+#[cfg(feature = "future")]
+pub mod future;
 mod hierarchy;
 mod id;
 #[cfg(feature = "keyed")]
