@@ -34,6 +34,7 @@ mod swept;
 mod sync;
 mod tally;
 mod tick;
+mod trace;
 mod upkeep;
 mod wheel;
 
