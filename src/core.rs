@@ -27,6 +27,7 @@ use crate::hierarchy::{Source, Taken};
 use crate::id::TimerId;
 use crate::reclaim::Guard;
 use crate::shard::{Filed, Reset, Shard, Surroundings};
+use crate::slab::state::EntryState;
 use crate::swept::{SweptTick, published};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
 use crate::tally::{Count, SweeperTally, Tally, read};
@@ -162,7 +163,7 @@ impl<T> Core<T> {
             return Ok(id);
         }
         match self.end(id, call.guard) {
-            Some(value) => {
+            Some((value, _)) => {
                 self.tally.add(call.caller, Count::Returned, 1);
                 Err(InsertError { reason: Refusal::Closed, value })
             }
@@ -173,10 +174,13 @@ impl<T> Core<T> {
     /// Ends a timer and answers its value.
     #[inline]
     pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        let value = self.end(id, call.guard)?;
-        let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
-        self.upkeep.note(cancelled, 1, self);
-        Some(value)
+        self.cancel_in(call, id).map(|(value, _)| value)
+    }
+
+    /// As [`cancel`](Self::cancel), with the deadline that the timer had.
+    pub(crate) fn take(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
+        let (value, ended) = self.cancel_in(call, id)?;
+        Some((value, ended.deadline(self.swept.get())))
     }
 
     /// Sets a timer's deadline. Answers whether the timer was armed.
@@ -356,10 +360,18 @@ impl<T> Core<T> {
     }
 
     #[inline]
-    fn end(&self, id: TimerId, guard: &Guard) -> Option<T> {
-        let value = self.shards.get(id.shard())?.cancel(id, guard)?;
+    fn cancel_in(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
+        let ended = self.end(id, call.guard)?;
+        let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
+        self.upkeep.note(cancelled, 1, self);
+        Some(ended)
+    }
+
+    #[inline]
+    fn end(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
+        let ended = self.shards.get(id.shard())?.cancel(id, guard)?;
         self.make_room(id.shard(), 1);
-        Some(value)
+        Some(ended)
     }
 
     #[inline]

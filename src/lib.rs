@@ -1,5 +1,5 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
-#![cfg_attr(all(feature = "cache", feature = "keyed"), doc = include_str!("../README.md"))]
+#![cfg_attr(all(feature = "cache", feature = "future", feature = "keyed"), doc = include_str!("../README.md"))]
 
 mod alarm;
 mod bell;
@@ -17,6 +17,8 @@ mod error;
 mod executor;
 #[cfg(feature = "metrics")]
 mod export;
+#[cfg(feature = "future")]
+pub mod future;
 mod hierarchy;
 mod id;
 #[cfg(feature = "keyed")]

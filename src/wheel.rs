@@ -69,7 +69,7 @@ pub struct Wheel<T> {
     pub(crate) inner: Arc<Inner<T>>,
 }
 
-/// A timer that was handed back by a drain: it had not fired, and will not.
+/// A timer that was taken, or handed back by a drain: it had not fired, and will not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed<T> {
     /// What was inserted.
@@ -156,6 +156,32 @@ impl<T: Send> Wheel<T> {
     #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
         self.inner.core.cancel(Call { caller: Caller::current(), guard: &pin() }, id)
+    }
+
+    /// As [`cancel`](Self::cancel), and tells when the timer would have been due. O(1), lock-free.
+    ///
+    /// For a timer that is to be armed again with another value: a reset by another thread is in
+    /// the answered deadline, or else has answered `false`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("by the old owner", Duration::from_secs(1))?;
+    /// if let Some(taken) = wheel.take(id) {
+    ///     wheel.insert_at("by the new owner", taken.deadline)?;
+    /// }
+    /// assert_eq!(wheel.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take(&self, id: TimerId) -> Option<Armed<T>> {
+        let core = &self.inner.core;
+        let call = Call { caller: Caller::current(), guard: &pin() };
+        let (value, tick) = core.take(call, id)?;
+        Some(Armed { value, id, deadline: core.timeline.instant(tick) })
     }
 
     /// Sets an armed timer's deadline to `delay` from now, earlier or later. The id stays.
@@ -246,6 +272,41 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
         self.inner.core.deadline(id, &pin()).is_some()
+    }
+
+    /// Where the wheel reads the time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build::<u64>()?;
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(wheel.clock().now(), clock.start() + Duration::from_secs(1));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.inner.clock
+    }
+
+    /// The length of a tick, to which deadlines round up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build::<u64>()?;
+    /// assert_eq!(wheel.resolution(), Duration::from_millis(1));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn resolution(&self) -> Duration {
+        self.inner.core.timeline.duration(1)
     }
 
     /// The longest delay that the wheel accepts, at any moment.

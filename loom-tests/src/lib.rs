@@ -8,6 +8,7 @@
 //! feature `shuttle` the same models, and larger ones that loom cannot hold, run random schedules.
 
 #![allow(
+    clippy::drop_non_drop,
     clippy::missing_panics_doc,
     dead_code,
     missing_docs,
@@ -36,6 +37,8 @@ mod driver;
 mod error;
 #[path = "../../src/executor.rs"]
 mod executor;
+#[path = "../../src/future/mod.rs"]
+pub mod future;
 #[path = "../../src/hierarchy/mod.rs"]
 mod hierarchy;
 #[path = "../../src/id.rs"]
@@ -52,6 +55,8 @@ mod pinned;
 mod prefetch;
 #[path = "../../src/reclaim.rs"]
 mod reclaim;
+#[path = "../../src/scheduler/mod.rs"]
+pub mod scheduler;
 #[path = "../../src/shard/mod.rs"]
 mod shard;
 #[path = "../../src/slab/mod.rs"]
@@ -81,6 +86,7 @@ pub use executor::{Executor, Inline, Job};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
+pub use pinned::Pinned;
 pub use sweeper::{Expired, Sweep, Sweeper};
 pub use wheel::{Armed, Wheel};
 

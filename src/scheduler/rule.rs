@@ -95,6 +95,28 @@ pub enum MissedTickBehavior {
 /// A run that begins so much later than it was due is late; less is how timers are.
 const TOLERATED: Duration = Duration::from_millis(5);
 
+impl MissedTickBehavior {
+    /// When the run after `last` is due, at a rate of one a `period`; `None` if that is beyond all
+    /// time. A run that begins at most 5 ms late is not.
+    #[must_use]
+    pub fn next(self, last: &LastRun, period: Duration) -> Option<Instant> {
+        match self {
+            Self::Delay if last.late > TOLERATED => last.began.checked_add(period),
+            Self::Skip if last.late > TOLERATED => {
+                let behind = last.began.saturating_duration_since(last.due);
+                let into = behind.as_nanos().checked_rem(period.as_nanos())?;
+                // Less than a period, whose nanoseconds may be more than fit 64 bits.
+                let into = Duration::new(
+                    u64::try_from(into / 1_000_000_000).unwrap_or(u64::MAX),
+                    u32::try_from(into % 1_000_000_000).unwrap_or(0),
+                );
+                (last.began - into).checked_add(period)
+            }
+            _ => last.due.checked_add(period),
+        }
+    }
+}
+
 /// Runs at whole numbers of periods from the first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FixedRate {
@@ -104,23 +126,7 @@ pub(super) struct FixedRate {
 
 impl Rule for FixedRate {
     fn next(&mut self, last: &LastRun) -> Next {
-        let at = match self.missed {
-            MissedTickBehavior::Delay if last.late > TOLERATED => {
-                last.began.checked_add(self.period)
-            }
-            MissedTickBehavior::Skip if last.late > TOLERATED => {
-                let behind = last.began.saturating_duration_since(last.due);
-                let into = behind.as_nanos() % self.period.as_nanos();
-                // Less than a period, whose nanoseconds may be more than fit 64 bits.
-                let into = Duration::new(
-                    u64::try_from(into / 1_000_000_000).unwrap_or(u64::MAX),
-                    u32::try_from(into % 1_000_000_000).unwrap_or(0),
-                );
-                (last.began - into).checked_add(self.period)
-            }
-            _ => last.due.checked_add(self.period),
-        };
-        at.map_or(Next::End, Next::At)
+        self.missed.next(last, self.period).map_or(Next::End, Next::At)
     }
 }
 

@@ -207,13 +207,13 @@ impl<T> Shard<T> {
         Ok(id)
     }
 
-    /// Ends the timer that `id` names and answers its value.
+    /// Ends the timer that `id` names and answers its value, and its last state.
     #[inline]
-    pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<T> {
+    pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
         let entry = self.slab.entry(id.index(), guard)?;
         // State and value may lie in two cache lines.
         prefetch(entry);
-        self.end(entry, id, guard, || ()).map(|(value, _)| value)
+        self.end(entry, id, guard, || ())
     }
 
     /// Sets the deadline of the timer that `id` names.

@@ -1,0 +1,288 @@
+//! A sleep's poll, reset and drop against the sweep that wakes it, a reset by its id, and the
+//! shutdown. No wake-up is lost: a poll that answers `Pending` has its waker woken when the time
+//! comes, and no sleep ends before it.
+
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
+use loom_tests::explorer::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use loom_tests::explorer::thread::{self, JoinHandle};
+use loom_tests::future::{DelayQueue, Sleep, Timer, Wake};
+use loom_tests::{Builder, ManualClock, Refusal, Sweeper, TICK, model, tiny};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// A task that counts how often it was woken. A wake-up is before the poll that follows it, which
+/// the count sees to, as executors do.
+#[derive(Default)]
+struct Task(AtomicU32);
+
+impl std::task::Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Task {
+    fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn poll(self: &Arc<Self>, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
+        let waker = Waker::from(Arc::clone(self));
+        Pin::new(sleep).poll(&mut Context::from_waker(&waker))
+    }
+
+    fn woken(&self) -> u32 {
+        self.0.load(SeqCst)
+    }
+}
+
+/// A timer of one shard, its sweeper and its clock.
+struct Night {
+    timer: Timer,
+    sweeper: Sweeper<Wake>,
+    clock: ManualClock,
+}
+
+impl Night {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+        Self { timer: Timer::new(wheel), sweeper, clock }
+    }
+
+    fn sweep(&mut self) {
+        let _ = self.sweeper.sweep(|timer| timer.value.wake());
+    }
+
+    /// The ticks that have passed.
+    fn now(&self) -> u32 {
+        (self.clock.elapsed().as_millis() / TICK.as_millis()).try_into().unwrap()
+    }
+
+    /// Sweeps, and then lets time pass, until the task is woken; the ticks that have passed then.
+    fn until_woken(&mut self, task: &Task, before: u32) {
+        self.sweep();
+        while task.woken() == before {
+            assert!(self.now() < 8, "never woken");
+            self.clock.advance(TICK);
+            self.sweep();
+        }
+    }
+
+    /// The task is woken, polls, and has its answer at so many ticks.
+    fn ends_at(&mut self, mut polled: Polled, task: &Arc<Task>, at: u32) {
+        // A wake-up of an earlier poll may come late; none of them ends the sleep early.
+        while polled.answer.is_pending() {
+            self.until_woken(task, polled.woken);
+            polled = polled.again(task);
+        }
+        assert_eq!((polled.answer, self.now()), (Poll::Ready(Ok(())), at));
+        drop(polled.sleep);
+        assert!(self.timer.wheel().is_empty());
+    }
+}
+
+/// A sleep that was polled.
+struct Polled {
+    sleep: Sleep,
+    answer: Poll<Result<(), Refusal>>,
+    /// How often the task had been woken before the poll: if that answered `Pending`, another
+    /// wake-up must come without another poll.
+    woken: u32,
+}
+
+impl Polled {
+    fn by(task: &Arc<Task>, mut sleep: Sleep) -> Self {
+        let woken = task.woken();
+        let answer = task.poll(&mut sleep);
+        Self { sleep, answer, woken }
+    }
+
+    fn again(self, task: &Arc<Task>) -> Self {
+        Self::by(task, self.sleep)
+    }
+
+    /// A poll on another thread of the model, after `before`.
+    fn beside(
+        task: &Arc<Task>,
+        mut sleep: Sleep,
+        before: impl FnOnce(&mut Sleep) + Send + 'static,
+    ) -> JoinHandle<Self> {
+        let task = Arc::clone(task);
+        thread::spawn(move || {
+            before(&mut sleep);
+            Self::by(&task, sleep)
+        })
+    }
+}
+
+/// The sweep is ahead of the poller's clock, which loom knows nothing of.
+#[test]
+fn first_poll_against_the_sweep() {
+    model(3, || {
+        let mut night = Night::new();
+        let (sleep, task) = (night.timer.sleep(TICK), Task::new());
+        let poller = Polled::beside(&task, sleep, |_| ());
+        let ahead = night.clock.start() + TICK;
+        let _ = night.sweeper.sweep_at(ahead, |timer| timer.value.wake());
+        let polled = poller.join().unwrap();
+        night.clock.advance(TICK);
+        night.ends_at(polled, &task, 1);
+    });
+}
+
+#[test]
+fn another_task_polls_against_the_sweep() {
+    model(3, || {
+        let mut night = Night::new();
+        let (first, second) = (Task::new(), Task::new());
+        let mut sleep = night.timer.sleep(TICK);
+        assert!(first.poll(&mut sleep).is_pending());
+        night.clock.advance(TICK);
+        let poller = Polled::beside(&second, sleep, |_| ());
+        night.sweep();
+        let polled = poller.join().unwrap();
+        let wakes = u32::from(polled.answer.is_pending());
+        night.ends_at(polled, &second, 1);
+        // Its waker was replaced, or it had fired.
+        assert_eq!((first.woken(), second.woken()), (1 - wakes, wakes));
+    });
+}
+
+/// The owner resets to so many ticks from the start, and polls.
+fn reset_and_poll_against_the_sweep(step: u32, to: u32) {
+    model(3, move || {
+        let mut night = Night::new();
+        let start = night.clock.start();
+        let (mut sleep, task) = (night.timer.sleep(TICK * 2), Task::new());
+        assert!(task.poll(&mut sleep).is_pending());
+        night.clock.advance(TICK * step);
+        let owner = Polled::beside(&task, sleep, move |sleep| sleep.reset(start + TICK * to));
+        night.sweep();
+        night.ends_at(owner.join().unwrap(), &task, to.max(step));
+    });
+}
+
+/// The owner resets, and leaves it at that: the waker that lies in the wheel is woken.
+#[test]
+fn reset_alone_against_the_sweep() {
+    model(3, move || {
+        let mut night = Night::new();
+        let start = night.clock.start();
+        let (sleep, task) = (night.timer.sleep(TICK * 2), Task::new());
+        let polled = Polled::by(&task, sleep);
+        night.clock.advance(TICK * 2);
+        let owner = thread::spawn(move || {
+            let mut polled = polled;
+            polled.sleep.reset(start + TICK * 3);
+            polled
+        });
+        night.sweep();
+        night.ends_at(owner.join().unwrap(), &task, 3);
+    });
+}
+
+#[test]
+fn reset_to_later_against_the_sweep() {
+    reset_and_poll_against_the_sweep(2, 3);
+}
+
+#[test]
+fn reset_to_earlier_against_the_sweep() {
+    reset_and_poll_against_the_sweep(1, 1);
+}
+
+#[test]
+fn drop_against_the_sweep() {
+    model(3, || {
+        let mut night = Night::new();
+        let (mut sleep, task) = (night.timer.sleep(TICK), Task::new());
+        assert!(task.poll(&mut sleep).is_pending());
+        night.clock.advance(TICK);
+        let owner = thread::spawn(move || drop(sleep));
+        night.sweep();
+        owner.join().unwrap();
+        assert!(night.timer.wheel().is_empty());
+        assert!(task.woken() <= 1);
+        let woken = task.woken();
+        night.clock.advance(TICK);
+        night.sweep();
+        assert_eq!((task.woken(), Arc::strong_count(&task)), (woken, 1));
+    });
+}
+
+/// Another resets by the id while the sleep changes hands and the sweep runs: a reset that says so
+/// is obeyed.
+fn remote_reset_against_another_task(preemptions: usize, step: u32, to: u32) {
+    model(preemptions, move || {
+        let mut night = Night::new();
+        let start = night.clock.start();
+        let (first, second) = (Task::new(), Task::new());
+        let mut sleep = night.timer.sleep(TICK * 2);
+        assert!(first.poll(&mut sleep).is_pending());
+        let id = sleep.id().unwrap();
+        night.clock.advance(TICK * step);
+        let resetter = {
+            let wheel = night.timer.wheel().clone();
+            thread::spawn(move || wheel.reset_at(id, start + TICK * to).unwrap())
+        };
+        let poller = Polled::beside(&second, sleep, |_| ());
+        night.sweep();
+        let due = if resetter.join().unwrap() { to } else { 2 };
+        night.ends_at(poller.join().unwrap(), &second, due.max(step));
+    });
+}
+
+#[test]
+fn remote_reset_to_later_against_another_task() {
+    remote_reset_against_another_task(2, 2, 3);
+}
+
+#[test]
+fn remote_reset_to_earlier_against_another_task() {
+    remote_reset_against_another_task(2, 1, 1);
+}
+
+#[test]
+fn poll_against_the_shutdown() {
+    model(3, || {
+        let night = Night::new();
+        let (sleep, task) = (night.timer.sleep(TICK), Task::new());
+        let poller = Polled::beside(&task, sleep, |_| ());
+        night.timer.shutdown();
+        let polled = poller.join().unwrap();
+        assert!(polled.answer != Poll::Ready(Ok(())), "before its time");
+        // Whether or not it was drained, the task is woken and has its answer.
+        assert_eq!(task.woken(), u32::from(polled.answer.is_pending()));
+        assert_eq!(polled.again(&task).answer, Poll::Ready(Err(Refusal::Closed)));
+    });
+}
+
+/// An insert that is due before the stream's sleep wakes the stream.
+#[test]
+fn insert_against_the_poll_of_a_delay_queue() {
+    model(3, || {
+        let mut night = Night::new();
+        let shape = tiny(Builder::new(), &night.clock);
+        let mut queue = DelayQueue::new(&night.timer, shape).unwrap();
+        let (handle, task) = (queue.handle(), Task::new());
+        let inserter = thread::spawn(move || {
+            handle.insert(7, TICK).unwrap();
+        });
+        let waker = Waker::from(Arc::clone(&task));
+        let mut woken = 0;
+        let mut polled = queue.poll_expired(&mut Context::from_waker(&waker));
+        inserter.join().unwrap();
+        while polled.is_pending() {
+            night.until_woken(&task, woken);
+            woken = task.woken();
+            assert!(woken < 16, "woken for nothing");
+            polled = queue.poll_expired(&mut Context::from_waker(&waker));
+        }
+        assert!(matches!(polled, Poll::Ready(Some(expired)) if expired.value == 7));
+        assert_eq!(night.now(), 1);
+        assert_eq!(queue.poll_expired(&mut Context::from_waker(&waker)), Poll::Ready(None));
+    });
+}

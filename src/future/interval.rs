@@ -1,0 +1,127 @@
+//! [`Interval`]: ticks at a fixed rate.
+
+#![forbid(unsafe_code)]
+
+use super::sleep::Sleep;
+use crate::Refusal;
+use crate::scheduler::{LastRun, MissedTickBehavior};
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+/// Ticks at whole numbers of periods from its start; made by
+/// [`Timer::interval`](super::Timer::interval). It does not drift.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{MissedTickBehavior, Timer};
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let mut interval = timer.interval(Duration::from_millis(2))?;
+/// interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+/// pollster::block_on(async {
+///     let first = interval.tick().await?; // at once
+///     assert!(interval.tick().await? >= first + Duration::from_millis(2));
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Interval {
+    sleep: Sleep,
+    period: Duration,
+    missed: MissedTickBehavior,
+}
+
+/// An interval with a period of no time was asked for; any other is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZeroPeriod;
+
+impl fmt::Display for ZeroPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a period of no time was asked for; at least 1 ns is allowed")
+    }
+}
+
+impl Error for ZeroPeriod {}
+
+impl Interval {
+    pub(super) fn new(first: Sleep, period: Duration) -> Result<Self, ZeroPeriod> {
+        match period.is_zero() {
+            true => Err(ZeroPeriod),
+            false => Ok(Self { sleep: first, period, missed: MissedTickBehavior::default() }),
+        }
+    }
+
+    /// Waits for the next tick: when it was due. Dropping the future loses no tick.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sleep`].
+    pub async fn tick(&mut self) -> Result<Instant, Refusal> {
+        poll_fn(|context| self.poll_tick(context)).await
+    }
+
+    /// As [`tick`](Self::tick), for a future of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sleep`].
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
+        ready!(Pin::new(&mut self.sleep).poll(context))?;
+        let timer = self.sleep.timer();
+        let (due, began) = (self.sleep.deadline(), timer.now());
+        // Deadlines round up to the resolution: that much is not late.
+        let resolution = timer.wheel().resolution();
+        let late = began.saturating_duration_since(due).saturating_sub(resolution);
+        let last = LastRun { due, began, ended: began, late };
+        match self.missed.next(&last, self.period) {
+            Some(next) => self.sleep.reset(next),
+            None => self.sleep.reset_after(Duration::MAX),
+        }
+        Poll::Ready(Ok(due))
+    }
+
+    /// Begins anew: the next tick comes a period from now.
+    pub fn reset(&mut self) {
+        self.sleep.reset_after(self.period);
+    }
+
+    /// Begins anew: the next tick comes at once.
+    pub fn reset_immediately(&mut self) {
+        self.sleep.reset_after(Duration::ZERO);
+    }
+
+    /// Begins anew: the next tick comes `delay` from now.
+    pub fn reset_after(&mut self, delay: Duration) {
+        self.sleep.reset_after(delay);
+    }
+
+    /// Begins anew: the next tick comes at `deadline`.
+    pub fn reset_at(&mut self, deadline: Instant) {
+        self.sleep.reset(deadline);
+    }
+
+    /// What happens to ticks that were missed; they burst by default.
+    #[must_use]
+    pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
+        self.missed
+    }
+
+    /// Says what happens to ticks that were missed.
+    pub fn set_missed_tick_behavior(&mut self, missed: MissedTickBehavior) {
+        self.missed = missed;
+    }
+
+    /// How far apart the ticks are.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+}

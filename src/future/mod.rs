@@ -1,0 +1,52 @@
+//! Futures on the wheel: sleeps, time-outs and intervals for any runtime, or none.
+//!
+//! What `tokio::time` is used for, without its runtime and without its lock: a [`Timer`] is a
+//! wheel whose values are wakers, and a driver that wakes them. A [`Sleep`] is one timer of it.
+//!
+//! ```text
+//!            Idle ──first Pending: insert──► Armed(id) ──poll, the id names nothing──► Elapsed
+//!              ▲                               │  ▲                                    or Refused
+//!              │ reset, if it has fired        │  └── reset: the wheel's own, by the id
+//!              └───────────────────────────────┘
+//!                     drop: cancel by the id
+//! ```
+//!
+//! **The wheel is the truth.** A sleep is not told that it has fired, and shares no memory with
+//! whoever fires it: it asks the wheel whether its id still names a timer. So it needs no pin, no
+//! lock and no allocation, and dropping it at the very instant of its expiry is a cancel that
+//! comes too late, like any other.
+//!
+//! **No wake-up is lost.** The waker lies in the wheel before the poll answers `Pending`, and it
+//! leaves the wheel only by being woken ([`Wake`] wakes when it is dropped, too: handed back by a
+//! drain, or by an executor that gives up) or by the owner of the sleep, who then puts another
+//! there, has its answer, or drops the sleep:
+//!
+//! 1. *A poll by another task* (told by the waker's two pointers, which stay its own as long as it
+//!    lies in the wheel) [takes](crate::Wheel::take) the old waker out and inserts the new one. The
+//!    take has one winner: if the sweep came first the sleep has fired, and answers.
+//! 2. *A reset that comes too late* leaves the sleep idle: the waker has been woken, and the poll
+//!    that follows inserts anew.
+//! 3. *A deadline beyond the wheel's range* is reached in hops: the timer wakes the task, which
+//!    polls, finds that the time has not come and inserts anew.
+//!
+//! **What a gone timer means.** The id names nothing: the time has come, or the wheel was closed
+//! and drained, or this was a hop. The clock tells which. Only once an id has been
+//! [handed out](Sleep::id) can others have moved the deadline, and the clock says nothing: the
+//! timer has then fired, unless the wheel is closed.
+
+#![forbid(unsafe_code)]
+
+mod delay_queue;
+mod interval;
+mod sleep;
+mod timeout;
+mod timer;
+mod wake;
+
+pub use crate::scheduler::MissedTickBehavior;
+pub use delay_queue::{DelayQueue, DelayQueueHandle};
+pub use interval::{Interval, ZeroPeriod};
+pub use sleep::Sleep;
+pub use timeout::{Timeout, TimeoutError};
+pub use timer::Timer;
+pub use wake::Wake;

@@ -1,0 +1,303 @@
+//! [`Sleep`]: one timer of the wheel, as a future. The protocol is told in [`super`].
+
+#![forbid(unsafe_code)]
+
+use super::timer::Timer;
+use super::wake::{Identity, Wake};
+use crate::{InsertError, Refusal, TimerId, Wheel};
+use futures_core::FusedFuture;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// A future that is ready when its deadline has come; made by [`Timer::sleep`].
+///
+/// It is armed in the wheel when it is first polled before its time, at the cost of an insert and
+/// of no other allocation; dropping it cancels the timer, in O(1), without a lock. It moves freely
+/// (`Unpin`). Polled after its end it gives the same answer again.
+///
+/// # Errors
+///
+/// It ends with [`Refusal::Closed`] if the timer was shut down, or its wheel was closed, before
+/// its time had come, and with [`Refusal::AtCapacity`] if the wheel holds all it may when it is to
+/// be armed. (That may happen again when another task than before polls it, if somebody takes its
+/// place in that instant.)
+///
+/// # Examples
+///
+/// A connection's idle time-out, pushed back with each packet:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::Timer;
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let mut idle = timer.sleep(Duration::from_secs(30));
+/// for _packet in 0..3 {
+///     idle.reset_after(Duration::from_millis(5));
+/// }
+/// pollster::block_on(idle)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Sleep {
+    timer: Timer,
+    /// Nanoseconds from the timer's origin.
+    deadline: i64,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    /// Not in the wheel.
+    Idle,
+    /// Was put into the wheel, under `id`, with that waker.
+    Armed { id: TimerId, waker: Identity, handed_out: bool },
+    /// Has answered that its time has come.
+    Elapsed,
+    /// Has answered that it cannot be armed.
+    Refused(Refusal),
+}
+
+impl Sleep {
+    pub(super) fn new(timer: Timer, deadline: Instant) -> Self {
+        let deadline = timer.nanos(deadline);
+        Self { timer, deadline, state: State::Idle }
+    }
+
+    /// When it is due. (A reset [by its id](Self::id) is not seen here.)
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.timer.instant(self.deadline)
+    }
+
+    /// Whether its time has come, polled or not. Not if it was refused.
+    #[must_use]
+    pub fn is_elapsed(&self) -> bool {
+        match self.state {
+            State::Elapsed => true,
+            State::Refused(_) => false,
+            State::Idle => self.has_come(),
+            State::Armed { id, handed_out, .. } => {
+                !self.wheel().contains(id) && self.fired(handed_out)
+            }
+        }
+    }
+
+    /// Sets the deadline, earlier or later, also of a sleep that has ended. O(1), lock-free, and
+    /// in the common case one exchange on one word; it is neither polled nor woken.
+    ///
+    /// A sleep that had fired, or was never polled, is armed by the next poll.
+    pub fn reset(&mut self, deadline: Instant) {
+        self.deadline = self.timer.nanos(deadline);
+        let State::Armed { id, .. } = self.state else {
+            self.state = State::Idle;
+            return;
+        };
+        match self.wheel().reset_at(id, deadline) {
+            Ok(true) => {}
+            Ok(false) => self.state = State::Idle,
+            Err(_) => self.hop_again(id),
+        }
+    }
+
+    /// As [`reset`](Self::reset), to `delay` from now.
+    pub fn reset_after(&mut self, delay: Duration) {
+        self.reset(self.timer.after(delay));
+    }
+
+    /// The id by which others may reset the deadline: `timer.wheel().reset(id, delay)`.
+    ///
+    /// `None` if it is not armed (it is once a poll has answered `Pending`), or its deadline lies
+    /// beyond the wheel's range. The id names this sleep until it ends, is reset to a deadline
+    /// beyond the range, or is polled by another task than before; a reset by it then answers
+    /// `false`. A sleep whose id was handed out answers [`Refusal::Closed`] if it is first polled
+    /// after the timer was shut down, also if its time had come before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let mut hour = timer.sleep(Duration::from_secs(3600));
+    /// pollster::block_on(std::future::poll_fn(|context| {
+    ///     if let Some(id) = hour.id() {
+    ///         // From any thread:
+    ///         timer.wheel().reset(id, Duration::from_millis(5))?;
+    ///     } else {
+    ///         context.waker().wake_by_ref();
+    ///     }
+    ///     std::pin::Pin::new(&mut hour).poll(context)
+    /// }))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id(&mut self) -> Option<TimerId> {
+        let due = self.deadline();
+        let State::Armed { id, handed_out, .. } = &mut self.state else {
+            return None;
+        };
+        // On a hop the wheel has an earlier deadline.
+        *handed_out |= self.timer.wheel().deadline(*id).is_some_and(|armed| armed >= due);
+        handed_out.then_some(*id)
+    }
+
+    pub(super) fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    fn wheel(&self) -> &Wheel<Wake> {
+        self.timer.wheel()
+    }
+
+    fn has_come(&self) -> bool {
+        self.timer.now() >= self.deadline()
+    }
+
+    /// Whether a timer that is gone has fired for good.
+    fn fired(&self, handed_out: bool) -> bool {
+        match handed_out {
+            true => !self.wheel().is_closed(),
+            false => self.has_come(),
+        }
+    }
+
+    fn elapse(&mut self) -> Poll<Result<(), Refusal>> {
+        self.state = State::Elapsed;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Puts the waker into the wheel.
+    fn arm(&mut self, waker: &Waker) -> Poll<Result<(), Refusal>> {
+        let wake = Wake::of(waker);
+        let inserted = insert(self.wheel(), wake, self.deadline());
+        match inserted {
+            Ok(id) => {
+                let waker = Identity::of(waker);
+                self.state = State::Armed { id, waker, handed_out: false };
+                Poll::Pending
+            }
+            Err(InsertError { reason, value }) => {
+                value.forget();
+                self.state = State::Refused(reason);
+                Poll::Ready(Err(reason))
+            }
+        }
+    }
+
+    /// The timer is not in the wheel any more.
+    fn gone(&mut self, handed_out: bool, waker: &Waker) -> Poll<Result<(), Refusal>> {
+        if self.fired(handed_out) {
+            return self.elapse();
+        }
+        if handed_out {
+            self.state = State::Refused(Refusal::Closed);
+            return Poll::Ready(Err(Refusal::Closed));
+        }
+        self.arm(waker)
+    }
+
+    /// Another task than before polls: its waker takes the place of the old one.
+    fn change_hands(
+        &mut self,
+        id: TimerId,
+        handed_out: bool,
+        waker: &Waker,
+    ) -> Poll<Result<(), Refusal>> {
+        let Some(taken) = self.wheel().take(id) else {
+            return self.gone(handed_out, waker);
+        };
+        taken.value.forget();
+        if handed_out {
+            // Others may have moved it.
+            self.deadline = self.timer.nanos(taken.deadline);
+        }
+        self.arm(waker)
+    }
+
+    /// The deadline was reset beyond the wheel's range: the same waker hops towards it.
+    fn hop_again(&mut self, id: TimerId) {
+        let State::Armed { waker, .. } = self.state else {
+            return;
+        };
+        self.state = State::Idle;
+        if let Some(taken) = self.wheel().take(id) {
+            // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
+            if let Ok(id) = insert(self.wheel(), taken.value, self.deadline()) {
+                self.state = State::Armed { id, waker, handed_out: false };
+            }
+        }
+    }
+}
+
+/// Arms a waker, at the end of the range if its deadline lies beyond.
+fn insert(
+    wheel: &Wheel<Wake>,
+    wake: Wake,
+    deadline: Instant,
+) -> Result<TimerId, InsertError<Wake>> {
+    let refused = match wheel.insert_at(wake, deadline) {
+        Err(refused) if matches!(refused.reason, Refusal::BeyondRange(_)) => refused,
+        done => return done,
+    };
+    wheel.insert(refused.value, wheel.longest_delay())
+}
+
+impl Future for Sleep {
+    type Output = Result<(), Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.state {
+            State::Idle if self.has_come() => self.elapse(),
+            State::Idle => self.arm(context.waker()),
+            State::Armed { id, waker, handed_out } => {
+                if waker != Identity::of(context.waker()) {
+                    return self.change_hands(id, handed_out, context.waker());
+                }
+                if self.wheel().contains(id) {
+                    return Poll::Pending;
+                }
+                self.gone(handed_out, context.waker())
+            }
+            State::Elapsed => Poll::Ready(Ok(())),
+            State::Refused(refusal) => Poll::Ready(Err(refusal)),
+        }
+    }
+}
+
+impl FusedFuture for Sleep {
+    fn is_terminated(&self) -> bool {
+        matches!(self.state, State::Elapsed | State::Refused(_))
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let State::Armed { id, .. } = self.state {
+            if let Some(wake) = self.wheel().cancel(id) {
+                wake.forget();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("deadline", &self.deadline()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::Sleep;
+
+    #[test]
+    fn a_sleep_is_small_and_goes_anywhere() {
+        fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
+        goes_anywhere::<Sleep>();
+        assert_eq!(size_of::<Sleep>(), 48);
+    }
+}

@@ -1,0 +1,105 @@
+//! [`Timeout`]: a future that must answer in time.
+
+#![forbid(unsafe_code)]
+
+use super::sleep::Sleep;
+use crate::Refusal;
+use pin_project_lite::pin_project;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+pin_project! {
+    /// The answer of a future, or an error if it has none in time; made by
+    /// [`Timer::timeout`](super::Timer::timeout).
+    ///
+    /// The future is polled first: an answer that is there at the deadline counts.
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is polled"]
+    pub struct Timeout<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F> Timeout<F> {
+    pub(super) fn new(future: F, sleep: Sleep) -> Self {
+        Self { future, sleep }
+    }
+
+    /// The future.
+    pub fn get_ref(&self) -> &F {
+        &self.future
+    }
+
+    /// The future.
+    pub fn get_mut(&mut self) -> &mut F {
+        &mut self.future
+    }
+
+    /// The future, without its time-out.
+    pub fn into_inner(self) -> F {
+        self.future
+    }
+
+    /// The sleep that ends it: to ask for its deadline, or to reset it.
+    pub fn sleep(self: Pin<&mut Self>) -> &mut Sleep {
+        self.project().sleep
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, TimeoutError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(answer) = this.future.poll(context) {
+            return Poll::Ready(Ok(answer));
+        }
+        let slept = ready!(Pin::new(this.sleep).poll(context));
+        Poll::Ready(Err(slept.map_or_else(TimeoutError::Refused, |()| TimeoutError::Elapsed)))
+    }
+}
+
+/// Why a future was not waited for any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimeoutError {
+    /// Its time has passed.
+    Elapsed,
+    /// The timer cannot say when that will be: it was shut down, or is full.
+    Refused(Refusal),
+}
+
+impl fmt::Display for TimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimeoutError::Elapsed => f.write_str("no answer within the time allowed"),
+            TimeoutError::Refused(_) => f.write_str("the time-out could not be armed"),
+        }
+    }
+}
+
+impl Error for TimeoutError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TimeoutError::Elapsed => None,
+            TimeoutError::Refused(refusal) => Some(refusal),
+        }
+    }
+}
+
+/// Of kind [`TimedOut`](io::ErrorKind::TimedOut) if the time has passed, else
+/// [`Other`](io::ErrorKind::Other).
+impl From<TimeoutError> for io::Error {
+    fn from(error: TimeoutError) -> Self {
+        let kind = match error {
+            TimeoutError::Elapsed => io::ErrorKind::TimedOut,
+            TimeoutError::Refused(_) => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,241 @@
+//! [`Timer`]: a wheel of wakers, and who sweeps it.
+
+#![forbid(unsafe_code)]
+
+use super::interval::{Interval, ZeroPeriod};
+use super::sleep::Sleep;
+use super::timeout::Timeout;
+use super::wake::Wake;
+use crate::{BuildError, Driver, DriverBuilder, Expired, Wheel};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How far ahead a deadline counts at most: 2^32 s, 136 years.
+const FAR: Duration = Duration::from_secs(1 << 32);
+
+/// Makes sleeps, time-outs and intervals. They work on any runtime, and without one.
+///
+/// Clones share the wheel and its driver, which ends with the last clone and the last sleep. Each
+/// clone counts the sleeps made of it on its own: threads that have a clone each share no counter.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::future::{Timer, TimeoutError};
+/// use tourbillon::{Builder, Inline};
+///
+/// // A waker only passes its task on: it may run on the tick thread.
+/// let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+///
+/// pollster::block_on(async {
+///     timer.sleep(Duration::from_millis(5)).await?;
+///
+///     let never = std::future::pending::<()>();
+///     let answer = timer.timeout(Duration::from_millis(5), never).await;
+///     assert_eq!(answer, Err(TimeoutError::Elapsed));
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })
+/// # ?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// In virtual time, without a thread:
+///
+/// ```
+/// use std::pin::pin;
+/// use std::task::{Context, Poll, Waker};
+/// use std::time::Duration;
+/// use tourbillon::future::Timer;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let timer = Timer::new(wheel);
+/// let mut hour = pin!(timer.sleep(Duration::from_secs(3600)));
+///
+/// let mut context = Context::from_waker(Waker::noop());
+/// assert!(hour.as_mut().poll(&mut context).is_pending());
+/// clock.advance(Duration::from_secs(3600));
+/// sweeper.sweep(|timer| timer.value.wake());
+/// assert_eq!(hour.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct Timer(Arc<Handle>);
+
+/// One clone of a timer.
+#[derive(Debug)]
+struct Handle {
+    wheel: Wheel<Wake>,
+    /// None on a wheel that is swept by hand.
+    driver: Option<Arc<Driver<Wake>>>,
+    /// Where the sleeps' deadlines count from.
+    origin: Instant,
+}
+
+impl Timer {
+    /// A timer with a driver of its own.
+    ///
+    /// Wakers run where the driver's handlers run; [`Inline`](crate::Inline) suits them. One that
+    /// panics harms no other and is reported as a handler's panic is.
+    ///
+    /// # Errors
+    ///
+    /// As [`DriverBuilder::spawn`].
+    pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
+        let driver = driver.spawn(|timer: Expired<Wake>| timer.value.wake())?;
+        Ok(Self::of(driver.wheel().clone(), Some(Arc::new(driver))))
+    }
+
+    /// A timer on a wheel that somebody else sweeps, with [`Wake::wake`] as handler.
+    ///
+    /// The wheel is the timer's alone: a sleep whose timer another has cancelled is woken, and
+    /// arms itself again.
+    #[must_use]
+    pub fn new(wheel: Wheel<Wake>) -> Self {
+        Self::of(wheel, None)
+    }
+
+    fn of(wheel: Wheel<Wake>, driver: Option<Arc<Driver<Wake>>>) -> Self {
+        let origin = wheel.clock().now();
+        Self(Arc::new(Handle { wheel, driver, origin }))
+    }
+
+    /// A future that is ready when `delay` has passed from now; at once for none.
+    ///
+    /// Delays of more than 136 years count as that much.
+    #[must_use = "a sleep does nothing unless it is polled"]
+    pub fn sleep(&self, delay: Duration) -> Sleep {
+        Sleep::new(self.share(), self.after(delay))
+    }
+
+    /// A future that is ready at `deadline`; at once if that has passed.
+    #[must_use = "a sleep does nothing unless it is polled"]
+    pub fn sleep_until(&self, deadline: Instant) -> Sleep {
+        Sleep::new(self.share(), deadline)
+    }
+
+    /// The answer of `future`, or an error if it has none when `delay` has passed from now.
+    ///
+    /// With no delay `future` is polled once.
+    pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timeout<F::IntoFuture> {
+        Timeout::new(future.into_future(), self.sleep(delay))
+    }
+
+    /// The answer of `future`, or an error if it has none at `deadline`.
+    pub fn timeout_at<F: IntoFuture>(
+        &self,
+        deadline: Instant,
+        future: F,
+    ) -> Timeout<F::IntoFuture> {
+        Timeout::new(future.into_future(), self.sleep_until(deadline))
+    }
+
+    /// Ticks every `period`, the first time at once.
+    ///
+    /// # Errors
+    ///
+    /// The period is zero.
+    pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
+        self.interval_at(self.now(), period)
+    }
+
+    /// Ticks every `period`, the first time at `start`.
+    ///
+    /// # Errors
+    ///
+    /// The period is zero.
+    pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, ZeroPeriod> {
+        Interval::new(self.sleep_until(start), period)
+    }
+
+    /// What the timer's clock says.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.0.wheel.clock().now()
+    }
+
+    /// The wheel: for its metrics, and to reset sleeps [by their ids](Sleep::id).
+    #[must_use]
+    pub fn wheel(&self) -> &Wheel<Wake> {
+        &self.0.wheel
+    }
+
+    /// The driver, if this timer has one of its own.
+    #[must_use]
+    pub fn driver(&self) -> Option<&Driver<Wake>> {
+        self.0.driver.as_deref()
+    }
+
+    /// Ends all sleeps, present and future: each answers
+    /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::{Builder, Refusal};
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// timer.shutdown();
+    /// let hour = timer.sleep(Duration::from_secs(3600));
+    /// assert_eq!(pollster::block_on(hour), Err(Refusal::Closed));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    pub fn shutdown(&self) {
+        let unfired = match &self.0.driver {
+            Some(driver) => driver.shutdown(),
+            None => {
+                self.0.wheel.close();
+                self.0.wheel.drain()
+            }
+        };
+        for timer in unfired {
+            // A waker that panics has nobody to tell; the next one is to be woken all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| timer.value.wake()));
+        }
+    }
+
+    /// The deadline that `delay` from now means.
+    pub(super) fn after(&self, delay: Duration) -> Instant {
+        let pinned = self.0.wheel.pin();
+        let far = || pinned.now().checked_add(FAR);
+        let deadline = pinned.instant_after(delay.min(FAR)).or_else(far);
+        deadline.unwrap_or_else(|| pinned.now())
+    }
+
+    /// The same clone once more.
+    pub(super) fn share(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
+    /// Nanoseconds from the origin to `at`: 292 years either way.
+    pub(super) fn nanos(&self, at: Instant) -> i64 {
+        let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+        match at.checked_duration_since(self.0.origin) {
+            Some(after) => nanos(after),
+            None => -nanos(self.0.origin.saturating_duration_since(at)),
+        }
+    }
+
+    /// The instant so many nanoseconds from the origin.
+    pub(super) fn instant(&self, nanos: i64) -> Instant {
+        let distance = Duration::from_nanos(nanos.unsigned_abs());
+        let at = match nanos {
+            0.. => self.0.origin.checked_add(distance),
+            _ => self.0.origin.checked_sub(distance),
+        };
+        at.unwrap_or(self.0.origin)
+    }
+}
+
+impl Clone for Timer {
+    fn clone(&self) -> Self {
+        let Handle { wheel, driver, origin } = &*self.0;
+        let (wheel, driver) = (wheel.clone(), driver.clone());
+        Self(Arc::new(Handle { wheel, driver, origin: *origin }))
+    }
+}
