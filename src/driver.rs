@@ -41,6 +41,7 @@ use crate::sync::{
     thread_local,
 };
 use crate::tick::Tick;
+use crate::trace::{Teller, Watch};
 use crate::wheel::{Armed, Wheel};
 use std::any::Any;
 use std::cell::RefCell;
@@ -209,6 +210,7 @@ impl DriverBuilder {
             quiet: Condvar::new(),
             quiet_lock: Mutex::new(()),
             bell,
+            teller: Teller::new(&self.thread_name),
         });
         let ticking = TickThread {
             sweeper,
@@ -216,12 +218,14 @@ impl DriverBuilder {
             executor,
             batch: self.batch,
             max_in_flight: self.max_in_flight,
+            watch: Watch::new(&shared.teller),
         };
         let thread = thread::Builder::new()
             .name(self.thread_name)
             .spawn(move || ticking.run())
             .map_err(BuildError::Thread)?;
         let tick_thread = thread.thread().id();
+        shared.teller.started(&wheel);
         Ok(Driver { wheel, shared, tick_thread, thread: Mutex::new(Some(thread)) })
     }
 }
@@ -241,6 +245,10 @@ impl fmt::Debug for DriverBuilder {
 ///
 /// Dropping the driver shuts it down; what had not fired is then dropped, also if handles of the
 /// wheel live on.
+///
+/// With the feature `tracing` it tells events of the target `tourbillon`, each with the thread's
+/// name as `driver`: start and end, and panics of handlers; and, at most once a second, timers that
+/// were swept late and overload by the bound on what is in flight.
 ///
 /// # Examples
 ///
@@ -333,13 +341,14 @@ impl<T: Send + 'static> Driver<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Vec<Armed<T>> {
-        self.stop();
+        let first = self.stop();
         let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
         let mut returned: Vec<Armed<T>> = unfired
             .into_iter()
             .map(|Expired { value, id, deadline }| Armed { value, id, deadline })
             .collect();
         returned.extend(self.wheel.drain());
+        self.shared.teller.stopped(first, returned.len(), 0);
         returned
     }
 
@@ -377,13 +386,14 @@ impl<T: Send + 'static> Driver<T> {
 }
 
 impl<T> Driver<T> {
-    fn stop(&self) {
+    /// Answers whether this is the first call.
+    fn stop(&self) -> bool {
         self.wheel.inner.core.close();
         // Release: pairs with the Acquire of the tick thread's look.
-        self.shared.stopping.store(true, Release);
+        let first = !self.shared.stopping.swap(true, Release);
         self.shared.bell.ring();
         if thread::current().id() == self.tick_thread {
-            return;
+            return first;
         }
         // Joined under the lock, so that of two threads that shut down both see it ended.
         let mut thread = lock(&self.thread);
@@ -391,16 +401,22 @@ impl<T> Driver<T> {
             // A tick thread that panicked has dropped its sweeper; the drain finds the rest.
             let _ = running.join();
         }
+        first
     }
 }
 
 impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
-        self.stop();
+        let first = self.stop();
         // Handles of the wheel may live on: the values must not wait for them.
         let core = &self.wheel.inner.core;
         let call = Call { caller: Caller::current(), guard: &pin() };
-        core.drain(call, |_, _, value| drop(value));
+        let mut dropped = lock(&self.shared.unfired).len();
+        core.drain(call, |_, _, value| {
+            dropped += 1;
+            drop(value);
+        });
+        self.shared.teller.stopped(first, 0, dropped);
     }
 }
 
@@ -423,6 +439,7 @@ struct Shared<T> {
     quiet: Condvar,
     quiet_lock: Mutex<()>,
     bell: Arc<Bell>,
+    teller: Teller,
 }
 
 /// The tick thread's own.
@@ -432,6 +449,7 @@ struct TickThread<T> {
     executor: Box<dyn Executor>,
     batch: usize,
     max_in_flight: usize,
+    watch: Watch,
 }
 
 impl<T: Send + 'static> TickThread<T> {
@@ -443,15 +461,17 @@ impl<T: Send + 'static> TickThread<T> {
             let in_flight = self.shared.timers_in_flight.load(Acquire);
             let room = self.max_in_flight.saturating_sub(in_flight);
             if room == 0 {
-                self.shared.bell.wait(None);
+                self.shared.bell.wait(self.watch.held_back(&self.sweeper, in_flight));
                 continue;
             }
             let mut timers = Vec::new();
             let finished = self.sweeper.collect(self.batch.min(room), &mut timers);
             if !timers.is_empty() {
+                self.watch.handed_over(&self.sweeper, &timers);
                 self.hand_over(timers);
             }
             if finished {
+                self.watch.caught_up(&self.sweeper);
                 self.rest();
             }
         }
@@ -502,6 +522,7 @@ impl<T> Batch<T> {
                 shared.panics.fetch_add(1, Relaxed);
                 // An observer, or a payload's drop, that panics in turn has nobody left to tell.
                 let _ = catch_unwind(AssertUnwindSafe(|| {
+                    shared.teller.panicked(id, &*panic);
                     (shared.on_panic)(id, &*panic);
                     drop(panic);
                 }));

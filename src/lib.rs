@@ -9,10 +9,14 @@ mod builder;
 pub mod cache;
 mod caller;
 mod clock;
+#[cfg(feature = "serde")]
+mod config;
 mod core;
 mod driver;
 mod error;
 mod executor;
+#[cfg(feature = "metrics")]
+mod export;
 #[cfg(feature = "future")]
 pub mod future;
 mod hierarchy;
@@ -32,20 +36,25 @@ mod swept;
 mod sync;
 mod tally;
 mod tick;
+mod trace;
 mod upkeep;
 mod wheel;
 
+pub use crate::metrics::{Lateness, Metrics};
 pub use builder::Builder;
 pub use clock::{Clock, LeasedClock, ManualClock, MonotonicClock};
+#[cfg(feature = "serde")]
+pub use config::Config;
 pub use driver::{Driver, DriverBuilder, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal};
 #[cfg(feature = "rayon")]
 pub use executor::GlobalPool;
 pub use executor::{Executor, Inline, Job};
+#[cfg(feature = "metrics")]
+pub use export::Exporter;
 pub use id::TimerId;
 #[cfg(feature = "keyed")]
 pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
-pub use metrics::{Lateness, Metrics};
 pub use pinned::Pinned;
 pub use sweeper::{Expired, Sweep, Sweeper};
 pub use wheel::{Armed, Wheel};

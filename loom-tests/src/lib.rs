@@ -71,6 +71,8 @@ mod sync;
 mod tally;
 #[path = "../../src/tick.rs"]
 mod tick;
+#[path = "../../src/trace.rs"]
+mod trace;
 #[path = "../../src/upkeep.rs"]
 mod upkeep;
 #[path = "../../src/wheel.rs"]

@@ -1,0 +1,162 @@
+//! [`Config`]: what a wheel and its driver should be like, as data that serde reads and writes.
+//!
+//! The only file that knows of serde. What is allowed is said by the builders alone, when they
+//! build: a configuration may hold nonsense, which they refuse.
+
+#![forbid(unsafe_code)]
+
+use crate::{Builder, DriverBuilder};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::time::Duration;
+
+/// What a wheel and its driver should be like, for a configuration file.
+///
+/// A length of time is text such as `"1ms"` or `"2s 500ms"`. A field that is missing has its
+/// default, one that is unknown is refused. The ranges are those of [`Builder`] and
+/// [`DriverBuilder`], whose `build` and `spawn` refuse what lies outside and say what is allowed.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Config, ManualClock};
+///
+/// let config: Config = toml::from_str(
+///     r#"
+///     resolution = "10ms"
+///     capacity = 1_000_000
+///     max_in_flight = 10_000
+///     thread_name = "timeouts"
+///     "#,
+/// )?;
+/// assert_eq!(config.resolution, Duration::from_millis(10));
+/// assert_eq!(config.batch, Config::default().batch);
+///
+/// // What is no data is said to the builder.
+/// let builder = config.builder().clock(ManualClock::new());
+/// let (wheel, sweeper) = builder.build::<u32>()?;
+/// let driver = config.driver().spawn(|_: tourbillon::Expired<u32>| ())?;
+/// # drop((wheel, sweeper, driver));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// As [`Builder::resolution`].
+    #[serde(serialize_with = "write_duration", deserialize_with = "read_duration")]
+    pub resolution: Duration,
+    /// As [`Builder::shards`]; without it, as many as the machine has cores.
+    pub shards: Option<usize>,
+    /// As [`Builder::capacity`]; without it, unbounded.
+    pub capacity: Option<u64>,
+    /// As [`DriverBuilder::batch`].
+    pub batch: usize,
+    /// As [`DriverBuilder::max_in_flight`]; without it, unbounded.
+    pub max_in_flight: Option<usize>,
+    /// As [`DriverBuilder::thread_name`].
+    pub thread_name: String,
+}
+
+impl Default for Config {
+    /// What the builders do by default.
+    fn default() -> Self {
+        Self {
+            resolution: Duration::from_millis(1),
+            shards: None,
+            capacity: None,
+            batch: 2048,
+            max_in_flight: None,
+            thread_name: String::from("tourbillon"),
+        }
+    }
+}
+
+impl Config {
+    /// A builder of such a wheel. It passes over what concerns only a driver.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::{BuildError, Config};
+    ///
+    /// let config = Config { shards: Some(0), ..Config::default() };
+    /// let refused = config.builder().build::<()>();
+    /// assert!(matches!(refused, Err(BuildError::Shards(0))));
+    /// ```
+    pub fn builder(&self) -> Builder {
+        let mut builder = Builder::new().resolution(self.resolution);
+        if let Some(shards) = self.shards {
+            builder = builder.shards(shards);
+        }
+        if let Some(capacity) = self.capacity {
+            builder = builder.capacity(capacity);
+        }
+        builder
+    }
+
+    /// A builder of such a driver. For one whose wheel is to have a clock of its own, or the
+    /// like, there is [`driver_of`](Self::driver_of).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::{BuildError, Config, Expired, Inline};
+    ///
+    /// let config: Config = serde_json::from_str(r#"{ "batch": 0 }"#)?;
+    /// let refused = config.driver().executor(Inline).spawn(|_: Expired<()>| ());
+    /// assert!(matches!(refused, Err(BuildError::Batch)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn driver(&self) -> DriverBuilder {
+        self.driver_of(self.builder())
+    }
+
+    /// A builder of such a driver, for a wheel of that builder.
+    ///
+    /// # Examples
+    ///
+    /// In virtual time:
+    ///
+    /// ```
+    /// use tourbillon::{Config, Expired, ManualClock};
+    ///
+    /// let config = Config { batch: 64, ..Config::default() };
+    /// let wheel = config.builder().clock(ManualClock::new());
+    /// let driver = config.driver_of(wheel).spawn(|_: Expired<()>| ())?;
+    /// # drop(driver);
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    pub fn driver_of(&self, wheel: Builder) -> DriverBuilder {
+        let driver = wheel.driver().batch(self.batch).thread_name(&self.thread_name);
+        match self.max_in_flight {
+            Some(timers) => driver.max_in_flight(timers),
+            None => driver,
+        }
+    }
+}
+
+fn write_duration<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&humantime::format_duration(*duration))
+}
+
+fn read_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    from.deserialize_str(DurationText)
+}
+
+/// Reads a length of time.
+struct DurationText;
+
+impl Visitor<'_> for DurationText {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a length of time with its unit, such as \"1ms\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+        humantime::parse_duration(text)
+            .map_err(|error| E::custom(format_args!("{text:?} is no length of time: {error}")))
+    }
+}

@@ -1,0 +1,158 @@
+//! [`Exporter`]: tells what a wheel counts to the facade `metrics`, and through it to whatever
+//! recorder the program has.
+//!
+//! The only file that knows of that crate. A snapshot holds totals since the wheel was made, and
+//! so a counter is set, not increased. A histogram of the facade takes samples: there, the exporter
+//! remembers what it has told and tells what has come since.
+
+#![forbid(unsafe_code)]
+
+use crate::Metrics;
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+
+/// A counter: its name, what it is, and where it stands in the snapshot.
+type Total = (&'static str, &'static str, fn(&Metrics) -> u64);
+
+const TOTALS: [Total; 8] = [
+    ("tourbillon_inserted_total", "Timers ever armed.", |m| m.inserted),
+    ("tourbillon_reset_total", "Resets that took effect.", |m| m.reset),
+    ("tourbillon_cancelled_total", "Timers ended by a cancel.", |m| m.cancelled),
+    ("tourbillon_fired_total", "Timers that reached their deadline.", |m| m.fired),
+    ("tourbillon_returned_total", "Timers handed back unfired.", |m| m.returned),
+    ("tourbillon_refiled_total", "Names met before their deadline.", |m| m.refiled),
+    ("tourbillon_sweeps_total", "Sweeps.", |m| m.sweeps),
+    ("tourbillon_handler_panics_total", "Handlers that panicked.", |m| m.handler_panics),
+];
+
+/// A gauge: its name, its unit, what it is, and where it stands in the snapshot.
+type Level = (&'static str, Unit, &'static str, fn(&Metrics) -> f64);
+
+const LEVELS: [Level; 6] = [
+    ("tourbillon_timers_armed", Unit::Count, "Timers armed.", |m| m.armed as f64),
+    ("tourbillon_stale_names", Unit::Count, "Names without a timer.", |m| m.stale_names as f64),
+    ("tourbillon_timers_in_flight", Unit::Count, "Timers with the executor.", |m| {
+        m.timers_in_flight as f64
+    }),
+    ("tourbillon_batches_in_flight", Unit::Count, "Batches with the executor.", |m| {
+        m.batches_in_flight as f64
+    }),
+    ("tourbillon_memory_bytes", Unit::Bytes, "Bytes of timers and names.", |m| m.bytes as f64),
+    ("tourbillon_longest_sweep_seconds", Unit::Seconds, "The longest sweep so far.", |m| {
+        m.longest_sweep.as_secs_f64()
+    }),
+];
+
+const LATENESS: &str = "tourbillon_lateness_seconds";
+
+/// Tells what a wheel counts to the facade `metrics`.
+///
+/// | | | |
+/// |---|---|---|
+/// | counters | `tourbillon_inserted_total`, `…_reset_total`, `…_cancelled_total`, `…_fired_total`, `…_returned_total`, `…_refiled_total`, `…_sweeps_total`, `…_handler_panics_total` | as the fields of [`Metrics`] |
+/// | gauges | `tourbillon_timers_armed`, `…_stale_names`, `…_timers_in_flight`, `…_batches_in_flight`, `…_memory_bytes`, `…_longest_sweep_seconds` | as the fields of [`Metrics`] |
+/// | histogram | `tourbillon_lateness_seconds` | [`Metrics::lateness`] |
+///
+/// Each has the label `wheel`. Nothing is told by itself: call [`record`](Self::record) from the
+/// handler that is scraped, or from a timer.
+///
+/// # Examples
+///
+/// From a timer of a scheduler:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tourbillon::scheduler::Scheduler;
+/// use tourbillon::{Builder, Expired, Exporter};
+///
+/// // The program's recorder has been installed by now: its exporter for Prometheus, say.
+/// let mut exporter = Exporter::new("connections");
+///
+/// let driver = Arc::new(Builder::new().driver().spawn(|_: Expired<u32>| ())?);
+/// let watched = Arc::clone(&driver);
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// scheduler
+///     .every(Duration::from_secs(10))
+///     .run(move || exporter.record(&watched.metrics()))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Exporter {
+    totals: [Counter; TOTALS.len()],
+    levels: [Gauge; LEVELS.len()],
+    lateness: Histogram,
+    /// How many timers of each bucket of lateness have been told.
+    told: Vec<u64>,
+}
+
+impl Exporter {
+    /// Registers and describes the figures with the recorder that is the current one, for good: one
+    /// that is installed later is told nothing. `wheel` is the value of the label.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let exporter = tourbillon::Exporter::new("connections");
+    /// # drop(exporter);
+    /// ```
+    #[must_use]
+    pub fn new(wheel: impl Into<String>) -> Self {
+        for (name, what, _) in TOTALS {
+            describe_counter!(name, Unit::Count, what);
+        }
+        for (name, unit, what, _) in LEVELS {
+            describe_gauge!(name, unit, what);
+        }
+        describe_histogram!(
+            LATENESS,
+            Unit::Seconds,
+            "How long after their deadlines timers fired."
+        );
+        let wheel = wheel.into();
+        Self {
+            totals: TOTALS.map(|(name, ..)| counter!(name, "wheel" => wheel.clone())),
+            levels: LEVELS.map(|(name, ..)| gauge!(name, "wheel" => wheel.clone())),
+            lateness: histogram!(LATENESS, "wheel" => wheel),
+            told: Vec::new(),
+        }
+    }
+
+    /// Tells a snapshot of [`Wheel::metrics`](crate::Wheel::metrics) or
+    /// [`Driver::metrics`](crate::Driver::metrics), always of the same wheel.
+    ///
+    /// Of the lateness, what has come since the last call is told: for each timer that has fired,
+    /// the upper bound of its bucket. The facade has no shorter way, and a recorder may take each by
+    /// itself; the more timers fire, the more often this should be called.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::{Builder, Exporter};
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build::<u32>()?;
+    /// let mut exporter = Exporter::new("connections");
+    /// exporter.record(&wheel.metrics()); // for each scrape
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    pub fn record(&mut self, metrics: &Metrics) {
+        for (counter, (_, _, figure)) in self.totals.iter().zip(TOTALS) {
+            counter.absolute(figure(metrics));
+        }
+        for (gauge, (_, _, _, figure)) in self.levels.iter().zip(LEVELS) {
+            gauge.set(figure(metrics));
+        }
+        for (bucket, (bound, count)) in metrics.lateness.buckets().enumerate() {
+            if bucket == self.told.len() {
+                self.told.push(0);
+            }
+            let new = count.saturating_sub(self.told[bucket]);
+            if new > 0 {
+                self.lateness.record_many(bound, usize::try_from(new).unwrap_or(usize::MAX));
+                self.told[bucket] = count;
+            }
+        }
+    }
+}
