@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tourbillon::future::{Timer, Wake};
-use tourbillon::{Builder, Clock, Expired, ManualClock, Sweeper};
+use tourbillon::{Builder, Clock, Expired, ManualClock, Sweeper, Wheel};
 
 /// A timer in virtual time, swept by hand.
 pub(crate) struct Sandbox {
@@ -27,6 +27,10 @@ impl Sandbox {
         let clock = ManualClock::new();
         let (wheel, sweeper) =
             builder.clock(clock.clone()).build().expect("the builder is in range");
+        Self::on(wheel, sweeper, clock)
+    }
+
+    pub(crate) fn on(wheel: Wheel<Wake>, sweeper: Sweeper<Wake>, clock: ManualClock) -> Self {
         let tick = wheel.resolution();
         Self { clock, sweeper, timer: Timer::new(wheel), tick }
     }
