@@ -31,8 +31,9 @@ use std::time::{Duration, Instant};
 ///
 /// The stream ends when the queue is empty and no handle is left to insert into it, or it was
 /// [closed](Self::close); or when its timer was shut down, whatever is left then being for
-/// [`drain`](Self::drain). Values of the same tick come in no particular order. A queue has a
-/// wheel of its own, some dozens of kilobytes for each shard.
+/// [`drain`](Self::drain). (A timer at its capacity ends it too, until it is polled again.) Values
+/// of the same tick come in no particular order. A queue has a wheel of its own, some dozens of
+/// kilobytes for each shard.
 ///
 /// # Examples
 ///
@@ -178,9 +179,7 @@ impl<T: Send> DelayQueue<T> {
     /// Whether nothing is left, and nothing more can come.
     fn has_ended(&self) -> bool {
         let wheel = &self.handle.wheel;
-        // Acquire: pairs with the Release of a handle's drop, so that its inserts are counted.
-        let alone = self.handle.stream.handles.load(Acquire) == 1;
-        (alone || wheel.is_closed()) && wheel.is_empty()
+        (self.handle.is_alone() || wheel.is_closed()) && wheel.is_empty()
     }
 }
 
@@ -282,9 +281,15 @@ impl<T: Send> DelayQueueHandle<T> {
         &self.wheel
     }
 
-    /// The stream of a queue that is closed ends when it is empty.
+    /// Whether there is no handle but the queue's own.
+    fn is_alone(&self) -> bool {
+        // Acquire: pairs with the Release of a handle's drop, so that its inserts are counted.
+        self.stream.handles.load(Acquire) == 1
+    }
+
+    /// Rings for a stream that may end: its queue is closed, or empty without a handle.
     fn perhaps_the_last(&self) {
-        if self.wheel.is_closed() {
+        if self.wheel.is_closed() || (self.is_alone() && self.wheel.is_empty()) {
             self.stream.ring();
         }
     }

@@ -112,7 +112,7 @@ impl Sleep {
     /// `None` if it is not armed (it is once a poll has answered `Pending`), or its deadline lies
     /// beyond the wheel's range. The id names this sleep until it ends, is reset to a deadline
     /// beyond the range, or is polled by another task than before; a reset by it then answers
-    /// `false`. A sleep whose id was handed out answers [`Refusal::Closed`] if it is first polled
+    /// `false`. A cancel by it ends the sleep at once. A sleep whose id was handed out answers [`Refusal::Closed`] if it is first polled
     /// after the timer was shut down, also if its time had come before.
     ///
     /// # Examples
@@ -172,11 +172,10 @@ impl Sleep {
 
     /// Puts the waker into the wheel.
     fn arm(&mut self, waker: &Waker) -> Poll<Result<(), Refusal>> {
-        let wake = Wake::of(waker);
+        let (wake, waker) = Wake::of(waker);
         let inserted = insert(self.wheel(), wake, self.deadline());
         match inserted {
             Ok(id) => {
-                let waker = Identity::of(waker);
                 self.state = State::Armed { id, waker, handed_out: false };
                 Poll::Pending
             }

@@ -11,8 +11,11 @@ use std::task::Waker;
 pub struct Wake(Option<Waker>);
 
 impl Wake {
-    pub(super) fn of(waker: &Waker) -> Self {
-        Self(Some(waker.clone()))
+    /// A clone of a waker, and how to know that waker again while the clone lies in the wheel.
+    pub(super) fn of(waker: &Waker) -> (Self, Identity) {
+        let clone = waker.clone();
+        let identity = Identity { data: clone.data().addr(), ..Identity::of(waker) };
+        (Self(Some(clone)), identity)
     }
 
     /// Wakes the task: the handler for whoever sweeps the wheel.
@@ -42,6 +45,11 @@ impl fmt::Debug for Wake {
 
 /// Which waker lies in the wheel, as far as a sleep remembers it: enough to know it again while it
 /// lies there, without holding the task.
+///
+/// The data is the clone's, which lives as long as the clone: a waker that only refers to a place
+/// of its executor has clones with other data, and the same place may be another task's next time.
+/// (Such a waker is never known again, and put into the wheel at each poll.) The table is that of
+/// the waker itself, since a clone may have a copy of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     data: usize,

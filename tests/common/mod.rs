@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod desk;
+#[cfg(feature = "future")]
+pub(crate) mod sandbox;
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
