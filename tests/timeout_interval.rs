@@ -444,3 +444,34 @@ fn an_interval_ends_with_its_timer() {
         assert_eq!(ticking.interval.poll_tick(context), Poll::Ready(Err(Refusal::Closed)));
     }
 }
+
+#[test]
+fn a_tick_that_was_refused_is_still_to_come() {
+    let mut sandbox = Sandbox::of(Builder::new().capacity(1));
+    let task = Task::new();
+    let mut interval = sandbox.timer.interval(MS * 5).unwrap();
+    assert!(interval.poll_tick(&mut task.context()).is_ready());
+    let mut other = sandbox.timer.sleep(MS * 3);
+    assert!(task.poll(&mut other).is_pending());
+    for _ in 0..2 {
+        let refused = interval.poll_tick(&mut task.context());
+        assert_eq!(refused, Poll::Ready(Err(Refusal::AtCapacity { capacity: 1 })));
+    }
+    sandbox.advance(MS * 3);
+    assert!(interval.poll_tick(&mut task.context()).is_pending());
+    sandbox.advance(MS * 2);
+    assert!(matches!(interval.poll_tick(&mut task.context()), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn ticks_coarser_than_the_period_are_skipped() {
+    let mut sandbox = Sandbox::of(Builder::new().resolution(Duration::from_secs(1)));
+    let task = Task::new();
+    let mut interval = sandbox.timer.interval(MS * 100).unwrap();
+    interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    assert!(interval.poll_tick(&mut task.context()).is_ready());
+    assert!(interval.poll_tick(&mut task.context()).is_pending());
+    sandbox.advance(Duration::from_secs(1));
+    assert!(interval.poll_tick(&mut task.context()).is_ready());
+    assert!(interval.poll_tick(&mut task.context()).is_pending(), "the others were missed");
+}

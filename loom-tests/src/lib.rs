@@ -31,7 +31,7 @@ mod caller;
 mod clock;
 #[path = "../../src/core.rs"]
 mod core;
-#[path = "../../src/driver.rs"]
+#[path = "../../src/driver/mod.rs"]
 mod driver;
 #[path = "../../src/error.rs"]
 mod error;

@@ -9,9 +9,10 @@
 
 use super::sleep::Sleep;
 use super::timer::Timer;
-use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicUsize, Relaxed, Release};
+use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicUsize, Relaxed, Release, SeqCst, fence};
 use crate::{
-    Armed, BeyondRange, BuildError, Builder, Clock, Expired, InsertError, Sweeper, TimerId, Wheel,
+    Armed, BeyondRange, BuildError, Builder, Clock, Expired, InsertError, Metrics, Refusal,
+    Sweeper, TimerId, Wheel,
 };
 use atomic_waker::AtomicWaker;
 use futures_core::Stream;
@@ -26,14 +27,14 @@ use std::time::{Duration, Instant};
 /// [`Stream`](futures_core::Stream) of [`Expired`].
 ///
 /// The names are those of tokio-util's `DelayQueue`. Here any thread may insert, remove and reset,
-/// through `&self` or a [handle](Self::handle), without a lock, while the stream is polled; and an
+/// through `&self` or a [handle](DelayQueueHandle), without a lock, while the stream is polled; and an
 /// id that is stale answers so and does not panic.
 ///
 /// The stream ends when the queue is empty and no handle is left to insert into it, or it was
-/// [closed](Self::close); or when its timer was shut down, whatever is left then being for
-/// [`drain`](Self::drain). (A timer at its capacity ends it too, until it is polled again.) Values
-/// of the same tick come in no particular order. A queue has a wheel of its own, some dozens of
-/// kilobytes for each shard.
+/// [closed](DelayQueueHandle::close); or when its timer was shut down, whatever is left then being for
+/// [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the stream is polled again
+/// and again until there is room. Values of the same tick come in no particular order. A queue has a
+/// wheel of its own, some dozens of kilobytes for each shard.
 ///
 /// # Examples
 ///
@@ -67,7 +68,7 @@ pub struct DelayQueue<T: Send> {
 }
 
 /// Inserts into a [`DelayQueue`], removes and resets, from any thread; made by
-/// [`DelayQueue::handle`]. The queue itself is used in the same way.
+/// [`handle`](Self::handle). The queue itself is used in the same way.
 pub struct DelayQueueHandle<T: Send> {
     wheel: Wheel<T>,
     stream: Arc<StreamBell>,
@@ -87,7 +88,8 @@ impl StreamBell {
     /// Notes that the stream is to be polled.
     fn ring(&self) {
         // Release: pairs with the Acquire of `answer`: who wakes the task has what rang behind it.
-        self.rung.store(true, Release);
+        // An exchange, so that of several ringers each is seen.
+        self.rung.swap(true, Release);
     }
 
     /// Wakes the task, if the bell has rung.
@@ -102,6 +104,9 @@ impl StreamBell {
         }
     }
 }
+
+/// How often a poll sweeps, at most, if the wheel wants upkeep and nothing expires.
+const ROUNDS: u32 = 8;
 
 /// The clock of a timer, for the wheel of a queue.
 #[derive(Debug)]
@@ -151,35 +156,45 @@ impl<T: Send> DelayQueue<T> {
         Ok(Self { sweeper, sleep, handle: DelayQueueHandle::new(wheel, stream) })
     }
 
-    /// A handle for another thread. The stream does not end while there is one.
-    #[must_use]
-    pub fn handle(&self) -> DelayQueueHandle<T> {
-        self.handle.clone()
-    }
-
     /// The next value whose time has come; `None` at the end of the stream.
+    ///
+    /// O(1), and now and then as long as a bounded share of the wheel's upkeep takes.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.handle.stream.task.register(context.waker());
-        loop {
+        for _ in 0..ROUNDS {
             let mut expired = None;
             let sweep = self.sweeper.sweep_some(1, |timer| expired = Some(timer));
             if expired.is_some() || self.has_ended() {
                 return Poll::Ready(expired);
             }
-            let Some(next) = sweep.next_deadline else {
-                return Poll::Pending;
-            };
-            self.sleep.reset(next);
-            if ready!(Pin::new(&mut self.sleep).poll(context)).is_err() {
-                return Poll::Ready(None);
+            self.sleep.reset(sweep.next_deadline.unwrap_or_else(|| self.longest_rest()));
+            match ready!(Pin::new(&mut self.sleep).poll(context)) {
+                Ok(()) => {}
+                // The timer has room again when one of its sleeps ends, which it does not tell.
+                Err(Refusal::AtCapacity { .. }) => break,
+                Err(_) => return Poll::Ready(None),
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// When to sweep though nothing is armed: the wheel's range of deadlines moves with the sweeps.
+    fn longest_rest(&self) -> Instant {
+        let wheel = &self.handle.wheel;
+        wheel.clock().now() + wheel.longest_delay() / 16
     }
 
     /// Whether nothing is left, and nothing more can come.
     fn has_ended(&self) -> bool {
         let wheel = &self.handle.wheel;
-        (self.handle.is_alone() || wheel.is_closed()) && wheel.is_empty()
+        if !self.handle.is_alone() && !wheel.is_closed() {
+            return false;
+        }
+        // SeqCst: the wheel is seen closed, then what is armed is counted; against an insert, which
+        // counts itself, passes the fence of its publication and looks whether the wheel is closed.
+        fence(SeqCst);
+        wheel.is_empty()
     }
 }
 
@@ -196,7 +211,7 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::insert`]; the value comes back.
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        self.then_wake(|wheel| wheel.insert(value, delay))
+        self.try_insert(|wheel| wheel.insert(value, delay))
     }
 
     /// As [`insert`](Self::insert), at `deadline`.
@@ -205,7 +220,7 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::insert_at`]; the value comes back.
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.then_wake(|wheel| wheel.insert_at(value, deadline))
+        self.try_insert(|wheel| wheel.insert_at(value, deadline))
     }
 
     /// Takes a value out before its time: if and only if it has not come out, and never will.
@@ -275,10 +290,16 @@ impl<T: Send> DelayQueueHandle<T> {
         self.then_wake(Wheel::close);
     }
 
-    /// The wheel, for its metrics.
+    /// A snapshot of what the queue's wheel counts.
     #[must_use]
-    pub fn wheel(&self) -> &Wheel<T> {
-        &self.wheel
+    pub fn metrics(&self) -> Metrics {
+        self.wheel.metrics()
+    }
+
+    /// Another handle, for another thread. The stream does not end while there is one.
+    #[must_use]
+    pub fn handle(&self) -> DelayQueueHandle<T> {
+        Self::new(self.wheel.clone(), Arc::clone(&self.stream))
     }
 
     /// Whether there is no handle but the queue's own.
@@ -289,9 +310,21 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// Rings for a stream that may end: its queue is closed, or empty without a handle.
     fn perhaps_the_last(&self) {
+        // SeqCst: the end of a timer was counted, then the wheel is seen open; against the closer,
+        // who closes it, passes a fence of its own and wakes the stream, which counts.
+        fence(SeqCst);
         if self.wheel.is_closed() || (self.is_alone() && self.wheel.is_empty()) {
             self.stream.ring();
         }
+    }
+
+    /// A refused insert may have been counted for a moment, and have kept the stream from its end.
+    #[inline]
+    fn try_insert<E>(
+        &self,
+        insert: impl FnOnce(&Wheel<T>) -> Result<TimerId, E>,
+    ) -> Result<TimerId, E> {
+        self.then_wake(|wheel| insert(wheel).inspect_err(|_| self.perhaps_the_last()))
     }
 
     /// Wakes the stream's task after a verb that has rung for it.
@@ -317,10 +350,6 @@ impl<T: Send> Stream for DelayQueue<T> {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.poll_expired(context)
     }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len(), None)
-    }
 }
 
 /// No field is ever pinned.
@@ -328,15 +357,10 @@ impl<T: Send> Unpin for DelayQueue<T> {}
 
 impl<T: Send> Drop for DelayQueue<T> {
     fn drop(&mut self) {
-        // Handles may live on: the values must not wait for them.
+        // Nobody polls any more. Handles may live on: the values must not wait for them.
+        drop(self.handle.stream.task.take());
         self.handle.close();
         self.handle.clear();
-    }
-}
-
-impl<T: Send> Clone for DelayQueueHandle<T> {
-    fn clone(&self) -> Self {
-        Self::new(self.wheel.clone(), Arc::clone(&self.stream))
     }
 }
 

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "an interval does nothing unless it is polled"]
 pub struct Interval {
     sleep: Sleep,
     period: Duration,
@@ -63,7 +64,7 @@ impl Interval {
     ///
     /// # Errors
     ///
-    /// As [`Sleep`].
+    /// As [`Sleep`]; the tick is still to come, should the timer have room again.
     pub async fn tick(&mut self) -> Result<Instant, Refusal> {
         poll_fn(|context| self.poll_tick(context)).await
     }
@@ -74,12 +75,16 @@ impl Interval {
     ///
     /// As [`Sleep`].
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
-        ready!(Pin::new(&mut self.sleep).poll(context))?;
+        if let Err(refusal) = ready!(Pin::new(&mut self.sleep).poll(context)) {
+            // The next poll tries again.
+            self.sleep.reset(self.sleep.deadline());
+            return Poll::Ready(Err(refusal));
+        }
         let timer = self.sleep.timer();
         let (due, began) = (self.sleep.deadline(), timer.now());
-        // Deadlines round up to the resolution: that much is not late.
-        let resolution = timer.wheel().resolution();
-        let late = began.saturating_duration_since(due).saturating_sub(resolution);
+        // Deadlines round up to the resolution: that much is not late, unless it hides a period.
+        let rounded = timer.wheel().resolution().min(self.period);
+        let late = began.saturating_duration_since(due).saturating_sub(rounded);
         let last = LastRun { due, began, ended: began, late };
         match self.missed.next(&last, self.period) {
             Some(next) => self.sleep.reset(next),

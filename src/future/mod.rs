@@ -21,8 +21,8 @@
 //! drain, or by an executor that gives up) or by the owner of the sleep, who then puts another
 //! there, has its answer, or drops the sleep:
 //!
-//! 1. *A poll by another task* (told by the waker's two pointers, which stay its own as long as it
-//!    lies in the wheel) [takes](crate::Wheel::take) the old waker out and inserts the new one. The
+//! 1. *A poll by another task* (told by the two pointers of the waker that lies in the wheel, which
+//!    are its own as long as it lies there) [takes](crate::Wheel::take) the old waker out and inserts the new one. The
 //!    take has one winner: if the sweep came first the sleep has fired, and answers.
 //! 2. *A reset that comes too late* leaves the sleep idle: the waker has been woken, and the poll
 //!    that follows inserts anew.
@@ -32,7 +32,12 @@
 //! **What a gone timer means.** The id names nothing: the time has come, or the wheel was closed
 //! and drained, or this was a hop. The clock tells which. Only once an id has been
 //! [handed out](Sleep::id) can others have moved the deadline, and the clock says nothing: the
-//! timer has then fired, unless the wheel is closed.
+//! sleep has then ended (the timer fired, or whoever has the id cancelled it), unless the wheel is
+//! closed.
+//!
+//! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after a
+//! verb, never in its midst, and never under a guard of the epoch. The driver's end does not wait
+//! for them, since the last sleep may be dropped under a lock that they take.
 
 #![forbid(unsafe_code)]
 

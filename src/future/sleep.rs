@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 ///
-/// It ends with [`Refusal::Closed`] if the timer was shut down, or its wheel was closed, before
-/// its time had come, and with [`Refusal::AtCapacity`] if the wheel holds all it may when it is to
-/// be armed. (That may happen again when another task than before polls it, if somebody takes its
-/// place in that instant.)
+/// It ends with [`Refusal::Closed`] if the timer was shut down before its time had come, or its
+/// wheel closed before it was armed, and with [`Refusal::AtCapacity`] if the wheel holds all it may
+/// when it is to be armed. (That may happen again when another task than before polls it, if
+/// somebody takes its place in that instant.) [`reset`](Self::reset) lets it try again.
 ///
 /// # Examples
 ///
@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 /// pollster::block_on(idle)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "a sleep does nothing unless it is polled"]
 pub struct Sleep {
     timer: Timer,
     /// Nanoseconds from the timer's origin.
@@ -112,8 +113,9 @@ impl Sleep {
     /// `None` if it is not armed (it is once a poll has answered `Pending`), or its deadline lies
     /// beyond the wheel's range. The id names this sleep until it ends, is reset to a deadline
     /// beyond the range, or is polled by another task than before; a reset by it then answers
-    /// `false`. A cancel by it ends the sleep at once. A sleep whose id was handed out answers [`Refusal::Closed`] if it is first polled
-    /// after the timer was shut down, also if its time had come before.
+    /// `false`. A cancel by it, or a drain of the wheel, ends a sleep whose id was handed out at
+    /// once, as if its time had come. Polled after the wheel was closed, it answers
+    /// [`Refusal::Closed`] if it is not armed any more, also if its time had come.
     ///
     /// # Examples
     ///

@@ -7,7 +7,6 @@ use super::sleep::Sleep;
 use super::timeout::Timeout;
 use super::wake::Wake;
 use crate::{BuildError, Driver, DriverBuilder, Expired, Wheel};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,10 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 
 /// Makes sleeps, time-outs and intervals. They work on any runtime, and without one.
 ///
-/// Clones share the wheel and its driver, which ends with the last clone and the last sleep. Each
-/// clone counts the sleeps made of it on its own: threads that have a clone each share no counter.
+/// Clones share the wheel and its driver, which ends with the last clone, sleep, delay queue and
+/// handle of one; so does a task that is kept by its waker in the wheel only, which
+/// [`shutdown`](Self::shutdown) ends as well. Each clone counts the sleeps made of it on its own:
+/// threads that have a clone each share no counter.
 ///
 /// # Examples
 ///
@@ -70,9 +71,22 @@ pub struct Timer(Arc<Handle>);
 struct Handle {
     wheel: Wheel<Wake>,
     /// None on a wheel that is swept by hand.
-    driver: Option<Arc<Driver<Wake>>>,
+    driver: Option<Arc<Running>>,
     /// Where the sleeps' deadlines count from.
     origin: Instant,
+}
+
+/// The driver, and its end: nobody knows under which lock the last sleep is dropped, and wakers may
+/// take the same one, so that it must not wait for them.
+#[derive(Debug)]
+struct Running(Option<Driver<Wake>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(driver) = self.0.take() {
+            driver.detach();
+        }
+    }
 }
 
 impl Timer {
@@ -85,20 +99,22 @@ impl Timer {
     ///
     /// As [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
-        let driver = driver.spawn(|timer: Expired<Wake>| timer.value.wake())?;
-        Ok(Self::of(driver.wheel().clone(), Some(Arc::new(driver))))
+        // A waker wakes when it is dropped, and so does not wait for `shutdown`.
+        let driver = driver.drop_unrun().spawn(|timer: Expired<Wake>| timer.value.wake())?;
+        Ok(Self::of(driver.wheel().clone(), Some(Arc::new(Running(Some(driver))))))
     }
 
     /// A timer on a wheel that somebody else sweeps, with [`Wake::wake`] as handler.
     ///
-    /// The wheel is the timer's alone: a sleep whose timer another has cancelled is woken, and
-    /// arms itself again.
+    /// The wheel is the timer's alone: a sleep whose timer another has cancelled is woken, and arms
+    /// itself again (or ends, if its [id was handed out](Sleep::id)). Who drops the sweeper calls
+    /// [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
     #[must_use]
     pub fn new(wheel: Wheel<Wake>) -> Self {
         Self::of(wheel, None)
     }
 
-    fn of(wheel: Wheel<Wake>, driver: Option<Arc<Driver<Wake>>>) -> Self {
+    fn of(wheel: Wheel<Wake>, driver: Option<Arc<Running>>) -> Self {
         let origin = wheel.clock().now();
         Self(Arc::new(Handle { wheel, driver, origin }))
     }
@@ -106,13 +122,11 @@ impl Timer {
     /// A future that is ready when `delay` has passed from now; at once for none.
     ///
     /// Delays of more than 136 years count as that much.
-    #[must_use = "a sleep does nothing unless it is polled"]
     pub fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::new(self.share(), self.after(delay))
     }
 
     /// A future that is ready at `deadline`; at once if that has passed.
-    #[must_use = "a sleep does nothing unless it is polled"]
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         Sleep::new(self.share(), deadline)
     }
@@ -166,11 +180,13 @@ impl Timer {
     /// The driver, if this timer has one of its own.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Wake>> {
-        self.0.driver.as_deref()
+        self.0.driver.as_ref()?.0.as_ref()
     }
 
     /// Ends all sleeps, present and future: each answers
-    /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent.
+    /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent. It waits
+    /// for the tick thread to end its sweep (and, with [`Inline`](crate::Inline), its wakers), if it
+    /// is not called by that.
     ///
     /// # Examples
     ///
@@ -186,7 +202,7 @@ impl Timer {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn shutdown(&self) {
-        let unfired = match &self.0.driver {
+        let unfired = match self.driver() {
             Some(driver) => driver.shutdown(),
             None => {
                 self.0.wheel.close();
@@ -194,8 +210,7 @@ impl Timer {
             }
         };
         for timer in unfired {
-            // A waker that panics has nobody to tell; the next one is to be woken all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| timer.value.wake()));
+            timer.value.wake_quietly();
         }
     }
 

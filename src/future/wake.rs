@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 /// What the wheel of a [`Timer`](super::Timer) holds: the waker of a task that sleeps.
@@ -23,6 +24,11 @@ impl Wake {
         drop(self);
     }
 
+    /// Wakes the task; a waker that panics has nobody to tell.
+    pub(super) fn wake_quietly(self) {
+        quietly(|| self.wake());
+    }
+
     /// Drops the waker unused.
     pub(super) fn forget(mut self) {
         self.0 = None;
@@ -31,9 +37,21 @@ impl Wake {
 
 impl Drop for Wake {
     fn drop(&mut self) {
-        if let Some(waker) = self.0.take() {
-            waker.wake();
+        let Some(waker) = self.0.take() else {
+            return;
+        };
+        match std::thread::panicking() {
+            // A second panic would end the program.
+            true => quietly(|| waker.wake()),
+            false => waker.wake(),
         }
+    }
+}
+
+/// Runs what is the user's where nobody is to be told of a panic; nor of one of its payload's drop.
+fn quietly(run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
     }
 }
 

@@ -1,0 +1,235 @@
+//! [`DriverBuilder`]: says what a driver should be like, checks it, and starts its tick thread.
+
+#![forbid(unsafe_code)]
+
+use super::batch::{PanicObserver, Shared};
+use super::{Driver, TickThread};
+use crate::TimerId;
+use crate::bell::Bell;
+use crate::builder::Builder;
+use crate::error::BuildError;
+use crate::executor::{Executor, default_executor};
+use crate::sweeper::Expired;
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, thread};
+use crate::trace::{Teller, Watch};
+use crate::wheel::Wheel;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// Says what a driver should be like; made by [`Builder::driver`].
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+///
+/// # #[cfg(feature = "rayon")] {
+/// let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build()?);
+/// let driver = Builder::new()
+///     .driver()
+///     .executor(pool)
+///     .max_in_flight(10_000)
+///     .thread_name("timeouts")
+///     .on_panic(|id, _| eprintln!("the handler of {id:?} panicked"))
+///     .spawn(|timer: tourbillon::Expired<&str>| assert_eq!(timer.value, "now"))?;
+/// driver.wheel().insert("now", Duration::ZERO)?;
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub struct DriverBuilder {
+    wheel: Builder,
+    executor: Option<Box<dyn Executor>>,
+    batch: usize,
+    max_in_flight: usize,
+    thread_name: String,
+    on_panic: PanicObserver,
+    drop_unrun: bool,
+}
+
+impl DriverBuilder {
+    pub(crate) fn new(wheel: Builder) -> Self {
+        Self {
+            wheel,
+            executor: None,
+            batch: 2048,
+            max_in_flight: usize::MAX,
+            thread_name: String::from("tourbillon"),
+            on_panic: Box::new(|_, _| ()),
+            drop_unrun: false,
+        }
+    }
+
+    /// Where batches run. By default, one after the other on a thread of the driver's own, and on
+    /// rayon's global pool while that is busy; without the feature `rayon`, on the tick thread.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(Box::new(executor));
+        self
+    }
+
+    /// The most timers that a batch holds, at least 1; 2048 by default. The handlers of a batch run
+    /// one after the other: make it small if they may take long.
+    pub fn batch(mut self, timers: usize) -> Self {
+        self.batch = timers;
+        self
+    }
+
+    /// The most timers that may be with the executor at a time, at least 1; unbounded by default.
+    /// Beyond it, due timers wait in the wheel, armed, and fire late.
+    pub fn max_in_flight(mut self, timers: usize) -> Self {
+        self.max_in_flight = timers;
+        self
+    }
+
+    /// The name of the tick thread, `tourbillon` by default; the thread of the default executor has
+    /// it with `-worker` behind.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = name.into();
+        self
+    }
+
+    /// Called after a handler has panicked, with the timer's id and the panic's payload.
+    pub fn on_panic(
+        mut self,
+        observer: impl Fn(TimerId, &(dyn Any + Send)) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_panic = Box::new(observer);
+        self
+    }
+
+    /// Drops timers that the executor drops unrun, in place of keeping them for
+    /// [`shutdown`](Driver::shutdown): for values whose drop says all that is to be said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, Expired, Job};
+    ///
+    /// let driver = Builder::new()
+    ///     .driver()
+    ///     .executor(|job: Job| drop(job)) // one that has ended
+    ///     .drop_unrun()
+    ///     .spawn(|_: Expired<mpsc::Sender<()>>| ())?;
+    /// let (send, dropped) = mpsc::channel();
+    /// driver.wheel().insert(send, Duration::from_millis(2))?;
+    /// assert!(dropped.recv().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drop_unrun(mut self) -> Self {
+        self.drop_unrun = true;
+        self
+    }
+
+    /// Builds the wheel and starts its tick thread. `handler` runs once for each timer that
+    /// reaches its deadline. A handler that panics harms no other timer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`]; also when batches or timers in flight are bounded to none, or the
+    /// thread cannot be started.
+    pub fn spawn<T: Send + 'static>(
+        self,
+        handler: impl Fn(Expired<T>) + Send + Sync + 'static,
+    ) -> Result<Driver<T>, BuildError> {
+        self.spawn_with(|_| handler)
+    }
+
+    /// As [`spawn`](Self::spawn), for a handler that uses the wheel itself: `make` makes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    ///
+    /// # Examples
+    ///
+    /// A timer that is armed again when it fires:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, Expired};
+    ///
+    /// let driver = Builder::new().driver().spawn_with(|wheel| {
+    ///     move |heartbeat: Expired<u64>| {
+    ///         // Refused only when the driver has been shut down.
+    ///         let _ = wheel.insert(heartbeat.value + 1, Duration::from_secs(1));
+    ///     }
+    /// })?;
+    /// driver.wheel().insert(0, Duration::from_secs(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(clippy::disallowed_methods, reason = "the one place that starts a thread")]
+    pub fn spawn_with<T: Send + 'static, H: Fn(Expired<T>) + Send + Sync + 'static>(
+        mut self,
+        make: impl FnOnce(Wheel<T>) -> H,
+    ) -> Result<Driver<T>, BuildError> {
+        if self.thread_name.contains('\0') {
+            let reason = "the name of the tick thread holds a zero byte";
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);
+            return Err(BuildError::Thread(error));
+        }
+        if self.batch == 0 {
+            return Err(BuildError::Batch);
+        }
+        if self.max_in_flight == 0 {
+            return Err(BuildError::InFlight);
+        }
+        let executor = match self.executor {
+            Some(executor) => executor,
+            None => default_executor(&self.thread_name).map_err(BuildError::Thread)?,
+        };
+        let bell = Arc::new(Bell::default());
+        let (ring, moved) = (Arc::clone(&bell), Arc::downgrade(&bell));
+        self.wheel.waker = Some(Box::new(move || ring.ring()));
+        let (wheel, sweeper) = self.wheel.build()?;
+        wheel
+            .inner
+            .clock
+            .subscribe(Box::new(move || moved.upgrade().inspect(|bell| bell.ring()).is_some()));
+        let shared = Arc::new(Shared {
+            handler: Box::new(make(wheel.clone())),
+            on_panic: self.on_panic,
+            stopping: AtomicBool::new(false),
+            drop_unrun: self.drop_unrun,
+            detached: AtomicBool::new(false),
+            timers_in_flight: AtomicUsize::new(0),
+            batches_in_flight: AtomicUsize::new(0),
+            panics: AtomicUsize::new(0),
+            unfired: Mutex::new(Vec::new()),
+            quiet: Condvar::new(),
+            quiet_lock: Mutex::new(()),
+            bell,
+            teller: Teller::new(&self.thread_name),
+        });
+        let ticking = TickThread {
+            sweeper,
+            shared: Arc::clone(&shared),
+            executor,
+            batch: self.batch,
+            max_in_flight: self.max_in_flight,
+            watch: Watch::new(&shared.teller),
+        };
+        let thread = thread::Builder::new()
+            .name(self.thread_name)
+            .spawn(move || ticking.run())
+            .map_err(BuildError::Thread)?;
+        let tick_thread = thread.thread().id();
+        shared.teller.started(&wheel);
+        Ok(Driver { wheel, shared, tick_thread, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl fmt::Debug for DriverBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverBuilder")
+            .field("wheel", &self.wheel)
+            .field("batch", &self.batch)
+            .field("max_in_flight", &self.max_in_flight)
+            .field("thread_name", &self.thread_name)
+            .finish_non_exhaustive()
+    }
+}

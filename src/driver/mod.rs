@@ -1,0 +1,315 @@
+//! [`Driver`]: a tick thread that owns the sweeper and hands what is due to an executor.
+//!
+//! ```text
+//!   callers ──insert, cancel, reset──► wheel ◄──sweep── tick thread ──batches──► executor
+//!                                        │                 ▲   rests until             │
+//!                                        └──── alarm ──────┘   the next slot         │
+//!                                          an earlier timer    ◄── a batch ended ────┘
+//! ```
+//!
+//! The tick thread never runs handlers (unless told to, by [`Inline`](crate::Inline)) and never
+//! waits for the executor. It does not tick: it rests until the next occupied slot is due, for
+//! good if there is none (but for a look every 2^33 ticks), and the [alarm](crate::alarm) wakes
+//! it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it rests
+//! until absolute instants, nothing adds up.
+//!
+//! **What is in flight.** A [`Batch`] is counted from its making to its end. If the builder
+//! bounds what is in flight and the bound is reached, due timers stay in the wheel, where they
+//! can still be cancelled and reset, and the end of a batch wakes the tick thread. A batch that an
+//! executor drops unrun hands its timers to `unfired`; [`Driver::shutdown`] gives them back.
+//!
+//! **Shutting down** from anywhere: close the wheel, stop and join the tick thread (not from the
+//! tick thread itself, where an inline handler may be calling), drain the wheel. The thread never
+//! waits for a handler, so joining it from a handler ends. Waiting for handlers is a verb of its
+//! own, which a handler is refused.
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod builder;
+
+pub use builder::DriverBuilder;
+
+use crate::caller::Caller;
+use crate::core::Call;
+use crate::executor::Executor;
+use crate::metrics::Metrics;
+use crate::reclaim::pin;
+use crate::sweeper::{Expired, Sweeper};
+use crate::sync::thread::{self, JoinHandle, ThreadId};
+use crate::sync::{Acquire, AtomicUsize, Mutex, Relaxed, Release};
+use crate::tick::Tick;
+use crate::trace::Watch;
+use crate::wheel::{Armed, Wheel};
+use batch::{Batch, Inside, Shared, drop_each, lock, quietly};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// A wheel with a tick thread that hands what is due to an executor.
+///
+/// Dropping the driver shuts it down; what had not fired is then dropped, also if handles of the
+/// wheel live on.
+///
+/// With the feature `tracing` it tells events of the target `tourbillon`, each with the thread's
+/// name as `driver`: start and end, and panics of handlers; and, at most once a second, timers that
+/// were swept late and overload by the bound on what is in flight.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+///
+/// let (send, fired) = mpsc::channel();
+/// let driver = Builder::new().driver().spawn(move |timer| {
+///     let _ = send.send(timer.value);
+/// })?;
+///
+/// let wheel = driver.wheel(); // clone it into every thread
+/// wheel.insert("request 7 timed out", Duration::from_millis(5))?;
+/// let answered = wheel.insert("request 8 timed out", Duration::from_secs(5))?;
+/// wheel.cancel(answered);
+///
+/// assert_eq!(fired.recv()?, "request 7 timed out");
+/// assert!(driver.shutdown().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Driver<T> {
+    wheel: Wheel<T>,
+    shared: Arc<Shared<T>>,
+    tick_thread: ThreadId,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Why waiting for handlers was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The caller is itself a handler of this driver, and would wait for itself.
+    InsideHandler,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a handler cannot wait for the handlers of its own driver to end")
+    }
+}
+
+impl std::error::Error for WaitError {}
+
+impl<T: Send + 'static> Driver<T> {
+    /// The wheel whose timers this driver fires.
+    #[must_use]
+    pub fn wheel(&self) -> &Wheel<T> {
+        &self.wheel
+    }
+
+    /// A snapshot of what the wheel and the driver count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let driver = tourbillon::Builder::new().driver().spawn(|_: tourbillon::Expired<()>| ())?;
+    /// assert_eq!(driver.metrics().handler_panics, 0);
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        // Relaxed, thrice: figures.
+        let figure = |counter: &AtomicUsize| counter.load(Relaxed) as u64;
+        Metrics {
+            timers_in_flight: figure(&self.shared.timers_in_flight),
+            batches_in_flight: figure(&self.shared.batches_in_flight),
+            handler_panics: figure(&self.shared.panics),
+            ..self.wheel.metrics()
+        }
+    }
+
+    /// Closes the wheel, stops the tick thread and hands back every timer that had not fired.
+    ///
+    /// Handlers that run, and batches already with the executor, go on; to see them end, call
+    /// [`wait`](Self::wait) after. Idempotent: what an earlier call handed back is not handed
+    /// back again. It may be called from anywhere, also from a handler. Called while the tick
+    /// thread is in the middle of a sweep, it waits for the end of that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let driver = tourbillon::Builder::new().driver().spawn(|_| ())?;
+    /// driver.wheel().insert("unfinished", Duration::from_secs(60))?;
+    /// assert_eq!(driver.shutdown()[0].value, "unfinished");
+    /// assert!(driver.shutdown().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self) -> Vec<Armed<T>> {
+        let first = self.stop();
+        let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
+        let mut returned: Vec<Armed<T>> = unfired
+            .into_iter()
+            .map(|Expired { value, id, deadline }| Armed { value, id, deadline })
+            .collect();
+        returned.extend(self.wheel.drain());
+        self.shared.teller.stopped(first, returned.len(), 0);
+        returned
+    }
+
+    /// Waits until no handler runs and no batch is with the executor.
+    ///
+    /// After [`shutdown`](Self::shutdown) that is final; before, it is true for a moment, and says
+    /// nothing of timers that are due and that the tick thread has not taken yet. It blocks: a
+    /// task on the executor's own threads that calls it may keep the batches it waits for from
+    /// running.
+    ///
+    /// # Errors
+    ///
+    /// The caller is a handler of this driver.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let driver = tourbillon::Builder::new().driver().spawn(|_: tourbillon::Expired<()>| ())?;
+    /// driver.shutdown();
+    /// driver.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(&self) -> Result<(), WaitError> {
+        if Inside::is(&self.shared) {
+            return Err(WaitError::InsideHandler);
+        }
+        let mut guard = lock(&self.shared.quiet_lock);
+        // Acquire: pairs with the Release of the last batch's end, so that what its handlers did
+        // is seen.
+        while self.shared.batches_in_flight.load(Acquire) > 0 {
+            guard = self.shared.quiet.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+}
+
+impl<T> Driver<T> {
+    /// Ends the driver as dropping it does, but does not wait for the tick thread, which may be in
+    /// the midst of a sweep or, with [`Inline`](crate::Inline), of handlers: for one that may be
+    /// dropped under a lock which these take.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let driver = tourbillon::Builder::new().driver().spawn(|_: tourbillon::Expired<()>| ())?;
+    /// let wheel = driver.wheel().clone();
+    /// driver.detach();
+    /// assert!(wheel.is_closed());
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    pub fn detach(self) {
+        // Relaxed: the Release of `stop` publishes it to the tick thread.
+        self.shared.detached.store(true, Relaxed);
+        drop(lock(&self.thread).take());
+    }
+
+    /// Answers whether this is the first call.
+    fn stop(&self) -> bool {
+        self.wheel.inner.core.close();
+        // Release: pairs with the Acquire of the tick thread's look.
+        let first = !self.shared.stopping.swap(true, Release);
+        self.shared.bell.ring();
+        if thread::current().id() == self.tick_thread {
+            return first;
+        }
+        // Joined under the lock, so that of two threads that shut down both see it ended.
+        let mut thread = lock(&self.thread);
+        if let Some(running) = thread.take() {
+            // A tick thread that panicked has dropped its sweeper; the drain finds the rest.
+            let _ = running.join();
+        }
+        first
+    }
+}
+
+impl<T> Drop for Driver<T> {
+    fn drop(&mut self) {
+        let first = self.stop();
+        let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
+        let dropped = drop_each(unfired.into_iter()) + drop_armed(&self.wheel);
+        self.shared.teller.stopped(first, 0, dropped);
+    }
+}
+
+/// Drops what is armed, and answers how much that was: handles of the wheel may live on, and the
+/// values must not wait for them. None is dropped under a guard.
+fn drop_armed<T>(wheel: &Wheel<T>) -> usize {
+    let mut armed = Vec::new();
+    {
+        let call = Call { caller: Caller::current(), guard: &pin() };
+        wheel.inner.core.drain(call, |_, _, value| armed.push(value));
+    }
+    drop_each(armed.into_iter())
+}
+
+impl<T> fmt::Debug for Driver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("wheel", &self.wheel).finish_non_exhaustive()
+    }
+}
+
+/// The tick thread's own.
+struct TickThread<T> {
+    sweeper: Sweeper<T>,
+    shared: Arc<Shared<T>>,
+    executor: Box<dyn Executor>,
+    batch: usize,
+    max_in_flight: usize,
+    watch: Watch,
+}
+
+impl<T: Send + 'static> TickThread<T> {
+    fn run(mut self) {
+        self.shared.bell.hang_up();
+        // Acquire: pairs with the Release of `Driver::stop`.
+        while !self.shared.stopping.load(Acquire) {
+            // Acquire: pairs with the Release of a batch's end.
+            let in_flight = self.shared.timers_in_flight.load(Acquire);
+            let room = self.max_in_flight.saturating_sub(in_flight);
+            if room == 0 {
+                self.shared.bell.wait(self.watch.held_back(&self.sweeper, in_flight));
+                continue;
+            }
+            let mut timers = Vec::new();
+            let finished = self.sweeper.collect(self.batch.min(room), &mut timers);
+            if !timers.is_empty() {
+                self.watch.handed_over(&self.sweeper, &timers);
+                self.hand_over(timers);
+            }
+            if finished {
+                self.watch.caught_up(&self.sweeper);
+                self.rest();
+            }
+        }
+        let Self { sweeper, shared, .. } = self;
+        let wheel = sweeper.wheel();
+        drop(sweeper);
+        // Relaxed: ordered by the Acquire of the last look at `stopping`.
+        if shared.detached.load(Relaxed) {
+            drop_armed(&wheel);
+        }
+    }
+
+    fn hand_over(&self, timers: Vec<Expired<T>>) {
+        let batch = Batch::new(timers, Arc::clone(&self.shared));
+        // An executor that panics drops the batch, or has run it: either way nothing is lost.
+        quietly(|| self.executor.execute(Box::new(move || batch.run())));
+    }
+
+    /// Parks until the next sweep is wanted, or the alarm, a batch or the clock wakes the thread.
+    fn rest(&mut self) {
+        let next = self.sweeper.next_deadline();
+        let wheel = self.sweeper.wheel();
+        let (clock, timeline) = (&wheel.inner.clock, &wheel.inner.core.timeline);
+        let longest = timeline.duration(Tick::LONGEST_REST);
+        let until: Option<Instant> = next.or_else(|| clock.now().checked_add(longest));
+        self.shared.bell.wait(until.and_then(|until| clock.timeout(until)));
+    }
+}
