@@ -17,7 +17,7 @@ use tourbillon::{Clock, Expired, Refusal, TimerId};
 const SLEEPS: usize = 3;
 const TASKS: usize = 3;
 
-/// Offsets from now and steps are in quarters of a tick, and at most a few dozen turns of the wheel.
+/// Offsets from now and steps are in quarters of a tick, at most a few dozen turns of the wheel.
 #[derive(Clone, Debug)]
 enum Op {
     Poll {
