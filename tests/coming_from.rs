@@ -6,12 +6,15 @@
 mod common;
 
 use common::desk::{Desk, counting};
+use common::sandbox::{Sandbox, Task};
 use common::{Bench, SMALL, Shape};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tourbillon::cache::{Cache, CacheBuilder, CacheTimer};
+use tourbillon::future::{DelayQueue, TimeoutError};
 use tourbillon::scheduler::{AfterPanic, Cancel, Ending, JoinError, MissedTickBehavior, Scheduler};
 use tourbillon::{
     Builder, Clock, Expired, Inline, KeyedTimer, KeyedTimers, ManualClock, Refusal, WaitError,
@@ -674,4 +677,69 @@ fn tokio_delay_queue_clear() {
     bench.wheel.insert("item", MS * 30).unwrap();
     assert_eq!(bench.wheel.drain()[0].value, "item", "what is cleared comes back");
     assert!(bench.wheel.is_empty());
+}
+
+#[test]
+fn tokio_delay_queue_stream() {
+    let (mut sandbox, task) = (Sandbox::new(), Task::new());
+    let mut queue = DelayQueue::new(&sandbox.timer, Builder::new()).unwrap();
+    queue.handle().insert("later", MS * 2).unwrap();
+    assert!(queue.poll_expired(&mut task.context()).is_pending());
+    assert_eq!((sandbox.advance(MS * 2), task.wakes()), (1, 1));
+    let expired = queue.poll_expired(&mut task.context());
+    assert!(matches!(expired, Poll::Ready(Some(Expired { value: "later", .. }))));
+    assert!(matches!(queue.poll_expired(&mut task.context()), Poll::Ready(None)));
+}
+
+// tokio's time
+
+#[test]
+fn tokio_time_sleep() {
+    let (mut sandbox, task) = (Sandbox::new(), Task::new());
+    let mut sleep = sandbox.timer.sleep(MS * 2);
+    assert!(task.poll(&mut sleep).is_pending());
+    assert_eq!((sandbox.advance(MS), sandbox.advance(MS), task.wakes()), (0, 1, 1));
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+    sandbox.timer.shutdown();
+    let mut late = sandbox.timer.sleep_until(sandbox.clock.now() + MS);
+    assert_eq!(task.poll(&mut late), Poll::Ready(Err(Refusal::Closed)));
+}
+
+#[test]
+fn tokio_time_sleep_reset() {
+    let (mut sandbox, task) = (Sandbox::new(), Task::new());
+    let mut sleep = sandbox.timer.sleep(MS * 2);
+    assert!(task.poll(&mut sleep).is_pending());
+    let id = sleep.id().unwrap();
+    assert_eq!(sandbox.timer.wheel().reset(id, MS * 9), Ok(true));
+    sleep.reset(sandbox.clock.now());
+    assert!(task.poll(&mut sleep).is_pending());
+    assert_eq!((sandbox.advance(Duration::ZERO), task.wakes()), (1, 1));
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn tokio_time_timeout() {
+    let (mut sandbox, task) = (Sandbox::new(), Task::new());
+    let mut answer = sandbox.timer.timeout(Duration::ZERO, std::future::ready(7));
+    assert_eq!(task.poll(&mut answer), Poll::Ready(Ok(7)));
+    let deadline = sandbox.clock.now() + MS;
+    let mut none = sandbox.timer.timeout_at(deadline, std::future::pending::<()>());
+    assert!(task.poll(&mut none).is_pending());
+    assert_eq!(sandbox.advance(MS), 1);
+    assert_eq!(task.poll(&mut none), Poll::Ready(Err(TimeoutError::Elapsed)));
+}
+
+#[test]
+fn tokio_time_interval() {
+    let (mut sandbox, task) = (Sandbox::new(), Task::new());
+    let start = sandbox.clock.now();
+    let mut interval = sandbox.timer.interval(MS * 3).unwrap();
+    for tick in 0..5 {
+        let due = start + MS * 3 * tick;
+        assert_eq!(interval.poll_tick(&mut task.context()), Poll::Ready(Ok(due)));
+        assert!(interval.poll_tick(&mut task.context()).is_pending());
+        sandbox.advance(MS * 3);
+    }
+    assert!(sandbox.timer.interval_at(start, Duration::ZERO).is_err());
 }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::thread;
 use std::time::Duration;
 use tourbillon::future::{Sleep, Timer};
-use tourbillon::{Builder, Inline, ManualClock, Refusal};
+use tourbillon::{Builder, Clock, Inline, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const READY: Poll<Result<(), Refusal>> = Poll::Ready(Ok(()));
@@ -182,10 +182,11 @@ fn an_id_is_stale_once_another_task_has_polled_and_its_reset_is_kept() {
     with_sandboxes(|mut sandbox| {
         let tick = sandbox.tick;
         let (first, mut sleep) = armed(&sandbox);
-        let id = sleep.id().unwrap();
+        let (id, now) = (sleep.id().unwrap(), sandbox.clock.now());
         assert_eq!(sandbox.timer.wheel().reset(id, tick * 40), Ok(true));
         let second = Task::new();
         assert!(second.poll(&mut sleep).is_pending());
+        assert_eq!(sleep.deadline(), now + tick * 40);
         assert_eq!(sandbox.timer.wheel().reset(id, tick), Ok(false));
         let next = sleep.id().unwrap();
         assert_ne!(next, id);
