@@ -491,25 +491,6 @@ fn a_queue_that_was_empty_for_long_takes_values() {
     assert_eq!(desk.poll(), some(1));
 }
 
-#[test]
-fn a_poll_does_a_bounded_share_of_the_upkeep() {
-    let mut desk = Desk::new();
-    let ids: Vec<_> =
-        (0..200_000).map(|n| desk.queue.insert(n, MS * (n % 60_000 + 10)).unwrap()).collect();
-    let _handle = desk.queue.handle();
-    assert!(desk.poll().is_pending());
-    for id in ids {
-        assert!(desk.queue.remove(id).is_some());
-    }
-    let mut polls = 0;
-    while desk.task.wakes() > 0 {
-        assert!(desk.poll().is_pending());
-        polls += 1;
-    }
-    assert!((3..10_000).contains(&polls), "{polls} polls");
-    assert_eq!(desk.queue.metrics().stale_names, 0);
-}
-
 /// A panic of the waker that waits keeps no value.
 #[test]
 fn a_queue_that_is_dropped_wakes_nobody() {
@@ -602,14 +583,14 @@ fn after_many_removals_the_stream_clears_up_and_comes_to_rest() {
         (0..50_000).map(|value| handle.insert(value, MS * 10_000 + MS * value).unwrap()).collect();
     assert!(desk.poll().is_pending());
     ids.into_iter().for_each(|id| assert!(handle.remove(id).is_some()));
-    let mut polls = 0;
-    // Slice by slice, woken for each by the timer.
+    let (mut polls, before) = (0, handle.metrics().sweeps);
+    // Slice by slice, woken for each.
     while desk.advance(0) {
         assert!(desk.poll().is_pending());
         polls += 1;
     }
     let sweeps = handle.metrics().sweeps;
-    assert!(polls < 10 && sweeps < 200, "{polls} polls, {sweeps} sweeps");
+    assert!(polls < 50 && sweeps == before + polls, "{polls} polls, {sweeps} sweeps");
     assert_eq!(handle.metrics().stale_names, 0, "by the polls that it was woken for");
     for _ in 0..100 {
         desk.advance(1000);

@@ -105,9 +105,6 @@ impl StreamBell {
     }
 }
 
-/// How often a poll sweeps, at most, if the wheel wants upkeep and nothing expires.
-const ROUNDS: u32 = 8;
-
 /// The clock of a timer, for the wheel of a queue.
 #[derive(Debug)]
 struct ClockOf(Timer);
@@ -161,22 +158,21 @@ impl<T: Send> DelayQueue<T> {
     /// O(1), and now and then as long as a bounded share of the wheel's upkeep takes.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.handle.stream.task.register(context.waker());
-        for _ in 0..ROUNDS {
-            let mut expired = None;
-            let sweep = self.sweeper.sweep_some(1, |timer| expired = Some(timer));
-            if expired.is_some() || self.has_ended() {
-                return Poll::Ready(expired);
-            }
-            self.sleep.reset(sweep.next_deadline.unwrap_or_else(|| self.longest_rest()));
-            match ready!(Pin::new(&mut self.sleep).poll(context)) {
-                Ok(()) => {}
-                // The timer has room again when one of its sleeps ends, which it does not tell.
-                Err(Refusal::AtCapacity { .. }) => break,
-                Err(_) => return Poll::Ready(None),
-            }
+        let mut expired = None;
+        let sweep = self.sweeper.sweep_some(1, |timer| expired = Some(timer));
+        if expired.is_some() || self.has_ended() {
+            return Poll::Ready(expired);
         }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        self.sleep.reset(sweep.next_deadline.unwrap_or_else(|| self.longest_rest()));
+        match ready!(Pin::new(&mut self.sleep).poll(context)) {
+            // The wheel wants upkeep. Or the timer is full: it has room again when one of its
+            // sleeps ends, which it does not tell.
+            Ok(()) | Err(Refusal::AtCapacity { .. }) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(_) => Poll::Ready(None),
+        }
     }
 
     /// When to sweep though nothing is armed: the wheel's range of deadlines moves with the sweeps.
