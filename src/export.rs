@@ -49,14 +49,14 @@ const LATENESS: &str = "tourbillon_lateness_seconds";
 
 /// Tells what a wheel counts to the facade `metrics`.
 ///
-/// | | | |
-/// |---|---|---|
-/// | counters | `tourbillon_inserted_total`, `…_reset_total`, `…_cancelled_total`, `…_fired_total`, `…_returned_total`, `…_refiled_total`, `…_sweeps_total`, `…_handler_panics_total` | as the fields of [`Metrics`] |
-/// | gauges | `tourbillon_timers_armed`, `…_stale_names`, `…_timers_in_flight`, `…_batches_in_flight`, `…_memory_bytes`, `…_longest_sweep_seconds` | as the fields of [`Metrics`] |
-/// | histogram | `tourbillon_lateness_seconds` | [`Metrics::lateness`] |
+/// * Counters, `tourbillon_` and: `inserted_total`, `reset_total`, `cancelled_total`,
+///   `fired_total`, `returned_total`, `refiled_total`, `sweeps_total`, `handler_panics_total`.
+/// * Gauges, `tourbillon_` and: `timers_armed`, `stale_names`, `timers_in_flight`,
+///   `batches_in_flight`, `memory_bytes`, `longest_sweep_seconds`.
+/// * A histogram: `tourbillon_lateness_seconds`.
 ///
-/// Each has the label `wheel`. Nothing is told by itself: call [`record`](Self::record) from the
-/// handler that is scraped, or from a timer.
+/// They are the fields of [`Metrics`], each with the label `wheel`. Nothing is told by itself: call
+/// [`record`](Self::record) from the handler that is scraped, or from a timer.
 ///
 /// # Examples
 ///
@@ -124,8 +124,8 @@ impl Exporter {
     /// [`Driver::metrics`](crate::Driver::metrics), always of the same wheel.
     ///
     /// Of the lateness, what has come since the last call is told: for each timer that has fired,
-    /// the upper bound of its bucket. The facade has no shorter way, and a recorder may take each by
-    /// itself; the more timers fire, the more often this should be called.
+    /// the upper bound of its bucket. The facade has no shorter way, and a recorder may take each
+    /// by itself; the more timers fire, the more often this should be called.
     ///
     /// # Examples
     ///
