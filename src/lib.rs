@@ -2,6 +2,8 @@
 #![cfg_attr(all(feature = "cache", feature = "keyed"), doc = include_str!("../README.md"))]
 
 mod alarm;
+#[cfg(feature = "backon")]
+pub mod backon;
 mod bell;
 mod bits;
 mod builder;
@@ -16,6 +18,8 @@ mod executor;
 #[cfg(feature = "future")]
 pub mod future;
 mod hierarchy;
+#[cfg(feature = "http")]
+pub mod http;
 mod id;
 #[cfg(feature = "keyed")]
 mod keyed;
@@ -23,6 +27,8 @@ mod lease;
 mod metrics;
 mod pinned;
 mod prefetch;
+#[cfg(feature = "quinn")]
+pub mod quinn;
 mod reclaim;
 pub mod scheduler;
 mod shard;
@@ -32,6 +38,8 @@ mod swept;
 mod sync;
 mod tally;
 mod tick;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod upkeep;
 mod wheel;
 
