@@ -1,4 +1,4 @@
-//! Retries on the wheel: a [`Timer`] is a [`backon::Sleeper`](Sleeper).
+//! Retries on the wheel: a [`Timer`] is a [`Sleeper`] of backon's.
 //!
 //! The future of a sleeper can say nothing but that it has ended: when the wheel refuses a delay,
 //! it may end early or never. It ends early. One that never ends would hang whoever waits for the

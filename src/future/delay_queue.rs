@@ -23,7 +23,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 /// A queue whose values come out one by one, each when its delay has passed: a
-/// [`Stream`](futures_core::Stream) of [`Expired`].
+/// [`Stream`] of [`Expired`].
 ///
 /// The names are those of tokio-util's `DelayQueue`. Here any thread may insert, remove and reset,
 /// through `&self` or a [handle](Self::handle), without a lock, while the stream is polled; and an
