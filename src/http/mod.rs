@@ -1,8 +1,8 @@
 //! Time-outs of HTTP on the wheel, as tower layers: of requests, answered by a status, and of
 //! bodies that stand still.
 //!
-//! The names are those of tower-http's `timeout`; here each takes the [`Timer`](crate::future::Timer)
-//! too.
+//! The names are those of tower-http's `timeout`; here each takes the
+//! [`Timer`](crate::future::Timer) too.
 //!
 //! | what comes too late | is ended by | with |
 //! |---|---|---|
