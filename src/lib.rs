@@ -2,6 +2,8 @@
 #![cfg_attr(all(feature = "cache", feature = "future", feature = "keyed"), doc = include_str!("../README.md"))]
 
 mod alarm;
+#[cfg(feature = "backon")]
+pub mod backon;
 mod bell;
 mod bits;
 mod builder;
@@ -20,6 +22,8 @@ mod export;
 #[cfg(feature = "future")]
 pub mod future;
 mod hierarchy;
+#[cfg(feature = "http")]
+pub mod http;
 mod id;
 #[cfg(feature = "keyed")]
 mod keyed;
@@ -27,6 +31,8 @@ mod lease;
 mod metrics;
 mod pinned;
 mod prefetch;
+#[cfg(feature = "quinn")]
+pub mod quinn;
 mod reclaim;
 pub mod scheduler;
 mod shard;
@@ -37,6 +43,8 @@ mod sync;
 mod tally;
 mod tick;
 mod trace;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod upkeep;
 mod wheel;
 

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// A queue whose values come out one by one, each when its delay has passed: a
-/// [`Stream`](futures_core::Stream) of [`Expired`].
+/// A queue whose values come out one by one, each when its delay has passed: a [`Stream`] of
+/// [`Expired`].
 ///
 /// The names are those of tokio-util's `DelayQueue`. Here any thread may insert, remove and reset,
 /// through `&self` or a [handle](DelayQueueHandle), without a lock, while the stream is polled; and an

@@ -1,0 +1,120 @@
+//! An axum server whose time-outs are on one wheel: requests that are not answered in time, and
+//! bodies of requests that stand still. A client that behaves badly shows what happens.
+//!
+//! The limits are short, so that the example is; a server has seconds and minutes.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use ::tower::ServiceBuilder;
+use axum::Router;
+use axum::body::Bytes;
+use axum::error_handling::HandleErrorLayer;
+use axum::extract::rejection::BytesRejection;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tourbillon::future::Timer;
+use tourbillon::http::{BodyTimeoutError, RequestBodyTimeoutLayer, TimeoutLayer};
+use tourbillon::tower::{self, BoxError};
+use tourbillon::{Builder, Inline};
+
+const ANSWER: Duration = Duration::from_millis(300);
+const BODY: Duration = Duration::from_millis(100);
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+/// Waits for somebody behind the server who does not answer.
+async fn silent() -> &'static str {
+    std::future::pending().await
+}
+
+/// Takes a body, all of it.
+async fn upload(body: Result<Bytes, BytesRejection>) -> Response {
+    match body {
+        Ok(body) => format!("{} bytes\n", body.len()).into_response(),
+        Err(error) if stood_still(&error) => {
+            (StatusCode::REQUEST_TIMEOUT, "the body stood still\n").into_response()
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Whether it was a time-out that ended a body.
+fn stood_still(error: &(dyn Error + 'static)) -> bool {
+    error.is::<BodyTimeoutError>() || error.source().is_some_and(stood_still)
+}
+
+/// What a time-out of tower's kind becomes: here an answer that tells more than a status.
+async fn explain(error: BoxError) -> (StatusCode, String) {
+    (StatusCode::GATEWAY_TIMEOUT, format!("{error}\n"))
+}
+
+fn router(timer: &Timer) -> Router {
+    let status = StatusCode::REQUEST_TIMEOUT;
+    let explained = ServiceBuilder::new()
+        .layer(HandleErrorLayer::new(explain))
+        .layer(tower::TimeoutLayer::new(timer.clone(), ANSWER));
+    Router::new()
+        .route("/silent", get(silent).layer(explained))
+        .route("/silent408", get(silent))
+        .route("/upload", post(upload))
+        .layer(RequestBodyTimeoutLayer::new(timer.clone(), BODY))
+        .layer(TimeoutLayer::with_status_code(timer.clone(), status, 2 * ANSWER))
+}
+
+/// Serves each connection by hyper-util's builder, where hyper's own time-outs are set.
+async fn serve(listener: TcpListener, router: Router) -> std::io::Result<()> {
+    loop {
+        let (stream, _peer) = listener.accept().await?;
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let builder = auto::Builder::new(TokioExecutor::new());
+            builder.serve_connection(TokioIo::new(stream), service).await
+        });
+    }
+}
+
+/// Sends a request as it stands, and reads the answer to its end.
+async fn ask(server: SocketAddr, request: &str) -> Result<String, AnyError> {
+    let mut stream = TcpStream::connect(server).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    Ok(format!("{} - {}", head.lines().next().unwrap_or_default(), body.trim_end()))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), AnyError> {
+    // A waker only passes its task on: it may run on the tick thread.
+    let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let server = listener.local_addr()?;
+    tokio::spawn(serve(listener, router(&timer)));
+
+    let end = "Host: here\r\nConnection: close\r\n";
+    for (what, request, expected) in [
+        ("a body", format!("POST /upload HTTP/1.1\r\n{end}Content-Length: 4\r\n\r\nbody"), "200"),
+        (
+            "half a body",
+            format!("POST /upload HTTP/1.1\r\n{end}Content-Length: 4\r\n\r\nbo"),
+            "408",
+        ),
+        ("to be explained", format!("GET /silent HTTP/1.1\r\n{end}\r\n"), "504"),
+        ("a status alone", format!("GET /silent408 HTTP/1.1\r\n{end}\r\n"), "408"),
+    ] {
+        let answer = ask(server, &request).await?;
+        println!("{what:16} {answer}");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{answer}");
+    }
+    println!("{} timers are left in the wheel", timer.wheel().len());
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Time-outs of tower services on the wheel: [`TimeoutLayer`], and [`Timeout`], the service it
+//! makes.
+//!
+//! The same as tower's own by another clock: the time counts from the call, and a request that has
+//! no response in time ends with an error. Each request has one timer, which leaves the wheel with
+//! its response.
+
+#![forbid(unsafe_code)]
+
+use crate::future::{self, TimeoutError, Timer};
+use pin_project_lite::pin_project;
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// The error of what has a time-out: its own, or that of the time-out, a [`TimeoutError`] for a
+/// service; `error.is::<TimeoutError>()` tells which.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Gives the requests of a service a time-out, each from its call.
+///
+/// # Examples
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::task::{Context, Poll};
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{Timer, TimeoutError};
+/// use tourbillon::tower::TimeoutLayer;
+/// use tower_layer::Layer;
+/// use tower_service::Service;
+///
+/// /// A service that does not answer.
+/// struct Silent;
+///
+/// impl Service<&str> for Silent {
+///     type Response = ();
+///     type Error = Infallible;
+///     type Future = std::future::Pending<Result<(), Infallible>>;
+///
+///     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+///         Poll::Ready(Ok(()))
+///     }
+///
+///     fn call(&mut self, _request: &str) -> Self::Future {
+///         std::future::pending()
+///     }
+/// }
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let mut service = TimeoutLayer::new(timer, Duration::from_millis(5)).layer(Silent);
+/// let answer = pollster::block_on(service.call("anybody there?"));
+/// assert!(answer.is_err_and(|error| error.is::<TimeoutError>()));
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TimeoutLayer {
+    timer: Arc<Timer>,
+    timeout: Duration,
+}
+
+impl TimeoutLayer {
+    /// Requests end after `timeout`, by `timer`.
+    #[must_use]
+    pub fn new(timer: Timer, timeout: Duration) -> Self {
+        Self { timer: Arc::new(timer), timeout }
+    }
+}
+
+impl<S> Layer<S> for TimeoutLayer {
+    type Service = Timeout<S>;
+
+    fn layer(&self, inner: S) -> Timeout<S> {
+        Timeout { inner, timer: Arc::clone(&self.timer), timeout: self.timeout }
+    }
+}
+
+/// A service whose requests end with a [`TimeoutError`] if they have no response in time; made by
+/// a [`TimeoutLayer`].
+///
+/// # Errors
+///
+/// A [`BoxError`] with the error of the service, or with [`TimeoutError::Elapsed`]; or with
+/// [`TimeoutError::Refused`] for a response that is not there at once, after the timer was shut
+/// down or at its capacity: no request goes without its time-out.
+#[derive(Clone, Debug)]
+pub struct Timeout<S> {
+    inner: S,
+    /// Shared by the clones of the service: there may be one for each request.
+    timer: Arc<Timer>,
+    timeout: Duration,
+}
+
+impl<S> Timeout<S> {
+    /// The requests of `inner` end after `timeout`, by `timer`.
+    #[must_use]
+    pub fn new(inner: S, timer: Timer, timeout: Duration) -> Self {
+        TimeoutLayer::new(timer, timeout).layer(inner)
+    }
+
+    /// The service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service, without its time-out.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, Request> Service<Request> for Timeout<S>
+where
+    S: Service<Request>,
+    S::Error: Into<BoxError>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let response = self.inner.call(request);
+        ResponseFuture { response: self.timer.timeout(self.timeout, response) }
+    }
+}
+
+pin_project! {
+    /// The response of a [`Timeout`] service. Dropping it cancels the timer.
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        response: future::Timeout<F>,
+    }
+}
+
+impl<F, Response, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Response, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer: Result<_, TimeoutError> = ready!(self.project().response.poll(context));
+        Poll::Ready(answer?.map_err(Into::into))
+    }
+}
