@@ -19,6 +19,12 @@ const OPENED_AT_ONCE: usize = 64;
 /// How long after its time a connection may be closed before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The last moment for which another request is planned, as a part of the idle timeout.
+const LATEST_PLANNED: f64 = 0.5;
+
+/// The last moment at which it is sent.
+const LATEST_REQUEST: f64 = 0.75;
+
 /// One of the crowd.
 struct Idle {
     /// `None`: the server has closed it.
@@ -117,7 +123,7 @@ impl Crowd {
     /// The next request, if there is one, comes well before the idle timeout.
     fn plan_request(&mut self, number: usize, now: Instant) {
         if self.clients[number].requests > 0 {
-            let pause = self.timeout.mul_f64(fastrand::f64() / 2.0);
+            let pause = self.timeout.mul_f64(fastrand::f64() * LATEST_PLANNED);
             self.plan.push(Reverse((now + pause, number)));
         }
     }
@@ -135,7 +141,10 @@ impl Crowd {
             };
             idle.requests -= 1;
             let before = Instant::now();
-            if client.send()? {
+            if before >= idle.after + self.timeout.mul_f64(LATEST_REQUEST) {
+                // This thread was held up. The server might be closing just now, and rightly.
+                idle.requests = 0;
+            } else if client.send()? {
                 idle.before = before;
                 self.last = before;
             } else {

@@ -4,7 +4,9 @@ use super::mailbox::{MAIL, Mailbox, Message};
 use super::{Counts, Failure};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
+use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -13,6 +15,10 @@ use std::time::Duration;
 
 /// How long to wait when a connection cannot be accepted, as when the process has no files left.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How many connections may wait to be accepted, if the system allows so many. With mio's 128 a
+/// burst of clients would be made to try again after a second.
+const BACKLOG: i32 = 4096;
 
 /// A handle on the thread.
 pub(crate) struct Acceptor {
@@ -30,6 +36,17 @@ struct Door {
     stop: Arc<AtomicBool>,
     /// How many were handed out.
     handed: usize,
+}
+
+/// Listens; it is an error if another server does so there.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // Connections of a server that has ended are no reason to refuse.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(TcpListener::from_std(socket.into()))
 }
 
 impl Acceptor {

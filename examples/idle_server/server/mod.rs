@@ -117,7 +117,7 @@ impl Server {
         config: &Config,
         handler: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
-        let listener = mio::net::TcpListener::bind(config.listen)
+        let listener = acceptor::listen(config.listen)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
         let address = listener.local_addr()?;
         let (mut polls, mut mailboxes) = (Vec::new(), Vec::new());
