@@ -67,9 +67,9 @@ impl Acceptor {
 
     /// Accepts no more: closes the listener, and waits for the thread.
     pub(crate) fn stop(&mut self) -> Result<(), Failure> {
-        self.stop.store(true, Release);
-        self.waker.wake()?;
         if let Some(thread) = self.thread.take() {
+            self.stop.store(true, Release);
+            self.waker.wake()?;
             thread.join().map_err(|_| "the acceptor panicked")??;
         }
         Ok(())

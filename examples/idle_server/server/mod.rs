@@ -92,7 +92,7 @@ pub(crate) struct Figures {
     pub(crate) armed: u64,
 }
 
-/// A server that runs.
+/// A server that runs, until it is stopped or dropped.
 pub(crate) struct Server {
     address: SocketAddr,
     counts: Arc<Counts>,
@@ -165,6 +165,10 @@ impl Server {
 
     /// Closes everything, waits for all threads, and answers what has happened.
     pub(crate) fn stop(mut self) -> Result<Figures, Failure> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Figures, Failure> {
         self.acceptor.stop()?;
         for mailbox in self.mailboxes.iter() {
             mailbox.post(Message::Stop);
@@ -175,6 +179,13 @@ impl Server {
         let figures = self.figures();
         self.store.stop();
         Ok(figures)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Does nothing if it has been stopped, which would have told of errors.
+        let _ = self.end();
     }
 }
 
