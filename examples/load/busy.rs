@@ -1,7 +1,7 @@
 //! The busy clients: each sends a request, waits for the answer, and sends the next.
 
 use crate::Failure;
-use crate::client::{Client, Target};
+use crate::client::{self, Client, Target};
 use hdrhistogram::Histogram;
 use mio::{Events, Interest, Poll, Token};
 use std::ops::Range;
@@ -64,7 +64,7 @@ impl Crew {
             if left.is_zero() {
                 return Ok(answers);
             }
-            self.poll.poll(&mut events, Some(left))?;
+            client::wait(&mut self.poll, &mut events, left)?;
             for event in &events {
                 self.clients[event.token().0].event(&mut answers)?;
             }

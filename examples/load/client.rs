@@ -3,9 +3,11 @@
 use crate::Failure;
 use crate::protocol::Protocol;
 use mio::net::TcpStream;
+use mio::{Events, Poll};
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 /// Where to connect to, and what is spoken there.
 #[derive(Clone, Copy, Debug)]
@@ -87,4 +89,12 @@ impl Client {
 
 fn is_closing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+/// Waits for events; a signal may end the wait without one.
+pub(crate) fn wait(poll: &mut Poll, events: &mut Events, longest: Duration) -> io::Result<()> {
+    match poll.poll(events, Some(longest)) {
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+        result => result,
+    }
 }

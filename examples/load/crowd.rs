@@ -6,7 +6,7 @@
 //! never sends counts from before and after its connecting.
 
 use crate::Failure;
-use crate::client::{Client, Target};
+use crate::client::{self, Client, Target};
 use mio::{Events, Interest, Poll, Token};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -96,7 +96,7 @@ impl Crowd {
             let next = self.plan.peek().map_or(end, |&Reverse((when, _))| when.min(end));
             let rest =
                 if all { next.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
-            self.poll.poll(&mut events, Some(rest))?;
+            client::wait(&mut self.poll, &mut events, rest)?;
             for event in &events {
                 self.hear(event.token().0)?;
             }

@@ -15,6 +15,7 @@ use server::{Config, Figures, Kind, Server, Sweeping};
 use socket2::SockRef;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -150,38 +151,51 @@ fn a_client_that_resets_leaves_no_timer() {
 
 #[test]
 fn a_client_that_never_reads_is_closed_when_it_is_idle() {
-    const FAR_MORE_THAN_FITS: usize = 1 << 30;
     on_each_echo(Duration::from_millis(100), |server| {
         let mut client = connect(server);
-        let (mut sent, bytes) = (0, [7; 1 << 16]);
-        while let Ok(length) = client.write(&bytes) {
-            sent += length;
-            assert!(sent < FAR_MORE_THAN_FITS, "the server reads and reads");
-        }
+        fill(&mut client);
         assert_eq!(settles_at(server, 0).closed_idle, 1);
     });
 }
 
 #[test]
 fn a_client_that_reads_late_gets_every_byte() {
-    const LENGTH: usize = 16 << 20;
-    on_each_echo(NEVER, |server| {
-        let mut client = connect(server);
-        let sent: Vec<u8> = (0..LENGTH).map(|at| (at % 251).to_le_bytes()[0]).collect();
-        let mut writes = client.try_clone().unwrap();
-        let mut read = Vec::new();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                writes.write_all(&sent).unwrap();
-                writes.shutdown(Shutdown::Write).unwrap();
-            });
-            // Long enough, mostly, for everything between the two to be full.
-            thread::sleep(Duration::from_millis(50));
+    const MORE_THAN_FITS: usize = 6 << 20;
+    on_each(NEVER, |config| {
+        let server = Server::start(config, |read, answer| {
+            answer.extend(bytes(0..MORE_THAN_FITS + 40_000 * usize::from(read[0])));
+        })
+        .unwrap();
+        let mut clients: Vec<_> = (0..3).map(|_| connect(&server)).collect();
+        for (number, client) in (0..).zip(&mut clients) {
+            SockRef::from(&*client).set_recv_buffer_size(1 << 15).unwrap();
+            client.write_all(&[number]).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            let (mut read, all) = (Vec::new(), MORE_THAN_FITS + 40_000 * number);
             client.read_to_end(&mut read).unwrap();
-        });
-        assert!(read == sent, "{} bytes came back, or others", read.len());
-        settles_at(server, 0);
+            assert!(read == bytes(0..all), "of {all} bytes {} came, or others", read.len());
+        }
+        settles_at(&server, 0);
     });
+}
+
+/// Sends until everything between here and the server is full, there and back; how much.
+fn fill(client: &mut TcpStream) -> usize {
+    const FAR_MORE_THAN_FITS: usize = 1 << 30;
+    client.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut sent = 0;
+    while let Ok(length) = client.write(&bytes(sent..sent + (1 << 16))) {
+        sent += length;
+        assert!(sent < FAR_MORE_THAN_FITS, "the server reads and reads");
+    }
+    sent
+}
+
+/// What a client sends at these places of its stream.
+fn bytes(places: Range<usize>) -> Vec<u8> {
+    places.map(|place| (place % 251).to_le_bytes()[0]).collect()
 }
 
 #[test]
