@@ -60,12 +60,14 @@ fn run(options: &Options) -> Result<bool, Failure> {
     let connections = connections(options)?;
     let servers = options.servers();
     let mut rounds = vec![Vec::new(); servers.len()];
-    for round in 1..=options.rounds {
-        for (server, rows) in servers.iter().zip(&mut rounds) {
-            eprintln!("round {round} of {}: {server}", options.rounds);
+    for round in 0..options.rounds as usize {
+        // Each round begins with another, so that none is always the first or after the same one.
+        for which in (0..servers.len()).map(|turn| (round + turn) % servers.len()) {
+            let server = &servers[which];
+            eprintln!("round {} of {}: {server}", round + 1, options.rounds);
             let load = options.load(connections);
             let row = trial::run(server, &load).map_err(|error| format!("{server}: {error}"))?;
-            rows.push(row);
+            rounds[which].push(row);
         }
     }
     let table = Table::new(rounds.iter().filter_map(|rows| Row::of_rounds(rows)).collect());
