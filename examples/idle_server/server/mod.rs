@@ -1,0 +1,213 @@
+//! [`Server`]: the event loops, the thread that accepts, and the timers, from start to stop.
+//!
+//! ```text
+//!             ┌────────────┐  Open   ┌────────────┐
+//!   clients ──► acceptor   ├────────►│ mailbox    │  one for each loop, with the waker
+//!             └────────────┘  Stop   │ + loop     │  of its poll
+//!                             ┌─────►└──┬─────────┘
+//!             ┌────────────┐  │ Idle    │ insert, reset, cancel: in batches
+//!             │ sweeper    ├──┘         ▼
+//!             │ (shared)   │◄──────── timers       (or each loop has and sweeps its own)
+//!             └────────────┘
+//! ```
+//!
+//! One thread accepts and hands the connections out in turn. Listeners of each loop's own
+//! (`SO_REUSEPORT`) would save a message a connection, but spread connections by a hash, and let a
+//! second server take the same port without a word.
+
+mod acceptor;
+mod connection;
+mod event_loop;
+mod heap;
+mod mailbox;
+mod timers;
+mod wheel;
+
+use acceptor::Acceptor;
+use event_loop::EventLoop;
+use mailbox::{Mailbox, Message};
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use timers::{Store, Timers};
+
+/// What came up on the way to a server, to be shown to whoever wanted it.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// What a server should be like.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) idle: Duration,
+    pub(crate) loops: usize,
+    pub(crate) kind: Kind,
+    pub(crate) sweeping: Sweeping,
+    pub(crate) resolution: Duration,
+}
+
+/// What holds the timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    Tourbillon,
+    Heap,
+}
+
+/// Who takes what is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Sweeping {
+    /// Each loop, from timers of its own.
+    Own,
+    /// A thread, from timers that all loops share.
+    Shared,
+}
+
+/// Makes the answer to what was read, by appending to it. If it panics, its connection is closed.
+pub(crate) type Handler = Arc<dyn Fn(&[u8], &mut Vec<u8>) + Send + Sync>;
+
+/// What the server counts; each only ever grows, but for `live`.
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: AtomicU64,
+    live: AtomicU64,
+    fired: AtomicU64,
+    closed_idle: AtomicU64,
+    panicked: AtomicU64,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Figures {
+    pub(crate) accepted: u64,
+    /// Connections that are open.
+    pub(crate) live: u64,
+    /// Timers that were handed to their loops. A few find that bytes came meanwhile.
+    pub(crate) fired: u64,
+    pub(crate) closed_idle: u64,
+    pub(crate) panicked: u64,
+    /// Timers that are armed: one for each live connection, whenever all is quiet.
+    pub(crate) armed: u64,
+}
+
+/// A server that runs, until it is stopped or dropped.
+pub(crate) struct Server {
+    address: SocketAddr,
+    counts: Arc<Counts>,
+    mailboxes: Arc<[Mailbox]>,
+    acceptor: Acceptor,
+    loops: Vec<JoinHandle<std::io::Result<()>>>,
+    store: Box<dyn Store>,
+}
+
+/// What is needed to start the loops.
+struct Loops {
+    polls: Vec<mio::Poll>,
+    mailboxes: Arc<[Mailbox]>,
+    counts: Arc<Counts>,
+    idle: Duration,
+    handler: Handler,
+}
+
+impl Server {
+    /// Listens, and serves on threads of its own.
+    pub(crate) fn start(
+        config: &Config,
+        handler: impl Fn(&[u8], &mut Vec<u8>) + Send + Sync + 'static,
+    ) -> Result<Self, Failure> {
+        let listener = acceptor::listen(config.listen)
+            .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
+        let address = listener.local_addr()?;
+        let (mut polls, mut mailboxes) = (Vec::new(), Vec::new());
+        for _ in 0..config.loops {
+            let poll = mio::Poll::new()?;
+            mailboxes.push(Mailbox::new(&poll)?);
+            polls.push(poll);
+        }
+        let (mailboxes, counts) = (Arc::from(mailboxes), Arc::new(Counts::default()));
+        let loops = Loops {
+            polls,
+            mailboxes: Arc::clone(&mailboxes),
+            counts: Arc::clone(&counts),
+            idle: config.idle,
+            handler: Arc::new(handler),
+        };
+        let (loops, store) = match (config.kind, config.sweeping) {
+            (Kind::Tourbillon, Sweeping::Own) => loops.spawn(wheel::own(config)?)?,
+            (Kind::Tourbillon, Sweeping::Shared) => {
+                loops.spawn(wheel::shared(config, &mailboxes)?)?
+            }
+            (Kind::Heap, Sweeping::Own) => loops.spawn(heap::own(config))?,
+            (Kind::Heap, Sweeping::Shared) => loops.spawn(heap::shared(config, &mailboxes)?)?,
+        };
+        let acceptor = Acceptor::spawn(listener, Arc::clone(&mailboxes), Arc::clone(&counts))?;
+        Ok(Self { address, counts, mailboxes, acceptor, loops, store })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has happened so far.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures {
+            accepted: self.counts.accepted.load(Relaxed),
+            live: self.counts.live.load(Relaxed),
+            fired: self.counts.fired.load(Relaxed),
+            closed_idle: self.counts.closed_idle.load(Relaxed),
+            panicked: self.counts.panicked.load(Relaxed),
+            armed: self.store.armed(),
+        }
+    }
+
+    /// Closes everything, waits for all threads, and answers what has happened.
+    pub(crate) fn stop(mut self) -> Result<Figures, Failure> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Figures, Failure> {
+        self.acceptor.stop()?;
+        for mailbox in self.mailboxes.iter() {
+            mailbox.post(Message::Stop);
+        }
+        for handle in std::mem::take(&mut self.loops) {
+            handle.join().map_err(|_| "an event loop panicked")??;
+        }
+        let figures = self.figures();
+        self.store.stop();
+        Ok(figures)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Does nothing if it has been stopped, which would have told of errors.
+        let _ = self.end();
+    }
+}
+
+type Spawned = (Vec<JoinHandle<std::io::Result<()>>>, Box<dyn Store>);
+
+impl Loops {
+    /// Starts a loop for each of the timers.
+    fn spawn<T: Timers>(self, made: (Vec<T>, Box<dyn Store>)) -> Result<Spawned, Failure> {
+        let (timers, store) = made;
+        let mut handles = Vec::new();
+        for (number, (poll, timers)) in self.polls.into_iter().zip(timers).enumerate() {
+            let event_loop = EventLoop::new(
+                event_loop::Place { number, mailboxes: Arc::clone(&self.mailboxes) },
+                poll,
+                timers,
+                self.idle,
+                Arc::clone(&self.counts),
+                Arc::clone(&self.handler),
+            );
+            let named = thread::Builder::new().name(format!("loop {number}"));
+            handles.push(named.spawn(move || event_loop.run())?);
+        }
+        Ok((handles, store))
+    }
+}

@@ -1,0 +1,187 @@
+//! The crowd: clients that send a request now and then, then none, and see when they are closed.
+//!
+//! A connection is *early* if it is closed before the idle timeout has passed since the instant
+//! *before* the last request was sent: whatever the server took as the last activity came after
+//! that. How *late* it is closed is counted from the instant *after* the last answer was read. Who
+//! never sends counts from before and after its connecting.
+
+use crate::Failure;
+use crate::client::{self, Client, Target};
+use mio::{Events, Interest, Poll, Token};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// How many connections are opened before it is time to look at those that are open.
+const OPENED_AT_ONCE: usize = 64;
+
+/// How long after its time a connection may be closed before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The last moment for which another request is planned, as a part of the idle timeout.
+const LATEST_PLANNED: f64 = 0.5;
+
+/// The last moment at which it is sent.
+const LATEST_REQUEST: f64 = 0.75;
+
+/// One of the crowd.
+struct Idle {
+    /// `None`: the server has closed it.
+    client: Option<Client>,
+    /// How many requests it will still send.
+    requests: u32,
+    /// Before the last request, or connecting.
+    before: Instant,
+    /// After the last answer, or connecting.
+    after: Instant,
+}
+
+/// What the crowd saw.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Closings {
+    pub(crate) early: u64,
+    pub(crate) lost: u64,
+    pub(crate) latest: Duration,
+}
+
+/// All of them, on one thread.
+pub(crate) struct Crowd {
+    target: Target,
+    size: usize,
+    timeout: Duration,
+    poll: Poll,
+    clients: Vec<Idle>,
+    open: usize,
+    /// When who sends next.
+    plan: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// When anything last happened on a connection that is or was open.
+    last: Instant,
+    closings: Closings,
+}
+
+impl Crowd {
+    pub(crate) fn new(target: Target, size: usize, timeout: Duration) -> Result<Self, Failure> {
+        Ok(Self {
+            target,
+            size,
+            timeout,
+            poll: Poll::new()?,
+            clients: Vec::with_capacity(size),
+            open: 0,
+            plan: BinaryHeap::new(),
+            last: Instant::now(),
+            closings: Closings::default(),
+        })
+    }
+
+    /// Opens all connections, tells that it has, and watches them until they are closed.
+    pub(crate) fn run(mut self, opened: &Sender<()>) -> Result<Closings, Failure> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let opening = self.clients.len() < self.size;
+            if opening {
+                self.open_some()?;
+            }
+            let all = self.clients.len() == self.size;
+            if opening && all {
+                opened.send(())?;
+            }
+            self.send_due()?;
+            let end = self.last + self.timeout + PATIENCE;
+            if all && (self.open == 0 || Instant::now() >= end) {
+                self.closings.lost = self.open as u64;
+                return Ok(self.closings);
+            }
+            let next = self.plan.peek().map_or(end, |&Reverse((when, _))| when.min(end));
+            let rest =
+                if all { next.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            client::wait(&mut self.poll, &mut events, rest)?;
+            for event in &events {
+                self.hear(event.token().0)?;
+            }
+        }
+    }
+
+    fn open_some(&mut self) -> Result<(), Failure> {
+        for number in self.clients.len()..self.size.min(self.clients.len() + OPENED_AT_ONCE) {
+            let before = Instant::now();
+            let mut client = Client::connect(self.target, number)?;
+            let after = Instant::now();
+            let interest = Interest::READABLE;
+            self.poll.registry().register(&mut client.stream, Token(number), interest)?;
+            // Of ten, one sends nothing, six send once, and three up to four times.
+            let requests = [0, 1, 1, 1, 1, 1, 1, 2, 3, 4][fastrand::usize(..10)];
+            self.clients.push(Idle { client: Some(client), requests, before, after });
+            self.open += 1;
+            self.last = after;
+            self.plan_request(number, after);
+        }
+        Ok(())
+    }
+
+    /// The next request, if there is one, comes well before the idle timeout.
+    fn plan_request(&mut self, number: usize, now: Instant) {
+        if self.clients[number].requests > 0 {
+            let pause = self.timeout.mul_f64(fastrand::f64() * LATEST_PLANNED);
+            self.plan.push(Reverse((now + pause, number)));
+        }
+    }
+
+    /// Sends the requests whose moment has come.
+    fn send_due(&mut self) -> Result<(), Failure> {
+        while let Some(&Reverse((when, number))) = self.plan.peek() {
+            if when > Instant::now() {
+                break;
+            }
+            self.plan.pop();
+            let idle = &mut self.clients[number];
+            let Some(client) = &mut idle.client else {
+                continue;
+            };
+            idle.requests -= 1;
+            let before = Instant::now();
+            if before >= idle.after + self.timeout.mul_f64(LATEST_REQUEST) {
+                // This thread was held up. The server might be closing just now, and rightly.
+                idle.requests = 0;
+            } else if client.send()? {
+                idle.before = before;
+                self.last = before;
+            } else {
+                self.closed(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Something has come.
+    fn hear(&mut self, number: usize) -> Result<(), Failure> {
+        let idle = &mut self.clients[number];
+        let Some(client) = &mut idle.client else {
+            return Ok(());
+        };
+        let heard = client.hear()?;
+        if heard.answer {
+            let now = Instant::now();
+            (idle.after, self.last) = (now, now);
+            self.plan_request(number, now);
+        }
+        if heard.closed {
+            self.closed(number);
+        }
+        Ok(())
+    }
+
+    /// The server has closed a connection.
+    fn closed(&mut self, number: usize) {
+        let now = Instant::now();
+        let idle = &mut self.clients[number];
+        idle.client = None;
+        self.open -= 1;
+        if now < idle.before + self.timeout {
+            self.closings.early += 1;
+        }
+        let late = now.saturating_duration_since(idle.after + self.timeout);
+        self.closings.latest = self.closings.latest.max(late);
+    }
+}

@@ -1,0 +1,92 @@
+//! Loads the example servers, one after another in several rounds, with many connections that are
+//! mostly idle, and audits their idle timeouts from the clients' side: it exits with 1 if a
+//! connection was closed early or not at all, or a timer was left behind.
+//!
+//! `ci/load` builds the servers and this, and runs it. The tools that there are (wrk, oha and the
+//! like) measure the busy part, but speak HTTP only, open no idle connections and cannot see when
+//! those are closed; so the busy part is here too, and small: every client sends its next request
+//! when it has the answer to the last one, so that latencies are those of a server at its limit.
+//!
+//! ```text
+//! ci/load --help
+//! ci/load --connections 20000 --seconds 10 --json load.json
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that reports to a person")]
+#![allow(clippy::disallowed_methods, reason = "a program in real time, with threads of its own")]
+
+mod busy;
+mod child;
+mod client;
+mod crowd;
+mod options;
+mod protocol;
+mod report;
+mod servers;
+mod trial;
+
+use clap::Parser;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use options::Options;
+use report::{Row, Table};
+use std::error::Error;
+use std::fs::File;
+use std::process::ExitCode;
+
+/// What went wrong, to be shown to whoever started this.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// Files that are not connections: of the runtime, the polls, and the pipes to the server.
+const OTHER_FILES: u64 = 100;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Loads the servers, reports, and answers whether all idle timeouts were right.
+fn run(options: &Options) -> Result<bool, Failure> {
+    // Before the trials, so that a path that cannot be written is not found out after them.
+    if let Some(path) = &options.json {
+        File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let connections = connections(options)?;
+    let servers = options.servers();
+    let mut rounds = vec![Vec::new(); servers.len()];
+    for round in 0..options.rounds as usize {
+        // Each round begins with another, so that none is always the first or after the same one.
+        for which in (0..servers.len()).map(|turn| (round + turn) % servers.len()) {
+            let server = &servers[which];
+            eprintln!("round {} of {}: {server}", round + 1, options.rounds);
+            let load = options.load(connections);
+            let row = trial::run(server, &load).map_err(|error| format!("{server}: {error}"))?;
+            rounds[which].push(row);
+        }
+    }
+    let table = Table::new(rounds.iter().filter_map(|rows| Row::of_rounds(rows)).collect());
+    print!("{table}");
+    if let Some(path) = &options.json {
+        std::fs::write(path, format!("{:#}\n", table.json()))?;
+    }
+    Ok(table.holds())
+}
+
+/// As many connections as were asked for and as this process may have; the servers' limit is the
+/// same.
+fn connections(options: &Options) -> Result<usize, Failure> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    let most = usize::try_from(hard.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(2);
+    let asked = options.connections as usize;
+    if asked > most {
+        eprintln!("{most} connections: a process may have {hard} files open");
+    }
+    Ok(asked.min(most))
+}

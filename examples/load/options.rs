@@ -1,0 +1,63 @@
+//! The command line.
+
+use crate::servers::{SERVERS, Server};
+use crate::trial::Load;
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Loads the example servers with many connections, most of them idle, and audits when those are
+/// closed.
+#[derive(Clone, Debug, Parser)]
+pub(crate) struct Options {
+    /// How many connections; no more than the limit on open files allows.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub(crate) connections: u32,
+
+    /// How many seconds to load each server, in each round.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) seconds: u32,
+
+    /// How many rounds; figures are the medians of all, and faults their sums.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) rounds: u32,
+
+    /// How many of a hundred connections are busy; one at least.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=99))]
+    busy: u32,
+
+    /// The idle timeout [default: half of the seconds, so that connections are closed under load].
+    #[arg(long, value_parser = idle)]
+    idle: Option<Duration>,
+
+    /// Load this server only.
+    #[arg(long, value_parser = PossibleValuesParser::new(SERVERS.map(|server| server.program)))]
+    server: Option<String>,
+
+    /// Write the report as JSON to this file.
+    #[arg(long)]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// A duration of 100 ms to an hour: shorter ones would pass while connections are being opened.
+fn idle(text: &str) -> Result<Duration, String> {
+    let idle = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    if allowed.contains(&idle) { Ok(idle) } else { Err("100ms to 1h is allowed".into()) }
+}
+
+impl Options {
+    /// The servers to load.
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        let wanted = |server: &Server| self.server.as_ref().is_none_or(|it| it == server.program);
+        SERVERS.into_iter().filter(wanted).collect()
+    }
+
+    /// What each of them is to bear.
+    pub(crate) fn load(&self, connections: usize) -> Load {
+        let busy = (connections * self.busy as usize / 100).max(1);
+        let window = Duration::from_secs(self.seconds.into());
+        Load { idle: connections - busy, busy, window, timeout: self.idle.unwrap_or(window / 2) }
+    }
+}

@@ -1,0 +1,56 @@
+//! [`Protocol`]: what a request is, and when an answer is whole.
+
+use crate::Failure;
+use httparse::{EMPTY_HEADER, Response, Status};
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Protocol {
+    /// What is sent comes back.
+    Echo,
+    /// HTTP/1.1: `GET /`, on a connection that is kept.
+    #[allow(dead_code, reason = "spoken as soon as a server in the list does")]
+    Http,
+}
+
+/// How many header fields an answer may have.
+const MOST_FIELDS: usize = 32;
+
+impl Protocol {
+    pub(crate) fn request(self) -> &'static [u8] {
+        match self {
+            Self::Echo => b"sixty-four bytes go to the server, and the same ones come back.\n",
+            Self::Http => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        }
+    }
+
+    /// How many bytes the answer has that these begin with; `None` if it is not whole.
+    pub(crate) fn answer(self, bytes: &[u8]) -> Result<Option<usize>, Failure> {
+        match self {
+            Self::Echo => {
+                let request = self.request();
+                let so_far = bytes.len().min(request.len());
+                if bytes[..so_far] != request[..so_far] {
+                    return Err("the answer is not what was sent".into());
+                }
+                Ok((so_far == request.len()).then_some(so_far))
+            }
+            Self::Http => http_answer(bytes),
+        }
+    }
+}
+
+fn http_answer(bytes: &[u8]) -> Result<Option<usize>, Failure> {
+    let mut fields = [EMPTY_HEADER; MOST_FIELDS];
+    let mut response = Response::new(&mut fields);
+    let Status::Complete(head) = response.parse(bytes)? else {
+        return Ok(None);
+    };
+    if response.code != Some(200) {
+        return Err(format!("the answer has status {:?}", response.code).into());
+    }
+    let length = response.headers.iter().find(|it| it.name.eq_ignore_ascii_case("content-length"));
+    let length = length.ok_or("the answer does not say how long it is")?;
+    let whole = head + std::str::from_utf8(length.value)?.trim().parse::<usize>()?;
+    Ok((bytes.len() >= whole).then_some(whole))
+}

@@ -1,0 +1,36 @@
+//! The servers that are loaded. Each is an example that is built beside this one; it prints the
+//! address it listens on, ends when its standard input does, and then prints a line of JSON, where
+//! `left` is how many timers were left behind.
+
+use crate::protocol::Protocol;
+use std::fmt;
+
+/// One server, with one kind of timers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Server {
+    /// The example's name.
+    pub(crate) program: &'static str,
+    /// What holds its timers.
+    pub(crate) timers: &'static str,
+    /// Its options, but for the address and the idle timeout.
+    pub(crate) options: &'static [&'static str],
+    pub(crate) protocol: Protocol,
+}
+
+/// All of them. `ci/load` builds the programs that are named here.
+pub(crate) const SERVERS: [Server; 4] = [
+    idle_server("tourbillon(own)", &["--timers", "tourbillon", "--sweeper", "own"]),
+    idle_server("tourbillon(shared)", &["--timers", "tourbillon", "--sweeper", "shared"]),
+    idle_server("heap(own)", &["--timers", "heap", "--sweeper", "own"]),
+    idle_server("heap(shared)", &["--timers", "heap", "--sweeper", "shared"]),
+];
+
+const fn idle_server(timers: &'static str, options: &'static [&'static str]) -> Server {
+    Server { program: "idle_server", timers, options, protocol: Protocol::Echo }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with {}", self.program, self.timers)
+    }
+}
