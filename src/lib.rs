@@ -20,6 +20,8 @@ mod export;
 #[cfg(feature = "future")]
 pub mod future;
 mod hierarchy;
+#[cfg(feature = "hyper")]
+mod hyper;
 mod id;
 #[cfg(feature = "keyed")]
 mod keyed;
