@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) struct Activity<T> {
-    timers: T,
+    timers: Arc<T>,
     state: Mutex<State>,
 }
 
@@ -26,7 +26,7 @@ struct State {
 pub(crate) struct UnderWay<T: Timers>(Arc<Activity<T>>);
 
 impl<T: Timers> Activity<T> {
-    pub(crate) fn new(timers: T) -> Arc<Self> {
+    pub(crate) fn new(timers: Arc<T>) -> Arc<Self> {
         let state = State { began: false, under_way: 0, since: timers.now(), is_hypers: false };
         Arc::new(Self { timers, state: Mutex::new(state) })
     }

@@ -109,11 +109,11 @@ async fn connection<T: Timers>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) {
     // Connections with a clone each share no counter.
-    let (limits, timers) = (shared.limits, shared.timers.clone());
-    let activity = Activity::new(timers.clone());
-    let patience = Patience::new(timers.clone(), limits.body, Arc::clone(&shared.tally));
+    let (limits, timers) = (shared.limits, Arc::new(shared.timers.clone()));
+    let activity = Activity::new(Arc::clone(&timers));
+    let patience = Patience::new(Arc::clone(&timers), limits.body, Arc::clone(&shared.tally));
     let io = Draining::new(TokioIo::new(stream), patience);
-    let service = Service::new(Arc::clone(&shared), timers.clone(), Arc::clone(&activity));
+    let service = Service::new(Arc::clone(&shared), Arc::clone(&timers), Arc::clone(&activity));
     let builder = builder(&shared, &timers);
     let mut connection = pin!(builder.serve_connection(io, service));
 

@@ -20,7 +20,7 @@ const GREATEST: usize = 1 << 20;
 /// Answers the requests of one connection.
 pub(crate) struct Service<T: Timers> {
     shared: Arc<Shared<T>>,
-    timers: T,
+    timers: Arc<T>,
     activity: Arc<Activity<T>>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Answer<T: Timers> {
 type Handled = Result<Bytes, StatusCode>;
 
 impl<T: Timers> Service<T> {
-    pub(crate) fn new(shared: Arc<Shared<T>>, timers: T, activity: Arc<Activity<T>>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<T>>, timers: Arc<T>, activity: Arc<Activity<T>>) -> Self {
         Self { shared, timers, activity }
     }
 }
@@ -45,7 +45,7 @@ impl<T: Timers> hyper::service::Service<Request<Incoming>> for Service<T> {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let under_way = self.activity.begin(request.version());
-        let (shared, timers) = (Arc::clone(&self.shared), self.timers.clone());
+        let (shared, timers) = (Arc::clone(&self.shared), Arc::clone(&self.timers));
         Box::pin(async move {
             shared.tally.request();
             let limit = shared.limits.request;
@@ -82,7 +82,11 @@ async fn caught(handler: impl Future<Output = Handled>) -> Handled {
     .await
 }
 
-async fn handle<T: Timers>(request: Request<Incoming>, shared: &Shared<T>, timers: &T) -> Handled {
+async fn handle<T: Timers>(
+    request: Request<Incoming>,
+    shared: &Shared<T>,
+    timers: &Arc<T>,
+) -> Handled {
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/") => Ok(Bytes::from_static(b"hello\n")),
         (&Method::GET, "/slow") => {
@@ -94,7 +98,7 @@ async fn handle<T: Timers>(request: Request<Incoming>, shared: &Shared<T>, timer
         (&Method::GET, "/panic") => panic!("a handler panics, as it was asked to"),
         (&Method::POST, "/echo") => {
             let tally = Arc::clone(&shared.tally);
-            let patience = Patience::new(timers.clone(), shared.limits.body, tally);
+            let patience = Patience::new(Arc::clone(timers), shared.limits.body, tally);
             let body = Limited::new(Moving::new(request.into_body(), patience), GREATEST);
             let body =
                 body.collect().await.map_err(|error| match error.is::<LengthLimitError>() {

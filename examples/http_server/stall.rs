@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// A sleep that is armed while something stands still.
 pub(crate) struct Patience<T: Timers> {
-    timers: T,
+    timers: Arc<T>,
     limit: Duration,
     sleep: Option<Pin<Box<T::Sleep>>>,
     tally: Arc<Tally>,
 }
 
 impl<T: Timers> Patience<T> {
-    pub(crate) fn new(timers: T, limit: Duration, tally: Arc<Tally>) -> Self {
+    pub(crate) fn new(timers: Arc<T>, limit: Duration, tally: Arc<Tally>) -> Self {
         Self { timers, limit, sleep: None, tally }
     }
 

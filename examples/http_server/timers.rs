@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tourbillon::future::{Sleep, Timer};
 
-/// What the server asks of a timer. A clone is for one connection.
+/// What the server asks of a timer. Each connection has a clone, and shares that.
 pub(crate) trait Timers: Clone + Send + Sync + Unpin + 'static {
     /// For the time-outs that hyper has itself.
     type Hyper: rt::Timer + Send + Sync + 'static;

@@ -297,6 +297,29 @@ async fn closing_waits_for_what_is_under_way() {
     drop(silent);
 }
 
+/// What takes longer than a request may is not waited for.
+#[tokio::test]
+async fn closing_does_not_wait_for_ever() {
+    let mut bench = Bench::new();
+    let mut client = bench.connect();
+    let body = vec![b'x'; 8192];
+    client.write_all(post(body.len()).as_bytes()).await.unwrap();
+    client.write_all(&body).await.unwrap();
+    bench.pass(1, 0).await;
+    let Bench { mut time, server } = bench;
+    let closed = tokio::spawn(async move { server.close().await });
+    for _ in 0..6 {
+        // It reads on, just fast enough.
+        time.pass(SECOND * 2 - MS).await;
+        client.read_exact(&mut [0; 100]).await.unwrap();
+        if closed.is_finished() {
+            break;
+        }
+    }
+    assert!(closed.is_finished());
+    assert_eq!(closed.await.unwrap(), Some(0));
+}
+
 /// Over sockets, in real time: no connection is closed early, each is in the end, a client that
 /// resets its connection harms nobody, and nothing is left.
 async fn over_sockets<T: Timers>(timers: T) -> Option<usize> {
