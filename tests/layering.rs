@@ -31,8 +31,7 @@ const LAYERS: [&[&str]; 16] = [
 ];
 
 /// Modules that stand on the exports of the root alone, on each other's, and on the door to locks.
-const ON_TOP: [&str; 7] =
-    ["scheduler", "keyed", "cache", "config", "export", "future", "hyper"];
+const ON_TOP: [&str; 7] = ["scheduler", "keyed", "cache", "config", "export", "future", "hyper"];
 
 /// Pairs that name each other, and why.
 const EXCEPTIONS: [(&str, &str); 4] = [
