@@ -24,6 +24,8 @@ pub mod future;
 mod hierarchy;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "hyper")]
+mod hyper;
 mod id;
 #[cfg(feature = "keyed")]
 mod keyed;
@@ -42,9 +44,9 @@ mod swept;
 mod sync;
 mod tally;
 mod tick;
-mod trace;
 #[cfg(feature = "tower")]
 pub mod tower;
+mod trace;
 mod upkeep;
 mod wheel;
 

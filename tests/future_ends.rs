@@ -27,7 +27,7 @@ fn poll_by(waker: &Waker, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
 fn sender() -> (Waker, mpsc::Receiver<()>) {
     let (send, woken) = mpsc::channel();
     let send = Mutex::new(send);
-    (waker(move || drop(send.lock().unwrap().send(()))), woken)
+    (waker(move || send.lock().unwrap().send(()).unwrap_or_default()), woken)
 }
 
 #[test]

@@ -27,14 +27,14 @@ use std::time::{Duration, Instant};
 /// [`Expired`].
 ///
 /// The names are those of tokio-util's `DelayQueue`. Here any thread may insert, remove and reset,
-/// through `&self` or a [handle](DelayQueueHandle), without a lock, while the stream is polled; and an
-/// id that is stale answers so and does not panic.
+/// through `&self` or a [handle](DelayQueueHandle), without a lock, while the stream is polled; and
+/// an id that is stale answers so and does not panic.
 ///
 /// The stream ends when the queue is empty and no handle is left to insert into it, or it was
-/// [closed](DelayQueueHandle::close); or when its timer was shut down, whatever is left then being for
-/// [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the stream is polled again
-/// and again until there is room. Values of the same tick come in no particular order. A queue has a
-/// wheel of its own, some dozens of kilobytes for each shard.
+/// [closed](DelayQueueHandle::close); or when its timer was shut down, whatever is left then being
+/// for [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the stream is polled
+/// again and again until there is room. Values of the same tick come in no particular order. A
+/// queue has a wheel of its own, some dozens of kilobytes for each shard.
 ///
 /// # Examples
 ///

@@ -1,0 +1,174 @@
+//! The server: it accepts, serves each connection by a task, and closes them all.
+//!
+//! | time-out | counts from | who keeps it |
+//! |---|---|---|
+//! | idle, and for a head | HTTP/1: the last answer has been sent | hyper, `header_read_timeout` |
+//! | | before the first request: the connection was accepted | [`Activity`] |
+//! | | HTTP/2: the last stream has ended | [`Activity`] |
+//! | request: 504 | its head has been read | [`Service`] |
+//! | body stands still | its last frame; the last bytes that the client took | [`Patience`] |
+//! | HTTP/2 pings | the last frame | hyper, `keep_alive_interval` |
+//!
+//! Of HTTP/1, hyper waits for a head as long as a connection may be idle, in one time-out: from the
+//! moment at which the answer before has been flushed to that at which the head is complete. So an
+//! idle connection is never closed earlier, and a head that comes slowly has no more time than one
+//! that does not come at all. Hyper keeps it per head, and starts it anew with each.
+
+use crate::activity::Activity;
+use crate::service::Service;
+use crate::stall::{Draining, Patience};
+use crate::tally::Tally;
+use crate::timers::Timers;
+use hyper::rt::Executor;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
+use std::error::Error;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) idle: Duration,
+    pub(crate) request: Duration,
+    pub(crate) body: Duration,
+    pub(crate) ping: Duration,
+}
+
+/// What all connections share.
+pub(crate) struct Shared<T> {
+    pub(crate) limits: Limits,
+    pub(crate) tally: Arc<Tally>,
+    timers: T,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+pub(crate) struct Server<T>(Arc<Shared<T>>);
+
+/// How long to wait when no connection can be accepted, for want of descriptors for example.
+const BACK_OFF: Duration = Duration::from_millis(10);
+
+impl<T: Timers> Server<T> {
+    pub(crate) fn new(limits: Limits, timers: T) -> Self {
+        let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
+        Self(Arc::new(Shared { limits, tally: Arc::default(), timers, tasks, closing }))
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+
+    /// Begins to accept connections, until the server is [closed](Self::close).
+    pub(crate) fn accept(&self, listener: TcpListener) {
+        let (server, closing) = (Self(Arc::clone(&self.0)), self.0.closing.clone());
+        self.0.tasks.spawn(async move {
+            let accepting = async {
+                loop {
+                    match listener.accept().await {
+                        Ok((stream, _)) => server.take(stream),
+                        Err(_) => drop(server.0.timers.sleep(BACK_OFF).await),
+                    }
+                }
+            };
+            closing.run_until_cancelled(accepting).await;
+        });
+    }
+
+    fn take(&self, stream: TcpStream) {
+        // An answer is one write: there is nothing to wait for.
+        let _ = stream.set_nodelay(true);
+        self.serve(stream);
+    }
+
+    /// Serves a connection by a task.
+    pub(crate) fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let (shared, live) = (Arc::clone(&self.0), self.0.tally.accept());
+        self.0.tasks.spawn(async move {
+            let _live = live;
+            connection(shared, stream).await;
+        });
+    }
+
+    /// Ends all connections: the idle ones at once, others with the answers that are under way, for
+    /// which they have as long as a request may take. Answers how many timers are left then.
+    pub(crate) async fn close(&self) -> Option<usize> {
+        self.0.closing.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+        self.0.timers.left()
+    }
+}
+
+async fn connection<T: Timers>(
+    shared: Arc<Shared<T>>,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) {
+    // Connections with a clone each share no counter.
+    let (limits, timers) = (shared.limits, Arc::new(shared.timers.clone()));
+    let activity = Activity::new(Arc::clone(&timers));
+    let patience = Patience::new(Arc::clone(&timers), limits.body, Arc::clone(&shared.tally));
+    let io = Draining::new(TokioIo::new(stream), patience);
+    let service = Service::new(Arc::clone(&shared), Arc::clone(&timers), Arc::clone(&activity));
+    let builder = builder(&shared, &timers);
+    let mut connection = pin!(builder.serve_connection(io, service));
+
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        gracefully = until_it_ends(&shared, &activity) => {
+            if !gracefully {
+                return;
+            }
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                biased;
+                ended = connection => ended,
+                _ = timers.sleep(limits.request) => Ok(()),
+            }
+        }
+    };
+    if ended.is_err_and(|error| is_timeout(&*error)) {
+        shared.tally.fire();
+    }
+}
+
+/// Waits until the connection has been idle for too long, or the server closes; whether there is
+/// anybody to take leave of.
+async fn until_it_ends<T: Timers>(shared: &Shared<T>, activity: &Activity<T>) -> bool {
+    tokio::select! {
+        began = activity.has_ended(shared.limits.idle) => {
+            shared.tally.fire();
+            began
+        }
+        () = shared.closing.cancelled() => true,
+    }
+}
+
+fn builder<T: Timers>(shared: &Shared<T>, timers: &T) -> auto::Builder<Tracked> {
+    let limits = shared.limits;
+    let mut builder = auto::Builder::new(Tracked(shared.tasks.clone()));
+    builder.http1().timer(timers.hyper()).header_read_timeout(limits.idle);
+    builder.http2().timer(timers.hyper()).keep_alive_interval(limits.ping);
+    builder.http2().keep_alive_timeout(limits.ping);
+    builder
+}
+
+/// Whether one of hyper's own time-outs has ended a connection.
+fn is_timeout(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
+}
+
+/// Runs the streams of HTTP/2 as tasks that the server waits for.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tracked {
+    fn execute(&self, stream: F) {
+        self.0.spawn(stream);
+    }
+}

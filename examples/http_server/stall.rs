@@ -1,0 +1,131 @@
+//! How long a body may stand still: the client's while it is read, and the answer's while it is
+//! written to a client that does not read.
+
+use crate::tally::Tally;
+use crate::timers::Timers;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use std::error::Error;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// A sleep that is armed while something stands still.
+pub(crate) struct Patience<T: Timers> {
+    timers: Arc<T>,
+    limit: Duration,
+    sleep: Option<Pin<Box<T::Sleep>>>,
+    tally: Arc<Tally>,
+}
+
+impl<T: Timers> Patience<T> {
+    pub(crate) fn new(timers: Arc<T>, limit: Duration, tally: Arc<Tally>) -> Self {
+        Self { timers, limit, sleep: None, tally }
+    }
+
+    /// Passes on what a poll has answered; ready with an error if it has been pending for too long.
+    fn watch<R>(&mut self, answer: Poll<R>, context: &mut Context<'_>) -> Poll<io::Result<R>> {
+        if let Poll::Ready(answer) = answer {
+            self.sleep = None;
+            return Poll::Ready(Ok(answer));
+        }
+        let sleep = || Box::pin(self.timers.sleep(self.limit));
+        ready!(self.sleep.get_or_insert_with(sleep).as_mut().poll(context));
+        self.tally.fire();
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// The body of a request, whose frames must not be too far apart.
+pub(crate) struct Moving<T: Timers> {
+    body: Incoming,
+    patience: Patience<T>,
+}
+
+impl<T: Timers> Moving<T> {
+    pub(crate) fn new(body: Incoming, patience: Patience<T>) -> Self {
+        Self { body, patience }
+    }
+}
+
+impl<T: Timers> Body for Moving<T> {
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        match ready!(self.patience.watch(frame, context)) {
+            Ok(frame) => Poll::Ready(frame.map(|frame| frame.map_err(Into::into))),
+            Err(late) => Poll::Ready(Some(Err(late.into()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A connection that a client must read from, if there is something to be read.
+pub(crate) struct Draining<I, T: Timers> {
+    io: I,
+    patience: Patience<T>,
+}
+
+impl<I, T: Timers> Draining<I, T> {
+    pub(crate) fn new(io: I, patience: Patience<T>) -> Self {
+        Self { io, patience }
+    }
+}
+
+impl<I: Read + Unpin, T: Timers> Read for Draining<I, T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl<I: Write + Unpin, T: Timers> Write for Draining<I, T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.patience.watch(written, context).map(|answer| answer?)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        self.patience.watch(flushed, context).map(|answer| answer?)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.io).poll_shutdown(context);
+        self.patience.watch(shut, context).map(|answer| answer?)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
+        self.patience.watch(written, context).map(|answer| answer?)
+    }
+}

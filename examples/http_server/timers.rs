@@ -1,0 +1,77 @@
+//! The two timers that the server can be run with: the same time-outs on either.
+
+use hyper::rt;
+use hyper_util::rt::TokioTimer;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+use tourbillon::future::{Sleep, Timer};
+
+/// What the server asks of a timer. Each connection has a clone, and shares that.
+pub(crate) trait Timers: Clone + Send + Sync + Unpin + 'static {
+    /// For the time-outs that hyper has itself.
+    type Hyper: rt::Timer + Send + Sync + 'static;
+    type Sleep: Future + Send + 'static;
+
+    fn hyper(&self) -> Self::Hyper;
+
+    fn sleep(&self, delay: Duration) -> Self::Sleep;
+
+    fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Instant);
+
+    fn now(&self) -> Instant {
+        rt::Timer::now(&self.hyper())
+    }
+
+    /// How many timers are armed, if one can ask.
+    fn left(&self) -> Option<usize>;
+}
+
+/// The timer of tokio's runtime.
+#[derive(Clone)]
+pub(crate) struct Tokio;
+
+impl Timers for Tokio {
+    type Hyper = TokioTimer;
+    type Sleep = tokio::time::Sleep;
+
+    fn hyper(&self) -> TokioTimer {
+        TokioTimer::new()
+    }
+
+    fn sleep(&self, delay: Duration) -> tokio::time::Sleep {
+        tokio::time::sleep(delay)
+    }
+
+    fn reset(sleep: Pin<&mut tokio::time::Sleep>, deadline: Instant) {
+        sleep.reset(deadline.into());
+    }
+
+    fn left(&self) -> Option<usize> {
+        None
+    }
+}
+
+impl Timers for Timer {
+    type Hyper = Timer;
+    type Sleep = Sleep;
+
+    fn hyper(&self) -> Timer {
+        self.clone()
+    }
+
+    fn sleep(&self, delay: Duration) -> Sleep {
+        self.sleep(delay)
+    }
+
+    fn reset(sleep: Pin<&mut Sleep>, deadline: Instant) {
+        sleep.get_mut().reset(deadline);
+    }
+
+    fn now(&self) -> Instant {
+        rt::Timer::now(self)
+    }
+
+    fn left(&self) -> Option<usize> {
+        Some(self.wheel().len())
+    }
+}
