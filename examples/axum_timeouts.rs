@@ -1,5 +1,5 @@
-//! An axum server whose time-outs are on one wheel: requests that are not answered in time, and
-//! bodies of requests that stand still. A client that behaves badly shows what happens.
+//! An axum server whose time-outs are on one wheel: requests that are not answered in time, bodies
+//! of requests that stand still, and heads that do not come. A client that behaves badly shows what happens.
 //!
 //! The limits are short, so that the example is; a server has seconds and minutes.
 
@@ -28,6 +28,7 @@ use tourbillon::{Builder, Inline};
 
 const ANSWER: Duration = Duration::from_millis(300);
 const BODY: Duration = Duration::from_millis(100);
+const HEADER: Duration = Duration::from_millis(200);
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
@@ -71,12 +72,13 @@ fn router(timer: &Timer) -> Router {
 }
 
 /// Serves each connection by hyper-util's builder, where hyper's own time-outs are set.
-async fn serve(listener: TcpListener, router: Router) -> std::io::Result<()> {
+async fn serve(listener: TcpListener, router: Router, timer: Timer) -> std::io::Result<()> {
     loop {
         let (stream, _peer) = listener.accept().await?;
         let service = TowerToHyperService::new(router.clone());
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(timer.clone()).header_read_timeout(HEADER);
         tokio::spawn(async move {
-            let builder = auto::Builder::new(TokioExecutor::new());
             builder.serve_connection(TokioIo::new(stream), service).await
         });
     }
@@ -98,7 +100,7 @@ async fn main() -> Result<(), AnyError> {
     let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = listener.local_addr()?;
-    tokio::spawn(serve(listener, router(&timer)));
+    tokio::spawn(serve(listener, router(&timer), timer.clone()));
 
     let end = "Host: here\r\nConnection: close\r\n";
     for (what, request, expected) in [

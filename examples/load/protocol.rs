@@ -9,7 +9,6 @@ pub(crate) enum Protocol {
     /// What is sent comes back.
     Echo,
     /// HTTP/1.1: `GET /`, on a connection that is kept.
-    #[allow(dead_code, reason = "spoken as soon as a server in the list does")]
     Http,
 }
 

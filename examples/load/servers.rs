@@ -18,15 +18,21 @@ pub(crate) struct Server {
 }
 
 /// All of them. `ci/load` builds the programs that are named here.
-pub(crate) const SERVERS: [Server; 4] = [
+pub(crate) const SERVERS: [Server; 6] = [
     idle_server("tourbillon(own)", &["--timers", "tourbillon", "--sweeper", "own"]),
     idle_server("tourbillon(shared)", &["--timers", "tourbillon", "--sweeper", "shared"]),
     idle_server("heap(own)", &["--timers", "heap", "--sweeper", "own"]),
     idle_server("heap(shared)", &["--timers", "heap", "--sweeper", "shared"]),
+    http_server("tourbillon", &["--timers", "tourbillon"]),
+    http_server("tokio", &["--timers", "tokio"]),
 ];
 
 const fn idle_server(timers: &'static str, options: &'static [&'static str]) -> Server {
     Server { program: "idle_server", timers, options, protocol: Protocol::Echo }
+}
+
+const fn http_server(timers: &'static str, options: &'static [&'static str]) -> Server {
+    Server { program: "http_server", timers, options, protocol: Protocol::Http }
 }
 
 impl fmt::Display for Server {

@@ -6,7 +6,7 @@
 
 use loom_tests::explorer::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use loom_tests::explorer::thread::{self, JoinHandle};
-use loom_tests::future::{DelayQueue, Sleep, Timer, Wake};
+use loom_tests::future::{Sleep, Timer, Wake};
 use loom_tests::{Builder, ManualClock, Refusal, Sweeper, TICK, model, tiny};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -257,32 +257,5 @@ fn poll_against_the_shutdown() {
         // Whether or not it was drained, the task is woken and has its answer.
         assert_eq!(task.woken(), u32::from(polled.answer.is_pending()));
         assert_eq!(polled.again(&task).answer, Poll::Ready(Err(Refusal::Closed)));
-    });
-}
-
-/// An insert that is due before the stream's sleep wakes the stream.
-#[test]
-fn insert_against_the_poll_of_a_delay_queue() {
-    model(3, || {
-        let mut night = Night::new();
-        let shape = tiny(Builder::new(), &night.clock);
-        let mut queue = DelayQueue::new(&night.timer, shape).unwrap();
-        let (handle, task) = (queue.handle(), Task::new());
-        let inserter = thread::spawn(move || {
-            handle.insert(7, TICK).unwrap();
-        });
-        let waker = Waker::from(Arc::clone(&task));
-        let mut woken = 0;
-        let mut polled = queue.poll_expired(&mut Context::from_waker(&waker));
-        inserter.join().unwrap();
-        while polled.is_pending() {
-            night.until_woken(&task, woken);
-            woken = task.woken();
-            assert!(woken < 16, "woken for nothing");
-            polled = queue.poll_expired(&mut Context::from_waker(&waker));
-        }
-        assert!(matches!(polled, Poll::Ready(Some(expired)) if expired.value == 7));
-        assert_eq!(night.now(), 1);
-        assert_eq!(queue.poll_expired(&mut Context::from_waker(&waker)), Poll::Ready(None));
     });
 }

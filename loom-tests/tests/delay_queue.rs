@@ -1,0 +1,160 @@
+//! The stream of a delay queue against inserts, removes and the close: it is woken for an earlier
+//! value, ends when nothing is left and nothing can come, and not before.
+//!
+//! Loom does not know the steps of the `AtomicWaker` through which a poll and a wake-up find each
+//! other: there each poll comes after whatever has woken it, and [`Beside::is_over`] leaves out
+//! the schedules in which that waker alone would have ordered the other thread before the poll.
+
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
+use loom_tests::explorer::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use loom_tests::explorer::thread::{self, JoinHandle};
+use loom_tests::future::{DelayQueue, DelayQueueHandle, Timer, Wake};
+use loom_tests::{Builder, ManualClock, Sweeper, TICK, model, tiny};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Poll, Waker};
+
+/// A task that counts how often it was woken.
+#[derive(Default)]
+struct Task(AtomicU32);
+
+impl std::task::Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// A queue, the task that polls it, and its timer.
+struct Desk {
+    queue: DelayQueue<u64>,
+    task: Arc<Task>,
+    sweeper: Sweeper<Wake>,
+    clock: ManualClock,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+        let shape = tiny(Builder::new(), &clock);
+        let queue = DelayQueue::new(&Timer::new(wheel), shape).unwrap();
+        Self { queue, task: Arc::default(), sweeper, clock }
+    }
+
+    fn woken(&self) -> u32 {
+        self.task.0.load(SeqCst)
+    }
+
+    fn poll(&mut self) -> Poll<Option<u64>> {
+        let waker = Waker::from(Arc::clone(&self.task));
+        let next = self.queue.poll_expired(&mut Context::from_waker(&waker));
+        next.map(|expired| expired.map(|expired| expired.value))
+    }
+
+    /// Polls as long as the task is woken, without time passing.
+    fn settle(&mut self, mut polled: Poll<Option<u64>>, mut before: u32) -> Poll<Option<u64>> {
+        while polled.is_pending() && self.woken() > before {
+            before = self.woken();
+            assert!(before < 16, "woken for nothing");
+            polled = self.poll();
+        }
+        polled
+    }
+}
+
+/// A thread of the model that uses a handle.
+struct Beside<R> {
+    thread: JoinHandle<(R, DelayQueueHandle<u64>)>,
+    over: Arc<AtomicBool>,
+}
+
+impl<R: Send + 'static> Beside<R> {
+    fn run(desk: &Desk, run: impl FnOnce(&DelayQueueHandle<u64>) -> R + Send + 'static) -> Self {
+        let (handle, over) = (desk.queue.handle(), Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            let answer = run(&handle);
+            told.store(true, SeqCst);
+            (answer, handle)
+        });
+        Self { thread, over }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(SeqCst)
+    }
+}
+
+/// An insert that is due before the stream's sleep wakes the stream.
+#[test]
+fn insert_against_the_poll() {
+    model(3, || {
+        let mut desk = Desk::new();
+        let inserter = Beside::run(&desk, |handle| handle.insert(7, TICK).unwrap());
+        let mut polled = desk.poll();
+        // The end of a handle would wake the stream.
+        let (_, handle) = inserter.thread.join().unwrap();
+        let mut before = 0;
+        while polled.is_pending() {
+            while desk.woken() == before {
+                assert!(desk.clock.elapsed() < TICK * 8, "never woken");
+                desk.clock.advance(TICK);
+                let _ = desk.sweeper.sweep(|timer| timer.value.wake());
+            }
+            before = desk.woken();
+            assert!(before < 16, "woken for nothing");
+            polled = desk.poll();
+        }
+        assert_eq!((polled, desk.clock.elapsed()), (Poll::Ready(Some(7)), TICK));
+        drop(handle);
+        assert_eq!(desk.poll(), Poll::Ready(None));
+    });
+}
+
+/// An insert that the close refuses, after it was counted for a moment, does not hold up the end.
+#[test]
+fn refused_insert_against_the_close() {
+    model(3, || {
+        let mut desk = Desk::new();
+        let inserter = Beside::run(&desk, |handle| handle.insert(7, TICK * 2).is_ok());
+        desk.queue.close();
+        let (before, over) = (desk.woken(), inserter.is_over());
+        let polled = desk.poll();
+        let (accepted, _handle) = inserter.thread.join().unwrap();
+        let settled = desk.settle(polled, before);
+        if !over {
+            assert_eq!(settled.is_pending(), accepted, "ended if and only if nothing is left");
+        }
+    });
+}
+
+/// Who takes the last value out beside the close ends the stream, or the close does.
+#[test]
+fn remove_against_the_close() {
+    model(3, || {
+        let mut desk = Desk::new();
+        let id = desk.queue.insert(7, TICK * 2).unwrap();
+        let remover = Beside::run(&desk, move |handle| handle.remove(id).is_some());
+        desk.queue.close();
+        let (before, over) = (desk.woken(), remover.is_over());
+        let polled = desk.poll();
+        let (removed, _handle) = remover.thread.join().unwrap();
+        let settled = desk.settle(polled, before);
+        assert!(removed && (over || settled == Poll::Ready(None)), "nothing is left");
+    });
+}
+
+/// What was accepted comes out before the end.
+#[test]
+fn insert_against_the_close_and_the_poll() {
+    model(2, || {
+        let mut desk = Desk::new();
+        let inserter = Beside::run(&desk, |handle| handle.insert(7, TICK * 2).is_ok());
+        let closer = Beside::run(&desk, DelayQueueHandle::close);
+        let polled = desk.poll();
+        let (accepted, _handle) = inserter.thread.join().unwrap();
+        drop(closer.thread.join().unwrap());
+        assert!(!accepted || polled.is_pending(), "ended with a value left");
+    });
+}
