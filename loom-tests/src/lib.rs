@@ -86,6 +86,7 @@ pub use executor::{Executor, Inline, Job};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
+pub use metrics::Metrics;
 pub use pinned::Pinned;
 pub use sweeper::{Expired, Sweep, Sweeper};
 pub use wheel::{Armed, Wheel};
