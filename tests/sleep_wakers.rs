@@ -482,3 +482,19 @@ fn a_shutdown_by_a_waker_ends_the_others() {
     assert_eq!(runs.load(Relaxed), 1);
     assert_eq!(poll_with(&told_waker, &mut first), READY, "it had fired");
 }
+
+#[test]
+fn a_reset_that_comes_too_late_is_obeyed_also_if_the_id_was_handed_out() {
+    with_sandboxes(|mut sandbox| {
+        let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(sandbox.tick));
+        assert!(task.poll(&mut sleep).is_pending());
+        assert!(sleep.id().is_some());
+        assert_eq!(sandbox.advance(sandbox.tick), 1);
+        sleep.reset_after(sandbox.tick * 2);
+        assert!(task.poll(&mut sleep).is_pending());
+        assert_eq!(sandbox.advance(sandbox.tick), 0);
+        assert!(task.poll(&mut sleep).is_pending());
+        assert_eq!(sandbox.advance(sandbox.tick), 1);
+        assert!(task.poll(&mut sleep).is_ready());
+    });
+}
