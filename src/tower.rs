@@ -102,22 +102,33 @@ impl<S> Timeout<S> {
     pub fn new(inner: S, timer: Timer, timeout: Duration) -> Self {
         TimeoutLayer::new(timer, timeout).layer(inner)
     }
-
-    /// The service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The service.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service, without its time-out.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
 }
+
+/// The way to the service below one that has it as `inner`.
+macro_rules! wraps_a_service {
+    ($service:ident) => {
+        impl<S> $service<S> {
+            /// The service.
+            pub fn get_ref(&self) -> &S {
+                &self.inner
+            }
+
+            /// The service.
+            pub fn get_mut(&mut self) -> &mut S {
+                &mut self.inner
+            }
+
+            /// The service, without its time-out.
+            pub fn into_inner(self) -> S {
+                self.inner
+            }
+        }
+    };
+}
+
+pub(crate) use wraps_a_service;
+
+wraps_a_service!(Timeout);
 
 impl<S, Request> Service<Request> for Timeout<S>
 where

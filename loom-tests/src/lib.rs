@@ -100,6 +100,9 @@ pub use shuttle as explorer;
 
 use explorer::thread;
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Two levels of two slots, pages of two entries.
@@ -134,6 +137,27 @@ impl PartialEq for Value {
 impl From<Value> for u64 {
     fn from(value: Value) -> u64 {
         *value.number
+    }
+}
+
+/// A task that counts how often it was woken. A wake-up is before the poll that follows it, which
+/// the count sees to, as executors do.
+#[derive(Debug, Default)]
+pub struct Task(explorer::sync::atomic::AtomicU32);
+
+impl Task {
+    pub fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
+
+    pub fn woken(&self) -> u32 {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
     }
 }
 
@@ -225,7 +249,6 @@ pub fn drain(wheel: &Wheel<Value>) -> Vec<u64> {
 #[cfg(loom)]
 #[allow(clippy::print_stdout, reason = "the number of executions belongs to the evidence")]
 pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::Relaxed;
 

@@ -7,23 +7,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom_tests::explorer::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use loom_tests::explorer::thread::{self, JoinHandle};
 use loom_tests::future::{DelayQueue, DelayQueueHandle, Timer, Wake};
-use loom_tests::{Builder, ManualClock, Sweeper, TICK, model, tiny};
+use loom_tests::{Builder, ManualClock, Sweeper, TICK, Task, model, tiny};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::task::{Context, Poll, Waker};
-
-/// A task that counts how often it was woken.
-#[derive(Default)]
-struct Task(AtomicU32);
-
-impl std::task::Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{Context, Poll};
 
 /// A queue, the task that polls it, and its timer.
 struct Desk {
@@ -43,11 +32,11 @@ impl Desk {
     }
 
     fn woken(&self) -> u32 {
-        self.task.0.load(SeqCst)
+        self.task.woken()
     }
 
     fn poll(&mut self) -> Poll<Option<u64>> {
-        let waker = Waker::from(Arc::clone(&self.task));
+        let waker = self.task.waker();
         let next = self.queue.poll_expired(&mut Context::from_waker(&waker));
         next.map(|expired| expired.map(|expired| expired.value))
     }

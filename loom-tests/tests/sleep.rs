@@ -4,38 +4,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom_tests::explorer::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use loom_tests::explorer::thread::{self, JoinHandle};
 use loom_tests::future::{Sleep, Timer, Wake};
-use loom_tests::{Builder, ManualClock, Refusal, Sweeper, TICK, model, tiny};
+use loom_tests::{Builder, ManualClock, Refusal, Sweeper, TICK, Task, model, tiny};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-/// A task that counts how often it was woken. A wake-up is before the poll that follows it, which
-/// the count sees to, as executors do.
-#[derive(Default)]
-struct Task(AtomicU32);
-
-impl std::task::Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
-impl Task {
-    fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    fn poll(self: &Arc<Self>, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
-        let waker = Waker::from(Arc::clone(self));
-        Pin::new(sleep).poll(&mut Context::from_waker(&waker))
-    }
-
-    fn woken(&self) -> u32 {
-        self.0.load(SeqCst)
-    }
+/// A poll by a task.
+fn poll(task: &Arc<Task>, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
+    Pin::new(sleep).poll(&mut Context::from_waker(&task.waker()))
 }
 
 /// A timer of one shard, its sweeper and its clock.
@@ -96,7 +74,7 @@ struct Polled {
 impl Polled {
     fn by(task: &Arc<Task>, mut sleep: Sleep) -> Self {
         let woken = task.woken();
-        let answer = task.poll(&mut sleep);
+        let answer = poll(task, &mut sleep);
         Self { sleep, answer, woken }
     }
 
@@ -123,7 +101,7 @@ impl Polled {
 fn first_poll_against_the_sweep() {
     model(3, || {
         let mut night = Night::new();
-        let (sleep, task) = (night.timer.sleep(TICK), Task::new());
+        let (sleep, task) = (night.timer.sleep(TICK), Arc::<Task>::default());
         let poller = Polled::beside(&task, sleep, |_| ());
         let ahead = night.clock.start() + TICK;
         let _ = night.sweeper.sweep_at(ahead, |timer| timer.value.wake());
@@ -137,9 +115,9 @@ fn first_poll_against_the_sweep() {
 fn another_task_polls_against_the_sweep() {
     model(3, || {
         let mut night = Night::new();
-        let (first, second) = (Task::new(), Task::new());
+        let (first, second) = (Arc::<Task>::default(), Arc::<Task>::default());
         let mut sleep = night.timer.sleep(TICK);
-        assert!(first.poll(&mut sleep).is_pending());
+        assert!(poll(&first, &mut sleep).is_pending());
         night.clock.advance(TICK);
         let poller = Polled::beside(&second, sleep, |_| ());
         night.sweep();
@@ -156,8 +134,8 @@ fn reset_and_poll_against_the_sweep(step: u32, to: u32) {
     model(3, move || {
         let mut night = Night::new();
         let start = night.clock.start();
-        let (mut sleep, task) = (night.timer.sleep(TICK * 2), Task::new());
-        assert!(task.poll(&mut sleep).is_pending());
+        let (mut sleep, task) = (night.timer.sleep(TICK * 2), Arc::<Task>::default());
+        assert!(poll(&task, &mut sleep).is_pending());
         night.clock.advance(TICK * step);
         let owner = Polled::beside(&task, sleep, move |sleep| sleep.reset(start + TICK * to));
         night.sweep();
@@ -171,7 +149,7 @@ fn reset_alone_against_the_sweep() {
     model(3, move || {
         let mut night = Night::new();
         let start = night.clock.start();
-        let (sleep, task) = (night.timer.sleep(TICK * 2), Task::new());
+        let (sleep, task) = (night.timer.sleep(TICK * 2), Arc::<Task>::default());
         let polled = Polled::by(&task, sleep);
         night.clock.advance(TICK * 2);
         let owner = thread::spawn(move || {
@@ -198,8 +176,8 @@ fn reset_to_earlier_against_the_sweep() {
 fn drop_against_the_sweep() {
     model(3, || {
         let mut night = Night::new();
-        let (mut sleep, task) = (night.timer.sleep(TICK), Task::new());
-        assert!(task.poll(&mut sleep).is_pending());
+        let (mut sleep, task) = (night.timer.sleep(TICK), Arc::<Task>::default());
+        assert!(poll(&task, &mut sleep).is_pending());
         night.clock.advance(TICK);
         let owner = thread::spawn(move || drop(sleep));
         night.sweep();
@@ -219,9 +197,9 @@ fn remote_reset_against_another_task(preemptions: usize, step: u32, to: u32) {
     model(preemptions, move || {
         let mut night = Night::new();
         let start = night.clock.start();
-        let (first, second) = (Task::new(), Task::new());
+        let (first, second) = (Arc::<Task>::default(), Arc::<Task>::default());
         let mut sleep = night.timer.sleep(TICK * 2);
-        assert!(first.poll(&mut sleep).is_pending());
+        assert!(poll(&first, &mut sleep).is_pending());
         let id = sleep.id().unwrap();
         night.clock.advance(TICK * step);
         let resetter = {
@@ -249,7 +227,7 @@ fn remote_reset_to_earlier_against_another_task() {
 fn poll_against_the_shutdown() {
     model(3, || {
         let night = Night::new();
-        let (sleep, task) = (night.timer.sleep(TICK), Task::new());
+        let (sleep, task) = (night.timer.sleep(TICK), Arc::<Task>::default());
         let poller = Polled::beside(&task, sleep, |_| ());
         night.timer.shutdown();
         let polled = poller.join().unwrap();

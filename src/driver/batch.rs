@@ -27,8 +27,6 @@ pub(super) struct Shared<T> {
     pub(super) panics: AtomicUsize,
     /// Whether timers that an executor drops unrun are dropped, and not kept in `unfired`.
     pub(super) drop_unrun: bool,
-    /// Whether the tick thread is not waited for, and so drops what it leaves.
-    pub(super) detached: AtomicBool,
     /// Timers of batches that an executor dropped unrun.
     pub(super) unfired: Mutex<Vec<Expired<T>>>,
     pub(super) quiet: Condvar,

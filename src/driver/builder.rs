@@ -195,7 +195,6 @@ impl DriverBuilder {
             on_panic: self.on_panic,
             stopping: AtomicBool::new(false),
             drop_unrun: self.drop_unrun,
-            detached: AtomicBool::new(false),
             timers_in_flight: AtomicUsize::new(0),
             batches_in_flight: AtomicUsize::new(0),
             panics: AtomicUsize::new(0),

@@ -205,8 +205,7 @@ impl<T> Driver<T> {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn detach(self) {
-        // Relaxed: the Release of `stop` publishes it to the tick thread.
-        self.shared.detached.store(true, Relaxed);
+        // Of what the tick thread has in hand each timer goes to the executor still.
         drop(lock(&self.thread).take());
     }
 
@@ -287,13 +286,6 @@ impl<T: Send + 'static> TickThread<T> {
                 self.watch.caught_up(&self.sweeper);
                 self.rest();
             }
-        }
-        let Self { sweeper, shared, .. } = self;
-        let wheel = sweeper.wheel();
-        drop(sweeper);
-        // Relaxed: ordered by the Acquire of the last look at `stopping`.
-        if shared.detached.load(Relaxed) {
-            drop_armed(&wheel);
         }
     }
 

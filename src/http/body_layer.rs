@@ -4,6 +4,7 @@
 
 use super::body::TimeoutBody;
 use crate::future::Timer;
+use crate::tower::wraps_a_service;
 use ::http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::pin::Pin;
@@ -60,22 +61,7 @@ macro_rules! layer {
             limit: Arc<Limit>,
         }
 
-        impl<S> $service<S> {
-            /// The service.
-            pub fn get_ref(&self) -> &S {
-                &self.inner
-            }
-
-            /// The service.
-            pub fn get_mut(&mut self) -> &mut S {
-                &mut self.inner
-            }
-
-            /// The service, without its time-out.
-            pub fn into_inner(self) -> S {
-                self.inner
-            }
-        }
+        wraps_a_service!($service);
     };
 }
 

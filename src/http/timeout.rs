@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::future::{self, TimeoutError, Timer};
+use crate::tower::wraps_a_service;
 use ::http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use std::pin::Pin;
@@ -90,22 +91,7 @@ pub struct Timeout<S> {
     layer: TimeoutLayer,
 }
 
-impl<S> Timeout<S> {
-    /// The service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// The service.
-    pub fn get_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
-    /// The service, without its time-out.
-    pub fn into_inner(self) -> S {
-        self.inner
-    }
-}
+wraps_a_service!(Timeout);
 
 impl<S, Body, Answer> Service<Request<Body>> for Timeout<S>
 where
