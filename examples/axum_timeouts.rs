@@ -1,5 +1,6 @@
 //! An axum server whose time-outs are on one wheel: requests that are not answered in time, bodies
-//! of requests that stand still, and heads that do not come. A client that behaves badly shows what happens.
+//! of requests that stand still, and heads that do not come. Clients that behave badly show what
+//! happens.
 //!
 //! The limits are short, so that the example is; a server has seconds and minutes.
 
@@ -87,7 +88,9 @@ async fn ask(server: SocketAddr, request: &str) -> Result<String, AnyError> {
     let mut stream = TcpStream::connect(server).await?;
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    if stream.read_to_string(&mut answer).await? == 0 {
+        return Ok(String::from("the end, without an answer"));
+    }
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     Ok(format!("{} - {}", head.lines().next().unwrap_or_default(), body.trim_end()))
 }
@@ -110,10 +113,11 @@ async fn main() -> Result<(), AnyError> {
         ),
         ("to be explained", format!("GET /silent HTTP/1.1\r\n{end}\r\n"), "504"),
         ("a status alone", format!("GET /silent408 HTTP/1.1\r\n{end}\r\n"), "408"),
+        ("half a head", String::from("GET /silent HTTP/1.1\r\n"), "the end"),
     ] {
         let answer = ask(server, &request).await?;
         println!("{what:16} {answer}");
-        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{answer}");
+        assert!(answer.contains(expected), "{answer}");
     }
     println!("{} timers are left in the wheel", timer.wheel().len());
     Ok(())

@@ -22,8 +22,9 @@
 //! there, has its answer, or drops the sleep:
 //!
 //! 1. *A poll by another task* (told by the two pointers of the waker that lies in the wheel, which
-//!    are its own as long as it lies there) [takes](crate::Wheel::take) the old waker out and inserts the new one. The
-//!    take has one winner: if the sweep came first the sleep has fired, and answers.
+//!    are its own as long as it lies there) [takes](crate::Wheel::take) the old waker out and
+//!    inserts the new one. The take has one winner: if the sweep came first the sleep has fired,
+//!    and answers.
 //! 2. *A reset that comes too late* leaves the sleep idle: the waker has been woken, and the poll
 //!    that follows inserts anew.
 //! 3. *A deadline beyond the wheel's range* is reached in hops: the timer wakes the task, which

@@ -184,9 +184,10 @@ impl Timer {
     }
 
     /// Ends all sleeps, present and future: each answers
-    /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent. It waits
-    /// for the tick thread to end its sweep (and, with [`Inline`](crate::Inline), its wakers), if it
-    /// is not called by that.
+    /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent.
+    ///
+    /// It waits for the tick thread to end its sweep, and its wakers if they run
+    /// [inline](crate::Inline), unless it is called there.
     ///
     /// # Examples
     ///
