@@ -1,5 +1,8 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
-#![cfg_attr(all(feature = "cache", feature = "future", feature = "keyed"), doc = include_str!("../README.md"))]
+#![cfg_attr(
+    any(not(doctest), all(feature = "cache", feature = "future", feature = "keyed")),
+    doc = include_str!("../README.md")
+)]
 
 mod alarm;
 #[cfg(feature = "backon")]

@@ -443,6 +443,8 @@ fn the_end_of_the_timer_ends_the_stream_and_leaves_the_rest_to_be_drained() {
     assert!(desk.task.wakes() > 0);
     assert_eq!(desk.come(), [1, 2], "what was due comes first");
     assert_eq!((desk.poll(), desk.poll()), (END, END));
+    let refused = handle.insert(4, MS).unwrap_err();
+    assert_eq!((refused.reason, refused.value), (Refusal::Closed, 4));
     let left: Vec<u32> = desk.queue.drain().into_iter().map(|armed| armed.value).collect();
     assert_eq!(left, [30]);
 }

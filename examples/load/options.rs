@@ -32,12 +32,19 @@ pub(crate) struct Options {
     idle: Option<Duration>,
 
     /// Load this server only.
-    #[arg(long, value_parser = PossibleValuesParser::new(SERVERS.map(|server| server.program)))]
+    #[arg(long, value_parser = PossibleValuesParser::new(programs()))]
     server: Option<String>,
 
     /// Write the report as JSON to this file.
     #[arg(long)]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// The servers' names, each once.
+fn programs() -> Vec<&'static str> {
+    let mut programs = SERVERS.map(|server| server.program).to_vec();
+    programs.dedup();
+    programs
 }
 
 /// A duration of 100 ms to an hour: shorter ones would pass while connections are being opened.

@@ -52,8 +52,9 @@ use std::time::Instant;
 /// wheel live on.
 ///
 /// With the feature `tracing` it tells events of the target `tourbillon`, each with the thread's
-/// name as `driver`: start and end, and panics of handlers; and, at most once a second, timers that
-/// were swept late and overload by the bound on what is in flight.
+/// name as `driver`: start and end (level debug), panics of handlers (error) and, at most once a
+/// second, timers that were swept late (warn) and overload by the bound on what is in flight (warn;
+/// info when it is over).
 ///
 /// # Examples
 ///

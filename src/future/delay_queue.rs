@@ -31,10 +31,10 @@ use std::time::{Duration, Instant};
 /// an id that is stale answers so and does not panic.
 ///
 /// The stream ends when the queue is empty and no handle is left to insert into it, or it was
-/// [closed](DelayQueueHandle::close); or when its timer was shut down, whatever is left then being
-/// for [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the stream is polled
-/// again and again until there is room. Values of the same tick come in no particular order. A
-/// queue has a wheel of its own, some dozens of kilobytes for each shard.
+/// [closed](DelayQueueHandle::close); or when its timer was shut down: it then closes itself, and
+/// what is left is for [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the
+/// stream is polled again and again until there is room. Values of the same tick come in no
+/// particular order. A queue has a wheel of its own, some dozens of kilobytes for each shard.
 ///
 /// # Examples
 ///
@@ -171,7 +171,11 @@ impl<T: Send> DelayQueue<T> {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
-            Err(_) => Poll::Ready(None),
+            Err(_) => {
+                // Nobody would take out what came after this.
+                self.handle.wheel.close();
+                Poll::Ready(None)
+            }
         }
     }
 

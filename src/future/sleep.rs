@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 /// It ends with [`Refusal::Closed`] if the timer was shut down before its time had come, or its
 /// wheel closed before it was armed, and with [`Refusal::AtCapacity`] if the wheel holds all it may
 /// when it is to be armed. (That may happen again when another task than before polls it, if
-/// somebody takes its place in that instant.) [`reset`](Self::reset) lets it try again.
+/// somebody takes its place in that instant.) [`reset`](Self::reset) lets it try again. A `select!`
+/// that takes any answer of an idle time-out for its end closes connections when the timer is full:
+/// look at the answer.
 ///
 /// # Examples
 ///
@@ -111,9 +113,11 @@ impl Sleep {
     /// The id by which others may reset the deadline: `timer.wheel().reset(id, delay)`.
     ///
     /// `None` if it is not armed (it is once a poll has answered `Pending`), or its deadline lies
-    /// beyond the wheel's range. The id names this sleep until it ends, is reset to a deadline
-    /// beyond the range, or is polled by another task than before; a reset by it then answers
-    /// `false`. A cancel by it, or a drain of the wheel, ends a sleep whose id was handed out at
+    /// beyond the wheel's range. The id names this sleep until its timer fires (also if a reset
+    /// comes before the poll that would have ended it), it is reset to a deadline beyond the range,
+    /// or another task than before polls it; a reset by the id then answers `false`. So tell it
+    /// anew after each poll that answers `Pending`, and know that the owner's next reset undoes
+    /// another's. A cancel by it, or a drain of the wheel, ends a sleep whose id was handed out at
     /// once, as if its time had come. Polled after the wheel was closed, it answers
     /// [`Refusal::Closed`] if it is not armed any more, also if its time had come.
     ///

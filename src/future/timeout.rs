@@ -78,19 +78,12 @@ impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TimeoutError::Elapsed => f.write_str("no answer within the time allowed"),
-            TimeoutError::Refused(_) => f.write_str("the time-out could not be armed"),
+            TimeoutError::Refused(refusal) => write!(f, "the time-out is not kept: {refusal}"),
         }
     }
 }
 
-impl Error for TimeoutError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            TimeoutError::Elapsed => None,
-            TimeoutError::Refused(refusal) => Some(refusal),
-        }
-    }
-}
+impl Error for TimeoutError {}
 
 /// Of kind [`TimedOut`](io::ErrorKind::TimedOut) if the time has passed, else
 /// [`Other`](io::ErrorKind::Other).

@@ -6,7 +6,7 @@ use super::interval::{Interval, ZeroPeriod};
 use super::sleep::Sleep;
 use super::timeout::Timeout;
 use super::wake::Wake;
-use crate::{BuildError, Driver, DriverBuilder, Expired, Wheel};
+use crate::{BuildError, Driver, DriverBuilder, Expired, Metrics, Wheel};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,12 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 /// Makes sleeps, time-outs and intervals. They work on any runtime, and without one.
 ///
 /// Clones share the wheel and its driver, which ends with the last clone, sleep, delay queue and
-/// handle of one; so does a task that is kept by its waker in the wheel only, which
-/// [`shutdown`](Self::shutdown) ends as well. Each clone counts the sleeps made of it on its own:
-/// threads that have a clone each share no counter.
+/// handle of one: a task that sleeps keeps it. What ends it for all of them is
+/// [`shutdown`](Self::shutdown), after the server that uses it has ended.
+///
+/// Each clone counts the sleeps made of it on its own, so that those who have a clone each share no
+/// counter: make one for each thread or, where tasks move between threads, for each connection;
+/// within that, [`share`](Self::share) it.
 ///
 /// # Examples
 ///
@@ -59,7 +62,7 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 /// let mut context = Context::from_waker(Waker::noop());
 /// assert!(hour.as_mut().poll(&mut context).is_pending());
 /// clock.advance(Duration::from_secs(3600));
-/// sweeper.sweep(|timer| timer.value.wake());
+/// let _ = sweeper.sweep(|timer| timer.value.wake());
 /// assert_eq!(hour.as_mut().poll(&mut context), Poll::Ready(Ok(())));
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
@@ -92,8 +95,9 @@ impl Drop for Running {
 impl Timer {
     /// A timer with a driver of its own.
     ///
-    /// Wakers run where the driver's handlers run; [`Inline`](crate::Inline) suits them. One that
-    /// panics harms no other and is reported as a handler's panic is.
+    /// Wakers run where the driver's handlers run. [`Inline`](crate::Inline) suits them: a waker
+    /// only passes its task on, which costs less than to hand a batch of them to another thread.
+    /// One that panics harms no other and is reported as a handler's panic is.
     ///
     /// # Errors
     ///
@@ -177,6 +181,20 @@ impl Timer {
         &self.0.wheel
     }
 
+    /// A snapshot of what the wheel counts, and the driver if this timer has one of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let timer = tourbillon::future::Timer::spawn(tourbillon::Builder::new().driver())?;
+    /// assert_eq!(timer.metrics().armed, 0);
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.driver().map_or_else(|| self.0.wheel.metrics(), Driver::metrics)
+    }
+
     /// The driver, if this timer has one of its own.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Wake>> {
@@ -223,8 +241,8 @@ impl Timer {
         deadline.unwrap_or_else(|| pinned.now())
     }
 
-    /// The same clone once more, with its count of sleeps: cheaper than another
-    /// [clone](Self::clone), for one who stays on one thread, such as a connection.
+    /// The same clone once more, with its count of sleeps: without the allocation that another
+    /// [clone](Self::clone) is, for what belongs together, such as the parts of a connection.
     #[must_use]
     pub fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
