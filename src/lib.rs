@@ -15,6 +15,8 @@ mod clock;
 mod config;
 mod core;
 mod driver;
+#[cfg(feature = "durable")]
+pub mod durable;
 mod error;
 mod executor;
 #[cfg(feature = "metrics")]
