@@ -47,6 +47,7 @@ suite!(
     an_answer_for_a_timer_that_was_replaced_is_too_late,
     time_to_live,
     bad_input_is_refused,
+    the_longest_input_is_taken,
     pages_of_a_list,
     concurrency_is_bounded,
     many_callers_at_once,
@@ -417,12 +418,16 @@ fn bad_input_is_refused<P: Place>(bench: Bench<P>) {
     let rule = |error| matches!(error, DurableError::Rule(_));
     assert!(rule(schedule("id", vec![1], When::ByRule, quick())));
     assert_eq!(wait(timers.len()), Ok(0));
+}
 
-    // The longest that are allowed.
+fn the_longest_input_is_taken<P: Place>(bench: Bench<P>) {
+    let (timers, most) = (bench.timers(), 1 << 20);
     let id = "i".repeat(512);
     wait(timers.schedule(&id, vec![7; most], SECOND, quick())).unwrap();
-    assert!(beyond(wait(timers.reschedule(&id, Duration::MAX)).unwrap_err()));
-    assert!(option(wait(timers.reschedule(&id, When::ByRule)).unwrap_err()));
+    let beyond = wait(timers.reschedule(&id, Duration::MAX)).unwrap_err();
+    assert!(matches!(beyond, DurableError::BeyondRange { .. }));
+    let no_time = wait(timers.reschedule(&id, When::ByRule)).unwrap_err();
+    assert!(matches!(no_time, DurableError::Option(_)));
     assert_eq!(wait(timers.get(&id)).unwrap().unwrap().payload.len(), most);
     let running = bench.work_well();
     bench.advance(SECOND);

@@ -12,6 +12,7 @@ use super::super::store::{Answer, Change};
 use super::tables::{Fault, File, Snapshot, Transaction};
 use futures_channel::oneshot;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -100,21 +101,30 @@ fn commit(
     file: &File,
     group: &mut [Box<dyn Work<Transaction>>],
 ) -> Result<Vec<Change>, DurableError> {
-    let begun = file.begin().and_then(|mut transaction| {
+    asserted(|| {
+        let mut transaction = file.begin()?;
         for work in group {
             work.apply(&mut transaction).map_err(Fault::Broken)?;
         }
         transaction.commit()
-    });
-    begun.map_err(DurableError::from)
+    })
+}
+
+/// The database asserts what it reads of a damaged file, and others wait for this thread.
+fn asserted<R>(work: impl FnOnce() -> Result<R, Fault>) -> Result<R, DurableError> {
+    let worked = catch_unwind(AssertUnwindSafe(work));
+    let panicked = |_| Err(DurableError::Corrupt("an assertion failed".to_owned()).into());
+    worked.unwrap_or_else(panicked).map_err(DurableError::from)
 }
 
 /// The thread that reads.
 pub(super) fn reader(file: Arc<File>) -> io::Result<(Calls<Snapshot>, JoinHandle<()>)> {
     start("timers-reader", move |works: Works<Snapshot>| {
         while let Ok(mut work) = works.recv() {
-            let snapshot = file.snapshot().map_err(DurableError::from);
-            let done = snapshot.and_then(|mut snapshot| work.apply(&mut snapshot));
+            let done = asserted(|| {
+                let mut snapshot = file.snapshot()?;
+                work.apply(&mut snapshot).map_err(Fault::Broken)
+            });
             work.answer(done);
         }
     })
