@@ -185,3 +185,135 @@ impl fmt::Debug for Near {
         f.debug_struct("Near").finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+    use crate::future::{DelayQueue, Timer};
+    use crate::{Builder, ManualClock};
+    use std::task::{Context, Poll, Waker};
+
+    /// The keys of a worker whose store's clock begins with 0.
+    struct Trial {
+        clock: ManualClock,
+        queue: DelayQueue<Key>,
+        near: Near,
+    }
+
+    fn key(due: Millis) -> Key {
+        (due, Arc::from(format!("{due}")))
+    }
+
+    fn here(due: Millis) -> Change {
+        Change { gone: None, here: Some(key(due)) }
+    }
+
+    fn gone(due: Millis) -> Change {
+        Change { gone: Some(key(due)), here: None }
+    }
+
+    impl Trial {
+        fn new() -> Self {
+            let clock = ManualClock::new();
+            let wheel = Builder::new().clock(clock.clone()).build();
+            let (wheel, _sweeper) = wheel.expect("the builder is in range");
+            let queue = DelayQueue::new(&Timer::new(wheel), Builder::new().shards(1));
+            let queue = queue.expect("the builder is in range");
+            let near = Near::new(queue.handle(), 0, clock.start());
+            Self { clock, queue, near }
+        }
+
+        /// Loads these keys of what is due by `until`, while `changes` are told.
+        fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
+            let local = self.clock.start() + self.clock.elapsed();
+            let (_, from, now) = self.near.state(local);
+            self.near.begin();
+            self.near.tell(changes);
+            let keys = keys.iter().copied().map(key).collect();
+            self.near.end(Page { now, keys, more }, &from, until, local);
+        }
+
+        /// What fires by that time.
+        fn fired(&mut self, by: Millis) -> Vec<Millis> {
+            self.clock.advance(Duration::from_millis(by).saturating_sub(self.clock.elapsed()));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut fired = Vec::new();
+            while let Poll::Ready(Some(timer)) = self.queue.poll_expired(&mut context) {
+                self.near.fired(&timer.value, timer.id);
+                fired.push(timer.value.0);
+            }
+            fired.sort_unstable();
+            fired
+        }
+
+        fn frontier(&self) -> Key {
+            self.near.state(self.clock.start()).1
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_frontier_is_here() {
+        let mut trial = Trial::new();
+        trial.near.tell(&[here(3)]);
+        assert!(trial.fired(5).is_empty(), "nothing has been loaded yet");
+        trial.load(&[3, 7, 9], false, 20, &[]);
+        trial.near.tell(&[here(20), here(21), gone(9)]);
+        assert_eq!(trial.fired(6), [3]);
+        assert_eq!(trial.fired(30), [7, 20]);
+        assert_eq!(trial.frontier(), (21, Arc::from("")));
+    }
+
+    #[test]
+    fn changes_are_told_again_when_the_page_has_come() {
+        let mut trial = Trial::new();
+        // The page is older than the changes: it shows 5 still, and 6 not yet.
+        trial.load(&[5], false, 20, &[gone(5), here(6), here(7), gone(7)]);
+        assert_eq!(trial.fired(20), [6]);
+    }
+
+    #[test]
+    fn a_page_with_more_behind_it_ends_with_its_last_key() {
+        let mut trial = Trial::new();
+        trial.load(&[5, 6], true, 20, &[]);
+        assert_eq!(trial.frontier(), (6, Arc::from("6\0")));
+        trial.near.tell(&[here(7)]);
+        assert_eq!(trial.fired(20), [5, 6]);
+        trial.load(&[7], false, 40, &[]);
+        assert_eq!(trial.fired(20), [7]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_loaded_later() {
+        let mut trial = Trial::new();
+        trial.load(&[], false, 100_000, &[]);
+        let first = 1000;
+        let last = first + MOST as Millis;
+        let all: Vec<Change> = (first..=last).map(here).collect();
+        trial.near.tell(&all);
+        assert_eq!(trial.frontier(), key(last));
+        assert_eq!(trial.near.state(trial.clock.start()).0, MOST);
+        // A page that was asked for before that is of no use.
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.tell(&[here(10)]);
+        assert_eq!(trial.frontier(), key(last - 1));
+        let page = Page { now, keys: vec![key(last)], more: false };
+        trial.near.end(page, &from, 200_000, trial.clock.start());
+        assert_eq!(trial.frontier(), key(last - 1));
+        assert_eq!(trial.fired(last).len(), MOST);
+        trial.load(&[last - 1, last], false, 200_000, &[]);
+        assert_eq!(trial.fired(last), [last - 1, last]);
+    }
+
+    #[test]
+    fn everything_is_loaded_anew_when_the_clock_was_set() {
+        let mut trial = Trial::new();
+        trial.load(&[500], false, 1000, &[]);
+        let (_, from, _) = trial.near.state(trial.clock.start());
+        let page = Page { now: 400, keys: Vec::new(), more: false };
+        trial.near.end(page, &from, 1000, trial.clock.start());
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        let page = Page { now: 400, keys: vec![key(500)], more: false };
+        trial.near.end(page, &trial.frontier(), 1000, trial.clock.start());
+        assert_eq!(trial.fired(100), [500]);
+    }
+}

@@ -39,14 +39,12 @@ const LOOK: Duration = Duration::from_secs(1);
 /// # Examples
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU32, Ordering};
 /// use std::time::Duration;
 /// use tourbillon::durable::{Backoff, DurableTimers, Options};
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-worker-{}", std::process::id()));
 /// let timers = DurableTimers::open(&file)?;
 /// let (done, mut all_done) = futures_channel::mpsc::unbounded::<()>();
-/// let attempts = AtomicU32::new(0);
 /// let worker = timers
 ///     .worker()
 ///     .concurrency(16)
@@ -71,7 +69,6 @@ const LOOK: Duration = Duration::from_secs(1);
 ///         })
 ///         .await?;
 ///     assert!(timers.is_empty().await?);
-/// #   let _ = attempts;
 ///     Ok::<(), Box<dyn std::error::Error>>(())
 /// })?;
 /// # drop(timers);
