@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// How many keys may be in the wheel.
 pub(super) const MOST: usize = 4096;
 
-/// How far the store's clock may go astray before the wheel is loaded anew.
+/// How far the store's clock may go astray, by itself, before it counts as set.
 const ASTRAY: Millis = 50;
 
 /// The keys that a worker has in its wheel.
@@ -45,43 +45,50 @@ struct Loaded {
     armed: BTreeMap<Key, TimerId>,
     /// What has changed since a page was asked for.
     log: Option<Vec<Change>>,
-    base: Base,
+    base: Reading,
 }
 
-/// What the store's clock said, and not before when.
-#[derive(Clone, Copy)]
-struct Base {
-    store: Millis,
-    local: Instant,
+/// What the store's clock said, when it was asked and when it had answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) store: Millis,
+    pub(super) asked: Instant,
+    pub(super) answered: Instant,
 }
 
-impl Base {
+impl Reading {
     /// The instant at which the store's clock will say `time`, or somewhat before.
     fn instant(self, time: Millis) -> Instant {
         let ahead = Duration::from_millis(time.saturating_sub(self.store));
-        self.local.checked_add(ahead).unwrap_or(self.local)
+        self.asked.checked_add(ahead).unwrap_or(self.asked)
     }
 
-    fn store_at(self, local: Instant) -> Millis {
-        self.store + whole_millis(local.saturating_duration_since(self.local))
+    /// What the store's clock will say then at most.
+    fn latest(self, local: Instant) -> Millis {
+        self.store + whole_millis(local.saturating_duration_since(self.asked))
+    }
+
+    /// Whether the clock has been set between this reading and the next: whatever an answer took is
+    /// not held against it.
+    fn was_set_before(self, next: Self) -> bool {
+        let slack = whole_millis(self.answered.saturating_duration_since(self.asked)) + ASTRAY;
+        let least = self.latest(next.asked).saturating_sub(slack);
+        let most = self.latest(next.answered) + ASTRAY;
+        !(least..=most).contains(&next.store)
     }
 }
 
 impl Near {
-    pub(super) fn new(queue: DelayQueueHandle<Key>, store: Millis, local: Instant) -> Self {
-        let loaded = Loaded {
-            frontier: (0, Arc::from("")),
-            armed: BTreeMap::new(),
-            log: None,
-            base: Base { store, local },
-        };
+    pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
+        let loaded =
+            Loaded { frontier: (0, Arc::from("")), armed: BTreeMap::new(), log: None, base };
         Self { queue, loaded: Mutex::new(loaded) }
     }
 
     /// How many keys are in the wheel, the frontier, and about what the store's clock says.
     pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
         let loaded = self.lock();
-        (loaded.armed.len(), loaded.frontier.clone(), loaded.base.store_at(local))
+        (loaded.armed.len(), loaded.frontier.clone(), loaded.base.latest(local))
     }
 
     /// A page is being asked for, from the frontier on.
@@ -89,15 +96,14 @@ impl Near {
         self.lock().log = Some(Vec::new());
     }
 
-    /// The page has come that was asked for at `local`: all keys from `from` up to `until`, or up to
-    /// the last one of it if there are more. It is of no use if the frontier has moved back.
-    pub(super) fn end(&self, page: Page, from: &Key, until: Millis, local: Instant) {
+    /// The page has come: all keys from `from` up to `until`, or up to the last one of it if there
+    /// are more. It is of no use if the frontier has moved back.
+    pub(super) fn end(&self, page: Page, from: &Key, until: Millis, now: Reading) {
         let mut loaded = self.lock();
         let log = loaded.log.take().unwrap_or_default();
-        let expected = loaded.base.store_at(local);
-        loaded.base = Base { store: page.now, local };
-        if page.now.abs_diff(expected) > ASTRAY {
-            // The clock has been set: every key is where it does not belong.
+        let before = std::mem::replace(&mut loaded.base, now);
+        if before.was_set_before(now) {
+            // Every key is where it does not belong.
             for id in std::mem::take(&mut loaded.armed).into_values() {
                 drop(self.queue.remove(id));
             }
@@ -140,10 +146,10 @@ impl Near {
         }
     }
 
-    /// A key was not due yet when the store's clock, asked at `local`, said `now`.
-    pub(super) fn again(&self, key: Key, now: Millis, local: Instant) {
+    /// A key was not due yet.
+    pub(super) fn again(&self, key: Key, now: Reading) {
         let mut loaded = self.lock();
-        loaded.base = Base { store: now, local };
+        loaded.base = now;
         if let Some(id) = loaded.armed.remove(&key) {
             drop(self.queue.remove(id));
         }
@@ -208,6 +214,10 @@ mod tests {
         Change { gone: None, here: Some(key(due)) }
     }
 
+    fn at(store: Millis, local: Instant) -> Reading {
+        Reading { store, asked: local, answered: local }
+    }
+
     fn gone(due: Millis) -> Change {
         Change { gone: Some(key(due)), here: None }
     }
@@ -219,7 +229,7 @@ mod tests {
             let (wheel, _sweeper) = wheel.expect("the builder is in range");
             let queue = DelayQueue::new(&Timer::new(wheel), Builder::new().shards(1));
             let queue = queue.expect("the builder is in range");
-            let near = Near::new(queue.handle(), 0, clock.start());
+            let near = Near::new(queue.handle(), at(0, clock.start()));
             Self { clock, queue, near }
         }
 
@@ -230,7 +240,7 @@ mod tests {
             self.near.begin();
             self.near.tell(changes);
             let keys = keys.iter().copied().map(key).collect();
-            self.near.end(Page { now, keys, more }, &from, until, local);
+            self.near.end(Page { now, keys, more }, &from, until, at(now, local));
         }
 
         /// What fires by that time.
@@ -297,7 +307,7 @@ mod tests {
         trial.near.tell(&[here(10)]);
         assert_eq!(trial.frontier(), key(last - 1));
         let page = Page { now, keys: vec![key(last)], more: false };
-        trial.near.end(page, &from, 200_000, trial.clock.start());
+        trial.near.end(page, &from, 200_000, at(now, trial.clock.start()));
         assert_eq!(trial.frontier(), key(last - 1));
         assert_eq!(trial.fired(last).len(), MOST);
         trial.load(&[last - 1, last], false, 200_000, &[]);
@@ -310,10 +320,29 @@ mod tests {
         trial.load(&[500], false, 1000, &[]);
         let (_, from, _) = trial.near.state(trial.clock.start());
         let page = Page { now: 400, keys: Vec::new(), more: false };
-        trial.near.end(page, &from, 1000, trial.clock.start());
+        trial.near.end(page, &from, 1000, at(400, trial.clock.start()));
         assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
         let page = Page { now: 400, keys: vec![key(500)], more: false };
-        trial.near.end(page, &trial.frontier(), 1000, trial.clock.start());
+        trial.near.end(page, &trial.frontier(), 1000, at(400, trial.clock.start()));
         assert_eq!(trial.fired(100), [500]);
+    }
+    #[test]
+    fn a_slow_answer_is_no_set_clock() {
+        let start = ManualClock::new().start();
+        let after = |millis| start + Duration::from_millis(millis);
+        let reading = |store, asked, answered| Reading {
+            store,
+            asked: after(asked),
+            answered: after(answered),
+        };
+        // Read at any moment between the question and the answer.
+        for read in [1000, 1300, 1900] {
+            let first = reading(read, 1000, 1900);
+            for again in [5000, 5500, 6000] {
+                assert!(!first.was_set_before(reading(again, 5000, 6000)), "{read} {again}");
+            }
+            assert!(first.was_set_before(reading(4000, 5000, 6000)));
+            assert!(first.was_set_before(reading(7000, 5000, 6000)));
+        }
     }
 }

@@ -5,7 +5,7 @@
 use super::attempt::{Attempts, Delivery, Event, Observe};
 use super::clock::Millis;
 use super::error::DurableError;
-use super::near::{MOST, Near};
+use super::near::{MOST, Near, Reading};
 use super::store::{Answer, Key, Page};
 use super::timers::DurableTimers;
 use crate::Builder;
@@ -126,7 +126,8 @@ impl Worker {
         let now = timers.store.now().await?;
         let queue = DelayQueue::new(&timers.timer, Builder::new().shards(1))
             .map_err(|error| DurableError::Io(error.to_string()))?;
-        let near = Arc::new(Near::new(queue.handle(), now, asked));
+        let now = Reading { store: now, asked, answered: timers.timer.now() };
+        let near = Arc::new(Near::new(queue.handle(), now));
         timers.store.watch(Arc::downgrade(&near));
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Result<(), String>> {
             let handled = handler(delivery);
@@ -214,7 +215,9 @@ impl Run {
         let Some(loading) = &mut self.loading else { return Ok(false) };
         let Poll::Ready(page) = loading.page.as_mut().poll(context) else { return Ok(false) };
         if let Some(Loading { from, until, asked, .. }) = self.loading.take() {
-            self.attempts.near.end(page?, &from, until, asked);
+            let page = page?;
+            let now = Reading { store: page.now, asked, answered: self.attempts.timer.now() };
+            self.attempts.near.end(page, &from, until, now);
         }
         Ok(true)
     }
@@ -250,7 +253,7 @@ impl Run {
     fn ask_for_page(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
         let looked = match Pin::new(&mut self.look).poll(context) {
             Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(_)) => return Err(DurableError::Closed),
+            Poll::Ready(Err(refusal)) => return Err(DurableError::Timer(refusal)),
             Poll::Pending => false,
         };
         let asked = self.attempts.timer.now();
