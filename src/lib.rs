@@ -1,6 +1,6 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
 #![cfg_attr(
-    any(not(doctest), all(feature = "cache", feature = "future", feature = "keyed")),
+    any(not(doctest), all(feature = "cache", feature = "durable", feature = "keyed")),
     doc = include_str!("../README.md")
 )]
 
@@ -18,6 +18,8 @@ mod clock;
 mod config;
 mod core;
 mod driver;
+#[cfg(feature = "durable")]
+pub mod durable;
 mod error;
 mod executor;
 #[cfg(feature = "metrics")]

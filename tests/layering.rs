@@ -28,11 +28,11 @@ const LAYERS: [&[&str]; 17] = [
     &["scheduler", "keyed", "cache", "config", "export"],
     &["future"],
     &["backon", "hyper", "quinn", "tower"],
-    &["http"],
+    &["http", "durable"],
 ];
 
 /// Modules that stand on the exports of the root alone, on each other's, and on the door to locks.
-const ON_TOP: [&str; 11] = [
+const ON_TOP: [&str; 12] = [
     "scheduler",
     "keyed",
     "cache",
@@ -44,6 +44,7 @@ const ON_TOP: [&str; 11] = [
     "quinn",
     "tower",
     "http",
+    "durable",
 ];
 
 /// Pairs that name each other, and why.
@@ -133,11 +134,15 @@ fn each_thing_outside_has_one_door() {
         ("rayon::", &["executor.rs"]),
         ("croner", &["scheduler/calendar.rs"]),
         ("jiff", &["scheduler/calendar.rs"]),
-        ("SystemTime::now", &["scheduler/calendar.rs"]),
+        ("SystemTime::now", &["scheduler/calendar.rs", "durable/clock.rs"]),
         ("quick_cache", &["cache/map.rs"]),
         ("fastrand", &["cache/spread.rs"]),
         ("dashmap", &["keyed/map.rs"]),
-        ("serde::", &["config.rs"]),
+        ("serde::", &["config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"]),
+        ("serde_json", &["durable/json.rs"]),
+        ("redb", &["durable/embedded/tables.rs"]),
+        ("futures_channel", &["durable/embedded/threads.rs"]),
+        ("futures_util", &["durable/attempt.rs", "durable/worker.rs"]),
         ("humantime::", &["config.rs"]),
         // The crate; `crate::metrics::` is the module.
         (" metrics::", &["export.rs"]),
@@ -151,7 +156,7 @@ fn each_thing_outside_has_one_door() {
         (" ::http::", &["http/timeout.rs", "http/body_layer.rs"]),
         ("http_body::", &["http/body.rs"]),
         ("Instant::now", &["clock.rs"]),
-        ("std::thread::Builder", &["executor.rs"]),
+        ("std::thread::Builder", &["executor.rs", "durable/embedded/threads.rs"]),
     ];
     for (name, source) in &sources() {
         for (thing, files) in doors {

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod desk;
+#[cfg(feature = "durable")]
+pub(crate) mod durable;
 #[cfg(feature = "future")]
 pub(crate) mod sandbox;
 

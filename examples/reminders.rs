@@ -1,0 +1,68 @@
+//! Reminders that survive their program: run it, stop it at any moment, run it again. What was due
+//! meanwhile comes at once, oldest first.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+use tourbillon::durable::{DurableTimers, Existing, Options, Outcome};
+use tourbillon::future::Timer;
+use tourbillon::{Builder, Inline};
+
+/// Reminders that survive their program.
+#[derive(Parser)]
+struct Arguments {
+    /// Where they are kept.
+    #[arg(long, default_value_os_t = std::env::temp_dir().join("tourbillon-reminders"))]
+    file: PathBuf,
+    /// How many are scheduled by this run, a second apart.
+    #[arg(long, default_value_t = 8)]
+    reminders: u32,
+    /// How many seconds this run takes.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Reminder {
+    whom: String,
+    of: String,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments = Arguments::parse();
+    let timers = DurableTimers::open(&arguments.file)?;
+    let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    pollster::block_on(async {
+        println!("{} reminders rest in {}", timers.len().await?, arguments.file.display());
+        for number in 1..=arguments.reminders {
+            let reminder = Reminder { whom: format!("guest {number}"), of: "tea".to_owned() };
+            let options = Options::new().existing(Existing::Keep).attempts(3);
+            let delay = Duration::from_secs(u64::from(number));
+            let id = format!("tea for guest {number}");
+            let scheduled = timers.schedule_json(&id, &reminder, delay, options).await?;
+            println!("{id}: {scheduled:?}, in {delay:?}");
+        }
+        let end = timer.sleep(Duration::from_secs(arguments.seconds));
+        let worker = timers.worker().until(async {
+            let _ = end.await;
+        });
+        let worker = worker.observe(|event| {
+            if event.outcome != Outcome::Acknowledged {
+                println!("{event:?}");
+            }
+        });
+        worker.run(|delivery| async move { remind(&delivery.json()?, delivery.planned) }).await?;
+        println!("{} reminders are left for the next run", timers.len().await?);
+        Ok(())
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "reminders are of the wall clock")]
+fn remind(reminder: &Reminder, planned: SystemTime) -> Result<(), Box<dyn std::error::Error>> {
+    let late = SystemTime::now().duration_since(planned)?;
+    println!("{}: {} ({late:?} after its time)", reminder.whom, reminder.of);
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! One attempt: a lease, the handler, and how the lease ends. Here lies the policy.
+
+#![forbid(unsafe_code)]
+
+use super::clock::{Millis, system};
+use super::error::DurableError;
+use super::json;
+use super::near::{Near, Reading};
+use super::record::{DeadReason, Record};
+use super::store::{Finish, Key, Lease, Leasing, Store};
+use crate::future::{TimeoutError, Timer};
+use futures_util::FutureExt;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The most bytes that are kept of an error.
+const LONGEST_ERROR: usize = 1024;
+
+/// What a handler gets: a timer that is due.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The timer's id.
+    pub id: String,
+    /// What it was scheduled with.
+    pub payload: Vec<u8>,
+    /// Which attempt this is; the first is 1.
+    pub attempt: u32,
+    /// When it was to be delivered, rounded up to milliseconds.
+    pub planned: SystemTime,
+    /// Names this delivery: the same for each attempt of one id and planned time, and no other. For
+    /// an outside system that is to do a thing once.
+    pub token: String,
+}
+
+impl Delivery {
+    fn new(id: &str, record: &Record) -> Self {
+        Self {
+            id: id.to_owned(),
+            payload: record.payload.clone(),
+            attempt: record.attempt,
+            planned: system(record.planned),
+            token: format!("{}:{id}", record.planned),
+        }
+    }
+
+    /// The value that the timer was scheduled with by
+    /// [`schedule_json`](super::DurableTimers::schedule_json).
+    ///
+    /// # Errors
+    ///
+    /// [`DurableError::Json`]: the payload is no such value.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, DurableError> {
+        json::read(&self.payload)
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, attempt, planned, .. } = self;
+        f.debug_struct("Delivery")
+            .field("id", id)
+            .field("attempt", attempt)
+            .field("planned", planned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an attempt ended, for [`Worker::observe`](super::Worker::observe).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// The timer's id.
+    pub id: String,
+    /// When it was to be delivered.
+    pub planned: SystemTime,
+    /// Which attempt it was.
+    pub attempt: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an attempt ended: all but [`TooLate`](Self::TooLate) are on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The handler answered `Ok`. That is so once for each id and planned time.
+    Acknowledged,
+    /// It failed, and is tried again after so long.
+    Retry {
+        /// How long it waits, at least.
+        wait: Duration,
+        /// Why it failed.
+        error: String,
+    },
+    /// It is a dead letter now.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+        /// Why the last attempt failed.
+        error: String,
+    },
+    /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
+    TooLate,
+}
+
+/// Calls the handler.
+pub(super) type Handle =
+    dyn Fn(Delivery) -> futures_util::future::BoxFuture<'static, Result<(), String>> + Send + Sync;
+
+/// Is told how attempts end.
+pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
+
+/// What the attempts of a worker share.
+pub(super) struct Attempts {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) timer: Timer,
+    pub(super) near: Arc<Near>,
+    pub(super) handle: Box<Handle>,
+    pub(super) observe: Option<Box<Observe>>,
+}
+
+impl Attempts {
+    /// Delivers the timer of a key that has fired, if there is one and it is due.
+    pub(super) async fn deliver(self: Arc<Self>, key: Key) -> Result<(), DurableError> {
+        let asked = self.timer.now();
+        let lease = match self.store.lease(&key.1).await? {
+            Leasing::Taken(lease) => lease,
+            Leasing::NotDue { due, now } => {
+                let now = Reading { store: now, asked, answered: self.timer.now() };
+                self.near.again((due, key.1), now);
+                return Ok(());
+            }
+            Leasing::Gone => return Ok(()),
+        };
+        let id = &*key.1;
+        let finish = self.attempt(id, &lease).await?;
+        let finished = self.store.finish(id, lease.fence, finish.clone()).await?;
+        if let Some(observe) = &self.observe {
+            let Record { planned, attempt, .. } = lease.record;
+            let outcome = if finished { outcome(finish) } else { Outcome::TooLate };
+            let event = Event { id: id.to_owned(), planned: system(planned), attempt, outcome };
+            observe(&event);
+        }
+        Ok(())
+    }
+
+    /// How the lease is to end.
+    async fn attempt(&self, id: &str, lease: &Lease) -> Result<Finish, DurableError> {
+        let Lease { now, overrun, record, .. } = lease;
+        // What was passed over while nobody delivered is made up for by this delivery.
+        let next = match record.settings.next((*now).max(record.planned)) {
+            Ok(next) => next,
+            Err(error) => {
+                let (reason, error) = (DeadReason::Rule, error.to_string());
+                return Ok(Finish::Dead { reason, error, next: None });
+            }
+        };
+        if *overrun {
+            return Ok(failed(id, record, "the lease ran out".to_owned(), next));
+        }
+        if lived_too_long(record, *now) {
+            let (reason, error) = (DeadReason::Expired, record.error.clone());
+            return Ok(Finish::Dead { reason, error, next });
+        }
+        let handled = self.call(Delivery::new(id, record));
+        let left = Duration::from_millis(record.due.saturating_sub(*now));
+        match self.timer.timeout(left, handled).await {
+            Ok(Ok(())) => Ok(Finish::Done { next }),
+            Ok(Err(error)) => Ok(failed(id, record, error, next)),
+            Err(TimeoutError::Elapsed) => {
+                Ok(failed(id, record, "the lease ran out".to_owned(), next))
+            }
+            Err(TimeoutError::Refused(refusal)) => Err(DurableError::Timer(refusal)),
+        }
+    }
+
+    async fn call(&self, delivery: Delivery) -> Result<(), String> {
+        let handled = AssertUnwindSafe(async { (self.handle)(delivery).await });
+        handled.catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
+}
+
+fn lived_too_long(record: &Record, now: Millis) -> bool {
+    let lives = record.settings.time_to_live;
+    lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
+}
+
+/// What comes of a failed attempt.
+fn failed(id: &str, record: &Record, mut error: String, next: Option<Millis>) -> Finish {
+    let end = (0..=LONGEST_ERROR).rev().find(|end| error.is_char_boundary(*end));
+    error.truncate(end.unwrap_or(0).min(error.len()));
+    if record.attempt >= record.settings.attempts {
+        return Finish::Dead { reason: DeadReason::Attempts, error, next };
+    }
+    let wait = record.settings.backoff.wait(id, record.planned, record.attempt);
+    Finish::Retry { wait, error }
+}
+
+fn outcome(finish: Finish) -> Outcome {
+    match finish {
+        Finish::Done { .. } => Outcome::Acknowledged,
+        Finish::Retry { wait, error } => {
+            Outcome::Retry { wait: Duration::from_millis(wait), error }
+        }
+        Finish::Dead { reason, error, .. } => Outcome::Dead { reason, error },
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the handler panicked: {}", text.unwrap_or("without a text"))
+}

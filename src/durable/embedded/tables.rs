@@ -1,0 +1,414 @@
+//! The tables of an embedded store, and every transition on them. The only file that names `redb`.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `timers` | id | [`Record`] |
+//! | `due` | due time, id | nothing |
+//! | `dead` | number | [`Dead`] |
+//! | `meta` | `layout`, `fence`, `dead` | a number |
+//!
+//! A timer has one record, and one key in `due`, which is its record's [`due`](Record::due): both
+//! are written in one transaction. A slice is a stretch of the keys of `due`.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::error::DurableError;
+use super::super::options::Existing;
+use super::super::record::{Dead, DeadReason, Record};
+use super::super::store::{Change, Due, Finish, Insert, Key, Lease, Leasing, Page, Scheduled};
+use redb::{
+    Database, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
+    WriteTransaction,
+};
+use std::io::ErrorKind;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+const TIMERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("timers");
+const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
+const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// The version of the tables.
+const LAYOUT: u64 = 1;
+
+/// Why a transition did not happen.
+pub(super) enum Fault {
+    /// Nothing was touched: the rest of the group goes on.
+    Refused(DurableError),
+    /// The database failed in its midst: the whole group is undone.
+    Broken(DurableError),
+}
+
+impl From<DurableError> for Fault {
+    fn from(error: DurableError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Fault> for DurableError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused(error) | Fault::Broken(error) => error,
+        }
+    }
+}
+
+macro_rules! faults {
+    ($($error:ident),*) => {$(
+        impl From<redb::$error> for Fault {
+            fn from(error: redb::$error) -> Self {
+                Self::Broken(fault(error.into()))
+            }
+        }
+    )*};
+}
+
+faults!(TransactionError, TableError, StorageError, CommitError, DatabaseError);
+
+fn fault(error: redb::Error) -> DurableError {
+    let what = error.to_string();
+    match error {
+        redb::Error::DatabaseAlreadyOpen => DurableError::Locked(what),
+        redb::Error::Corrupted(_) | redb::Error::TableTypeMismatch { .. } => {
+            DurableError::Corrupt(what)
+        }
+        redb::Error::Io(error) => match error.kind() {
+            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => DurableError::Corrupt(what),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                DurableError::ReadOnly(what)
+            }
+            _ => DurableError::Io(what),
+        },
+        _ => DurableError::Io(what),
+    }
+}
+
+fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+    Record::decode(bytes).ok_or_else(|| DurableError::Corrupt(format!("the record of {id:?}")))
+}
+
+fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
+    Dead::decode(bytes).ok_or_else(|| DurableError::Corrupt(format!("the dead letter {number}")))
+}
+
+/// Makes the name of a new file as durable as what is in it.
+fn keep_name(path: &Path) -> Result<(), DurableError> {
+    // Elsewhere a folder cannot be opened, and its names are durable without.
+    if cfg!(unix) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = std::fs::File::open(folder.unwrap_or(Path::new(".")));
+        let kept = folder.and_then(|folder| folder.sync_all());
+        kept.map_err(|error| DurableError::Io(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// The open database.
+#[derive(Debug)]
+pub(super) struct File(Database);
+
+impl File {
+    /// Opens the file, and makes one if there is none.
+    pub(super) fn open(path: &Path) -> Result<Self, DurableError> {
+        let open = || -> Result<Self, Fault> {
+            let new = !path.exists();
+            let database = Database::create(path)?;
+            let transaction = database.begin_write()?;
+            {
+                let mut meta = transaction.open_table(META)?;
+                let found = meta.get("layout")?.map(|found| found.value());
+                match found {
+                    Some(LAYOUT) => {}
+                    Some(found) => {
+                        return Err(DurableError::Format { found, known: LAYOUT }.into());
+                    }
+                    None => drop(meta.insert("layout", LAYOUT)?),
+                }
+                transaction.open_table(TIMERS)?;
+                transaction.open_table(DUE)?;
+                transaction.open_table(DEAD)?;
+            }
+            transaction.commit()?;
+            if new {
+                keep_name(path)?;
+            }
+            Ok(Self(database))
+        };
+        // The database asserts what it reads.
+        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open));
+        match opened {
+            Ok(Ok(file)) => Ok(file),
+            Ok(Err(fault)) => Err(fault.into()),
+            Err(_) => Err(DurableError::Corrupt(format!("{} cannot be read", path.display()))),
+        }
+    }
+
+    pub(super) fn begin(&self) -> Result<Transaction, Fault> {
+        Ok(Transaction { inner: self.0.begin_write()?, changes: Vec::new() })
+    }
+
+    pub(super) fn snapshot(&self) -> Result<Snapshot, Fault> {
+        Ok(Snapshot(self.0.begin_read()?))
+    }
+}
+
+/// A group of transitions.
+pub(super) struct Transaction {
+    inner: WriteTransaction,
+    changes: Vec<Change>,
+}
+
+impl Transaction {
+    /// Writes the group to the disk: from now on nothing of it is lost.
+    pub(super) fn commit(self) -> Result<Vec<Change>, Fault> {
+        self.inner.commit()?;
+        Ok(self.changes)
+    }
+
+    fn find(&self, id: &str) -> Result<Option<Record>, Fault> {
+        let timers = self.inner.open_table(TIMERS)?;
+        let found = timers.get(id)?;
+        found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
+    }
+
+    /// Writes what a timer has become, `None` for nothing, and its key.
+    fn write(
+        &mut self,
+        id: &str,
+        before: Option<Millis>,
+        after: Option<&Record>,
+    ) -> Result<(), Fault> {
+        let mut timers = self.inner.open_table(TIMERS)?;
+        let mut due = self.inner.open_table(DUE)?;
+        let name: Arc<str> = Arc::from(id);
+        if let Some(before) = before {
+            due.remove((before, id))?;
+        }
+        match after {
+            Some(record) => {
+                timers.insert(id, &record.encode()[..])?;
+                due.insert((record.due, id), ())?;
+            }
+            None => drop(timers.remove(id)?),
+        }
+        let gone = before.map(|time| (time, Arc::clone(&name)));
+        let here = after.map(|record| (record.due, name));
+        self.changes.push(Change { gone, here });
+        Ok(())
+    }
+
+    /// The next number of a sequence, which starts with 1.
+    fn number(&self, of: &str) -> Result<u64, Fault> {
+        let mut meta = self.inner.open_table(META)?;
+        let number = meta.get(of)?.map_or(0, |last| last.value()) + 1;
+        meta.insert(of, number)?;
+        Ok(number)
+    }
+
+    pub(super) fn schedule(&mut self, timer: &Insert, now: Millis) -> Result<Scheduled, Fault> {
+        let due = timer.due.time(now)?;
+        let before = self.find(&timer.id)?;
+        let scheduled = match (&before, timer.existing) {
+            (None, _) => Scheduled::New,
+            (Some(_), Existing::Keep) => return Ok(Scheduled::Kept),
+            (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
+            (Some(_), Existing::Replace) => Scheduled::Replaced,
+        };
+        let after = Record {
+            fence: None,
+            due,
+            planned: due,
+            attempt: 0,
+            settings: timer.settings.clone(),
+            error: String::new(),
+            payload: timer.payload.to_vec(),
+        };
+        self.write(&timer.id, before.map(|record| record.due), Some(&after))?;
+        Ok(scheduled)
+    }
+
+    pub(super) fn cancel(&mut self, id: &str) -> Result<bool, Fault> {
+        let Some(mut found) = self.find(id)? else { return Ok(false) };
+        let before = Some(found.due);
+        if found.fence.is_none() {
+            self.write(id, before, None)?;
+            return Ok(true);
+        }
+        if found.settings.rule.take().is_some() {
+            self.write(id, before, Some(&found))?;
+        }
+        Ok(false)
+    }
+
+    pub(super) fn reschedule(&mut self, id: &str, due: Due, now: Millis) -> Result<bool, Fault> {
+        let due = due.time(now)?;
+        match self.find(id)? {
+            Some(found) if found.fence.is_none() => {
+                let before = Some(found.due);
+                let after = Record { due, planned: due, attempt: 0, error: String::new(), ..found };
+                self.write(id, before, Some(&after))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    pub(super) fn lease(&mut self, id: &str, now: Millis) -> Result<Leasing, Fault> {
+        let Some(mut found) = self.find(id)? else { return Ok(Leasing::Gone) };
+        if found.due > now {
+            return Ok(Leasing::NotDue { due: found.due, now });
+        }
+        let fence = self.number("fence")?;
+        let before = Some(found.due);
+        let overrun = found.fence.replace(fence).is_some();
+        found.attempt = found.attempt.saturating_add(u32::from(!overrun));
+        found.due = now.saturating_add(found.settings.lease);
+        self.write(id, before, Some(&found))?;
+        Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record: found })))
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        id: &str,
+        fence: u64,
+        finish: Finish,
+        now: Millis,
+    ) -> Result<bool, Fault> {
+        let found = self.find(id)?.filter(|record| record.fence == Some(fence));
+        let Some(mut found) = found else { return Ok(false) };
+        let before = Some(found.due);
+        // A cancel in the meantime has ended the repetition.
+        let repeats = found.settings.rule.is_some();
+        let next = match finish {
+            Finish::Retry { wait, error } => {
+                found.fence = None;
+                found.due = now.saturating_add(wait);
+                found.error = error;
+                self.write(id, before, Some(&found))?;
+                return Ok(true);
+            }
+            Finish::Done { next } => next,
+            Finish::Dead { reason, error, next } => {
+                self.bury_now(id, reason, error, &found, now)?;
+                next
+            }
+        };
+        let after = next.filter(|_| repeats).map(|planned| Record {
+            fence: None,
+            due: planned,
+            planned,
+            attempt: 0,
+            error: String::new(),
+            ..found
+        });
+        self.write(id, before, after.as_ref())?;
+        Ok(true)
+    }
+
+    fn bury_now(
+        &mut self,
+        id: &str,
+        reason: DeadReason,
+        error: String,
+        found: &Record,
+        now: Millis,
+    ) -> Result<(), Fault> {
+        let mut record = Record { fence: None, error, ..found.clone() };
+        if reason != DeadReason::Rule {
+            // The repetition goes on without this delivery.
+            record.settings.rule = None;
+        }
+        let dead = Dead { id: id.to_owned(), died: now, reason, record };
+        let number = self.number("dead")?;
+        self.inner.open_table(DEAD)?.insert(number, &dead.encode()[..])?;
+        Ok(())
+    }
+
+    fn find_dead(&self, number: u64) -> Result<Option<Dead>, Fault> {
+        let dead = self.inner.open_table(DEAD)?;
+        let found = dead.get(number)?;
+        found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
+    }
+
+    pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, Fault> {
+        let Some(dead) = self.find_dead(number)? else { return Ok(false) };
+        if self.find(&dead.id)?.is_some() {
+            return Err(DurableError::Exists.into());
+        }
+        let mut record = Record { due: now, attempt: 0, ..dead.record };
+        record.settings.time_to_live = None;
+        self.inner.open_table(DEAD)?.remove(number)?;
+        self.write(&dead.id, None, Some(&record))?;
+        Ok(true)
+    }
+
+    pub(super) fn bury(&mut self, number: u64) -> Result<Option<Dead>, Fault> {
+        let found = self.find_dead(number)?;
+        self.inner.open_table(DEAD)?.remove(number)?;
+        Ok(found)
+    }
+}
+
+/// The store as a transaction has left it.
+pub(super) struct Snapshot(ReadTransaction);
+
+impl Snapshot {
+    pub(super) fn get(&self, id: &str) -> Result<Option<Record>, Fault> {
+        let timers = self.0.open_table(TIMERS)?;
+        let found = timers.get(id)?;
+        found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
+    }
+
+    pub(super) fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, Fault> {
+        let timers = self.0.open_table(TIMERS)?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut list = Vec::new();
+        for entry in timers.range::<&str>((from, Bound::Unbounded))?.take(limit) {
+            let (id, bytes) = entry?;
+            list.push((id.value().to_owned(), record(id.value(), bytes.value())?));
+        }
+        Ok(list)
+    }
+
+    pub(super) fn len(&self) -> Result<(u64, u64), Fault> {
+        Ok((self.0.open_table(TIMERS)?.len()?, self.0.open_table(DEAD)?.len()?))
+    }
+
+    pub(super) fn load(
+        &self,
+        from: &Key,
+        until: Millis,
+        limit: usize,
+        now: Millis,
+    ) -> Result<Page, Fault> {
+        let due = self.0.open_table(DUE)?;
+        let mut keys = Vec::new();
+        if (from.0, &*from.1) < (until + 1, "") {
+            for entry in due.range((from.0, &*from.1)..(until + 1, ""))?.take(limit) {
+                let (key, _) = entry?;
+                let (time, id) = key.value();
+                keys.push((time, Arc::from(id)));
+            }
+        }
+        let more = keys.len() == limit;
+        Ok(Page { now, keys, more })
+    }
+
+    pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {
+        let dead = self.0.open_table(DEAD)?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut list = Vec::new();
+        for entry in dead.range::<u64>((from, Bound::Unbounded))?.take(limit) {
+            let (number, bytes) = entry?;
+            list.push((number.value(), letter(number.value(), bytes.value())?));
+        }
+        Ok(list)
+    }
+}

@@ -1,0 +1,163 @@
+//! The threads of an embedded store: one that writes, group by group, and one that reads.
+//!
+//! Whoever calls waits for a future, never for the disk. The writer takes all that has been asked
+//! for by then, up to [`GROUP`], does it in one transaction, commits that with an fsync, tells the
+//! watchers, and only then answers. While it waits for the disk the next group gathers.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use super::super::near::Near;
+use super::super::store::{Answer, Change};
+use super::tables::{Fault, File, Snapshot, Transaction};
+use futures_channel::oneshot;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+/// How many verbs go into one transaction at most.
+const GROUP: usize = 4096;
+
+/// Something to do on `T`, and somebody to be answered when it is durable.
+pub(super) trait Work<T>: Send {
+    /// Does it. An error: the database has failed.
+    fn apply(&mut self, on: &mut T) -> Result<(), DurableError>;
+
+    /// Answers what was done; or, with an error, that it was not.
+    fn answer(self: Box<Self>, committed: Result<(), DurableError>);
+}
+
+struct Call<F, R> {
+    call: Option<F>,
+    done: Option<Result<R, DurableError>>,
+    reply: oneshot::Sender<Result<R, DurableError>>,
+}
+
+impl<T, F, R> Work<T> for Call<F, R>
+where
+    F: FnOnce(&mut T) -> Result<R, Fault> + Send,
+    R: Send,
+{
+    fn apply(&mut self, on: &mut T) -> Result<(), DurableError> {
+        let Some(call) = self.call.take() else { return Ok(()) };
+        self.done = Some(match call(on) {
+            Ok(done) => Ok(done),
+            Err(Fault::Refused(error)) => Err(error),
+            Err(Fault::Broken(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), DurableError>) {
+        let done = self.done.unwrap_or(Err(DurableError::Closed));
+        // Who does not wait any more need not know.
+        let _ = self.reply.send(committed.and(done));
+    }
+}
+
+type Works<T> = Receiver<Box<dyn Work<T>>>;
+
+/// Where a thread is asked to do something on `T`.
+pub(super) struct Calls<T>(Sender<Box<dyn Work<T>>>);
+
+impl<T: 'static> Calls<T> {
+    /// Has it done.
+    pub(super) fn ask<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut T) -> Result<R, Fault> + Send + 'static,
+    ) -> Answer<R> {
+        let (reply, answer) = oneshot::channel();
+        let work = Box::new(Call { call: Some(call), done: None, reply });
+        // A thread that has gone drops it, and the answer with it.
+        let _ = self.0.send(work);
+        Box::pin(async move { answer.await.unwrap_or(Err(DurableError::Closed)) })
+    }
+}
+
+/// The thread that writes.
+pub(super) fn writer(
+    file: Arc<File>,
+    watchers: Arc<Watchers>,
+) -> io::Result<(Calls<Transaction>, JoinHandle<()>)> {
+    start("timers-writer", move |works: Works<Transaction>| {
+        while let Ok(first) = works.recv() {
+            let mut group = vec![first];
+            group.extend(works.try_iter().take(GROUP - 1));
+            let committed = commit(&file, &mut group);
+            if let Ok(changes) = &committed {
+                watchers.tell(changes);
+            }
+            let committed = committed.map(drop);
+            for work in group {
+                work.answer(committed.clone());
+            }
+        }
+    })
+}
+
+fn commit(
+    file: &File,
+    group: &mut [Box<dyn Work<Transaction>>],
+) -> Result<Vec<Change>, DurableError> {
+    asserted(|| {
+        let mut transaction = file.begin()?;
+        for work in group {
+            work.apply(&mut transaction).map_err(Fault::Broken)?;
+        }
+        transaction.commit()
+    })
+}
+
+/// The database asserts what it reads of a damaged file, and others wait for this thread.
+fn asserted<R>(work: impl FnOnce() -> Result<R, Fault>) -> Result<R, DurableError> {
+    let worked = catch_unwind(AssertUnwindSafe(work));
+    let panicked = |_| Err(DurableError::Corrupt("an assertion failed".to_owned()).into());
+    worked.unwrap_or_else(panicked).map_err(DurableError::from)
+}
+
+/// The thread that reads.
+pub(super) fn reader(file: Arc<File>) -> io::Result<(Calls<Snapshot>, JoinHandle<()>)> {
+    start("timers-reader", move |works: Works<Snapshot>| {
+        while let Ok(mut work) = works.recv() {
+            let done = asserted(|| {
+                let mut snapshot = file.snapshot()?;
+                work.apply(&mut snapshot).map_err(Fault::Broken)
+            });
+            work.answer(done);
+        }
+    })
+}
+
+/// Starts a thread that does what is asked for, until nobody can ask any more.
+#[allow(clippy::disallowed_methods, reason = "the one place that starts the threads of a store")]
+fn start<T: 'static>(
+    name: &str,
+    work: impl FnOnce(Works<T>) + Send + 'static,
+) -> io::Result<(Calls<T>, JoinHandle<()>)> {
+    let (calls, asked) = channel();
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(asked))?;
+    Ok((Calls(calls), thread))
+}
+
+/// The workers to tell of changes.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Mutex<Vec<Weak<Near>>>);
+
+impl Watchers {
+    pub(super) fn add(&self, near: Weak<Near>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(near);
+    }
+
+    pub(super) fn tell(&self, changes: &[Change]) {
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|watcher| match watcher.upgrade() {
+            Some(near) => {
+                near.tell(changes);
+                true
+            }
+            None => false,
+        });
+    }
+}

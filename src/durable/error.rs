@@ -1,0 +1,127 @@
+//! What durable timers answer when they cannot do what was asked: what is wrong, and what is
+//! allowed.
+
+#![forbid(unsafe_code)]
+
+use crate::Refusal;
+use std::error::Error;
+use std::fmt;
+use std::time::SystemTime;
+
+/// The most bytes of an id.
+pub(super) const LONGEST_ID: usize = 512;
+
+/// The most bytes of a payload.
+pub(super) const LONGEST_PAYLOAD: usize = 1 << 20;
+
+/// Why durable timers could not do what was asked. Nothing is half done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DurableError {
+    /// The id is empty, or longer than allowed.
+    IdLength {
+        /// Its length in bytes.
+        length: usize,
+        /// The most that is allowed; at least one byte is.
+        most: usize,
+    },
+    /// The payload is longer than allowed.
+    PayloadLength {
+        /// Its length in bytes.
+        length: usize,
+        /// The most that is allowed.
+        most: usize,
+    },
+    /// The time lies beyond what a store holds.
+    BeyondRange {
+        /// The last time that is allowed.
+        latest: SystemTime,
+    },
+    /// There is a timer of that id already, and [`Existing::Refuse`](super::Existing::Refuse) was
+    /// chosen; or one stands in the way of a dead letter.
+    Exists,
+    /// An option is out of its range.
+    Option(&'static str),
+    /// A rule of repetition is asked for and there is none, it cannot be read, or names no time to
+    /// come.
+    Rule(String),
+    /// A value cannot be written as JSON, or read from it.
+    Json(String),
+    /// The store cannot be written.
+    ReadOnly(String),
+    /// Another process, or another handle of this one, has the store open.
+    Locked(String),
+    /// The file is no such store, or is damaged.
+    Corrupt(String),
+    /// The store has been written by another version of this crate.
+    Format {
+        /// The version of the file's layout.
+        found: u64,
+        /// The version that is read here.
+        known: u64,
+    },
+    /// Reading or writing failed. The store has to be opened again.
+    Io(String),
+    /// The timer that wakes a worker takes no sleep.
+    Timer(Refusal),
+    /// The store, or the timer that wakes its workers, has been shut down.
+    Closed,
+}
+
+impl fmt::Display for DurableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IdLength { length, most } => {
+                write!(f, "an id of {length} bytes was given; 1 to {most} are allowed")
+            }
+            Self::PayloadLength { length, most } => {
+                write!(f, "a payload of {length} bytes was given; at most {most} are allowed")
+            }
+            Self::BeyondRange { .. } => f.write_str("the time is beyond the end of the year 9999"),
+            Self::Exists => f.write_str("there is a timer of that id already"),
+            Self::Option(what) => write!(f, "out of range: {what}"),
+            Self::Rule(what) => write!(f, "the rule of repetition: {what}"),
+            Self::Json(what) => write!(f, "the payload as JSON: {what}"),
+            Self::ReadOnly(what) => write!(f, "the store cannot be written: {what}"),
+            Self::Locked(what) => write!(f, "the store is open elsewhere: {what}"),
+            Self::Corrupt(what) => write!(f, "the store is no such store, or damaged: {what}"),
+            Self::Format { found, known } => {
+                write!(f, "the store has the layout {found}; known here is {known}")
+            }
+            Self::Io(what) => write!(f, "the store failed and has to be opened again: {what}"),
+            Self::Timer(refusal) => write!(f, "the timer that wakes the worker: {refusal}"),
+            Self::Closed => f.write_str("the store or its timer has been shut down"),
+        }
+    }
+}
+
+impl Error for DurableError {}
+
+/// A timer that was not scheduled: why, and its payload, which comes back.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ScheduleError {
+    /// Why it was not scheduled.
+    pub reason: DurableError,
+    /// The payload that was given.
+    pub payload: Vec<u8>,
+}
+
+impl fmt::Debug for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl Error for ScheduleError {}
+
+impl From<ScheduleError> for DurableError {
+    fn from(refused: ScheduleError) -> Self {
+        refused.reason
+    }
+}

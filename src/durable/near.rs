@@ -1,0 +1,348 @@
+//! [`Near`]: the keys that one worker has loaded into its wheel.
+//!
+//! ```text
+//!   due ─────────────►   frontier                                horizon
+//!    ├── all loaded ───────┤── resting in the store ────────────────┤── not looked at yet ──►
+//! ```
+//!
+//! **Whatever is due before the frontier is here**; beyond it the store alone knows. The store
+//! tells of each change after it is durable, in the order of its transactions: a key before the
+//! frontier goes into the wheel, another is left to rest, and one that has gone leaves the wheel.
+//!
+//! **While a page is being loaded** the changes are kept as well, and told once more when the page
+//! has come: it may show the store as it was before them. Each is told whole, so that one that the
+//! page shows already does no harm.
+//!
+//! **Bounded.** If more than [`MOST`] keys are here, the last of them leaves the wheel and the
+//! frontier moves back to it: it is loaded again when there is room.
+
+#![forbid(unsafe_code)]
+
+use super::clock::{Millis, whole_millis};
+use super::store::{Change, Key, Page};
+use crate::TimerId;
+use crate::future::DelayQueueHandle;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many keys may be in the wheel.
+pub(super) const MOST: usize = 4096;
+
+/// How far the store's clock may go astray, by itself, before it counts as set.
+const ASTRAY: Millis = 50;
+
+/// The keys that a worker has in its wheel.
+pub(super) struct Near {
+    queue: DelayQueueHandle<Key>,
+    loaded: Mutex<Loaded>,
+}
+
+struct Loaded {
+    /// All keys before it are here.
+    frontier: Key,
+    armed: BTreeMap<Key, TimerId>,
+    /// What has changed since a page was asked for.
+    log: Option<Vec<Change>>,
+    base: Reading,
+}
+
+/// What the store's clock said, when it was asked and when it had answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) store: Millis,
+    pub(super) asked: Instant,
+    pub(super) answered: Instant,
+}
+
+impl Reading {
+    /// The instant at which the store's clock will say `time`, or somewhat before.
+    fn instant(self, time: Millis) -> Instant {
+        let ahead = Duration::from_millis(time.saturating_sub(self.store));
+        self.asked.checked_add(ahead).unwrap_or(self.asked)
+    }
+
+    /// What the store's clock will say then at most.
+    fn latest(self, local: Instant) -> Millis {
+        self.store + whole_millis(local.saturating_duration_since(self.asked))
+    }
+
+    /// Whether the clock has been set between this reading and the next: whatever an answer took is
+    /// not held against it.
+    fn was_set_before(self, next: Self) -> bool {
+        let slack = whole_millis(self.answered.saturating_duration_since(self.asked)) + ASTRAY;
+        let least = self.latest(next.asked).saturating_sub(slack);
+        let most = self.latest(next.answered) + ASTRAY;
+        !(least..=most).contains(&next.store)
+    }
+}
+
+impl Near {
+    pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
+        let loaded =
+            Loaded { frontier: (0, Arc::from("")), armed: BTreeMap::new(), log: None, base };
+        Self { queue, loaded: Mutex::new(loaded) }
+    }
+
+    /// How many keys are in the wheel, the frontier, and about what the store's clock says.
+    pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
+        let loaded = self.lock();
+        (loaded.armed.len(), loaded.frontier.clone(), loaded.base.latest(local))
+    }
+
+    /// A page is being asked for, from the frontier on.
+    pub(super) fn begin(&self) {
+        self.lock().log = Some(Vec::new());
+    }
+
+    /// The page has come: all keys from `from` up to `until`, or up to the last one of it if there
+    /// are more. It is of no use if the frontier has moved back.
+    pub(super) fn end(&self, page: Page, from: &Key, until: Millis, now: Reading) {
+        let mut loaded = self.lock();
+        let log = loaded.log.take().unwrap_or_default();
+        let before = std::mem::replace(&mut loaded.base, now);
+        if before.was_set_before(now) {
+            // Every key is where it does not belong.
+            for id in std::mem::take(&mut loaded.armed).into_values() {
+                drop(self.queue.remove(id));
+            }
+            loaded.frontier = (0, Arc::from(""));
+            return;
+        }
+        if loaded.frontier != *from {
+            return;
+        }
+        let last = page.keys.last().filter(|_| page.more);
+        let frontier = match last {
+            Some((due, id)) => (*due, Arc::from(format!("{id}\0"))),
+            None => (until + 1, Arc::from("")),
+        };
+        loaded.frontier = frontier.max(from.clone());
+        for key in page.keys {
+            self.put(&mut loaded, key);
+        }
+        for change in log {
+            self.change(&mut loaded, change);
+        }
+    }
+
+    /// Changes in the store, in their order.
+    pub(super) fn tell(&self, changes: &[Change]) {
+        let mut loaded = self.lock();
+        for change in changes {
+            if let Some(log) = &mut loaded.log {
+                log.push(change.clone());
+            }
+            self.change(&mut loaded, change.clone());
+        }
+    }
+
+    /// A key has left the wheel by its time.
+    pub(super) fn fired(&self, key: &Key, id: TimerId) {
+        let mut loaded = self.lock();
+        if loaded.armed.get(key) == Some(&id) {
+            loaded.armed.remove(key);
+        }
+    }
+
+    /// A key was not due yet.
+    pub(super) fn again(&self, key: Key, now: Reading) {
+        let mut loaded = self.lock();
+        loaded.base = now;
+        if let Some(id) = loaded.armed.remove(&key) {
+            drop(self.queue.remove(id));
+        }
+        self.put(&mut loaded, key);
+    }
+
+    fn change(&self, loaded: &mut Loaded, change: Change) {
+        if let Some(id) = change.gone.and_then(|key| loaded.armed.remove(&key)) {
+            drop(self.queue.remove(id));
+        }
+        if let Some(key) = change.here {
+            self.put(loaded, key);
+        }
+    }
+
+    fn put(&self, loaded: &mut Loaded, key: Key) {
+        if key >= loaded.frontier || loaded.armed.contains_key(&key) {
+            return;
+        }
+        // Refused only if the worker has gone.
+        if let Ok(id) = self.queue.insert_at(key.clone(), loaded.base.instant(key.0)) {
+            loaded.armed.insert(key, id);
+        }
+        if loaded.armed.len() > MOST {
+            if let Some((last, id)) = loaded.armed.pop_last() {
+                drop(self.queue.remove(id));
+                loaded.frontier = last;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Near").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+    use crate::future::{DelayQueue, Timer};
+    use crate::{Builder, ManualClock};
+    use std::task::{Context, Poll, Waker};
+
+    /// The keys of a worker whose store's clock begins with 0.
+    struct Trial {
+        clock: ManualClock,
+        queue: DelayQueue<Key>,
+        near: Near,
+    }
+
+    fn key(due: Millis) -> Key {
+        (due, Arc::from(format!("{due}")))
+    }
+
+    fn here(due: Millis) -> Change {
+        Change { gone: None, here: Some(key(due)) }
+    }
+
+    fn at(store: Millis, local: Instant) -> Reading {
+        Reading { store, asked: local, answered: local }
+    }
+
+    fn gone(due: Millis) -> Change {
+        Change { gone: Some(key(due)), here: None }
+    }
+
+    impl Trial {
+        fn new() -> Self {
+            let clock = ManualClock::new();
+            let wheel = Builder::new().clock(clock.clone()).build();
+            let (wheel, _sweeper) = wheel.expect("the builder is in range");
+            let queue = DelayQueue::new(&Timer::new(wheel), Builder::new().shards(1));
+            let queue = queue.expect("the builder is in range");
+            let near = Near::new(queue.handle(), at(0, clock.start()));
+            Self { clock, queue, near }
+        }
+
+        /// Loads these keys of what is due by `until`, while `changes` are told.
+        fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
+            let local = self.clock.start() + self.clock.elapsed();
+            let (_, from, now) = self.near.state(local);
+            self.near.begin();
+            self.near.tell(changes);
+            let keys = keys.iter().copied().map(key).collect();
+            self.near.end(Page { now, keys, more }, &from, until, at(now, local));
+        }
+
+        /// What fires by that time.
+        fn fired(&mut self, by: Millis) -> Vec<Millis> {
+            self.clock.advance(Duration::from_millis(by).saturating_sub(self.clock.elapsed()));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut fired = Vec::new();
+            while let Poll::Ready(Some(timer)) = self.queue.poll_expired(&mut context) {
+                self.near.fired(&timer.value, timer.id);
+                fired.push(timer.value.0);
+            }
+            fired.sort_unstable();
+            fired
+        }
+
+        fn frontier(&self) -> Key {
+            self.near.state(self.clock.start()).1
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_frontier_is_here() {
+        let mut trial = Trial::new();
+        trial.near.tell(&[here(3)]);
+        assert!(trial.fired(5).is_empty(), "nothing has been loaded yet");
+        trial.load(&[3, 7, 9], false, 20, &[]);
+        trial.near.tell(&[here(20), here(21), gone(9)]);
+        assert_eq!(trial.fired(6), [3]);
+        assert_eq!(trial.fired(30), [7, 20]);
+        assert_eq!(trial.frontier(), (21, Arc::from("")));
+    }
+
+    #[test]
+    fn changes_are_told_again_when_the_page_has_come() {
+        let mut trial = Trial::new();
+        // The page is older than the changes: it shows 5 still, and 6 not yet.
+        trial.load(&[5], false, 20, &[gone(5), here(6), here(7), gone(7)]);
+        assert_eq!(trial.fired(20), [6]);
+    }
+
+    #[test]
+    fn a_page_with_more_behind_it_ends_with_its_last_key() {
+        let mut trial = Trial::new();
+        trial.load(&[5, 6], true, 20, &[]);
+        assert_eq!(trial.frontier(), (6, Arc::from("6\0")));
+        trial.near.tell(&[here(7)]);
+        assert_eq!(trial.fired(20), [5, 6]);
+        trial.load(&[7], false, 40, &[]);
+        assert_eq!(trial.fired(20), [7]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_loaded_later() {
+        let mut trial = Trial::new();
+        trial.load(&[], false, 100_000, &[]);
+        let first = 1000;
+        let last = first + MOST as Millis;
+        let all: Vec<Change> = (first..=last).map(here).collect();
+        trial.near.tell(&all);
+        assert_eq!(trial.frontier(), key(last));
+        assert_eq!(trial.near.state(trial.clock.start()).0, MOST);
+        // A page that was asked for before that is of no use.
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.tell(&[here(10)]);
+        assert_eq!(trial.frontier(), key(last - 1));
+        let page = Page { now, keys: vec![key(last)], more: false };
+        trial.near.end(page, &from, 200_000, at(now, trial.clock.start()));
+        assert_eq!(trial.frontier(), key(last - 1));
+        assert_eq!(trial.fired(last).len(), MOST);
+        trial.load(&[last - 1, last], false, 200_000, &[]);
+        assert_eq!(trial.fired(last), [last - 1, last]);
+    }
+
+    #[test]
+    fn everything_is_loaded_anew_when_the_clock_was_set() {
+        let mut trial = Trial::new();
+        trial.load(&[500], false, 1000, &[]);
+        let (_, from, _) = trial.near.state(trial.clock.start());
+        let page = Page { now: 400, keys: Vec::new(), more: false };
+        trial.near.end(page, &from, 1000, at(400, trial.clock.start()));
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        let page = Page { now: 400, keys: vec![key(500)], more: false };
+        trial.near.end(page, &trial.frontier(), 1000, at(400, trial.clock.start()));
+        assert_eq!(trial.fired(100), [500]);
+    }
+    #[test]
+    fn a_slow_answer_is_no_set_clock() {
+        let start = ManualClock::new().start();
+        let after = |millis| start + Duration::from_millis(millis);
+        let reading = |store, asked, answered| Reading {
+            store,
+            asked: after(asked),
+            answered: after(answered),
+        };
+        // Read at any moment between the question and the answer.
+        for read in [1000, 1300, 1900] {
+            let first = reading(read, 1000, 1900);
+            for again in [5000, 5500, 6000] {
+                assert!(!first.was_set_before(reading(again, 5000, 6000)), "{read} {again}");
+            }
+            assert!(first.was_set_before(reading(4000, 5000, 6000)));
+            assert!(first.was_set_before(reading(7000, 5000, 6000)));
+        }
+    }
+}
