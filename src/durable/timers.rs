@@ -119,8 +119,8 @@ impl DeadLetter {
 }
 
 impl DurableTimers {
-    /// Timers in a file of this machine, which is made if there is none, with a driver of their
-    /// own: an [`Embedded`] store.
+    /// Timers in a file of this machine, which is made if there is none (an [`Embedded`] store),
+    /// with a driver of their own.
     ///
     /// # Errors
     ///

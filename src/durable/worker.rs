@@ -185,8 +185,8 @@ struct Run {
 
 impl Run {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DurableError>> {
-        self.ending |= self.until.poll_unpin(context).is_ready();
         loop {
+            self.ending |= self.until.poll_unpin(context).is_ready();
             let mut moved = self.poll_running(context)?;
             if self.ending {
                 if self.running.is_empty() {

@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon::durable::{
-    AnyStore, Delivery, DurableError, DurableTimers, Embedded, Event, Outcome, StoreClock,
+    AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, Event, Options, Outcome,
+    StoreClock,
 };
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Inline, ManualClock};
@@ -203,6 +204,12 @@ impl Running {
         (0..count).map(next).collect()
     }
 
+    /// Tells the worker to end, and waits for nothing: it begins no more.
+    pub(crate) fn end(mut self) -> Self {
+        drop(self.ending.take());
+        self
+    }
+
     /// Ends the worker in peace: what had ended by then and was not taken yet.
     pub(crate) fn stop(mut self) -> Vec<Event> {
         drop(self.ending.take());
@@ -216,3 +223,27 @@ impl Running {
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
 }
+
+/// Waits of seconds, three attempts.
+pub(crate) fn quick() -> Options {
+    Options::new().backoff(Backoff::new(SECOND, 4 * SECOND)).attempts(3)
+}
+
+/// Runs each test on a new place of each store.
+#[allow(unused_macros, reason = "each test binary uses a part")]
+macro_rules! suite {
+    ($($test:ident),* $(,)?) => {
+        mod embedded {
+            $(
+                #[test]
+                fn $test() {
+                    use crate::common::durable::{Bench, OneFile};
+                    super::$test(Bench::new(OneFile::new()));
+                }
+            )*
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "each test binary uses a part")]
+pub(crate) use suite;
