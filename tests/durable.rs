@@ -27,6 +27,18 @@ macro_rules! suite {
                 }
             )*
         }
+
+        #[cfg(feature = "redis")]
+        mod redis {
+            $(
+                #[test]
+                fn $test() {
+                    if let Some(place) = crate::common::redis::OneNode::start(&[]) {
+                        super::$test(super::Bench::new(place));
+                    }
+                }
+            )*
+        }
     };
 }
 
@@ -451,6 +463,8 @@ fn pages_of_a_list<P: Place>(bench: Bench<P>) {
         assert!(page.len() <= 3 && page.iter().all(|timer| timer.payload == timer.id.as_bytes()));
         listed.extend(page.into_iter().map(|timer| timer.id));
     }
+    // A store has an order of its own.
+    listed.sort_unstable();
     assert_eq!(listed, ids);
 }
 
@@ -557,7 +571,7 @@ mod repetition {
         quick().attempts(1).cron("0 * * * *", "Europe/Berlin")
     }
 
-    fn a_timer_repeats_by_its_rule(mut bench: Bench<OneFile>) {
+    fn a_timer_repeats_by_its_rule<P: Place>(mut bench: Bench<P>) {
         let hour = 3600 * SECOND;
         wait(bench.timers().schedule("id", "", When::ByRule, hourly())).unwrap();
         let running = bench.work(8, |delivery| async move {
@@ -591,7 +605,7 @@ mod repetition {
         assert_eq!(wait(bench.timers().len()), Ok(0));
     }
 
-    fn a_wrong_rule_is_refused(bench: Bench<OneFile>) {
+    fn a_wrong_rule_is_refused<P: Place>(bench: Bench<P>) {
         let schedule =
             |options| wait(bench.timers().schedule("id", "", SECOND, options)).unwrap_err().reason;
         let never = quick().cron("0 0 30 2 *", "UTC");
@@ -605,7 +619,7 @@ mod repetition {
         assert_eq!(wait(bench.timers().len()), Ok(0));
     }
 
-    fn a_repetition_is_cancelled(bench: Bench<OneFile>) {
+    fn a_repetition_is_cancelled<P: Place>(bench: Bench<P>) {
         let timers = bench.timers().clone();
         let inside = timers.clone();
         wait(timers.schedule("id", "", When::ByRule, hourly())).unwrap();

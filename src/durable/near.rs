@@ -24,7 +24,7 @@ use crate::TimerId;
 use crate::future::DelayQueueHandle;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How many keys may be in the wheel.
@@ -89,19 +89,17 @@ impl Near {
         self.lock().log = Some(Vec::new());
     }
 
-    /// The page has come that was asked for at `local`: all keys from `from` up to `until`, or up to
-    /// the last one of it if there are more. It is of no use if the frontier has moved back.
-    pub(super) fn end(&self, page: Page, from: &Key, until: Millis, local: Instant) {
+    /// The page has come that was asked for at `local`: all keys from `from` up to its end, or up to
+    /// the last one of it if there are more. It is of no use if the frontier has moved back, or if
+    /// changes were missed.
+    pub(super) fn end(&self, page: Page, from: &Key, local: Instant) {
         let mut loaded = self.lock();
-        let log = loaded.log.take().unwrap_or_default();
+        let Some(log) = loaded.log.take() else { return };
         let expected = loaded.base.store_at(local);
         loaded.base = Base { store: page.now, local };
         if page.now.abs_diff(expected) > ASTRAY {
             // The clock has been set: every key is where it does not belong.
-            for id in std::mem::take(&mut loaded.armed).into_values() {
-                drop(self.queue.remove(id));
-            }
-            loaded.frontier = (0, Arc::from(""));
+            self.clear(&mut loaded);
             return;
         }
         if loaded.frontier != *from {
@@ -110,7 +108,7 @@ impl Near {
         let last = page.keys.last().filter(|_| page.more);
         let frontier = match last {
             Some((due, id)) => (*due, Arc::from(format!("{id}\0"))),
-            None => (until + 1, Arc::from("")),
+            None => (page.until + 1, Arc::from("")),
         };
         loaded.frontier = frontier.max(from.clone());
         for key in page.keys {
@@ -132,6 +130,14 @@ impl Near {
         }
     }
 
+    /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
+    #[cfg(feature = "redis")]
+    pub(super) fn forget(&self) {
+        let mut loaded = self.lock();
+        loaded.log = None;
+        self.clear(&mut loaded);
+    }
+
     /// A key has left the wheel by its time.
     pub(super) fn fired(&self, key: &Key, id: TimerId) {
         let mut loaded = self.lock();
@@ -148,6 +154,13 @@ impl Near {
             drop(self.queue.remove(id));
         }
         self.put(&mut loaded, key);
+    }
+
+    fn clear(&self, loaded: &mut Loaded) {
+        for id in std::mem::take(&mut loaded.armed).into_values() {
+            drop(self.queue.remove(id));
+        }
+        loaded.frontier = (0, Arc::from(""));
     }
 
     fn change(&self, loaded: &mut Loaded, change: Change) {
@@ -183,5 +196,30 @@ impl Near {
 impl fmt::Debug for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Near").finish_non_exhaustive()
+    }
+}
+
+/// The workers to tell of changes.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Mutex<Vec<Weak<Near>>>);
+
+impl Watchers {
+    pub(super) fn add(&self, near: Weak<Near>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(near);
+    }
+
+    pub(super) fn tell(&self, changes: &[Change]) {
+        self.each(|near| near.tell(changes));
+    }
+
+    /// Changes may have been missed.
+    #[cfg(feature = "redis")]
+    pub(super) fn forget(&self) {
+        self.each(Near::forget);
+    }
+
+    fn each(&self, call: impl Fn(&Near)) {
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|watcher| watcher.upgrade().inspect(|near| call(near)).is_some());
     }
 }
