@@ -150,6 +150,7 @@ impl Redis {
     /// The address or an option is wrong, the node cannot be reached or denies access, the store
     /// there has another layout; or this is not called within a tokio runtime.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, DurableError> {
+        options.check()?;
         runtime()?;
         let client = client(url)?;
         let link = Link::node(client.clone()).await?;
@@ -165,6 +166,7 @@ impl Redis {
         urls: impl IntoIterator<Item = &'a str>,
         options: RedisOptions,
     ) -> Result<Self, DurableError> {
+        options.check()?;
         runtime()?;
         let urls: Vec<String> = urls.into_iter().map(str::to_owned).collect();
         let clients = urls.iter().map(|url| client(url)).collect::<Result<_, _>>()?;
@@ -177,7 +179,6 @@ impl Redis {
         nodes: Vec<Client>,
         options: RedisOptions,
     ) -> Result<Self, DurableError> {
-        options.check()?;
         let runtime = runtime()?;
         let RedisOptions { name, partitions, clock } = options;
         let scripts = Scripts::new();
