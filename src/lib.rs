@@ -1,5 +1,5 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
-#![cfg_attr(all(feature = "cache", feature = "future", feature = "keyed"), doc = include_str!("../README.md"))]
+#![cfg_attr(all(feature = "cache", feature = "durable", feature = "keyed"), doc = include_str!("../README.md"))]
 
 mod alarm;
 #[cfg(feature = "backon")]

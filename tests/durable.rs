@@ -62,6 +62,8 @@ suite!(
     the_longest_input_is_taken,
     pages_of_a_list,
     concurrency_is_bounded,
+    a_worker_ends_in_peace,
+    workers_share_the_work,
     many_callers_at_once,
     more_timers_than_a_wheel_takes,
     values_of_serde,
@@ -499,6 +501,48 @@ fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {
     }
     assert_eq!(most.load(SeqCst), 3);
     assert_eq!(running.stop(), []);
+}
+
+fn a_worker_ends_in_peace<P: Place>(bench: Bench<P>) {
+    for (id, delay) in [("first", 1), ("second", 2)] {
+        wait(bench.timers().schedule(id, "", delay * SECOND, quick())).unwrap();
+    }
+    let (send, begun) = channel();
+    let running = bench.work(1, move |_| {
+        let (gate, opened) = futures_channel::oneshot::channel::<()>();
+        send.send(gate).unwrap();
+        opened
+    });
+    bench.advance(2 * SECOND);
+    let gate = begun.recv().unwrap();
+    let ending = running.end();
+    gate.send(()).unwrap();
+    let ended = ending.stop();
+    assert_eq!((ended.len(), &*ended[0].id), (1, "first"));
+    assert_eq!(ended[0].outcome, Outcome::Acknowledged);
+    assert_eq!(wait(bench.timers().len()), Ok(1));
+    assert!(!wait(bench.timers().get("second")).unwrap().unwrap().running);
+}
+
+fn workers_share_the_work<P: Place>(bench: Bench<P>) {
+    for number in 0..200 {
+        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+    }
+    let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
+    bench.advance(SECOND);
+    let mut acknowledged = BTreeSet::new();
+    while acknowledged.len() < 200 {
+        for worker in &workers {
+            for event in worker.events.try_iter() {
+                assert_eq!(event.outcome, Outcome::Acknowledged);
+                assert!(acknowledged.insert(event.id), "acknowledged twice");
+            }
+        }
+        std::thread::yield_now();
+    }
+    for worker in workers {
+        assert_eq!(worker.stop(), []);
+    }
 }
 
 fn many_callers_at_once<P: Place>(bench: Bench<P>) {

@@ -16,8 +16,6 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 use tourbillon::durable::{Backoff, DurableTimers, Options, Outcome};
 
@@ -38,11 +36,13 @@ fn child() {
     let timers = DurableTimers::open(Path::new(&file)).unwrap();
     say("open");
     if round == LAST {
-        deliver(timers);
+        let left = timers.clone();
+        std::thread::spawn(move || end_when_empty(&left));
+        deliver(&timers);
         return;
     }
     let worker = timers.clone();
-    std::thread::spawn(move || deliver(worker));
+    std::thread::spawn(move || deliver(&worker));
     let callers: Vec<_> = (0..4)
         .map(|caller| {
             let timers = timers.clone();
@@ -72,8 +72,7 @@ fn schedule(timers: &DurableTimers, round: u64, caller: u64) {
     }
 }
 
-fn deliver(timers: DurableTimers) {
-    let counted = timers.clone();
+fn deliver(timers: &DurableTimers) {
     let worker = timers.worker().observe(move |event| {
         if event.outcome == Outcome::Acknowledged {
             say(&format!("acknowledged {}", event.id));
@@ -94,23 +93,19 @@ fn deliver(timers: DurableTimers) {
         say(&format!("handled {}", delivery.id));
         async move { if fails { Err("again") } else { Ok(()) } }
     });
-    let empty = std::env::var(ROUND).as_deref() == Ok("99");
-    let done = Arc::new(AtomicBool::new(!empty));
-    let ended = Arc::clone(&done);
-    std::thread::spawn(move || {
-        while !ended.load(SeqCst) {
-            std::thread::sleep(10 * MILLISECOND);
-            if pollster::block_on(counted.is_empty()).unwrap() {
-                say("empty");
-                std::process::exit(0);
-            }
-        }
-    });
     pollster::block_on(run).unwrap();
 }
 
+fn end_when_empty(timers: &DurableTimers) {
+    while !pollster::block_on(timers.is_empty()).unwrap() {
+        std::thread::sleep(10 * MILLISECOND);
+    }
+    say("empty");
+    std::process::exit(0);
+}
+
 /// The round of the child that delivers what is left.
-const LAST: u64 = 99;
+const LAST: u64 = u64::MAX;
 
 fn start(file: &TempFile, round: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())

@@ -162,7 +162,7 @@ fn ids_do_not_recur_when_generations_are_used_up() {
         }
         assert_eq!(bench.wheel.cancel(id), Some(1));
         if *count % (1 << 14) == 0 {
-            assert_eq!(bench.advance(Duration::ZERO), []);
+            assert!(bench.advance(Duration::ZERO).is_empty());
         }
     }
     // Trimming moves the generation on by itself, now and then.

@@ -5,7 +5,7 @@
 use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::json;
-use super::near::Near;
+use super::near::{Near, Reading};
 use super::record::{DeadReason, Record};
 use super::store::{Finish, Key, Lease, Leasing, Store};
 use crate::future::{TimeoutError, Timer};
@@ -131,7 +131,8 @@ impl Attempts {
         let lease = match self.store.lease(&key.1).await? {
             Leasing::Taken(lease) => lease,
             Leasing::NotDue { due, now } => {
-                self.near.again((due, key.1), now, asked);
+                let now = Reading { store: now, asked, answered: self.timer.now() };
+                self.near.again((due, key.1), now);
                 return Ok(());
             }
             Leasing::Gone => return Ok(()),
@@ -174,7 +175,7 @@ impl Attempts {
             Err(TimeoutError::Elapsed) => {
                 Ok(failed(id, record, "the lease ran out".to_owned(), next))
             }
-            Err(_) => Err(DurableError::Closed),
+            Err(TimeoutError::Refused(refusal)) => Err(DurableError::Timer(refusal)),
         }
     }
 

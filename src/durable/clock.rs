@@ -13,6 +13,25 @@ pub(super) const LATEST: Millis = 253_402_300_799_999;
 
 /// Where an [`Embedded`](super::Embedded) store reads the time of day, which may be set forward and
 /// back. For tests in virtual time.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+/// use tourbillon::ManualClock;
+/// use tourbillon::durable::StoreClock;
+///
+/// /// A day in 2027, and as long after it as the manual clock has moved.
+/// #[derive(Debug)]
+/// struct Wall(ManualClock);
+///
+/// impl StoreClock for Wall {
+///     fn now(&self) -> SystemTime {
+///         UNIX_EPOCH + Duration::from_secs(1_800_000_000) + self.0.elapsed()
+///     }
+/// }
+/// # let _ = Wall(ManualClock::new()).now();
+/// ```
 pub trait StoreClock: Send + Sync + Debug + 'static {
     /// The time of day.
     fn now(&self) -> SystemTime;

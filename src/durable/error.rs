@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::Refusal;
 use std::error::Error;
 use std::fmt;
 use std::time::SystemTime;
@@ -65,6 +66,8 @@ pub enum DurableError {
     Denied(String),
     /// Reading or writing failed. The store has to be opened again.
     Io(String),
+    /// The timer that wakes a worker takes no sleep.
+    Timer(Refusal),
     /// The store, or the timer that wakes its workers, has been shut down.
     Closed,
 }
@@ -92,6 +95,7 @@ impl fmt::Display for DurableError {
             Self::Unreachable(what) => write!(f, "the store does not answer: {what}"),
             Self::Denied(what) => write!(f, "the store denies access: {what}"),
             Self::Io(what) => write!(f, "the store failed and has to be opened again: {what}"),
+            Self::Timer(refusal) => write!(f, "the timer that wakes the worker: {refusal}"),
             Self::Closed => f.write_str("the store or its timer has been shut down"),
         }
     }

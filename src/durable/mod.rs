@@ -11,7 +11,7 @@
 //! ```
 //!
 //! **Two tiers.** Millions of timers may rest in the store. A worker loads the keys (not the
-//! payloads) of those that are due within [ten seconds](worker) into a wheel of its own, which
+//! payloads) of those that are due within ten seconds into a wheel of its own, which
 //! fires each at its time; `near.rs` tells how what changes meanwhile reaches that wheel, and how
 //! the number of its keys is bounded.
 //!

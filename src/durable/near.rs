@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// How many keys may be in the wheel.
 pub(super) const MOST: usize = 4096;
 
-/// How far the store's clock may go astray before the wheel is loaded anew.
+/// How far the store's clock may go astray, by itself, before it counts as set.
 const ASTRAY: Millis = 50;
 
 /// The keys that a worker has in its wheel.
@@ -45,43 +45,50 @@ struct Loaded {
     armed: BTreeMap<Key, TimerId>,
     /// What has changed since a page was asked for.
     log: Option<Vec<Change>>,
-    base: Base,
+    base: Reading,
 }
 
-/// What the store's clock said, and not before when.
-#[derive(Clone, Copy)]
-struct Base {
-    store: Millis,
-    local: Instant,
+/// What the store's clock said, when it was asked and when it had answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) store: Millis,
+    pub(super) asked: Instant,
+    pub(super) answered: Instant,
 }
 
-impl Base {
+impl Reading {
     /// The instant at which the store's clock will say `time`, or somewhat before.
     fn instant(self, time: Millis) -> Instant {
         let ahead = Duration::from_millis(time.saturating_sub(self.store));
-        self.local.checked_add(ahead).unwrap_or(self.local)
+        self.asked.checked_add(ahead).unwrap_or(self.asked)
     }
 
-    fn store_at(self, local: Instant) -> Millis {
-        self.store + whole_millis(local.saturating_duration_since(self.local))
+    /// What the store's clock will say then at most.
+    fn latest(self, local: Instant) -> Millis {
+        self.store + whole_millis(local.saturating_duration_since(self.asked))
+    }
+
+    /// Whether the clock has been set between this reading and the next: whatever an answer took is
+    /// not held against it.
+    fn was_set_before(self, next: Self) -> bool {
+        let slack = whole_millis(self.answered.saturating_duration_since(self.asked)) + ASTRAY;
+        let least = self.latest(next.asked).saturating_sub(slack);
+        let most = self.latest(next.answered) + ASTRAY;
+        !(least..=most).contains(&next.store)
     }
 }
 
 impl Near {
-    pub(super) fn new(queue: DelayQueueHandle<Key>, store: Millis, local: Instant) -> Self {
-        let loaded = Loaded {
-            frontier: (0, Arc::from("")),
-            armed: BTreeMap::new(),
-            log: None,
-            base: Base { store, local },
-        };
+    pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
+        let loaded =
+            Loaded { frontier: (0, Arc::from("")), armed: BTreeMap::new(), log: None, base };
         Self { queue, loaded: Mutex::new(loaded) }
     }
 
     /// How many keys are in the wheel, the frontier, and about what the store's clock says.
     pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
         let loaded = self.lock();
-        (loaded.armed.len(), loaded.frontier.clone(), loaded.base.store_at(local))
+        (loaded.armed.len(), loaded.frontier.clone(), loaded.base.latest(local))
     }
 
     /// A page is being asked for, from the frontier on.
@@ -89,16 +96,14 @@ impl Near {
         self.lock().log = Some(Vec::new());
     }
 
-    /// The page has come that was asked for at `local`: all keys from `from` up to its end, or up to
-    /// the last one of it if there are more. It is of no use if the frontier has moved back, or if
-    /// changes were missed.
-    pub(super) fn end(&self, page: Page, from: &Key, local: Instant) {
+    /// The page has come: all keys from `from` up to its end, or up to the last one of it if there
+    /// are more. It is of no use if the frontier has moved back, or if changes were missed.
+    pub(super) fn end(&self, page: Page, from: &Key, now: Reading) {
         let mut loaded = self.lock();
         let Some(log) = loaded.log.take() else { return };
-        let expected = loaded.base.store_at(local);
-        loaded.base = Base { store: page.now, local };
-        if page.now.abs_diff(expected) > ASTRAY {
-            // The clock has been set: every key is where it does not belong.
+        let before = std::mem::replace(&mut loaded.base, now);
+        if before.was_set_before(now) {
+            // Every key is where it does not belong.
             self.clear(&mut loaded);
             return;
         }
@@ -146,10 +151,10 @@ impl Near {
         }
     }
 
-    /// A key was not due yet when the store's clock, asked at `local`, said `now`.
-    pub(super) fn again(&self, key: Key, now: Millis, local: Instant) {
+    /// A key was not due yet.
+    pub(super) fn again(&self, key: Key, now: Reading) {
         let mut loaded = self.lock();
-        loaded.base = Base { store: now, local };
+        loaded.base = now;
         if let Some(id) = loaded.armed.remove(&key) {
             drop(self.queue.remove(id));
         }
@@ -221,5 +226,180 @@ impl Watchers {
     fn each(&self, call: impl Fn(&Near)) {
         let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.retain(|watcher| watcher.upgrade().inspect(|near| call(near)).is_some());
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+    use crate::future::{DelayQueue, Timer};
+    use crate::{Builder, ManualClock};
+    use std::task::{Context, Poll, Waker};
+
+    /// The keys of a worker whose store's clock begins with 0.
+    struct Trial {
+        clock: ManualClock,
+        queue: DelayQueue<Key>,
+        near: Near,
+    }
+
+    fn key(due: Millis) -> Key {
+        (due, Arc::from(format!("{due}")))
+    }
+
+    fn here(due: Millis) -> Change {
+        Change { gone: None, here: Some(key(due)) }
+    }
+
+    fn at(store: Millis, local: Instant) -> Reading {
+        Reading { store, asked: local, answered: local }
+    }
+
+    fn gone(due: Millis) -> Change {
+        Change { gone: Some(key(due)), here: None }
+    }
+
+    impl Trial {
+        fn new() -> Self {
+            let clock = ManualClock::new();
+            let wheel = Builder::new().clock(clock.clone()).build();
+            let (wheel, _sweeper) = wheel.expect("the builder is in range");
+            let queue = DelayQueue::new(&Timer::new(wheel), Builder::new().shards(1));
+            let queue = queue.expect("the builder is in range");
+            let near = Near::new(queue.handle(), at(0, clock.start()));
+            Self { clock, queue, near }
+        }
+
+        /// Loads these keys of what is due by `until`, while `changes` are told.
+        fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
+            let local = self.clock.start() + self.clock.elapsed();
+            let (_, from, now) = self.near.state(local);
+            self.near.begin();
+            self.near.tell(changes);
+            let keys = keys.iter().copied().map(key).collect();
+            self.near.end(Page { now, until, keys, more }, &from, at(now, local));
+        }
+
+        /// What fires by that time.
+        fn fired(&mut self, by: Millis) -> Vec<Millis> {
+            self.clock.advance(Duration::from_millis(by).saturating_sub(self.clock.elapsed()));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut fired = Vec::new();
+            while let Poll::Ready(Some(timer)) = self.queue.poll_expired(&mut context) {
+                self.near.fired(&timer.value, timer.id);
+                fired.push(timer.value.0);
+            }
+            fired.sort_unstable();
+            fired
+        }
+
+        fn frontier(&self) -> Key {
+            self.near.state(self.clock.start()).1
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_frontier_is_here() {
+        let mut trial = Trial::new();
+        trial.near.tell(&[here(3)]);
+        assert!(trial.fired(5).is_empty(), "nothing has been loaded yet");
+        trial.load(&[3, 7, 9], false, 20, &[]);
+        trial.near.tell(&[here(20), here(21), gone(9)]);
+        assert_eq!(trial.fired(6), [3]);
+        assert_eq!(trial.fired(30), [7, 20]);
+        assert_eq!(trial.frontier(), (21, Arc::from("")));
+    }
+
+    #[test]
+    fn changes_are_told_again_when_the_page_has_come() {
+        let mut trial = Trial::new();
+        // The page is older than the changes: it shows 5 still, and 6 not yet.
+        trial.load(&[5], false, 20, &[gone(5), here(6), here(7), gone(7)]);
+        assert_eq!(trial.fired(20), [6]);
+    }
+
+    #[test]
+    fn a_page_with_more_behind_it_ends_with_its_last_key() {
+        let mut trial = Trial::new();
+        trial.load(&[5, 6], true, 20, &[]);
+        assert_eq!(trial.frontier(), (6, Arc::from("6\0")));
+        trial.near.tell(&[here(7)]);
+        assert_eq!(trial.fired(20), [5, 6]);
+        trial.load(&[7], false, 40, &[]);
+        assert_eq!(trial.fired(20), [7]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_loaded_later() {
+        let mut trial = Trial::new();
+        trial.load(&[], false, 100_000, &[]);
+        let first = 1000;
+        let last = first + MOST as Millis;
+        let all: Vec<Change> = (first..=last).map(here).collect();
+        trial.near.tell(&all);
+        assert_eq!(trial.frontier(), key(last));
+        assert_eq!(trial.near.state(trial.clock.start()).0, MOST);
+        // A page that was asked for before that is of no use.
+        trial.near.begin();
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.tell(&[here(10)]);
+        assert_eq!(trial.frontier(), key(last - 1));
+        let page = Page { now, until: 200_000, keys: vec![key(last)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!(trial.frontier(), key(last - 1));
+        assert_eq!(trial.fired(last).len(), MOST);
+        trial.load(&[last - 1, last], false, 200_000, &[]);
+        assert_eq!(trial.fired(last), [last - 1, last]);
+    }
+
+    #[test]
+    fn everything_is_loaded_anew_when_the_clock_was_set() {
+        let mut trial = Trial::new();
+        trial.load(&[500], false, 1000, &[]);
+        let (_, from, _) = trial.near.state(trial.clock.start());
+        trial.near.begin();
+        let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false };
+        trial.near.end(page, &from, at(400, trial.clock.start()));
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        trial.near.begin();
+        let page = Page { now: 400, until: 1000, keys: vec![key(500)], more: false };
+        trial.near.end(page, &trial.frontier(), at(400, trial.clock.start()));
+        assert_eq!(trial.fired(100), [500]);
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_page_is_void_if_changes_were_missed() {
+        let mut trial = Trial::new();
+        trial.load(&[5, 6], false, 20, &[]);
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.begin();
+        trial.near.forget();
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        let page = Page { now, until: 40, keys: vec![key(30)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!(trial.frontier().0, 0);
+        trial.load(&[6, 30], false, 40, &[]);
+        assert_eq!(trial.fired(40), [6, 30]);
+    }
+
+    #[test]
+    fn a_slow_answer_is_no_set_clock() {
+        let start = ManualClock::new().start();
+        let after = |millis| start + Duration::from_millis(millis);
+        let reading = |store, asked, answered| Reading {
+            store,
+            asked: after(asked),
+            answered: after(answered),
+        };
+        // Read at any moment between the question and the answer.
+        for read in [1000, 1300, 1900] {
+            let first = reading(read, 1000, 1900);
+            for again in [5000, 5500, 6000] {
+                assert!(!first.was_set_before(reading(again, 5000, 6000)), "{read} {again}");
+            }
+            assert!(first.was_set_before(reading(4000, 5000, 6000)));
+            assert!(first.was_set_before(reading(7000, 5000, 6000)));
+        }
     }
 }

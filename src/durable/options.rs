@@ -16,7 +16,7 @@ pub enum When {
     At(SystemTime),
     /// So long after the store has taken it.
     After(Duration),
-    /// At the first time of its [rule](Options::cron).
+    /// At the first time of its rule, which `Options::cron` gives (the feature `cron`).
     ByRule,
 }
 
@@ -176,6 +176,20 @@ impl Options {
     /// [`Calendar`](crate::scheduler::Calendar) reads them: once a delivery has been acknowledged,
     /// or has become a dead letter, the next one is planned for the first time of the rule after
     /// now. So times that were passed over are made up for by one delivery.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::durable::{DurableTimers, Options, When};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-rule-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let nightly = Options::new().cron("30 2 * * *", "Europe/Berlin");
+    /// pollster::block_on(timers.schedule("tidy up", "", When::ByRule, nightly))?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[cfg(feature = "cron")]
     #[must_use]
     pub fn cron(mut self, expression: &str, zone: &str) -> Self {

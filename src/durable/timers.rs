@@ -309,6 +309,35 @@ impl DurableTimers {
     /// # Errors
     ///
     /// The store failed.
+    ///
+    /// # Examples
+    ///
+    /// All of them, page by page, driven again:
+    ///
+    /// ```
+    /// use tourbillon::durable::{DurableError, DurableTimers};
+    ///
+    /// async fn redrive_all(timers: &DurableTimers) -> Result<(), DurableError> {
+    ///     let mut last = None;
+    ///     loop {
+    ///         let page = timers.dead_letters(last, 100).await?;
+    ///         let Some(letter) = page.last() else { return Ok(()) };
+    ///         last = Some(letter.number);
+    ///         for letter in page {
+    ///             match timers.redrive(letter.number).await {
+    ///                 Ok(_) | Err(DurableError::Exists) => {}
+    ///                 Err(error) => return Err(error),
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-dead-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # pollster::block_on(redrive_all(&timers))?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn dead_letters(
         &self,
         after: Option<u64>,

@@ -5,7 +5,7 @@
 use super::attempt::{Attempts, Delivery, Event, Observe};
 use super::clock::Millis;
 use super::error::DurableError;
-use super::near::{MOST, Near};
+use super::near::{MOST, Near, Reading};
 use super::store::{Answer, Key, Page};
 use super::timers::DurableTimers;
 use crate::Builder;
@@ -39,14 +39,12 @@ const LOOK: Duration = Duration::from_secs(1);
 /// # Examples
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU32, Ordering};
 /// use std::time::Duration;
 /// use tourbillon::durable::{Backoff, DurableTimers, Options};
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-worker-{}", std::process::id()));
 /// let timers = DurableTimers::open(&file)?;
 /// let (done, mut all_done) = futures_channel::mpsc::unbounded::<()>();
-/// let attempts = AtomicU32::new(0);
 /// let worker = timers
 ///     .worker()
 ///     .concurrency(16)
@@ -71,7 +69,6 @@ const LOOK: Duration = Duration::from_secs(1);
 ///         })
 ///         .await?;
 ///     assert!(timers.is_empty().await?);
-/// #   let _ = attempts;
 ///     Ok::<(), Box<dyn std::error::Error>>(())
 /// })?;
 /// # drop(timers);
@@ -129,7 +126,8 @@ impl Worker {
         let now = timers.store.now().await?;
         let queue = DelayQueue::new(&timers.timer, Builder::new().shards(1))
             .map_err(|error| DurableError::Io(error.to_string()))?;
-        let near = Arc::new(Near::new(queue.handle(), now, asked));
+        let now = Reading { store: now, asked, answered: timers.timer.now() };
+        let near = Arc::new(Near::new(queue.handle(), now));
         timers.store.watch(Arc::downgrade(&near));
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Result<(), String>> {
             let handled = handler(delivery);
@@ -186,8 +184,8 @@ struct Run {
 
 impl Run {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DurableError>> {
-        self.ending |= self.until.poll_unpin(context).is_ready();
         loop {
+            self.ending |= self.until.poll_unpin(context).is_ready();
             let mut moved = self.poll_running(context)?;
             if self.ending {
                 if self.running.is_empty() {
@@ -216,7 +214,9 @@ impl Run {
         let Some(loading) = &mut self.loading else { return Ok(false) };
         let Poll::Ready(page) = loading.page.as_mut().poll(context) else { return Ok(false) };
         if let Some(Loading { from, asked, .. }) = self.loading.take() {
-            self.attempts.near.end(page?, &from, asked);
+            let page = page?;
+            let now = Reading { store: page.now, asked, answered: self.attempts.timer.now() };
+            self.attempts.near.end(page, &from, now);
         }
         Ok(true)
     }
@@ -252,7 +252,7 @@ impl Run {
     fn ask_for_page(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
         let looked = match Pin::new(&mut self.look).poll(context) {
             Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(_)) => return Err(DurableError::Closed),
+            Poll::Ready(Err(refusal)) => return Err(DurableError::Timer(refusal)),
             Poll::Pending => false,
         };
         let asked = self.attempts.timer.now();

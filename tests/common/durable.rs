@@ -203,6 +203,12 @@ impl Running {
         (0..count).map(next).collect()
     }
 
+    /// Tells the worker to end, and waits for nothing: it begins no more.
+    pub(crate) fn end(mut self) -> Self {
+        drop(self.ending.take());
+        self
+    }
+
     /// Ends the worker in peace: what had ended by then and was not taken yet.
     pub(crate) fn stop(mut self) -> Vec<Event> {
         drop(self.ending.take());

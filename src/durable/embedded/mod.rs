@@ -188,3 +188,71 @@ impl fmt::Debug for Embedded {
         f.debug_struct("Embedded").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::super::options::{Existing, Options};
+    use super::super::record::DeadReason;
+    use super::*;
+    use pollster::block_on;
+
+    fn insert(id: &str, due: Due) -> Insert {
+        let payload = Arc::new(b"payload".to_vec());
+        let settings = Options::new().settings;
+        Insert { id: id.to_owned(), payload, due, existing: Existing::Replace, settings }
+    }
+
+    /// Does something to a timer.
+    fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError> {
+        let id = format!("{}", random.u8(..6));
+        let due = Due::After(random.u64(..2) * 60_000);
+        match random.u8(..5) {
+            0 => drop(block_on(store.schedule(insert(&id, due)))?),
+            1 => drop(block_on(store.cancel(&id))?),
+            2 => drop(block_on(store.reschedule(&id, due))?),
+            3 => {
+                let letter = block_on(store.dead(None, 1))?.pop();
+                let number = letter.map_or(0, |(number, _)| number);
+                // Refused if there is such a timer.
+                let _ = block_on(store.redrive(number));
+            }
+            _ => {
+                let Leasing::Taken(lease) = block_on(store.lease(&id))? else { return Ok(()) };
+                let finish = match random.u8(..4) {
+                    0 => Finish::Done { next: None },
+                    1 => Finish::Retry { wait: 0, error: String::new() },
+                    2 => return Ok(()),
+                    _ => Finish::Dead {
+                        reason: DeadReason::Attempts,
+                        error: String::new(),
+                        next: None,
+                    },
+                };
+                assert!(block_on(store.finish(&id, lease.fence, finish.clone()))?);
+                assert!(!block_on(store.finish(&id, lease.fence, finish))?, "only once");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn each_timer_has_one_key() -> Result<(), DurableError> {
+        let name = format!("tourbillon-keys-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let store = Embedded::open(&path)?;
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..400 {
+            step(&store, &mut random)?;
+            let page = block_on(store.load((0, Arc::from("")), Millis::MAX - 1, 99))?;
+            let timers = block_on(store.list(None, 99))?;
+            let mut keys: Vec<Key> =
+                timers.iter().map(|(id, record)| (record.due, Arc::from(&**id))).collect();
+            keys.sort_unstable();
+            assert_eq!(page.keys, keys);
+            assert_eq!(block_on(store.len())?.0, timers.len() as u64);
+        }
+        drop(store);
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
+}

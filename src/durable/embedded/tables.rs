@@ -94,6 +94,18 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
     Dead::decode(bytes).ok_or_else(|| DurableError::Corrupt(format!("the dead letter {number}")))
 }
 
+/// Makes the name of a new file as durable as what is in it.
+fn keep_name(path: &Path) -> Result<(), DurableError> {
+    // Elsewhere a folder cannot be opened, and its names are durable without.
+    if cfg!(unix) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = std::fs::File::open(folder.unwrap_or(Path::new(".")));
+        let kept = folder.and_then(|folder| folder.sync_all());
+        kept.map_err(|error| DurableError::Io(error.to_string()))?;
+    }
+    Ok(())
+}
+
 /// The open database.
 #[derive(Debug)]
 pub(super) struct File(Database);
@@ -102,6 +114,7 @@ impl File {
     /// Opens the file, and makes one if there is none.
     pub(super) fn open(path: &Path) -> Result<Self, DurableError> {
         let open = || -> Result<Self, Fault> {
+            let new = !path.exists();
             let database = Database::create(path)?;
             let transaction = database.begin_write()?;
             {
@@ -119,6 +132,9 @@ impl File {
                 transaction.open_table(DEAD)?;
             }
             transaction.commit()?;
+            if new {
+                keep_name(path)?;
+            }
             Ok(Self(database))
         };
         // The database asserts what it reads.
