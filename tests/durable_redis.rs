@@ -7,7 +7,7 @@
 mod common;
 
 use common::durable::{Bench, SECOND, wait};
-use common::redis::{OneNode, Server, runtime};
+use common::redis::{Cluster, OneNode, Server, runtime};
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};
@@ -44,6 +44,19 @@ impl Process {
     fn new(server: &Server) -> Self {
         let runtime = runtime();
         let store = runtime.block_on(Redis::connect(&server.url(), RedisOptions::new())).unwrap();
+        Self::of(store, runtime)
+    }
+
+    fn of_cluster(cluster: &Cluster) -> Self {
+        let runtime = runtime();
+        let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
+        let options = RedisOptions::new().partitions(6);
+        let urls = urls.iter().map(String::as_str);
+        let store = runtime.block_on(Redis::connect_cluster(urls, options)).unwrap();
+        Self::of(store, runtime)
+    }
+
+    fn of(store: Redis, runtime: Runtime) -> Self {
         let timer = Timer::spawn(Builder::new().driver().executor(Inline)).unwrap();
         Self { timers: DurableTimers::new(store, &timer), _runtime: runtime }
     }
@@ -107,6 +120,64 @@ fn what_was_acknowledged_survives_a_kill_of_the_server() {
     assert_eq!(distinct.len(), all.len(), "each once");
     assert_eq!(work.stop(), [""; 0]);
     assert_eq!(wait(process.timers.len()), Ok(0));
+}
+
+#[test]
+fn a_call_whose_answer_is_lost_is_done_once() {
+    let Some(server) = Server::start(&ALWAYS) else { return };
+    let process = Process::new(&server);
+    let work = process.work();
+    let all = ids(2000);
+    let caller = {
+        let (timers, all) = (process.timers.clone(), all.clone());
+        std::thread::spawn(move || {
+            for some in all.chunks(20) {
+                let delay = Duration::from_millis(20);
+                let schedule = some.iter().map(|id| timers.schedule(id, "", delay, quick()));
+                let scheduled = wait(futures_util::future::join_all(schedule));
+                // Refused would be one that was done and asked for again.
+                assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)));
+            }
+        })
+    };
+    for _ in 0..20 {
+        // Connections go while calls are on their way; now and then the server goes too.
+        std::thread::sleep(SECOND / 50);
+        assert!(server.say("CLIENT KILL TYPE normal").is_some());
+    }
+    server.kill();
+    server.resume();
+    caller.join().unwrap();
+    let acknowledged: Vec<String> = (0..all.len()).map(|_| work.next()).collect();
+    let distinct: BTreeSet<&String> = acknowledged.iter().collect();
+    assert_eq!(distinct.len(), all.len(), "each once");
+    assert_eq!(work.stop(), [""; 0]);
+    assert_eq!(wait(process.timers.len()), Ok(0));
+}
+
+#[test]
+fn slots_of_a_cluster_move_under_the_timers() {
+    let Some(cluster) = Cluster::start() else { return };
+    let processes = [Process::of_cluster(&cluster), Process::of_cluster(&cluster)];
+    let work: Vec<Work> = processes.iter().map(Process::work).collect();
+    let all = ids(600);
+    let timers = processes[0].timers.clone();
+    let schedule = all.iter().enumerate().map(|(place, id)| {
+        let delay = Duration::from_millis(200 + 5 * place as u64);
+        timers.schedule(id, "payload", delay, quick())
+    });
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    for partition in 0..6 {
+        cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
+    }
+    let begun = SystemTime::now();
+    while wait(timers.len()) != Ok(0) {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND);
+        std::thread::sleep(SECOND / 20);
+    }
+    let acknowledged: Vec<String> = work.into_iter().flat_map(Work::stop).collect();
+    assert_eq!(acknowledged.len(), all.len(), "each once");
+    assert_eq!(acknowledged.into_iter().collect::<BTreeSet<_>>(), all.into_iter().collect());
 }
 
 #[test]

@@ -46,9 +46,7 @@ impl Server {
         let mut server = Self { folder, port: 0, options, process: Mutex::new(None) };
         for _ in 0..10 {
             // Somebody may take the port before the server does.
-            let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-            server.port = free.local_addr().expect("it has an address").port();
-            drop(free);
+            server.port = free_port();
             if server.try_resume() {
                 return Some(server);
             }
@@ -106,6 +104,13 @@ impl Server {
         (!answer.starts_with("-LOADING")).then_some(answer)
     }
 
+    /// As [`say`](Self::say), with an answer that is no error.
+    pub(crate) fn order(&self, command: &str) -> String {
+        let said = self.say(command).expect("an answer");
+        assert!(!said.starts_with('-'), "{command}: {said}");
+        said
+    }
+
     fn process(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,6 +120,85 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    free.local_addr().expect("it has an address").port()
+}
+
+/// Three masters that share the slots of a cluster.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Server>,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Option<Self> {
+        let mut nodes = Vec::new();
+        let mut buses = Vec::new();
+        for _ in 0..3 {
+            let bus = free_port().to_string();
+            let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+            nodes.push(Server::start(&[&options[..], &["--cluster-port", &bus]].concat())?);
+            buses.push(bus);
+        }
+        let slots = ["0 5460", "5461 10922", "10923 16383"];
+        for (place, node) in nodes.iter().enumerate() {
+            node.order(&format!("CLUSTER ADDSLOTSRANGE {}", slots[place]));
+            node.order(&format!("CLUSTER SET-CONFIG-EPOCH {}", place + 1));
+            let met = format!("CLUSTER MEET 127.0.0.1 {} {}", node.port, buses[place]);
+            nodes[0].order(&met);
+        }
+        let cluster = Self { nodes };
+        cluster.settle();
+        Some(cluster)
+    }
+
+    /// Waits until all nodes know of all slots.
+    fn settle(&self) {
+        let whole = |node: &Server| {
+            let info = node.say("CLUSTER INFO").unwrap_or_default();
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        };
+        for _ in 0..3000 {
+            if self.nodes.iter().all(whole) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the cluster does not come together");
+    }
+
+    /// Moves the slot of a key to the next node, key by key, while others use it.
+    pub(crate) fn move_slot(&self, key: &str) {
+        let number = |said: String| said.trim_start_matches(':').trim().to_owned();
+        let slot = number(self.nodes[0].order(&format!("CLUSTER KEYSLOT {key}")));
+        let name = |node: &Server| {
+            let said = node.order("CLUSTER MYID");
+            said.lines().nth(1).expect("a name").to_owned()
+        };
+        let owns = |node: &&Server| {
+            let count = node.say(&format!("GET {key}")).unwrap_or_default();
+            !count.starts_with("-MOVED")
+        };
+        let from = self.nodes.iter().position(|node| owns(&node)).expect("somebody owns it");
+        let (from, to) = (&self.nodes[from], &self.nodes[(from + 1) % 3]);
+        to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", name(from)));
+        from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", name(to)));
+        loop {
+            let keys = from.order(&format!("CLUSTER GETKEYSINSLOT {slot} 10"));
+            let keys: Vec<&str> = keys.lines().filter(|line| line.starts_with('{')).collect();
+            if keys.is_empty() {
+                break;
+            }
+            let keys = keys.join(" ");
+            from.order(&format!("MIGRATE 127.0.0.1 {} \"\" 0 5000 KEYS {keys}", to.port));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for node in [to, from] {
+            node.order(&format!("CLUSTER SETSLOT {slot} NODE {}", name(to)));
+        }
     }
 }
 
