@@ -78,7 +78,9 @@ async fn serve(listener: TcpListener, router: Router, timer: Timer) -> std::io::
         let service = TowerToHyperService::new(router.clone());
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(timer.clone()).header_read_timeout(HEADER);
-        tokio::spawn(async move { builder.serve_connection(TokioIo::new(stream), service).await });
+        tokio::spawn(async move {
+            builder.serve_connection(TokioIo::new(stream), service).await
+        });
     }
 }
 

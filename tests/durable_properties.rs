@@ -173,7 +173,11 @@ fn work(bench: &Bench<OneFile>) -> Running {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 12,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn the_store_is_its_model(ops in prop::collection::vec(any_op(), 1..60)) {

@@ -265,7 +265,7 @@ fn scripts_that_redis_forgot_are_loaded_again() {
 }
 
 #[test]
-fn a_store_that_cannot_be_used_is_told_apart() {
+fn a_store_that_cannot_be_written_is_told_apart() {
     let Some(place) = OneNode::start(&[]) else { return };
     let bench = Bench::new(place);
     let timers = bench.timers();
@@ -287,6 +287,15 @@ fn a_store_that_cannot_be_used_is_told_apart() {
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
     assert!(server.say("CONFIG SET maxmemory 0").is_some());
     assert_eq!(wait(timers.len()), Ok(1));
+}
+
+#[test]
+fn a_store_that_cannot_be_read_is_told_apart() {
+    let Some(place) = OneNode::start(&[]) else { return };
+    let bench = Bench::new(place);
+    let timers = bench.timers();
+    let server = &bench.place.server;
+    wait(timers.schedule("id", "", SECOND, quick())).unwrap();
 
     // What is no record.
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \

@@ -21,14 +21,14 @@
 //! too early because the clock was set back, or in two wheels, and nothing comes of it.
 //!
 //! ```text
-//!               schedule                lease: attempt + 1                    Ok, no rule
-//!   (nothing) ───────────► resting ───────────────────────────► leased ───────────────────► (nothing)
-//!       ▲                  │  ▲  ▲      the lease has run out:  │ │ │ ▲
-//!       └──── cancel ──────┘  │  │      leased anew, the        │ │ └─┘
-//!                             │  │      attempt has failed      │ │
-//!                             │  └── failed: due after a wait ──┘ │ failed for the last time,
-//!                             │      Ok, a rule: its next time    │ or lived too long
-//!                             └───────────── redrive ─────────── dead letter
+//!              schedule               lease: attempt + 1               Ok, no rule
+//!   (nothing) ──────────► resting ───────────────────────────► leased ─────────────► (nothing)
+//!       ▲                 │  ▲  ▲      the lease has run out:  │ │ │ ▲
+//!       └──── cancel ─────┘  │  │      leased anew, the        │ │ └─┘
+//!                            │  │      attempt has failed      │ │
+//!                            │  └── failed: due after a wait ──┘ │ failed for the last time,
+//!                            │      Ok, a rule: its next time    │ or lived too long
+//!                            └───────────── redrive ──────── dead letter
 //! ```
 //!
 //! **Each arrow is one transaction**, and each lease has a number that no other ever has, its

@@ -119,8 +119,8 @@ impl DeadLetter {
 }
 
 impl DurableTimers {
-    /// Timers in a file of this machine, which is made if there is none, with a driver of their own:
-    /// an [`Embedded`] store.
+    /// Timers in a file of this machine, which is made if there is none (an [`Embedded`] store),
+    /// with a driver of their own.
     ///
     /// # Errors
     ///
@@ -142,9 +142,9 @@ impl DurableTimers {
     ///
     /// # Errors
     ///
-    /// The id or the payload is too long, the time beyond the year 9999, an option out of range; the
-    /// id exists and [was to be refused](super::Existing::Refuse); or the store failed. Nothing is
-    /// scheduled, and the payload comes back. (If the store fails while it commits, it may have
+    /// The id or the payload is too long, the time beyond the year 9999, an option out of range;
+    /// the id exists and [was to be refused](super::Existing::Refuse); or the store failed. Nothing
+    /// is scheduled, and the payload comes back. (If the store fails while it commits, it may have
     /// been scheduled all the same: open it again and look.)
     pub async fn schedule(
         &self,

@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon::durable::{
-    AnyStore, Delivery, DurableError, DurableTimers, Embedded, Event, Outcome, StoreClock,
+    AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, Event, Options, Outcome,
+    StoreClock,
 };
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Inline, ManualClock};
@@ -222,3 +223,40 @@ impl Running {
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
 }
+
+/// Waits of seconds, three attempts.
+pub(crate) fn quick() -> Options {
+    Options::new().backoff(Backoff::new(SECOND, 4 * SECOND)).attempts(3)
+}
+
+/// Runs each test on a new place of each store.
+#[allow(unused_macros, reason = "each test binary uses a part")]
+macro_rules! suite {
+    ($($test:ident),* $(,)?) => {
+        mod embedded {
+            $(
+                #[test]
+                fn $test() {
+                    use crate::common::durable::{Bench, OneFile};
+                    super::$test(Bench::new(OneFile::new()));
+                }
+            )*
+        }
+
+        #[cfg(feature = "redis")]
+        mod redis {
+            $(
+                #[test]
+                fn $test() {
+                    use crate::common::{durable::Bench, redis::OneNode};
+                    if let Some(place) = OneNode::start(&[]) {
+                        super::$test(Bench::new(place));
+                    }
+                }
+            )*
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "each test binary uses a part")]
+pub(crate) use suite;
