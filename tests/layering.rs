@@ -66,7 +66,7 @@ fn sources() -> BTreeMap<String, String> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
                 let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
                 sources.insert(name, fs::read_to_string(&path).unwrap());
@@ -127,6 +127,9 @@ fn each_thing_outside_has_one_door() {
     let atomics = ["sync.rs", "bell.rs", "caller.rs", "clock.rs"];
     let services = ["tower.rs", "http/timeout.rs", "http/body_layer.rs"];
     let figures = ["cache/spread.rs", "cache/stats.rs"];
+    let redis = ["mod", "link", "notices", "scripts", "verbs"]
+        .map(|file| format!("durable/redis/{file}.rs"));
+    let redis = [&redis.each_ref().map(String::as_str)[..], &["durable/mod.rs"]].concat();
     let doors = [
         ("std::sync::atomic", &[&atomics[..], &figures].concat()[..]),
         ("loom::", &["sync.rs"]),
@@ -136,13 +139,23 @@ fn each_thing_outside_has_one_door() {
         ("jiff", &["scheduler/calendar.rs"]),
         ("SystemTime::now", &["scheduler/calendar.rs", "durable/clock.rs"]),
         ("quick_cache", &["cache/map.rs"]),
-        ("fastrand", &["cache/spread.rs"]),
+        ("fastrand", &["cache/spread.rs", "durable/redis/verbs.rs"]),
         ("dashmap", &["keyed/map.rs"]),
         ("serde::", &["config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"]),
         ("serde_json", &["durable/json.rs"]),
         ("redb", &["durable/embedded/tables.rs"]),
         ("futures_channel", &["durable/embedded/threads.rs"]),
-        ("futures_util", &["durable/attempt.rs", "durable/worker.rs"]),
+        (
+            "futures_util",
+            &[
+                "durable/attempt.rs",
+                "durable/worker.rs",
+                "durable/redis/notices.rs",
+                "durable/redis/verbs.rs",
+            ],
+        ),
+        (" redis::", &redis),
+        ("tokio::", &redis),
         ("humantime::", &["config.rs"]),
         // The crate; `crate::metrics::` is the module.
         (" metrics::", &["export.rs"]),

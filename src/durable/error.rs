@@ -60,6 +60,10 @@ pub enum DurableError {
         /// The version that is read here.
         known: u64,
     },
+    /// The store cannot be reached, or did not answer in time. What was asked for may have been done.
+    Unreachable(String),
+    /// The store does not let us in, or not do this: a wrong password, or a right that is missing.
+    Denied(String),
     /// Reading or writing failed. The store has to be opened again.
     Io(String),
     /// The timer that wakes a worker takes no sleep.
@@ -88,6 +92,8 @@ impl fmt::Display for DurableError {
             Self::Format { found, known } => {
                 write!(f, "the store has the layout {found}; known here is {known}")
             }
+            Self::Unreachable(what) => write!(f, "the store does not answer: {what}"),
+            Self::Denied(what) => write!(f, "the store denies access: {what}"),
             Self::Io(what) => write!(f, "the store failed and has to be opened again: {what}"),
             Self::Timer(refusal) => write!(f, "the timer that wakes the worker: {refusal}"),
             Self::Closed => f.write_str("the store or its timer has been shut down"),

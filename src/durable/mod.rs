@@ -55,6 +55,8 @@ mod json;
 mod near;
 mod options;
 mod record;
+#[cfg(feature = "redis")]
+mod redis;
 mod store;
 mod timers;
 mod worker;
@@ -65,6 +67,8 @@ pub use embedded::Embedded;
 pub use error::{DurableError, ScheduleError};
 pub use options::{Backoff, Existing, Options, When};
 pub use record::DeadReason;
+#[cfg(feature = "redis")]
+pub use redis::{Redis, RedisOptions};
 pub use store::{AnyStore, Scheduled};
 pub use timers::{DeadLetter, DurableTimer, DurableTimers};
 pub use worker::Worker;

@@ -24,7 +24,7 @@ use crate::TimerId;
 use crate::future::DelayQueueHandle;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How many keys may be in the wheel.
@@ -96,18 +96,15 @@ impl Near {
         self.lock().log = Some(Vec::new());
     }
 
-    /// The page has come: all keys from `from` up to `until`, or up to the last one of it if there
-    /// are more. It is of no use if the frontier has moved back.
-    pub(super) fn end(&self, page: Page, from: &Key, until: Millis, now: Reading) {
+    /// The page has come: all keys from `from` up to its end, or up to the last one of it if there
+    /// are more. It is of no use if the frontier has moved back, or if changes were missed.
+    pub(super) fn end(&self, page: Page, from: &Key, now: Reading) {
         let mut loaded = self.lock();
-        let log = loaded.log.take().unwrap_or_default();
+        let Some(log) = loaded.log.take() else { return };
         let before = std::mem::replace(&mut loaded.base, now);
         if before.was_set_before(now) {
             // Every key is where it does not belong.
-            for id in std::mem::take(&mut loaded.armed).into_values() {
-                drop(self.queue.remove(id));
-            }
-            loaded.frontier = (0, Arc::from(""));
+            self.clear(&mut loaded);
             return;
         }
         if loaded.frontier != *from {
@@ -116,7 +113,7 @@ impl Near {
         let last = page.keys.last().filter(|_| page.more);
         let frontier = match last {
             Some((due, id)) => (*due, Arc::from(format!("{id}\0"))),
-            None => (until + 1, Arc::from("")),
+            None => (page.until + 1, Arc::from("")),
         };
         loaded.frontier = frontier.max(from.clone());
         for key in page.keys {
@@ -138,6 +135,14 @@ impl Near {
         }
     }
 
+    /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
+    #[cfg(feature = "redis")]
+    pub(super) fn forget(&self) {
+        let mut loaded = self.lock();
+        loaded.log = None;
+        self.clear(&mut loaded);
+    }
+
     /// A key has left the wheel by its time.
     pub(super) fn fired(&self, key: &Key, id: TimerId) {
         let mut loaded = self.lock();
@@ -154,6 +159,13 @@ impl Near {
             drop(self.queue.remove(id));
         }
         self.put(&mut loaded, key);
+    }
+
+    fn clear(&self, loaded: &mut Loaded) {
+        for id in std::mem::take(&mut loaded.armed).into_values() {
+            drop(self.queue.remove(id));
+        }
+        loaded.frontier = (0, Arc::from(""));
     }
 
     fn change(&self, loaded: &mut Loaded, change: Change) {
@@ -189,6 +201,31 @@ impl Near {
 impl fmt::Debug for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Near").finish_non_exhaustive()
+    }
+}
+
+/// The workers to tell of changes.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Mutex<Vec<Weak<Near>>>);
+
+impl Watchers {
+    pub(super) fn add(&self, near: Weak<Near>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(near);
+    }
+
+    pub(super) fn tell(&self, changes: &[Change]) {
+        self.each(|near| near.tell(changes));
+    }
+
+    /// Changes may have been missed.
+    #[cfg(feature = "redis")]
+    pub(super) fn forget(&self) {
+        self.each(Near::forget);
+    }
+
+    fn each(&self, call: impl Fn(&Near)) {
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|watcher| watcher.upgrade().inspect(|near| call(near)).is_some());
     }
 }
 
@@ -240,7 +277,7 @@ mod tests {
             self.near.begin();
             self.near.tell(changes);
             let keys = keys.iter().copied().map(key).collect();
-            self.near.end(Page { now, keys, more }, &from, until, at(now, local));
+            self.near.end(Page { now, until, keys, more }, &from, at(now, local));
         }
 
         /// What fires by that time.
@@ -303,11 +340,12 @@ mod tests {
         assert_eq!(trial.frontier(), key(last));
         assert_eq!(trial.near.state(trial.clock.start()).0, MOST);
         // A page that was asked for before that is of no use.
+        trial.near.begin();
         let (_, from, now) = trial.near.state(trial.clock.start());
         trial.near.tell(&[here(10)]);
         assert_eq!(trial.frontier(), key(last - 1));
-        let page = Page { now, keys: vec![key(last)], more: false };
-        trial.near.end(page, &from, 200_000, at(now, trial.clock.start()));
+        let page = Page { now, until: 200_000, keys: vec![key(last)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
         assert_eq!(trial.frontier(), key(last - 1));
         assert_eq!(trial.fired(last).len(), MOST);
         trial.load(&[last - 1, last], false, 200_000, &[]);
@@ -319,13 +357,32 @@ mod tests {
         let mut trial = Trial::new();
         trial.load(&[500], false, 1000, &[]);
         let (_, from, _) = trial.near.state(trial.clock.start());
-        let page = Page { now: 400, keys: Vec::new(), more: false };
-        trial.near.end(page, &from, 1000, at(400, trial.clock.start()));
+        trial.near.begin();
+        let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false };
+        trial.near.end(page, &from, at(400, trial.clock.start()));
         assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
-        let page = Page { now: 400, keys: vec![key(500)], more: false };
-        trial.near.end(page, &trial.frontier(), 1000, at(400, trial.clock.start()));
+        trial.near.begin();
+        let page = Page { now: 400, until: 1000, keys: vec![key(500)], more: false };
+        trial.near.end(page, &trial.frontier(), at(400, trial.clock.start()));
         assert_eq!(trial.fired(100), [500]);
     }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_page_is_void_if_changes_were_missed() {
+        let mut trial = Trial::new();
+        trial.load(&[5, 6], false, 20, &[]);
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.begin();
+        trial.near.forget();
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        let page = Page { now, until: 40, keys: vec![key(30)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!(trial.frontier().0, 0);
+        trial.load(&[6, 30], false, 40, &[]);
+        assert_eq!(trial.fired(40), [6, 30]);
+    }
+
     #[test]
     fn a_slow_answer_is_no_set_clock() {
         let start = ManualClock::new().start();

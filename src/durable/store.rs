@@ -39,7 +39,8 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// What is kept of a timer.
     fn get(&self, id: &str) -> Answer<Option<Record>>;
 
-    /// Up to `limit` timers whose ids come after `after`, in the order of their ids.
+    /// Up to `limit` timers that come after the id `after`, in an order of the store's that does not
+    /// change.
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
 
     /// How many timers there are, and how many dead letters.
@@ -65,7 +66,9 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn bury(&self, number: u64) -> Answer<Option<Dead>>;
 
     /// Tells `near` from now on of every change of a key, after it is durable and before it is
-    /// answered, in the order of the transactions.
+    /// answered, in the order of the transactions. A store that does not know their order never
+    /// says that a key has gone: what is told is then a set that only grows, in any order the same,
+    /// and a key that has gone costs a lease that is refused.
     fn watch(&self, near: Weak<Near>);
 }
 
@@ -116,6 +119,8 @@ pub enum Scheduled {
 pub(super) struct Page {
     /// The store's clock.
     pub(super) now: Millis,
+    /// How far was looked, at most as far as was asked for.
+    pub(super) until: Millis,
     pub(super) keys: Vec<Key>,
     /// Whether there may be more: the limit was met.
     pub(super) more: bool,

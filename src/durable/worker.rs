@@ -165,7 +165,6 @@ impl fmt::Debug for Worker {
 struct Loading {
     page: Answer<Page>,
     from: Key,
-    until: Millis,
     asked: Instant,
 }
 
@@ -214,10 +213,10 @@ impl Run {
     fn poll_page(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
         let Some(loading) = &mut self.loading else { return Ok(false) };
         let Poll::Ready(page) = loading.page.as_mut().poll(context) else { return Ok(false) };
-        if let Some(Loading { from, until, asked, .. }) = self.loading.take() {
+        if let Some(Loading { from, asked, .. }) = self.loading.take() {
             let page = page?;
             let now = Reading { store: page.now, asked, answered: self.attempts.timer.now() };
-            self.attempts.near.end(page, &from, until, now);
+            self.attempts.near.end(page, &from, now);
         }
         Ok(true)
     }
@@ -267,7 +266,7 @@ impl Run {
         let (until, limit) = (now + NEAR, MOST.saturating_sub(here).max(1));
         self.attempts.near.begin();
         let page = self.attempts.store.load(from.clone(), until, limit);
-        self.loading = Some(Loading { page, from, until, asked });
+        self.loading = Some(Loading { page, from, asked });
         Ok(true)
     }
 }

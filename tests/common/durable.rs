@@ -242,6 +242,19 @@ macro_rules! suite {
                 }
             )*
         }
+
+        #[cfg(feature = "redis")]
+        mod redis {
+            $(
+                #[test]
+                fn $test() {
+                    use crate::common::{durable::Bench, redis::OneNode};
+                    if let Some(place) = OneNode::start(&[]) {
+                        super::$test(Bench::new(place));
+                    }
+                }
+            )*
+        }
     };
 }
 

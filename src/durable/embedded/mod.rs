@@ -11,7 +11,7 @@ mod threads;
 
 use super::clock::{Millis, StoreClock, SystemClock, present};
 use super::error::DurableError;
-use super::near::Near;
+use super::near::{Near, Watchers};
 use super::record::{Dead, Record};
 use super::store::{Answer, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
 use std::fmt;
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use tables::{Fault, File, Snapshot, Transaction};
-use threads::{Calls, Watchers, reader, writer};
+use threads::{Calls, reader, writer};
 
 /// A store in one file of this machine, for one process at a time. Nothing to install.
 ///

@@ -398,7 +398,7 @@ impl Snapshot {
             }
         }
         let more = keys.len() == limit;
-        Ok(Page { now, keys, more })
+        Ok(Page { now, until, keys, more })
     }
 
     pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {

@@ -7,14 +7,14 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
-use super::super::near::Near;
+use super::super::near::Watchers;
 use super::super::store::{Answer, Change};
 use super::tables::{Fault, File, Snapshot, Transaction};
 use futures_channel::oneshot;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 /// How many verbs go into one transaction at most.
@@ -139,25 +139,4 @@ fn start<T: 'static>(
     let (calls, asked) = channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(asked))?;
     Ok((Calls(calls), thread))
-}
-
-/// The workers to tell of changes.
-#[derive(Debug, Default)]
-pub(super) struct Watchers(Mutex<Vec<Weak<Near>>>);
-
-impl Watchers {
-    pub(super) fn add(&self, near: Weak<Near>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(near);
-    }
-
-    pub(super) fn tell(&self, changes: &[Change]) {
-        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.retain(|watcher| match watcher.upgrade() {
-            Some(near) => {
-                near.tell(changes);
-                true
-            }
-            None => false,
-        });
-    }
 }

@@ -1,0 +1,219 @@
+//! A record's bytes in Redis: a head that the scripts read, and a rest that they carry along.
+//!
+//! ```text
+//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ rest
+//! rest:   attempts │ first │ most │ which 1 │ time to live? │ rule? │ payload, to the end
+//! letter: died 6 │ reason 1 │ id │ record
+//! ```
+//!
+//! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
+//! bytes; `scripts/common.lua` reads the same. Numbers of the rest are of seven bits a byte, lowest
+//! first: with a short payload a record stays below the 64 bytes up to which Redis packs a small
+//! hash without pointers.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::options::Backoff;
+use super::super::record::{Dead, DeadReason, Record, Settings};
+
+/// The version of these bytes and of the keys.
+pub(super) const LAYOUT: u8 = 1;
+
+/// Flag of a record: it repeats. Cleared by a cancel while it is leased.
+const REPEATS: u8 = 1;
+
+/// Which of the optional parts of a rest are there.
+const JITTER: u8 = 1;
+const LIVES: u8 = 2;
+const RULE: u8 = 4;
+
+/// What a script is given to make a record of.
+pub(super) struct Parts {
+    pub(super) flags: u8,
+    pub(super) lease: Millis,
+    pub(super) rest: Vec<u8>,
+}
+
+impl Parts {
+    pub(super) fn new(settings: &Settings, payload: &[u8]) -> Self {
+        let Settings { attempts, backoff, lease, time_to_live, rule } = settings;
+        let mut rest = Vec::with_capacity(16 + payload.len());
+        number(&mut rest, u64::from(*attempts));
+        number(&mut rest, backoff.first);
+        number(&mut rest, backoff.most);
+        let jitter = if backoff.jitter { JITTER } else { 0 };
+        let lives = time_to_live.map_or(0, |_| LIVES);
+        rest.push(jitter | lives | rule.as_ref().map_or(0, |_| RULE));
+        if let Some(lives) = time_to_live {
+            number(&mut rest, *lives);
+        }
+        if let Some((expression, zone)) = rule {
+            for text in [expression, zone] {
+                number(&mut rest, text.len() as u64);
+                rest.extend(text.as_bytes());
+            }
+        }
+        rest.extend(payload);
+        let flags = rule.as_ref().map_or(0, |_| REPEATS);
+        Self { flags, lease: *lease, rest }
+    }
+}
+
+/// `None`: these are not the bytes of a record.
+pub(super) fn record(bytes: &[u8]) -> Option<Record> {
+    let mut head = Reader(bytes);
+    if head.fixed(1)? != u64::from(LAYOUT) {
+        return None;
+    }
+    let repeats = head.fixed(1)? & u64::from(REPEATS) != 0;
+    let (due, planned, fence) = (head.fixed(6)?, head.fixed(6)?, head.fixed(6)?);
+    let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
+    let error = head.fixed(2)?;
+    let (error, mut rest) = (head.text(error)?, head);
+    let attempts = u32::try_from(rest.number()?).ok()?;
+    let (first, most) = (rest.number()?, rest.number()?);
+    let which = rest.take(1)?[0];
+    let time_to_live = if which & LIVES == 0 { None } else { Some(rest.number()?) };
+    let rule = if which & RULE == 0 { None } else { Some((rest.short()?, rest.short()?)) };
+    let settings = Settings {
+        attempts,
+        backoff: Backoff { first, most, jitter: which & JITTER != 0 },
+        lease,
+        time_to_live,
+        rule: rule.filter(|_| repeats),
+    };
+    let fence = (fence != 0).then_some(fence);
+    Some(Record { fence, due, planned, attempt, settings, error, payload: rest.0.to_vec() })
+}
+
+/// The number of a reason, in a letter.
+pub(super) fn reason(reason: DeadReason) -> u8 {
+    match reason {
+        DeadReason::Attempts => 0,
+        DeadReason::Expired => 1,
+        DeadReason::Rule => 2,
+    }
+}
+
+/// `None`: these are not the bytes of a dead letter.
+pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
+    let mut head = Reader(bytes);
+    let died = head.fixed(6)?;
+    let reason = match head.fixed(1)? {
+        0 => DeadReason::Attempts,
+        1 => DeadReason::Expired,
+        2 => DeadReason::Rule,
+        _ => return None,
+    };
+    let length = head.fixed(2)?;
+    let id = head.text(length)?;
+    Some(Dead { id, died, reason, record: record(head.0)? })
+}
+
+fn number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 127 {
+        bytes.push(number.to_le_bytes()[0] | 128);
+        number /= 128;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn fixed(&mut self, count: usize) -> Option<u64> {
+        let bytes = self.take(count)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number * 256 + u64::from(*byte)))
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let (mut number, mut place) = (0_u64, 1_u64);
+        loop {
+            let byte = u64::from(self.take(1)?[0]);
+            number = number.checked_add((byte % 128).checked_mul(place)?)?;
+            if byte < 128 {
+                return Some(number);
+            }
+            place = place.checked_mul(128)?;
+        }
+    }
+
+    fn text(&mut self, length: u64) -> Option<String> {
+        let length = usize::try_from(length).ok()?;
+        String::from_utf8(self.take(length)?.to_vec()).ok()
+    }
+
+    fn short(&mut self) -> Option<String> {
+        let length = self.number()?;
+        self.text(length)
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+
+    fn head(parts: &Parts, fence: u64, error: &str) -> Vec<u8> {
+        let mut bytes = vec![LAYOUT, parts.flags];
+        for number in [1, 2, fence] {
+            bytes.extend(&u64::to_le_bytes(number)[..6]);
+        }
+        bytes.extend(3_u32.to_le_bytes());
+        bytes.extend(&parts.lease.to_le_bytes()[..4]);
+        bytes.extend(&error.len().to_le_bytes()[..2]);
+        bytes.extend(error.as_bytes());
+        bytes.extend(&parts.rest);
+        bytes
+    }
+
+    fn settings(rule: bool) -> Settings {
+        Settings {
+            attempts: 4,
+            backoff: Backoff { first: 1000, most: u64::MAX, jitter: rule },
+            lease: 86_400_000,
+            time_to_live: rule.then_some(128),
+            rule: rule.then(|| ("* * * * *".to_owned(), "UTC".to_owned())),
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
+        for (rule, fence) in [(false, None), (true, Some(1 << 40))] {
+            let parts = Parts::new(&settings(rule), &[0, 255]);
+            let bytes = head(&parts, fence.unwrap_or(0), "out of paper");
+            let found = record(&bytes).expect("a record");
+            let (error, payload) = ("out of paper".to_owned(), vec![0, 255]);
+            let settings = settings(rule);
+            let expected =
+                Record { fence, due: 1, planned: 2, attempt: 3, settings, error, payload };
+            assert_eq!(found, expected);
+            for end in 0..bytes.len() - 2 {
+                assert_eq!(record(&bytes[..end]), None, "cut at {end}");
+            }
+            let dead = [&[9, 0, 0, 0, 0, 0, 1, 2, 0, b'i', b'd'], &bytes[..]].concat();
+            let dead = letter(&dead).expect("a letter");
+            assert_eq!((dead.died, &*dead.id, dead.reason), (9, "id", DeadReason::Expired));
+            assert_eq!(dead.record, expected);
+        }
+    }
+
+    #[test]
+    fn a_repetition_that_was_cancelled_has_no_rule() {
+        let parts = Parts { flags: 0, ..Parts::new(&settings(true), &[]) };
+        assert_eq!(record(&head(&parts, 1, "")).expect("a record").settings.rule, None);
+    }
+
+    #[test]
+    fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
+        let options = super::super::super::options::Options::new();
+        let parts = Parts::new(&options.settings, &[0; 20]);
+        assert!(head(&parts, 0, "").len() <= 64);
+    }
+}

@@ -1,0 +1,182 @@
+//! [`Link`]: a connection to one node or to a cluster, and what its errors mean.
+//!
+//! The crate `redis` reconnects, and learns anew where the slots are; what is asked again, and with
+//! which words, is decided here. **Asked again without a thought** is what surely was not done: the
+//! connection was refused, the slot has moved, the server still loads. **Asked again with the same
+//! token** is what may have been done, the answer being lost: the script then finds its own answer
+//! among those it has kept, and gives that one, or does what was not done. So the client of a
+//! cluster must not repeat anything by itself, and is told so.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ScriptInvocation,
+    ServerErrorKind,
+};
+use std::time::Duration;
+
+/// How long an answer is waited for.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// The first and the longest wait before something is asked again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patience {
+    /// Somebody who wants to know after a while that there is none.
+    Caller,
+    /// A worker, which has nothing better to do.
+    Worker,
+}
+
+/// How long a caller waits.
+const CALLER: Duration = Duration::from_secs(5);
+
+/// A connection, shared by its clones.
+#[derive(Clone)]
+pub(super) enum Link {
+    Node(ConnectionManager),
+    Cluster(ClusterConnection),
+}
+
+/// Why there is no answer.
+enum Fault {
+    Final(DurableError),
+    /// It was surely not done.
+    Undone(String),
+    /// It may have been done.
+    Unknown(String),
+}
+
+impl Link {
+    pub(super) async fn node(client: Client) -> Result<Self, DurableError> {
+        let config = ConnectionManagerConfig::new()
+            .set_number_of_retries(1)
+            .set_max_delay(PAUSES[1])
+            .set_connection_timeout(Some(ANSWER))
+            .set_response_timeout(Some(ANSWER));
+        let manager = ConnectionManager::new_with_config(client, config).await;
+        manager.map(Self::Node).map_err(|error| last(fault(&error, false)))
+    }
+
+    pub(super) async fn cluster(nodes: Vec<String>) -> Result<Self, DurableError> {
+        let client = ClusterClientBuilder::new(nodes)
+            .retries(0)
+            .connection_timeout(ANSWER)
+            .response_timeout(ANSWER)
+            .build();
+        let client = client.map_err(|error| last(fault(&error, true)))?;
+        let connection = client.get_async_connection().await;
+        connection.map(Self::Cluster).map_err(|error| last(fault(&error, true)))
+    }
+
+    /// Asks until there is an answer. `ask` is told whether what it asks for may have been done.
+    pub(super) async fn ask<T, F: Future<Output = RedisResult<T>>>(
+        &self,
+        patience: Patience,
+        ask: impl Fn(Self, bool) -> F,
+    ) -> Result<T, DurableError> {
+        let (mut again, mut pause, mut why) = (false, PAUSES[0], String::new());
+        let asked = async {
+            loop {
+                let error = match ask(self.clone(), again).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => error,
+                };
+                match fault(&error, matches!(self, Self::Cluster(_))) {
+                    Fault::Final(error) => return Err(error),
+                    Fault::Undone(error) => why = error,
+                    Fault::Unknown(error) => {
+                        why = error;
+                        again = true;
+                    }
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSES[1]);
+            }
+        };
+        match patience {
+            Patience::Worker => asked.await,
+            Patience::Caller => match tokio::time::timeout(CALLER, asked).await {
+                Ok(answer) => answer,
+                Err(_) => Err(DurableError::Unreachable(why)),
+            },
+        }
+    }
+
+    pub(super) async fn script<T: FromRedisValue>(
+        self,
+        script: &ScriptInvocation<'_>,
+    ) -> RedisResult<T> {
+        match self {
+            Self::Node(mut node) => script.invoke_async(&mut node).await,
+            Self::Cluster(mut cluster) => script.invoke_async(&mut cluster).await,
+        }
+    }
+
+    pub(super) async fn command<T: FromRedisValue>(self, command: Cmd) -> RedisResult<T> {
+        match self {
+            Self::Node(mut node) => command.query_async(&mut node).await,
+            Self::Cluster(mut cluster) => command.query_async(&mut cluster).await,
+        }
+    }
+}
+
+/// What an error of a connection that cannot be made means.
+pub(super) fn refused(error: &RedisError) -> DurableError {
+    last(fault(error, false))
+}
+
+fn last(fault: Fault) -> DurableError {
+    match fault {
+        Fault::Final(error) => error,
+        Fault::Undone(what) | Fault::Unknown(what) => DurableError::Unreachable(what),
+    }
+}
+
+fn fault(error: &RedisError, cluster: bool) -> Fault {
+    use ServerErrorKind as Server;
+    let what = error.to_string();
+    match error.kind() {
+        ErrorKind::Server(
+            Server::Moved
+            | Server::Ask
+            | Server::TryAgain
+            | Server::ClusterDown
+            | Server::BusyLoading
+            | Server::MasterDown
+            | Server::NoScript,
+        )
+        | ErrorKind::ClusterConnectionNotFound => Fault::Undone(what),
+        // A master that has just become a replica: the cluster's new map will say who is master.
+        ErrorKind::Server(Server::ReadOnly) if cluster => Fault::Undone(what),
+        ErrorKind::Server(Server::ReadOnly) => Fault::Final(DurableError::ReadOnly(what)),
+        ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
+            Fault::Final(DurableError::Denied(what))
+        }
+        ErrorKind::Server(Server::ResponseError) if what.contains("non local key") => {
+            Fault::Undone(what)
+        }
+        ErrorKind::Extension => extension(error.code().unwrap_or_default(), what),
+        ErrorKind::Io if error.is_connection_refusal() => Fault::Undone(what),
+        ErrorKind::Io | ErrorKind::Parse => Fault::Unknown(what),
+        ErrorKind::InvalidClientConfig => Fault::Final(DurableError::Option("the address")),
+        _ => Fault::Final(DurableError::Io(what)),
+    }
+}
+
+fn extension(code: &str, what: String) -> Fault {
+    Fault::Final(match code {
+        "NOAUTH" | "WRONGPASS" => DurableError::Denied(what),
+        "MISCONF" | "NOREPLICAS" | "OOM" => DurableError::ReadOnly(what),
+        "TBCORRUPT" => DurableError::Corrupt(what),
+        // Another script runs for long.
+        "BUSY" => return Fault::Undone(what),
+        _ => DurableError::Io(what),
+    })
+}

@@ -1,0 +1,305 @@
+//! [`Redis`]: a store in Redis or Valkey, one node or a cluster, by the crate `redis`.
+//!
+//! ```text
+//!  partition = hash of the id             {tb:NAME:p}:b:… records      one slot of a cluster,
+//!  ┌───────┬───────┬───────┬──────┐       {tb:NAME:p}:s:… slices       so that one script does
+//!  │   0   │   1   │   2   │  …   │  ──►  {tb:NAME:p}:slices           a whole transition
+//!  └───────┴───────┴───────┴──────┘       …
+//! ```
+//!
+//! **Each transition is one script** (`scripts/`): whole or not at all. Its time is the server's.
+//! **Each call has a token**, and a partition keeps the last answers by token: what is asked again
+//! after a lost answer gets the first one (`link.rs`). **Workers hear of near changes** by notices
+//! (`notices.rs`), and ask a partition only when something may be due there (`quiet.rs`).
+//!
+//! Several workers load the same keys; the lease of each timer decides who delivers it.
+//!
+//! The order of transactions is not known here, so that nobody is told that a key has gone: its
+//! time comes, and the lease is refused.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod keys;
+mod link;
+mod notices;
+mod quiet;
+mod scripts;
+mod verbs;
+
+use super::clock::{Millis, StoreClock};
+use super::error::DurableError;
+use super::near::Near;
+use super::record::{Dead, Record};
+use super::store::{Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
+use keys::Keys;
+use link::{Link, Patience, refused};
+use notices::{Told, listen, subscribe};
+use quiet::Quiet;
+use redis::Client;
+use scripts::Scripts;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use verbs::Verbs;
+
+/// What a store in Redis is called, and how it is laid out.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::durable::RedisOptions;
+///
+/// let options = RedisOptions::new().name("reminders").partitions(64);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    name: String,
+    partitions: u16,
+    clock: Option<Arc<dyn StoreClock>>,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self { name: "timers".to_owned(), partitions: 16, clock: None }
+    }
+}
+
+impl RedisOptions {
+    /// A store called `timers` of 16 partitions, by the server's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Its name: 1 to 64 of `a-z A-Z 0-9 _ . -`. Several stores may lie in one Redis.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Over how many parts it is spread, 1 to 1024, if it is made now: a store that exists keeps
+    /// its own. On a cluster have several for each master.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u16) -> Self {
+        self.partitions = partitions;
+        self
+    }
+
+    /// Another clock than the server's, which all who use the store must share. For tests in
+    /// virtual time.
+    #[must_use]
+    pub fn clock(mut self, clock: impl StoreClock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    fn check(&self) -> Result<(), DurableError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(plain) {
+            return Err(DurableError::Option("the name; 1 to 64 of a-z A-Z 0-9 _ . - are allowed"));
+        }
+        if !(1..=1024).contains(&self.partitions) {
+            return Err(DurableError::Option("the number of partitions; 1 to 1024 are allowed"));
+        }
+        Ok(())
+    }
+}
+
+/// A store in Redis (from version 6.2 on) or Valkey, for any number of processes at a time.
+///
+/// It lives in the tokio runtime in which it is connected: its connections and tasks run there. The
+/// futures of [`DurableTimers`](super::DurableTimers) and of its workers may be polled anywhere.
+///
+/// What is acknowledged is as durable as the server is set to make it: `docs/DURABLE.md` says what
+/// `appendfsync always`, `everysec` and replication promise. It must not evict
+/// (`maxmemory-policy noeviction`, the default).
+///
+/// While the server cannot be reached, a worker waits for it; another caller waits for five
+/// seconds and then gets [`DurableError::Unreachable`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::durable::{DurableTimers, Options, Redis, RedisOptions};
+/// use tourbillon::future::Timer;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Redis::connect("redis://127.0.0.1/", RedisOptions::new()).await?;
+/// let timers = DurableTimers::new(store, &Timer::spawn(Builder::new().driver())?);
+/// timers.schedule("order 7", "unpaid", Duration::from_secs(86_400), Options::new()).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Redis {
+    verbs: Arc<Verbs>,
+    runtime: Handle,
+    listening: AbortHandle,
+}
+
+impl Redis {
+    /// Connects to one node: `redis://user:password@host:port/database`.
+    ///
+    /// # Errors
+    ///
+    /// The address or an option is wrong, the node cannot be reached or denies access, the store
+    /// there has another layout; or this is not called within a tokio runtime.
+    pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, DurableError> {
+        options.check()?;
+        runtime()?;
+        let client = client(url)?;
+        let link = Link::node(client.clone()).await?;
+        Self::open(link, vec![client], options).await
+    }
+
+    /// Connects to a cluster, some of whose nodes are these.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_cluster<'a>(
+        urls: impl IntoIterator<Item = &'a str>,
+        options: RedisOptions,
+    ) -> Result<Self, DurableError> {
+        options.check()?;
+        runtime()?;
+        let urls: Vec<String> = urls.into_iter().map(str::to_owned).collect();
+        let clients = urls.iter().map(|url| client(url)).collect::<Result<_, _>>()?;
+        let link = Link::cluster(urls).await?;
+        Self::open(link, clients, options).await
+    }
+
+    async fn open(
+        link: Link,
+        nodes: Vec<Client>,
+        options: RedisOptions,
+    ) -> Result<Self, DurableError> {
+        let runtime = runtime()?;
+        let RedisOptions { name, partitions, clock } = options;
+        let scripts = Scripts::new();
+        let ask = |link: Link, _| {
+            let mut script = scripts.open.prepare_invoke();
+            script.key(Keys::store(&name)).arg(bytes::LAYOUT).arg(partitions);
+            async move { link.script::<(u64, u64)>(&script).await }
+        };
+        let (found, partitions) = link.ask(Patience::Caller, ask).await?;
+        let known = u64::from(bytes::LAYOUT);
+        if found != known {
+            return Err(DurableError::Format { found, known });
+        }
+        let (keys, quiet) = (Keys::new(&name, partitions), Quiet::new(partitions));
+        let channel = keys.channel();
+        let subscription = subscribe(&nodes, &channel).await.map_err(|error| refused(&error))?;
+        let watchers = Arc::default();
+        let verbs = Arc::new(Verbs { link, keys, clock, scripts, watchers, quiet });
+        let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
+        let listening = runtime.spawn(listen(nodes, channel, subscription, told)).abort_handle();
+        Ok(Self { verbs, runtime, listening })
+    }
+
+    /// Has it done in the runtime, also if nobody waits for it any more.
+    fn ask<R, F>(&self, verb: impl FnOnce(Arc<Verbs>) -> F) -> Answer<R>
+    where
+        R: Send + 'static,
+        F: Future<Output = Result<R, DurableError>> + Send + 'static,
+    {
+        let task = self.runtime.spawn(verb(Arc::clone(&self.verbs)));
+        Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })
+    }
+}
+
+fn runtime() -> Result<Handle, DurableError> {
+    Handle::try_current().map_err(|_| DurableError::Option("the runtime: connect within tokio's"))
+}
+
+fn client(url: &str) -> Result<Client, DurableError> {
+    Client::open(url).map_err(|error| refused(&error))
+}
+
+impl Store for Redis {
+    fn now(&self) -> Answer<Millis> {
+        self.ask(|verbs| async move { verbs.now().await })
+    }
+
+    fn schedule(&self, timer: Insert) -> Answer<Scheduled> {
+        self.ask(|verbs| async move { verbs.schedule(timer).await })
+    }
+
+    fn cancel(&self, id: &str) -> Answer<bool> {
+        let id = id.to_owned();
+        self.ask(|verbs| async move { verbs.cancel(id).await })
+    }
+
+    fn reschedule(&self, id: &str, due: Due) -> Answer<bool> {
+        let id = id.to_owned();
+        self.ask(move |verbs| async move { verbs.reschedule(id, due).await })
+    }
+
+    fn get(&self, id: &str) -> Answer<Option<Record>> {
+        let id = id.to_owned();
+        self.ask(|verbs| async move { verbs.get(id).await })
+    }
+
+    fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
+        let after = after.map(str::to_owned);
+        self.ask(move |verbs| async move { verbs.list(after, limit).await })
+    }
+
+    fn len(&self) -> Answer<(u64, u64)> {
+        self.ask(|verbs| async move { verbs.len().await })
+    }
+
+    fn load(&self, from: Key, until: Millis, limit: usize) -> Answer<Page> {
+        self.ask(move |verbs| async move { verbs.load(from, until, limit).await })
+    }
+
+    fn lease(&self, id: &str) -> Answer<Leasing> {
+        let id = id.to_owned();
+        self.ask(|verbs| async move { verbs.lease(id).await })
+    }
+
+    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
+        let id = id.to_owned();
+        self.ask(move |verbs| async move { verbs.finish(id, fence, finish).await })
+    }
+
+    fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
+        self.ask(move |verbs| async move { verbs.dead(after, limit).await })
+    }
+
+    fn redrive(&self, number: u64) -> Answer<bool> {
+        self.ask(move |verbs| async move { verbs.redrive(number).await })
+    }
+
+    fn bury(&self, number: u64) -> Answer<Option<Dead>> {
+        self.ask(move |verbs| async move { verbs.bury(number).await })
+    }
+
+    fn watch(&self, near: Weak<Near>) {
+        self.verbs.watchers.add(near);
+    }
+}
+
+impl From<Redis> for AnyStore {
+    fn from(store: Redis) -> Self {
+        Self(Arc::new(store))
+    }
+}
+
+/// Ends its task; what was asked for is still done.
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("keys", &self.verbs.keys).finish_non_exhaustive()
+    }
+}

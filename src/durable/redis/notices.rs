@@ -1,0 +1,107 @@
+//! Notices: how a worker learns of near timers that somebody else has scheduled.
+//!
+//! Each script that puts a key within half a minute publishes it. A task subscribes, and tells the
+//! workers. A notice is a hint: one that is doubled, late or out of order costs a refused lease at
+//! most. One that is lost would cost a timer its time, so that **whenever the subscription was
+//! interrupted, all that is near is loaded again**; a ping now and then finds the interruption that
+//! says nothing; and once a minute it is loaded again whatever was heard, which bounds what a notice
+//! costs that is lost without a trace (between two nodes of a cluster).
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use futures_util::StreamExt;
+use redis::aio::PubSub;
+use redis::{Client, RedisResult};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the subscription is tried, and how long that may take.
+const PING: Duration = Duration::from_secs(5);
+
+/// How long to wait before another attempt to subscribe.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often all that is near is loaded again.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Where notices go.
+pub(super) trait Told: Send + Sync {
+    /// A key is here.
+    fn here(&self, due: Millis, id: &str);
+
+    /// Notices may have been lost.
+    fn lost(&self);
+}
+
+/// Subscribes at the first of the nodes that lets it.
+pub(super) async fn subscribe(nodes: &[Client], channel: &str) -> RedisResult<PubSub> {
+    let mut last = Err((redis::ErrorKind::InvalidClientConfig, "no address").into());
+    for node in nodes {
+        last = async {
+            let mut subscription = node.get_async_pubsub().await?;
+            subscription.subscribe(channel).await?;
+            Ok(subscription)
+        }
+        .await;
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+/// Tells of notices, for ever.
+pub(super) async fn listen(
+    nodes: Vec<Client>,
+    channel: String,
+    first: PubSub,
+    told: Arc<dyn Told>,
+) {
+    let regularly = async {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            told.lost();
+        }
+    };
+    futures_util::future::join(regularly, resume(&nodes, &channel, first, &*told)).await;
+}
+
+async fn resume(nodes: &[Client], channel: &str, first: PubSub, told: &dyn Told) {
+    let mut subscription = first;
+    loop {
+        follow(subscription, told).await;
+        subscription = loop {
+            tokio::time::sleep(PAUSE).await;
+            let trying = subscribe(nodes, channel);
+            if let Ok(Ok(subscription)) = tokio::time::timeout(PING, trying).await {
+                break subscription;
+            }
+        };
+        told.lost();
+    }
+}
+
+/// Tells of notices until the subscription ends.
+async fn follow(subscription: PubSub, told: &dyn Told) {
+    let (mut sink, mut notices) = subscription.split();
+    loop {
+        match tokio::time::timeout(PING, notices.next()).await {
+            Ok(None) => return,
+            Ok(Some(notice)) => {
+                let text = std::str::from_utf8(notice.get_payload_bytes()).unwrap_or_default();
+                if let Some((due, id)) = text.split_once(':') {
+                    if let Ok(due) = due.parse() {
+                        told.here(due, id);
+                    }
+                }
+            }
+            Err(_) => {
+                let ping = tokio::time::timeout(PING, sink.ping::<redis::Value>());
+                if !matches!(ping.await, Ok(Ok(_))) {
+                    return;
+                }
+            }
+        }
+    }
+}

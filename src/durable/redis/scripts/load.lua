@@ -1,0 +1,43 @@
+-- The keys due from one time to another, oldest first. Changes nothing.
+--
+-- ARGV[6] due time and [7] id of the first key, [8] the last due time, [9] how many at most
+-- answers {now, 1 if there are more, the due time of the first key beyond or -1, {id, due, …}}
+
+local now = present()
+local from, first, until_, limit = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+
+-- Whether an id comes before the first one. Not by Lua's order, which is the locale's.
+local function before(id)
+  for place = 1, math.min(#id, #first) do
+    local one, other = string.byte(id, place), string.byte(first, place)
+    if one ~= other then return one < other end
+  end
+  return #id < #first
+end
+
+local keys = {}
+local low = whole(math.floor(from / SLICE))
+for _, start in ipairs(redis.call('ZRANGEBYSCORE', SLICES, low, '+inf')) do
+  local name, skip = ARGV[1] .. 's:' .. start, 0
+  if tonumber(start) * SLICE > until_ then
+    local beyond = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
+    return {now, 0, tonumber(beyond[2] or -1), keys}
+  end
+  repeat
+    local some = redis.call('ZRANGEBYSCORE', name, whole(from), whole(until_), 'WITHSCORES',
+      'LIMIT', skip, limit)
+    for place = 1, #some, 2 do
+      local id, due = some[place], tonumber(some[place + 1])
+      if due > from or first == '' or not before(id) then
+        if #keys == limit * 2 then return {now, 1, -1, keys} end
+        keys[#keys + 1] = id
+        keys[#keys + 1] = due
+      end
+    end
+    skip = skip + limit
+  until #some < limit * 2
+  local beyond = redis.call('ZRANGEBYSCORE', name, '(' .. whole(until_), '+inf', 'WITHSCORES',
+    'LIMIT', 0, 1)
+  if beyond[2] then return {now, 0, tonumber(beyond[2]), keys} end
+end
+return {now, 0, -1, keys}

@@ -1,0 +1,424 @@
+//! [`Verbs`]: what a store in Redis does: each transition one script, each reading some of them.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::{LATEST, Millis, StoreClock, present, system};
+use super::super::error::DurableError;
+use super::super::near::Watchers;
+use super::super::record::{Dead, DeadReason, Record};
+use super::super::store::{Change, Due, Finish, Insert, Key, Lease, Leasing, Page, Scheduled};
+use super::bytes::{self, Parts};
+use super::keys::{BUCKETS, Keys, Place};
+use super::link::{Link, Patience};
+use super::notices::Told;
+use super::quiet::Quiet;
+use super::scripts::Scripts;
+use crate::durable::Existing;
+use futures_util::future::try_join_all;
+use redis::{FromRedisValue, Script, cmd};
+use std::sync::Arc;
+
+/// How far ahead keys are loaded at most. Less than the scripts tell of, so that what is put there
+/// after a page is told.
+const AHEAD: Millis = 15_000;
+
+pub(super) struct Verbs {
+    pub(super) link: Link,
+    pub(super) keys: Keys,
+    pub(super) clock: Option<Arc<dyn StoreClock>>,
+    pub(super) scripts: Scripts,
+    pub(super) watchers: Arc<Watchers>,
+    pub(super) quiet: Quiet,
+}
+
+/// A script's keys and arguments, without what all scripts have.
+struct Call<'a> {
+    script: &'a Script,
+    partition: u64,
+    keys: Vec<String>,
+    args: Vec<Vec<u8>>,
+    patience: Patience,
+}
+
+fn text(value: impl ToString) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+/// As the scripts take it: which, and the time or delay.
+fn due(due: Due) -> [Vec<u8>; 2] {
+    match due {
+        Due::At(time) => [b"at".to_vec(), text(time)],
+        Due::After(delay) => [b"after".to_vec(), text(delay)],
+    }
+}
+
+fn beyond() -> DurableError {
+    DurableError::BeyondRange { latest: system(LATEST) }
+}
+
+fn strange() -> DurableError {
+    DurableError::Corrupt("a script answers what it never does".to_owned())
+}
+
+fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+    bytes::record(bytes).ok_or_else(|| DurableError::Corrupt(format!("the record of {id:?}")))
+}
+
+fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
+    bytes::letter(bytes).ok_or_else(|| DurableError::Corrupt(format!("the dead letter {number}")))
+}
+
+impl Verbs {
+    async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
+        let Call { script, partition, keys, args, patience } = call;
+        let token = fastrand::u64(..).to_le_bytes();
+        let ask = |link: Link, again: bool| {
+            let mut script = script.prepare_invoke();
+            for key in self.keys.common(partition).iter().chain(&keys) {
+                script.key(key);
+            }
+            let now = self.clock.as_ref().map(|clock| present(clock.now()).to_string());
+            script.arg(self.keys.prefix(partition)).arg(now.unwrap_or_default());
+            script.arg(&token[..]).arg(u8::from(again)).arg(self.keys.channel());
+            for arg in &args {
+                script.arg(&arg[..]);
+            }
+            async move { link.script(&script).await }
+        };
+        self.link.ask(patience, ask).await
+    }
+
+    fn of_id<'a>(&self, script: &'a Script, id: &str, more: Vec<Vec<u8>>) -> Call<'a> {
+        let Place { partition, .. } = self.keys.place(id);
+        let keys = vec![self.keys.bucket(self.keys.place(id))];
+        let args = [vec![id.as_bytes().to_vec()], more].concat();
+        Call { script, partition, keys, args, patience: Patience::Caller }
+    }
+
+    /// Tells the workers of this process of a key, which they are told by a notice as well.
+    fn tell(&self, id: &str, due: Millis) {
+        self.quiet.notice(self.keys.place(id).partition, due);
+        self.watchers.tell(&[Change { gone: None, here: Some((due, Arc::from(id))) }]);
+    }
+
+    pub(super) async fn now(&self) -> Result<Millis, DurableError> {
+        if let Some(clock) = &self.clock {
+            return Ok(present(clock.now()));
+        }
+        let (script, patience) = (&self.scripts.now, Patience::Caller);
+        self.call(Call { script, partition: 0, keys: Vec::new(), args: Vec::new(), patience }).await
+    }
+
+    pub(super) async fn schedule(&self, timer: Insert) -> Result<Scheduled, DurableError> {
+        let Insert { id, payload, due: when, existing, settings } = timer;
+        let Parts { flags, lease, rest } = Parts::new(&settings, &payload);
+        let existing = match existing {
+            Existing::Keep => "keep",
+            Existing::Replace => "replace",
+            Existing::Refuse => "refuse",
+        };
+        let [which, time] = due(when);
+        let args = vec![text(existing), which, time, text(flags), text(lease), rest];
+        let call = self.of_id(&self.scripts.schedule, &id, args);
+        let (answer, due): (u8, Millis) = self.call(call).await?;
+        let scheduled = match answer {
+            0 => Scheduled::New,
+            1 => return Ok(Scheduled::Kept),
+            2 => Scheduled::Replaced,
+            3 => return Err(DurableError::Exists),
+            4 => return Err(beyond()),
+            _ => return Err(strange()),
+        };
+        self.tell(&id, due);
+        Ok(scheduled)
+    }
+
+    pub(super) async fn cancel(&self, id: String) -> Result<bool, DurableError> {
+        let answer: u8 = self.call(self.of_id(&self.scripts.cancel, &id, Vec::new())).await?;
+        Ok(answer == 1)
+    }
+
+    pub(super) async fn reschedule(&self, id: String, when: Due) -> Result<bool, DurableError> {
+        let call = self.of_id(&self.scripts.reschedule, &id, due(when).to_vec());
+        let (answer, due): (u8, Millis) = self.call(call).await?;
+        match answer {
+            0 => return Ok(false),
+            1 => self.tell(&id, due),
+            4 => return Err(beyond()),
+            _ => return Err(strange()),
+        }
+        Ok(true)
+    }
+
+    pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
+        let bucket = self.keys.bucket(self.keys.place(&id));
+        let ask = |link: Link, _| {
+            let mut command = cmd("HGET");
+            command.arg(&bucket).arg(&id);
+            link.command::<Option<Vec<u8>>>(command)
+        };
+        let found = self.link.ask(Patience::Caller, ask).await?;
+        found.map(|bytes| record(&id, &bytes)).transpose()
+    }
+
+    /// In the order of partitions, buckets and ids.
+    pub(super) async fn list(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, DurableError> {
+        let after = after.map(|id| (self.keys.place(&id), id));
+        let start = after.as_ref().map_or(0, |(place, _)| place.partition);
+        let mut list = Vec::new();
+        for partition in start..self.keys.partitions() {
+            if list.len() >= limit {
+                break;
+            }
+            let from = after.as_ref().filter(|(place, _)| place.partition == partition);
+            let bucket = from.map_or(0, |(place, _)| place.bucket);
+            let (script, patience) = (&self.scripts.list, Patience::Caller);
+            let args = vec![text(bucket), text(BUCKETS), text(limit - list.len())];
+            let call = Call { script, partition, keys: Vec::new(), args, patience };
+            let found: Vec<(String, Vec<u8>)> = self.call(call).await?;
+            let found = found.into_iter().map(|(id, bytes)| ((self.keys.place(&id), id), bytes));
+            let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();
+            found.sort_unstable();
+            for ((_, id), bytes) in found {
+                let record = record(&id, &bytes)?;
+                list.push((id, record));
+            }
+        }
+        list.truncate(limit);
+        Ok(list)
+    }
+
+    pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
+        let each = (0..self.keys.partitions()).map(|partition| async move {
+            let timers = |link: Link, _| {
+                let mut command = cmd("HGET");
+                command.arg(self.keys.counters(partition)).arg("timers");
+                link.command::<Option<u64>>(command)
+            };
+            let dead = |link: Link, _| {
+                let mut command = cmd("HLEN");
+                command.arg(&self.keys.dead(partition)[0]);
+                link.command::<u64>(command)
+            };
+            let timers = self.link.ask(Patience::Caller, timers).await?;
+            Ok::<_, DurableError>((
+                timers.unwrap_or(0),
+                self.link.ask(Patience::Caller, dead).await?,
+            ))
+        });
+        let counts = try_join_all(each).await?;
+        Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
+    }
+
+    pub(super) async fn load(
+        &self,
+        from: Key,
+        until: Millis,
+        limit: usize,
+    ) -> Result<Page, DurableError> {
+        let (script, patience) = (&self.scripts.now, Patience::Worker);
+        let now = match &self.clock {
+            Some(clock) => present(clock.now()),
+            None => {
+                let (keys, args) = (Vec::new(), Vec::new());
+                self.call(Call { script, partition: 0, keys, args, patience }).await?
+            }
+        };
+        let until = until.min(now + AHEAD);
+        let partitions = self.keys.partitions();
+        // More than its share of a page a partition gives only if it has more than its share.
+        let share = limit * 2 / usize::try_from(partitions).unwrap_or(1) + 16;
+        let asked = (0..partitions).filter_map(|partition| {
+            let notices = self.quiet.asked(partition, now, from.0, until)?;
+            Some(self.load_partition(partition, notices, &from, until, share.min(limit)))
+        });
+        let mut keys = Vec::new();
+        let mut end: Option<Key> = None;
+        for (some, more) in try_join_all(asked).await? {
+            if more {
+                // Beyond its last key this partition may have others before those of the rest.
+                let last = some.last().cloned();
+                end = if end.is_none() { last } else { end.min(last) };
+            }
+            keys.extend(some);
+        }
+        keys.sort_unstable();
+        if let Some(end) = &end {
+            keys.retain(|key| key <= end);
+        }
+        let more = end.is_some() || keys.len() > limit;
+        keys.truncate(limit);
+        Ok(Page { now, until, keys, more })
+    }
+
+    async fn load_partition(
+        &self,
+        partition: u64,
+        notices: u64,
+        from: &Key,
+        until: Millis,
+        limit: usize,
+    ) -> Result<(Vec<Key>, bool), DurableError> {
+        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
+        let (script, patience) = (&self.scripts.load, Patience::Worker);
+        let call = Call { script, partition, keys: Vec::new(), args, patience };
+        let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
+        let (now, more, beyond, found) = answer;
+        if more == 0 {
+            self.quiet.page(partition, notices, now, until, Millis::try_from(beyond).ok());
+        }
+        let keys = found.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
+        Ok((keys, more == 1))
+    }
+
+    pub(super) async fn lease(&self, id: String) -> Result<Leasing, DurableError> {
+        let mut call = self.of_id(&self.scripts.lease, &id, Vec::new());
+        call.patience = Patience::Worker;
+        let answer: Vec<redis::Value> = self.call(call).await?;
+        let number = |place: usize| match answer.get(place) {
+            Some(redis::Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
+            _ => Err(strange()),
+        };
+        match number(0)? {
+            0 => Ok(Leasing::Gone),
+            1 => Ok(Leasing::NotDue { due: number(1)?, now: number(2)? }),
+            2 => {
+                let Some(redis::Value::BulkString(bytes)) = answer.get(4) else {
+                    return Err(strange());
+                };
+                let record = record(&id, bytes)?;
+                self.tell(&id, record.due);
+                let (fence, now, overrun) = (number(1)?, number(2)?, number(3)? == 1);
+                Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record })))
+            }
+            _ => Err(strange()),
+        }
+    }
+
+    pub(super) async fn finish(
+        &self,
+        id: String,
+        fence: u64,
+        finish: Finish,
+    ) -> Result<bool, DurableError> {
+        let planned = |next: Option<Millis>| next.map_or(Vec::new(), text);
+        let nothing = Vec::new;
+        let [how, time, error, reason, clear] = match finish {
+            Finish::Done { next } => [text("done"), planned(next), nothing(), text(0), text(0)],
+            Finish::Retry { wait, error } => {
+                [text("retry"), text(wait), error.into_bytes(), text(0), text(0)]
+            }
+            Finish::Dead { reason, error, next } => {
+                // The repetition goes on without this delivery, unless its rule was the reason.
+                let clear = u8::from(reason != DeadReason::Rule);
+                let reason = text(bytes::reason(reason));
+                [text("dead"), planned(next), error.into_bytes(), reason, text(clear)]
+            }
+        };
+        let args = vec![text(fence), how, time, error, reason, clear];
+        let mut call = self.of_id(&self.scripts.finish, &id, args);
+        call.keys.extend(self.keys.dead(call.partition));
+        call.patience = Patience::Worker;
+        let (answer, due): (u8, Millis) = self.call(call).await?;
+        if answer == 1 {
+            self.tell(&id, due);
+        }
+        Ok(answer != 0)
+    }
+
+    /// The number of a letter, of its partition and its number there: in the order of their times.
+    fn number(&self, partition: u64, inner: u64) -> u64 {
+        inner * self.keys.partitions() + partition
+    }
+
+    fn of_number(&self, number: u64) -> (u64, u64) {
+        (number % self.keys.partitions(), number / self.keys.partitions())
+    }
+
+    pub(super) async fn dead(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, Dead)>, DurableError> {
+        let each = (0..self.keys.partitions()).map(|partition| async move {
+            // The first number of this partition that comes after `after`.
+            let first = after.map_or(0, |after| {
+                let (last, inner) = self.of_number(after);
+                inner + u64::from(partition <= last)
+            });
+            let ask = |link: Link, _| {
+                let mut command = cmd("ZRANGEBYSCORE");
+                command.arg(&self.keys.dead(partition)[1]).arg(first).arg("+inf");
+                command.arg("LIMIT").arg(0).arg(limit);
+                link.command::<Vec<u64>>(command)
+            };
+            let inner = self.link.ask(Patience::Caller, ask).await?;
+            Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
+        });
+        let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
+        numbers.sort_unstable();
+        numbers.truncate(limit);
+        let letters = numbers.into_iter().map(|number| async move {
+            Ok::<_, DurableError>(self.letter(number).await?.map(|dead| (number, dead)))
+        });
+        // One that has gone in the meantime is left out.
+        Ok(try_join_all(letters).await?.into_iter().flatten().collect())
+    }
+
+    async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
+        let (partition, inner) = self.of_number(number);
+        let ask = |link: Link, _| {
+            let mut command = cmd("HGET");
+            command.arg(&self.keys.dead(partition)[0]).arg(inner);
+            link.command::<Option<Vec<u8>>>(command)
+        };
+        let found = self.link.ask(Patience::Caller, ask).await?;
+        found.map(|bytes| letter(number, &bytes)).transpose()
+    }
+
+    pub(super) async fn redrive(&self, number: u64) -> Result<bool, DurableError> {
+        let Some(dead) = self.letter(number).await? else { return Ok(false) };
+        let (partition, inner) = self.of_number(number);
+        let Dead { id, mut record, .. } = dead;
+        record.settings.time_to_live = None;
+        let Parts { flags, lease, rest } = Parts::new(&record.settings, &record.payload);
+        let mut call = self.of_id(&self.scripts.redrive, &id, Vec::new());
+        call.keys.extend(self.keys.dead(partition));
+        let (planned, error) = (text(record.planned), record.error.into_bytes());
+        call.args.insert(0, text(inner));
+        call.args.extend([planned, text(flags), text(lease), error, rest]);
+        let (answer, due): (u8, Millis) = self.call(call).await?;
+        match answer {
+            0 => return Ok(false),
+            1 => self.tell(&id, due),
+            3 => return Err(DurableError::Exists),
+            _ => return Err(strange()),
+        }
+        Ok(true)
+    }
+
+    pub(super) async fn bury(&self, number: u64) -> Result<Option<Dead>, DurableError> {
+        // A letter does not change: what is read before it goes is what goes.
+        let Some(dead) = self.letter(number).await? else { return Ok(None) };
+        let (partition, inner) = self.of_number(number);
+        let (script, keys) = (&self.scripts.bury, self.keys.dead(partition).to_vec());
+        let (args, patience) = (vec![text(inner)], Patience::Caller);
+        let answer: u8 = self.call(Call { script, partition, keys, args, patience }).await?;
+        Ok((answer == 1).then_some(dead))
+    }
+}
+
+impl Told for Verbs {
+    fn here(&self, due: Millis, id: &str) {
+        self.tell(id, due);
+    }
+
+    fn lost(&self) {
+        self.quiet.forget();
+        self.watchers.forget();
+    }
+}
