@@ -1,5 +1,6 @@
 //! Reminders that survive their program: run it, stop it at any moment, run it again. What was due
-//! meanwhile comes at once, oldest first.
+//! meanwhile comes at once, oldest first. With the feature `redis` and `--store redis://…` they are
+//! kept in Redis, and several of these programs share the work.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -7,7 +8,9 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use tourbillon::durable::{DurableTimers, Existing, Options, Outcome};
+use tourbillon::durable::{DurableTimers, Embedded, Existing, Options, Outcome};
+#[cfg(feature = "redis")]
+use tourbillon::durable::{Redis, RedisOptions};
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Inline};
 
@@ -17,6 +20,10 @@ struct Arguments {
     /// Where they are kept.
     #[arg(long, default_value_os_t = std::env::temp_dir().join("tourbillon-reminders"))]
     file: PathBuf,
+    /// A Redis to keep them in instead, such as `redis://127.0.0.1/`.
+    #[cfg(feature = "redis")]
+    #[arg(long)]
+    store: Option<String>,
     /// How many are scheduled by this run, a second apart.
     #[arg(long, default_value_t = 8)]
     reminders: u32,
@@ -33,10 +40,25 @@ struct Reminder {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
-    let timers = DurableTimers::open(&arguments.file)?;
     let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    #[cfg(feature = "redis")]
+    if let Some(url) = &arguments.store {
+        let runtime = tokio::runtime::Runtime::new()?;
+        let store = runtime.block_on(Redis::connect(url, RedisOptions::new()))?;
+        return remind_all(&DurableTimers::new(store, &timer), &timer, url, &arguments);
+    }
+    let timers = DurableTimers::new(Embedded::open(&arguments.file)?, &timer);
+    remind_all(&timers, &timer, &arguments.file.display().to_string(), &arguments)
+}
+
+fn remind_all(
+    timers: &DurableTimers,
+    timer: &Timer,
+    place: &str,
+    arguments: &Arguments,
+) -> Result<(), Box<dyn std::error::Error>> {
     pollster::block_on(async {
-        println!("{} reminders rest in {}", timers.len().await?, arguments.file.display());
+        println!("{} reminders rest in {place}", timers.len().await?);
         for number in 1..=arguments.reminders {
             let reminder = Reminder { whom: format!("guest {number}"), of: "tea".to_owned() };
             let options = Options::new().existing(Existing::Keep).attempts(3);
