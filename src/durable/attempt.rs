@@ -15,7 +15,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The most bytes that are kept of an error.
 const LONGEST_ERROR: usize = 1024;
@@ -138,7 +138,7 @@ impl Attempts {
             Leasing::Gone => return Ok(()),
         };
         let id = &*key.1;
-        let finish = self.attempt(id, &lease).await?;
+        let finish = self.attempt(id, &lease, asked).await?;
         let finished = self.store.finish(id, lease.fence, finish.clone()).await?;
         if let Some(observe) = &self.observe {
             let Record { planned, attempt, .. } = lease.record;
@@ -150,7 +150,15 @@ impl Attempts {
     }
 
     /// How the lease is to end.
-    async fn attempt(&self, id: &str, lease: &Lease) -> Result<Finish, DurableError> {
+    ///
+    /// The lease counts from when it was asked for: a worker that comes to read the answer late
+    /// must not begin what another may have taken over.
+    async fn attempt(
+        &self,
+        id: &str,
+        lease: &Lease,
+        asked: Instant,
+    ) -> Result<Finish, DurableError> {
         let Lease { now, overrun, record, .. } = lease;
         // What was passed over while nobody delivered is made up for by this delivery.
         let next = match record.settings.next((*now).max(record.planned)) {
@@ -167,8 +175,12 @@ impl Attempts {
             let (reason, error) = (DeadReason::Expired, record.error.clone());
             return Ok(Finish::Dead { reason, error, next });
         }
-        let handled = self.call(Delivery::new(id, record));
         let left = Duration::from_millis(record.due.saturating_sub(*now));
+        let left = left.saturating_sub(self.timer.now().saturating_duration_since(asked));
+        if left.is_zero() {
+            return Ok(failed(id, record, "the lease ran out".to_owned(), next));
+        }
+        let handled = self.call(Delivery::new(id, record));
         match self.timer.timeout(left, handled).await {
             Ok(Ok(())) => Ok(Finish::Done { next }),
             Ok(Err(error)) => Ok(failed(id, record, error, next)),

@@ -62,7 +62,22 @@ pub(super) fn millis_up(duration: Duration) -> Millis {
 
 /// The present, rounded down: what is due by it is due.
 pub(super) fn present(now: SystemTime) -> Millis {
-    now.duration_since(UNIX_EPOCH).map_or(0, whole_millis)
+    now.duration_since(UNIX_EPOCH).map_or(0, whole_millis).min(LATEST)
+}
+
+/// One reading of a clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    /// Rounded down: what is due by it is due.
+    pub(super) passed: Millis,
+    /// Rounded up: what is due a while after it has waited for so long.
+    pub(super) coming: Millis,
+}
+
+impl Present {
+    pub(super) fn of(now: SystemTime) -> Self {
+        Self { passed: present(now), coming: due(now) }
+    }
 }
 
 /// A due time, rounded up: it is never reached early. What lies before 1970 is due.
@@ -83,6 +98,8 @@ mod tests {
     fn the_present_is_rounded_down_and_a_due_time_up() {
         let time = UNIX_EPOCH + Duration::from_micros(1500);
         assert_eq!((present(time), due(time)), (1, 2));
+        let Present { passed, coming } = Present::of(time);
+        assert_eq!((passed, coming), (1, 2));
         assert_eq!((present(system(7)), due(system(7))), (7, 7));
         assert_eq!(due(UNIX_EPOCH - Duration::from_secs(1)), 0);
         assert_eq!(millis_up(Duration::MAX), Millis::MAX);

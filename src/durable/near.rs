@@ -133,6 +133,8 @@ impl Near {
             }
             self.change(&mut loaded, change.clone());
         }
+        // Whoever is to take the page does not come: it is asked for again.
+        loaded.log.take_if(|log| log.len() > MOST);
     }
 
     /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
@@ -154,7 +156,16 @@ impl Near {
     /// A key was not due yet.
     pub(super) fn again(&self, key: Key, now: Reading) {
         let mut loaded = self.lock();
-        loaded.base = now;
+        if now.asked < loaded.base.asked {
+            // An older reading than that of a page.
+            self.put(&mut loaded, key);
+            return;
+        }
+        let before = std::mem::replace(&mut loaded.base, now);
+        if before.was_set_before(now) {
+            self.clear(&mut loaded);
+            return;
+        }
         if let Some(id) = loaded.armed.remove(&key) {
             drop(self.queue.remove(id));
         }
@@ -232,8 +243,8 @@ impl Watchers {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::*;
-    use crate::future::{DelayQueue, Timer};
-    use crate::{Builder, ManualClock};
+    use crate::future::{DelayQueue, Timer, Wake};
+    use crate::{Builder, ManualClock, Sweeper};
     use std::task::{Context, Poll, Waker};
 
     /// The keys of a worker whose store's clock begins with 0.
@@ -241,6 +252,8 @@ mod tests {
         clock: ManualClock,
         queue: DelayQueue<Key>,
         near: Near,
+        /// A timer whose sweeper has gone is closed.
+        _sweeper: Sweeper<Wake>,
     }
 
     fn key(due: Millis) -> Key {
@@ -263,11 +276,11 @@ mod tests {
         fn new() -> Self {
             let clock = ManualClock::new();
             let wheel = Builder::new().clock(clock.clone()).build();
-            let (wheel, _sweeper) = wheel.expect("the builder is in range");
+            let (wheel, sweeper) = wheel.expect("the builder is in range");
             let queue = DelayQueue::new(&Timer::new(wheel), Builder::new().shards(1));
             let queue = queue.expect("the builder is in range");
             let near = Near::new(queue.handle(), at(0, clock.start()));
-            Self { clock, queue, near }
+            Self { clock, queue, near, _sweeper: sweeper }
         }
 
         /// Loads these keys of what is due by `until`, while `changes` are told.

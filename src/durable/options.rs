@@ -175,7 +175,7 @@ impl Options {
     /// Repeats the timer by a cron expression in the zone of an IANA name, as
     /// [`Calendar`](crate::scheduler::Calendar) reads them: once a delivery has been acknowledged,
     /// or has become a dead letter, the next one is planned for the first time of the rule after
-    /// now. So times that were passed over are made up for by one delivery.
+    /// its last attempt began. So times that were passed over are made up for by one delivery.
     ///
     /// # Examples
     ///

@@ -95,7 +95,8 @@ impl Worker {
         self
     }
 
-    /// Ends the run when `end` is ready: nothing more is begun, what is being handled is finished.
+    /// Ends the run when `end` is ready: no more leases are asked for, and what has been is
+    /// finished.
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let end: BoxFuture<'static, ()> = Box::pin(end);
         self.until = end.fuse();

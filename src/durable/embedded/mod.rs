@@ -9,7 +9,7 @@
 mod tables;
 mod threads;
 
-use super::clock::{Millis, StoreClock, SystemClock, present};
+use super::clock::{Millis, Present, StoreClock, SystemClock, present};
 use super::error::DurableError;
 use super::near::{Near, Watchers};
 use super::record::{Dead, Record};
@@ -82,12 +82,12 @@ impl Embedded {
 
     fn write<R: Send + 'static>(
         &self,
-        call: impl FnOnce(&mut Transaction, Millis) -> Result<R, Fault> + Send + 'static,
+        call: impl FnOnce(&mut Transaction, Present) -> Result<R, Fault> + Send + 'static,
     ) -> Answer<R> {
         let clock = Arc::clone(&self.clock);
         match &self.calls {
             Some((writes, _)) => writes.ask(move |transaction| {
-                let now = present(clock.now());
+                let now = Present::of(clock.now());
                 call(transaction, now)
             }),
             None => Box::pin(std::future::ready(Err(DurableError::Closed))),
@@ -112,7 +112,7 @@ impl Store for Embedded {
     }
 
     fn schedule(&self, timer: Insert) -> Answer<Scheduled> {
-        self.write(move |transaction, now| transaction.schedule(&timer, now))
+        self.write(move |transaction, now| transaction.schedule(&timer, now.coming))
     }
 
     fn cancel(&self, id: &str) -> Answer<bool> {
@@ -122,7 +122,7 @@ impl Store for Embedded {
 
     fn reschedule(&self, id: &str, due: Due) -> Answer<bool> {
         let id = id.to_owned();
-        self.write(move |transaction, now| transaction.reschedule(&id, due, now))
+        self.write(move |transaction, now| transaction.reschedule(&id, due, now.coming))
     }
 
     fn get(&self, id: &str) -> Answer<Option<Record>> {
@@ -145,7 +145,7 @@ impl Store for Embedded {
 
     fn lease(&self, id: &str) -> Answer<Leasing> {
         let id = id.to_owned();
-        self.write(move |transaction, now| transaction.lease(&id, now))
+        self.write(move |transaction, now| transaction.lease(&id, now.passed))
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
@@ -158,7 +158,7 @@ impl Store for Embedded {
     }
 
     fn redrive(&self, number: u64) -> Answer<bool> {
-        self.write(move |transaction, now| transaction.redrive(number, now))
+        self.write(move |transaction, now| transaction.redrive(number, now.passed))
     }
 
     fn bury(&self, number: u64) -> Answer<Option<Dead>> {
@@ -200,6 +200,29 @@ mod tests {
         let payload = Arc::new(b"payload".to_vec());
         let settings = Options::new().settings;
         Insert { id: id.to_owned(), payload, due, existing: Existing::Replace, settings }
+    }
+
+    /// A clock that stands in the midst of a millisecond.
+    #[derive(Debug)]
+    struct Between;
+
+    impl StoreClock for Between {
+        fn now(&self) -> std::time::SystemTime {
+            std::time::UNIX_EPOCH + std::time::Duration::from_micros(10_900)
+        }
+    }
+
+    #[test]
+    fn a_delay_is_waited_for_whole() -> Result<(), DurableError> {
+        let folder =
+            std::env::temp_dir().join(format!("tourbillon-between-{}", std::process::id()));
+        let store = Embedded::open_with_clock(&folder, Between)?;
+        block_on(store.schedule(insert("id", Due::After(1))))?;
+        let due = block_on(store.get("id"))?.map(|record| record.due);
+        drop(store);
+        let _ = std::fs::remove_file(&folder);
+        assert_eq!(due, Some(12), "11.9 ms, rounded up");
+        Ok(())
     }
 
     /// Does something to a timer.

@@ -12,7 +12,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::Millis;
+use super::super::clock::{Millis, Present};
 use super::super::error::DurableError;
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
@@ -275,7 +275,7 @@ impl Transaction {
         id: &str,
         fence: u64,
         finish: Finish,
-        now: Millis,
+        now: Present,
     ) -> Result<bool, Fault> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
         let Some(mut found) = found else { return Ok(false) };
@@ -285,14 +285,14 @@ impl Transaction {
         let next = match finish {
             Finish::Retry { wait, error } => {
                 found.fence = None;
-                found.due = now.saturating_add(wait);
+                found.due = now.coming.saturating_add(wait);
                 found.error = error;
                 self.write(id, before, Some(&found))?;
                 return Ok(true);
             }
             Finish::Done { next } => next,
             Finish::Dead { reason, error, next } => {
-                self.bury_now(id, reason, error, &found, now)?;
+                self.bury_now(id, reason, error, &found, now.passed)?;
                 next
             }
         };

@@ -87,11 +87,11 @@ pub(super) fn writer(
             group.extend(works.try_iter().take(GROUP - 1));
             let committed = commit(&file, &mut group);
             if let Ok(changes) = &committed {
-                watchers.tell(changes);
+                quietly(|| watchers.tell(changes));
             }
             let committed = committed.map(drop);
             for work in group {
-                work.answer(committed.clone());
+                quietly(|| work.answer(committed.clone()));
             }
         }
     })
@@ -110,6 +110,11 @@ fn commit(
     })
 }
 
+/// Wakes whoever waits: a waker that panics must not end the thread that all wait for.
+fn quietly(tell: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(tell));
+}
+
 /// The database asserts what it reads of a damaged file, and others wait for this thread.
 fn asserted<R>(work: impl FnOnce() -> Result<R, Fault>) -> Result<R, DurableError> {
     let worked = catch_unwind(AssertUnwindSafe(work));
@@ -125,7 +130,7 @@ pub(super) fn reader(file: Arc<File>) -> io::Result<(Calls<Snapshot>, JoinHandle
                 let mut snapshot = file.snapshot()?;
                 work.apply(&mut snapshot).map_err(Fault::Broken)
             });
-            work.answer(done);
+            quietly(|| work.answer(done));
         }
     })
 }

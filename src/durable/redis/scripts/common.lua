@@ -23,6 +23,13 @@ local function present()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- The present rounded up: what is due a while after it has waited for so long.
+local function coming()
+  if ARGV[2] ~= '' then return tonumber(ARGV[2]) end
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.ceil(time[2] / 1000)
+end
+
 -- The answer that this call has had already, or nil.
 local function answered()
   if ARGV[4] ~= '1' then return nil end

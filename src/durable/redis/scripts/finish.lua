@@ -17,7 +17,7 @@ if record.fence ~= tonumber(ARGV[7]) then return {0, 0} end
 touch(record.due)
 local due = nil
 if ARGV[8] == 'retry' then
-  due = math.min(now + tonumber(ARGV[9]), LATEST)
+  due = math.min(coming() + tonumber(ARGV[9]), LATEST)
 elseif ARGV[9] ~= '' and record.flags % 2 == 1 then
   -- Unless a cancel in the meantime has ended the repetition.
   due = tonumber(ARGV[9])

@@ -8,7 +8,7 @@ local had = answered()
 if had then return had end
 local id, now = ARGV[6], present()
 local due = tonumber(ARGV[8])
-if ARGV[7] == 'after' then due = due + now end
+if ARGV[7] == 'after' then due = due + coming() end
 if due > LATEST then return {4, 0} end
 local found = redis.call('HGET', KEYS[4], id)
 if not found then return {0, 0} end

@@ -10,7 +10,7 @@ local had = answered()
 if had then return had end
 local id, now = ARGV[6], present()
 local due = tonumber(ARGV[9])
-if ARGV[8] == 'after' then due = due + now end
+if ARGV[8] == 'after' then due = due + coming() end
 if due > LATEST then return {4, 0} end
 local found = redis.call('HGET', KEYS[4], id)
 local before = nil
