@@ -60,7 +60,7 @@ pub enum DurableError {
         /// The version that is read here.
         known: u64,
     },
-    /// The store cannot be reached, or did not answer in time. What was asked for may have been done.
+    /// The store cannot be reached, or did not answer in time. What was asked may have been done.
     Unreachable(String),
     /// The store does not let us in, or not do this: a wrong password, or a right that is missing.
     Denied(String),

@@ -39,8 +39,8 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// What is kept of a timer.
     fn get(&self, id: &str) -> Answer<Option<Record>>;
 
-    /// Up to `limit` timers that come after the id `after`, in an order of the store's that does not
-    /// change.
+    /// Up to `limit` timers that come after the id `after`, in an order of the store's that does
+    /// not change.
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
 
     /// How many timers there are, and how many dead letters.

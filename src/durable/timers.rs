@@ -262,8 +262,8 @@ impl DurableTimers {
         Ok(found.map(|record| DurableTimer::new((id.to_owned(), record))))
     }
 
-    /// Up to `limit` timers, those after `after`: give the last id of a page for the next one. Their
-    /// order is the store's and does not change: in a file that of the ids, in Redis another.
+    /// Up to `limit` timers, those after `after`: give the last id of a page for the next one.
+    /// Their order is the store's and does not change: in a file that of the ids, in Redis another.
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@
 //! workers. A notice is a hint: one that is doubled, late or out of order costs a refused lease at
 //! most. One that is lost would cost a timer its time, so that **whenever the subscription was
 //! interrupted, all that is near is loaded again**; a ping now and then finds the interruption that
-//! says nothing; and once a minute it is loaded again whatever was heard, which bounds what a notice
-//! costs that is lost without a trace (between two nodes of a cluster).
+//! says nothing; and once a minute it is loaded again whatever was heard, which bounds what a
+//! notice costs that is lost without a trace (between two nodes of a cluster).
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! [`Quiet`]: which partitions need not be asked for near keys.
 //!
 //! A page of a partition tells the due time of the first key beyond it. Until then nothing is due
-//! but what is put there later, and a change within half a minute is told by a notice: so for half a
-//! minute from the page on, all that is due before that first key is known.
+//! but what is put there later, and a change within half a minute is told by a notice: so for half
+//! a minute from the page on, all that is due before that first key is known.
 //!
 //! A page and a notice may cross. A page therefore counts only if there was no notice while it was
 //! on its way. If the store's clock is set back, what is known counts no more.
@@ -36,7 +36,7 @@ impl Quiet {
         Self(Mutex::new(vec![Known::default(); partitions]))
     }
 
-    /// Whether it has to be asked for keys from `from` to `until`: how many notices there have been.
+    /// Whether it has to be asked for keys of this stretch: how many notices there have been.
     pub(super) fn asked(
         &self,
         partition: u64,
