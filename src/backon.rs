@@ -10,10 +10,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::future::{Sleep, Timer};
+use crate::calm::CalmSleep;
+use crate::future::Timer;
 use ::backon::Sleeper;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Delays between retries are sleeps of the wheel.
@@ -42,12 +43,12 @@ impl Sleeper for Timer {
     type Sleep = RetrySleep;
 
     fn sleep(&self, delay: Duration) -> RetrySleep {
-        RetrySleep { sleep: Timer::sleep(self, delay), refused: false }
+        RetrySleep(CalmSleep::new(Timer::sleep(self, delay)))
     }
 }
 
-/// The delay before a retry: a [`Sleep`] that tells nobody if it was refused, and then ends at
-/// once, after other tasks had their turn.
+/// The delay before a retry: a [`Sleep`](crate::future::Sleep) that tells nobody if it was refused,
+/// and then ends at once, after other tasks had their turn.
 ///
 /// # Retries without an end
 ///
@@ -71,21 +72,12 @@ impl Sleeper for Timer {
 /// ```
 #[derive(Debug)]
 #[must_use = "a sleep does nothing unless it is polled"]
-pub struct RetrySleep {
-    sleep: Sleep,
-    /// Set by the poll that was refused; the next one ends.
-    refused: bool,
-}
+pub struct RetrySleep(CalmSleep);
 
 impl Future for RetrySleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.refused || ready!(Pin::new(&mut self.sleep).poll(context)).is_ok() {
-            return Poll::Ready(());
-        }
-        self.refused = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
+        Pin::new(&mut self.0).poll(context)
     }
 }

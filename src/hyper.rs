@@ -1,7 +1,8 @@
 //! A [`Timer`] as hyper's own: the time-outs of its connections, and of hyper-util's pools.
 //!
 //! Hyper keeps a boxed sleep for each connection, polls it beside everything else and moves it
-//! often: a [`Timer`] makes it of a [`Sleep`], and a reset moves that where it lies.
+//! often: a [`Timer`] makes it of a [`Sleep`](crate::future::Sleep), and a reset moves that where
+//! it lies.
 //!
 //! **A refusal ends it.** What hyper is told by a sleep is that it has ended, and not why. One
 //! that cannot be armed, because the timer was shut down or is full, ends at once: what waits for
@@ -13,10 +14,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::future::{Sleep, Timer};
+use crate::calm::CalmSleep;
+use crate::future::Timer;
 use ::hyper::rt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// How far the clock leaps when the timer is shut down: 2^32 s, 136 years, the longest delay.
@@ -56,11 +57,11 @@ const END: Duration = Duration::from_secs(1 << 32);
 /// ```
 impl rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        HyperSleep::boxed(self.sleep(duration))
+        Box::pin(CalmSleep::new(self.sleep(duration)))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        HyperSleep::boxed(self.sleep_until(deadline))
+        Box::pin(CalmSleep::new(self.sleep_until(deadline)))
     }
 
     /// What the timer's clock says, and as much more as it may lie behind the truth: a deadline
@@ -73,7 +74,7 @@ impl rt::Timer for Timer {
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<HyperSleep>() {
+        match sleep.as_mut().downcast_mut_pin::<CalmSleep>() {
             Some(own) => own.get_mut().reset(new_deadline),
             // Another timer's: whoever polls it next finds ours in its place.
             None => *sleep = rt::Timer::sleep_until(self, new_deadline),
@@ -81,36 +82,4 @@ impl rt::Timer for Timer {
     }
 }
 
-/// A sleep that tells hyper only that it has ended.
-struct HyperSleep {
-    sleep: Sleep,
-    /// Set when a refusal has let the task go once; cleared by a reset.
-    refused: bool,
-}
-
-impl HyperSleep {
-    fn boxed(sleep: Sleep) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(Self { sleep, refused: false })
-    }
-
-    fn reset(&mut self, deadline: Instant) {
-        self.sleep.reset(deadline);
-        self.refused = false;
-    }
-}
-
-impl Future for HyperSleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let slept = Pin::new(&mut self.sleep).poll(context);
-        if matches!(slept, Poll::Ready(Err(_))) && !self.refused {
-            self.refused = true;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        slept.map(drop)
-    }
-}
-
-impl rt::Sleep for HyperSleep {}
+impl rt::Sleep for CalmSleep {}

@@ -13,6 +13,8 @@ mod builder;
 #[cfg(feature = "cache")]
 pub mod cache;
 mod caller;
+#[cfg(any(feature = "backon", feature = "hyper"))]
+mod calm;
 mod clock;
 #[cfg(feature = "serde")]
 mod config;
@@ -36,6 +38,7 @@ mod id;
 mod keyed;
 mod lease;
 mod metrics;
+mod panics;
 mod pinned;
 mod prefetch;
 #[cfg(feature = "quinn")]

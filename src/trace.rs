@@ -26,10 +26,10 @@ pub(crate) use untold::{Teller, Watch};
 #[cfg(feature = "tracing")]
 mod told {
     use crate::TimerId;
+    use crate::panics::quietly;
     use crate::sweeper::{Expired, Sweeper};
     use crate::wheel::Wheel;
     use std::any::Any;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
     use tracing::{Level, debug, enabled, error, info, warn};
@@ -45,7 +45,7 @@ mod told {
     /// Tells an event. A subscriber that panics has nobody left to tell; it must not end the tick
     /// thread.
     fn tell(event: impl FnOnce()) {
-        let _ = catch_unwind(AssertUnwindSafe(event));
+        quietly(event);
     }
 
     /// Tells what happens to a driver, by the name of its tick thread.

@@ -93,6 +93,18 @@ impl Work {
     }
 }
 
+/// Waits until nothing is left, and ends the workers.
+fn all_are_acknowledged_once(timers: &DurableTimers, work: Vec<Work>, all: Vec<String>) {
+    let begun = SystemTime::now();
+    while wait(timers.len()) != Ok(0) {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND);
+        std::thread::sleep(SECOND / 20);
+    }
+    let acknowledged: Vec<String> = work.into_iter().flat_map(Work::stop).collect();
+    assert_eq!(acknowledged.len(), all.len(), "each once");
+    assert_eq!(acknowledged.into_iter().collect::<BTreeSet<_>>(), all.into_iter().collect());
+}
+
 fn ids(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("timer {number:04}")).collect()
 }
@@ -170,14 +182,7 @@ fn slots_of_a_cluster_move_under_the_timers() {
     for partition in 0..6 {
         cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
     }
-    let begun = SystemTime::now();
-    while wait(timers.len()) != Ok(0) {
-        assert!(begun.elapsed().unwrap() < 60 * SECOND);
-        std::thread::sleep(SECOND / 20);
-    }
-    let acknowledged: Vec<String> = work.into_iter().flat_map(Work::stop).collect();
-    assert_eq!(acknowledged.len(), all.len(), "each once");
-    assert_eq!(acknowledged.into_iter().collect::<BTreeSet<_>>(), all.into_iter().collect());
+    all_are_acknowledged_once(&timers, work, all);
 }
 
 #[test]
@@ -217,14 +222,7 @@ fn workers_of_several_processes_share_the_work() {
     let all = ids(1000);
     let schedule = all.iter().map(|id| processes[0].timers.schedule(id, "", SECOND, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
-    let begun = SystemTime::now();
-    while wait(processes[0].timers.len()) != Ok(0) {
-        assert!(begun.elapsed().unwrap() < 60 * SECOND);
-        std::thread::sleep(SECOND / 20);
-    }
-    let acknowledged: Vec<String> = work.into_iter().flat_map(Work::stop).collect();
-    assert_eq!(acknowledged.len(), all.len(), "each once");
-    assert_eq!(acknowledged.into_iter().collect::<BTreeSet<_>>(), all.into_iter().collect());
+    all_are_acknowledged_once(&processes[0].timers, work, all);
 }
 
 #[test]

@@ -49,6 +49,8 @@ mod keyed;
 mod lease;
 #[path = "../../src/metrics.rs"]
 mod metrics;
+#[path = "../../src/panics.rs"]
+mod panics;
 #[path = "../../src/pinned.rs"]
 mod pinned;
 #[path = "../../src/prefetch.rs"]

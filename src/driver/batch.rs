@@ -4,6 +4,7 @@
 
 use crate::TimerId;
 use crate::bell::Bell;
+use crate::panics::quietly;
 use crate::sweeper::Expired;
 use crate::sync::{
     AcqRel, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Relaxed, thread_local,
@@ -119,13 +120,6 @@ impl Drop for Inside {
 /// The lock's contents: nothing here is left half done by a panic.
 pub(super) fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs what is the user's where nobody is to be told of a panic; nor of one of its payload's drop.
-pub(super) fn quietly(run: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
-    }
 }
 
 /// Drops values of the user's, all of them though some panic. Answers how many they were.

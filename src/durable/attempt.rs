@@ -168,8 +168,9 @@ impl Attempts {
                 return Ok(Finish::Dead { reason, error, next: None });
             }
         };
+        let ran_out = || Ok(failed(id, record, "the lease ran out".to_owned(), next));
         if *overrun {
-            return Ok(failed(id, record, "the lease ran out".to_owned(), next));
+            return ran_out();
         }
         if lived_too_long(record, *now) {
             let (reason, error) = (DeadReason::Expired, record.error.clone());
@@ -178,15 +179,13 @@ impl Attempts {
         let left = Duration::from_millis(record.due.saturating_sub(*now));
         let left = left.saturating_sub(self.timer.now().saturating_duration_since(asked));
         if left.is_zero() {
-            return Ok(failed(id, record, "the lease ran out".to_owned(), next));
+            return ran_out();
         }
         let handled = self.call(Delivery::new(id, record));
         match self.timer.timeout(left, handled).await {
             Ok(Ok(())) => Ok(Finish::Done { next }),
             Ok(Err(error)) => Ok(failed(id, record, error, next)),
-            Err(TimeoutError::Elapsed) => {
-                Ok(failed(id, record, "the lease ran out".to_owned(), next))
-            }
+            Err(TimeoutError::Elapsed) => ran_out(),
             Err(TimeoutError::Refused(refusal)) => Err(DurableError::Timer(refusal)),
         }
     }

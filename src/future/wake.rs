@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::panics::quietly;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 /// What the wheel of a [`Timer`](super::Timer) holds: the waker of a task that sleeps.
@@ -45,13 +45,6 @@ impl Drop for Wake {
             true => quietly(|| waker.wake()),
             false => waker.wake(),
         }
-    }
-}
-
-/// Runs what is the user's where nobody is to be told of a panic; nor of one of its payload's drop.
-fn quietly(run: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
     }
 }
 

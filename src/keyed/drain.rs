@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::panics::discard;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
 use std::fmt;
@@ -237,9 +238,4 @@ impl<K: Send, V: Send> Parts for Draining<K, V> {
         state.waker = Some(waker.clone());
         Poll::Pending
     }
-}
-
-/// Drops what a call panicked with; a drop that panics in turn has nobody left to tell.
-fn discard(panic: Panic) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
 }

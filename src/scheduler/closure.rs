@@ -26,6 +26,7 @@
 
 use super::Due;
 use super::rule::{LastRun, Next, Rule};
+use crate::panics::discard;
 use crate::{BeyondRange, InsertError, Pinned, Refusal, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
@@ -424,12 +425,13 @@ impl Work {
         match catch_unwind(AssertUnwindSafe(|| self.rule.next(last))) {
             Ok(next) => Outcome { next, ending: Ending::Done, panic },
             Err(payload) => {
-                let (first, second) = match panic {
-                    Some(first) => (first, Some(payload)),
-                    None => (payload, None),
+                let first = match panic {
+                    Some(first) => {
+                        discard(payload);
+                        first
+                    }
+                    None => payload,
                 };
-                // A payload's drop is the user's, and may panic in turn.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(second)));
                 Outcome { next: Next::End, ending: Ending::Panicked, panic: Some(first) }
             }
         }

@@ -10,6 +10,7 @@ use super::super::error::DurableError;
 use super::super::near::Watchers;
 use super::super::store::{Answer, Change};
 use super::tables::{Fault, File, Snapshot, Transaction};
+use crate::panics::quietly;
 use futures_channel::oneshot;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,6 +82,7 @@ pub(super) fn writer(
     file: Arc<File>,
     watchers: Arc<Watchers>,
 ) -> io::Result<(Calls<Transaction>, JoinHandle<()>)> {
+    // A waker that panics must not end the thread that all wait for.
     start("timers-writer", move |works: Works<Transaction>| {
         while let Ok(first) = works.recv() {
             let mut group = vec![first];
@@ -108,11 +110,6 @@ fn commit(
         }
         transaction.commit()
     })
-}
-
-/// Wakes whoever waits: a waker that panics must not end the thread that all wait for.
-fn quietly(tell: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(tell));
 }
 
 /// The database asserts what it reads of a damaged file, and others wait for this thread.

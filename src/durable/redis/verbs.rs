@@ -101,11 +101,11 @@ impl Verbs {
         self.watchers.tell(&[Change { gone: None, here: Some((due, Arc::from(id))) }]);
     }
 
-    pub(super) async fn now(&self) -> Result<Millis, DurableError> {
+    pub(super) async fn now(&self, patience: Patience) -> Result<Millis, DurableError> {
         if let Some(clock) = &self.clock {
             return Ok(present(clock.now()));
         }
-        let (script, patience) = (&self.scripts.now, Patience::Caller);
+        let script = &self.scripts.now;
         self.call(Call { script, partition: 0, keys: Vec::new(), args: Vec::new(), patience }).await
     }
 
@@ -220,14 +220,7 @@ impl Verbs {
         until: Millis,
         limit: usize,
     ) -> Result<Page, DurableError> {
-        let (script, patience) = (&self.scripts.now, Patience::Worker);
-        let now = match &self.clock {
-            Some(clock) => present(clock.now()),
-            None => {
-                let (keys, args) = (Vec::new(), Vec::new());
-                self.call(Call { script, partition: 0, keys, args, patience }).await?
-            }
-        };
+        let now = self.now(Patience::Worker).await?;
         let until = until.min(now + AHEAD);
         let partitions = self.keys.partitions();
         // More than its share of a page a partition gives only if it has more than its share.
