@@ -7,7 +7,8 @@
 mod common;
 
 use common::durable::{Bench, SECOND, wait};
-use common::redis::{Cluster, OneNode, Server, runtime};
+use common::redis::{OneNode, runtime};
+use common::servers::{Cluster, Server};
 use futures_channel::oneshot;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};

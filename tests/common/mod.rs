@@ -9,6 +9,8 @@ pub(crate) mod durable;
 pub(crate) mod redis;
 #[cfg(feature = "future")]
 pub(crate) mod sandbox;
+#[cfg(feature = "redis")]
+pub(crate) mod servers;
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;

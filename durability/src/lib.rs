@@ -1,0 +1,1 @@
+//! Durable timers at full size: programs that put them under faults, and that measure them.
