@@ -22,9 +22,11 @@ use super::clock::{Millis, whole_millis};
 use super::store::{Change, Key, Page};
 use crate::TimerId;
 use crate::future::DelayQueueHandle;
+use futures_util::task::AtomicWaker;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 /// How many keys may be in the wheel.
@@ -37,6 +39,8 @@ const ASTRAY: Millis = 50;
 pub(super) struct Near {
     queue: DelayQueueHandle<Key>,
     loaded: Mutex<Loaded>,
+    /// Wakes the worker, which is to look at the store at once.
+    hastened: AtomicWaker,
 }
 
 struct Loaded {
@@ -45,6 +49,8 @@ struct Loaded {
     armed: BTreeMap<Key, TimerId>,
     /// What has changed since a page was asked for.
     log: Option<Vec<Change>>,
+    /// Whether the store is to be looked at at once.
+    haste: bool,
     base: Reading,
 }
 
@@ -80,9 +86,9 @@ impl Reading {
 
 impl Near {
     pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
-        let loaded =
-            Loaded { frontier: (0, Arc::from("")), armed: BTreeMap::new(), log: None, base };
-        Self { queue, loaded: Mutex::new(loaded) }
+        let (frontier, armed) = ((0, Arc::from("")), BTreeMap::new());
+        let loaded = Loaded { frontier, armed, log: None, haste: false, base };
+        Self { queue, loaded: Mutex::new(loaded), hastened: AtomicWaker::new() }
     }
 
     /// How many keys are in the wheel, the frontier, and about what the store's clock says.
@@ -143,6 +149,21 @@ impl Near {
         let mut loaded = self.lock();
         loaded.log = None;
         self.clear(&mut loaded);
+        drop(loaded);
+        self.hasten();
+    }
+
+    /// The worker is to look at the store at once.
+    #[cfg(feature = "redis")]
+    pub(super) fn hasten(&self) {
+        self.lock().haste = true;
+        self.hastened.wake();
+    }
+
+    /// Whether it is to look at once; wakes it when it is.
+    pub(super) fn poll_haste(&self, context: &Context<'_>) -> bool {
+        self.hastened.register(context.waker());
+        std::mem::take(&mut self.lock().haste)
     }
 
     /// A key has left the wheel by its time.
@@ -228,12 +249,6 @@ impl Watchers {
         self.each(|near| near.tell(changes));
     }
 
-    /// Changes may have been missed.
-    #[cfg(feature = "redis")]
-    pub(super) fn forget(&self) {
-        self.each(Near::forget);
-    }
-
     fn each(&self, call: impl Fn(&Near)) {
         let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.retain(|watcher| watcher.upgrade().inspect(|near| call(near)).is_some());
@@ -245,7 +260,7 @@ mod tests {
     use super::*;
     use crate::future::{DelayQueue, Timer, Wake};
     use crate::{Builder, ManualClock, Sweeper};
-    use std::task::{Context, Poll, Waker};
+    use std::task::{Poll, Waker};
 
     /// The keys of a worker whose store's clock begins with 0.
     struct Trial {

@@ -14,7 +14,7 @@ use super::near::Near;
 use super::record::{Dead, DeadReason, Record, Settings};
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// What a verb of a store answers, once it is durable.
 pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
@@ -46,8 +46,20 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// How many timers there are, and how many dead letters.
     fn len(&self) -> Answer<(u64, u64)>;
 
-    /// Up to `limit` keys from `from` on, due by `until`, oldest first.
-    fn load(&self, from: Key, until: Millis, limit: usize) -> Answer<Page>;
+    /// A worker joins: tells `near` from now on of every change of a key that is its own, after it
+    /// is durable and before it is answered, in the order of the transactions. A store that does
+    /// not know their order never says that a key has gone: what is told is then a set that only
+    /// grows, in any order the same, and a key that has gone costs a lease that is refused.
+    ///
+    /// The answer is the worker's number.
+    fn join(&self, near: &Arc<Near>) -> u64;
+
+    /// A worker asks for its keys, up to `limit` of them, from `from` on, due by `until`, oldest
+    /// first. Who does not ask for some seconds may lose its keys to others.
+    fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page>;
+
+    /// A worker has ended: its keys go to others.
+    fn leave(&self, worker: u64) -> Answer<()>;
 
     /// Resting and due → leased, one attempt more. Leased, and the lease has run out → leased anew.
     fn lease(&self, id: &str) -> Answer<Leasing>;
@@ -64,12 +76,6 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
 
     /// Dead letter → nothing.
     fn bury(&self, number: u64) -> Answer<Option<Dead>>;
-
-    /// Tells `near` from now on of every change of a key, after it is durable and before it is
-    /// answered, in the order of the transactions. A store that does not know their order never
-    /// says that a key has gone: what is told is then a set that only grows, in any order the same,
-    /// and a key that has gone costs a lease that is refused.
-    fn watch(&self, near: Weak<Near>);
 }
 
 /// When a timer is to be due.

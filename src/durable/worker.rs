@@ -6,12 +6,12 @@ use super::attempt::{Attempts, Delivery, Event, Observe};
 use super::clock::Millis;
 use super::error::DurableError;
 use super::near::{MOST, Near, Reading};
-use super::store::{Answer, Key, Page};
+use super::store::{Answer, Key, Page, Store};
 use super::timers::DurableTimers;
 use crate::Builder;
 use crate::future::{DelayQueue, Sleep};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Fuse};
+use futures_util::future::{BoxFuture, Fuse, FusedFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -33,8 +33,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// future stops at once; what was being handled is delivered again when its lease has run out. For
 /// a clean end give it a future that says [when](Self::until).
 ///
-/// Several workers of one store share the work; each loads the same keys, and the store gives each
-/// timer to one of them.
+/// Several workers of one store share the work: the store gives each timer to one of them. In Redis
+/// each owns some of the partitions; the others take them within some seconds when it dies, and at
+/// once when it [ends](Self::until).
 ///
 /// # Examples
 ///
@@ -129,7 +130,7 @@ impl Worker {
             .map_err(|error| DurableError::Io(error.to_string()))?;
         let now = Reading { store: now, asked, answered: timers.timer.now() };
         let near = Arc::new(Near::new(queue.handle(), now));
-        timers.store.watch(Arc::downgrade(&near));
+        let member = Member::join(&timers.store, &near);
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Result<(), String>> {
             let handled = handler(delivery);
             Box::pin(async move { handled.await.map_err(|error| error.to_string()) })
@@ -143,14 +144,16 @@ impl Worker {
         };
         let mut run = Run {
             attempts: Arc::new(attempts),
+            member,
             queue,
             ready: BTreeSet::new(),
             running: FuturesUnordered::new(),
             concurrency,
             loading: None,
             look: timers.timer.sleep(LOOK),
+            hasty: false,
             until,
-            ending: false,
+            leaving: None,
         };
         std::future::poll_fn(|context| run.poll(context)).await
     }
@@ -159,6 +162,33 @@ impl Worker {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker").field("concurrency", &self.concurrency).finish_non_exhaustive()
+    }
+}
+
+/// A worker's part in its store: dropped, it leaves.
+struct Member {
+    store: Arc<dyn Store>,
+    number: u64,
+    left: bool,
+}
+
+impl Member {
+    fn join(store: &Arc<dyn Store>, near: &Arc<Near>) -> Self {
+        Self { store: Arc::clone(store), number: store.join(near), left: false }
+    }
+
+    fn leave(&mut self) -> Answer<()> {
+        self.left = true;
+        self.store.leave(self.number)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if !self.left {
+            // It is done though nobody waits for the answer.
+            drop(self.leave());
+        }
     }
 }
 
@@ -172,6 +202,7 @@ struct Loading {
 /// A worker that runs.
 struct Run {
     attempts: Arc<Attempts>,
+    member: Member,
     queue: DelayQueue<Key>,
     /// Fired, and not begun yet: oldest first.
     ready: BTreeSet<Key>,
@@ -179,17 +210,25 @@ struct Run {
     concurrency: usize,
     loading: Option<Loading>,
     look: Sleep,
+    /// A page is to be asked for as soon as none is on its way.
+    hasty: bool,
     until: Fuse<BoxFuture<'static, ()>>,
-    ending: bool,
+    /// It is to end, and tells the store so.
+    leaving: Option<Fuse<Answer<()>>>,
 }
 
 impl Run {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DurableError>> {
         loop {
-            self.ending |= self.until.poll_unpin(context).is_ready();
+            if self.until.poll_unpin(context).is_ready() {
+                self.loading = None;
+                self.leaving = Some(self.member.leave().fuse());
+            }
             let mut moved = self.poll_running(context)?;
-            if self.ending {
-                if self.running.is_empty() {
+            if let Some(leaving) = &mut self.leaving {
+                // Whether it could be told or not: in the end it is found out.
+                let told = leaving.is_terminated() || leaving.poll_unpin(context).is_ready();
+                if told && self.running.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
             } else {
@@ -256,17 +295,19 @@ impl Run {
             Poll::Ready(Err(refusal)) => return Err(DurableError::Timer(refusal)),
             Poll::Pending => false,
         };
+        self.hasty |= looked || self.attempts.near.poll_haste(context);
         let asked = self.attempts.timer.now();
         let (armed, from, now) = self.attempts.near.state(asked);
         let here = armed + self.ready.len();
         let wanted = here < MOST / 2 && from.0 < now + NEAR / 2;
-        if self.loading.is_some() || !(looked || wanted) {
+        if self.loading.is_some() || !(self.hasty || wanted) {
             return Ok(false);
         }
+        self.hasty = false;
         self.look.reset_after(LOOK);
         let (until, limit) = (now + NEAR, MOST.saturating_sub(here).max(1));
         self.attempts.near.begin();
-        let page = self.attempts.store.load(from.clone(), until, limit);
+        let page = self.attempts.store.load(self.member.number, from.clone(), until, limit);
         self.loading = Some(Loading { page, from, asked });
         Ok(true)
     }

@@ -16,7 +16,7 @@ use super::record::{Dead, Record};
 use super::store::{Answer, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tables::{Fault, File, Snapshot, Transaction};
 use threads::{Calls, reader, writer};
@@ -139,8 +139,19 @@ impl Store for Embedded {
         self.read(|snapshot, _| snapshot.len())
     }
 
-    fn load(&self, from: Key, until: Millis, limit: usize) -> Answer<Page> {
+    /// All keys are every worker's: a lease that is refused costs little within a process.
+    fn join(&self, near: &Arc<Near>) -> u64 {
+        self.watchers.add(Arc::downgrade(near));
+        0
+    }
+
+    fn load(&self, _worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
         self.read(move |snapshot, now| snapshot.load(&from, until, limit, now))
+    }
+
+    /// Who has gone is not told any more.
+    fn leave(&self, _worker: u64) -> Answer<()> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn lease(&self, id: &str) -> Answer<Leasing> {
@@ -163,10 +174,6 @@ impl Store for Embedded {
 
     fn bury(&self, number: u64) -> Answer<Option<Dead>> {
         self.write(move |transaction, _| transaction.bury(number))
-    }
-
-    fn watch(&self, near: Weak<Near>) {
-        self.watchers.add(near);
     }
 }
 
@@ -266,7 +273,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..400 {
             step(&store, &mut random)?;
-            let page = block_on(store.load((0, Arc::from("")), Millis::MAX - 1, 99))?;
+            let page = block_on(store.load(0, (0, Arc::from("")), Millis::MAX - 1, 99))?;
             let timers = block_on(store.list(None, 99))?;
             let mut keys: Vec<Key> =
                 timers.iter().map(|(id, record)| (record.due, Arc::from(&**id))).collect();

@@ -3,6 +3,8 @@
 //! | key | type | what |
 //! |---|---|---|
 //! | `{tb:NAME}` | hash | layout, number of partitions |
+//! | `{tb:NAME}:workers` | sorted set | workers, by when each was last heard |
+//! | `{tb:NAME}:owners` | hash | partition → worker |
 //! | `{tb:NAME:p}:b:BUCKET` | hash | id → record |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
@@ -42,6 +44,12 @@ impl Keys {
     /// What is written of a store.
     pub(super) fn store(name: &str) -> String {
         format!("{{tb:{name}}}")
+    }
+
+    /// The workers, and what they own.
+    pub(super) fn workers(&self) -> [String; 2] {
+        let store = Self::store(&self.name);
+        [store.clone() + ":workers", store + ":owners"]
     }
 
     /// Where near changes are told.

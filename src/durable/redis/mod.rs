@@ -12,7 +12,8 @@
 //! after a lost answer gets the first one (`link.rs`). **Workers hear of near changes** by notices
 //! (`notices.rs`), and ask a partition only when something may be due there (`quiet.rs`).
 //!
-//! Several workers load the same keys; the lease of each timer decides who delivers it.
+//! **Each partition has one owner** among the workers (`members.rs`), who alone loads its keys; the
+//! lease of each timer decides who delivers it.
 //!
 //! The order of transactions is not known here, so that nobody is told that a key has gone: its
 //! time comes, and the lease is refused.
@@ -22,7 +23,9 @@
 mod bytes;
 mod keys;
 mod link;
+mod members;
 mod notices;
+mod pages;
 mod quiet;
 mod scripts;
 mod verbs;
@@ -34,14 +37,15 @@ use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
 use keys::Keys;
 use link::{Link, Patience, refused};
+use members::Members;
 use notices::{Told, listen, subscribe};
 use quiet::Quiet;
 use redis::Client;
 use scripts::Scripts;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use verbs::Verbs;
 
 /// What a store in Redis is called, and how it is laid out.
@@ -195,8 +199,8 @@ impl Redis {
         let (keys, quiet) = (Keys::new(&name, partitions), Quiet::new(partitions));
         let channel = keys.channel();
         let subscription = subscribe(&nodes, &channel).await.map_err(|error| refused(&error))?;
-        let watchers = Arc::default();
-        let verbs = Arc::new(Verbs { link, keys, clock, scripts, watchers, quiet });
+        let members = Members::default();
+        let verbs = Arc::new(Verbs { link, keys, clock, scripts, members, quiet });
         let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
         let listening = runtime.spawn(listen(nodes, channel, subscription, told)).abort_handle();
         Ok(Self { verbs, runtime, listening })
@@ -254,8 +258,25 @@ impl Store for Redis {
         self.ask(|verbs| async move { verbs.len().await })
     }
 
-    fn load(&self, from: Key, until: Millis, limit: usize) -> Answer<Page> {
-        self.ask(move |verbs| async move { verbs.load(from, until, limit).await })
+    fn join(&self, near: &Arc<Near>) -> u64 {
+        self.verbs.join(near)
+    }
+
+    fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
+        let verbs = Arc::clone(&self.verbs);
+        // Given up with its answer: a worker that has left must not be heard any more.
+        let mut task = JoinSet::new();
+        let load = async move { verbs.load(worker, from, until, limit).await };
+        task.spawn_on(load, &self.runtime);
+        Box::pin(async move {
+            let loaded = task.join_next().await;
+            loaded.and_then(Result::ok).unwrap_or(Err(DurableError::Closed))
+        })
+    }
+
+    fn leave(&self, worker: u64) -> Answer<()> {
+        self.verbs.members.leave(worker);
+        self.ask(move |verbs| async move { verbs.leave(worker).await })
     }
 
     fn lease(&self, id: &str) -> Answer<Leasing> {
@@ -278,10 +299,6 @@ impl Store for Redis {
 
     fn bury(&self, number: u64) -> Answer<Option<Dead>> {
         self.ask(move |verbs| async move { verbs.bury(number).await })
-    }
-
-    fn watch(&self, near: Weak<Near>) {
-        self.verbs.watchers.add(near);
     }
 }
 

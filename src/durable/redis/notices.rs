@@ -1,11 +1,12 @@
 //! Notices: how a worker learns of near timers that somebody else has scheduled.
 //!
-//! Each script that puts a key within half a minute publishes it. A task subscribes, and tells the
-//! workers. A notice is a hint: one that is doubled, late or out of order costs a refused lease at
-//! most. One that is lost would cost a timer its time, so that **whenever the subscription was
-//! interrupted, all that is near is loaded again**; a ping now and then finds the interruption that
-//! says nothing; and once a minute it is loaded again whatever was heard, which bounds what a
-//! notice costs that is lost without a trace (between two nodes of a cluster).
+//! Each script that puts a key within half a minute publishes it (`due:id`), and one that ends a
+//! worker that it has left. A task subscribes, and tells the workers. A notice is a hint: one that
+//! is doubled, late or out of order costs a refused lease at most. One that is lost would cost a
+//! timer its time, so that **whenever the subscription was interrupted, all that is near is loaded
+//! again**; a ping now and then finds the interruption that says nothing; and once a minute it is
+//! loaded again whatever was heard, which bounds what a notice costs that is lost without a trace
+//! (between two nodes of a cluster).
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,9 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) trait Told: Send + Sync {
     /// A key is here.
     fn here(&self, due: Millis, id: &str);
+
+    /// A worker has left.
+    fn left(&self);
 
     /// Notices may have been lost.
     fn lost(&self);
@@ -94,6 +98,8 @@ async fn follow(subscription: PubSub, told: &dyn Told) {
                     if let Ok(due) = due.parse() {
                         told.here(due, id);
                     }
+                } else {
+                    told.left();
                 }
             }
             Err(_) => {

@@ -17,6 +17,8 @@ pub(super) struct Scripts {
     pub(super) list: Script,
     pub(super) redrive: Script,
     pub(super) bury: Script,
+    pub(super) beat: Script,
+    pub(super) leave: Script,
 }
 
 macro_rules! script {
@@ -42,6 +44,8 @@ impl Scripts {
             list: script!("list"),
             redrive: script!("redrive"),
             bury: script!("bury"),
+            beat: script!("beat"),
+            leave: script!("leave"),
         }
     }
 }

@@ -4,12 +4,12 @@
 
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
-use super::super::near::Watchers;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Change, Due, Finish, Insert, Key, Lease, Leasing, Page, Scheduled};
+use super::super::store::{Change, Due, Finish, Insert, Lease, Leasing, Scheduled};
 use super::bytes::{self, Parts};
 use super::keys::{BUCKETS, Keys, Place};
 use super::link::{Link, Patience};
+use super::members::Members;
 use super::notices::Told;
 use super::quiet::Quiet;
 use super::scripts::Scripts;
@@ -18,29 +18,25 @@ use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, cmd};
 use std::sync::Arc;
 
-/// How far ahead keys are loaded at most. Less than the scripts tell of, so that what is put there
-/// after a page is told.
-const AHEAD: Millis = 15_000;
-
 pub(super) struct Verbs {
     pub(super) link: Link,
     pub(super) keys: Keys,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) scripts: Scripts,
-    pub(super) watchers: Arc<Watchers>,
+    pub(super) members: Members,
     pub(super) quiet: Quiet,
 }
 
 /// A script's keys and arguments, without what all scripts have.
-struct Call<'a> {
-    script: &'a Script,
-    partition: u64,
-    keys: Vec<String>,
-    args: Vec<Vec<u8>>,
-    patience: Patience,
+pub(super) struct Call<'a> {
+    pub(super) script: &'a Script,
+    pub(super) partition: u64,
+    pub(super) keys: Vec<String>,
+    pub(super) args: Vec<Vec<u8>>,
+    pub(super) patience: Patience,
 }
 
-fn text(value: impl ToString) -> Vec<u8> {
+pub(super) fn text(value: impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
@@ -69,7 +65,7 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
 }
 
 impl Verbs {
-    async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
+    pub(super) async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
         let Call { script, partition, keys, args, patience } = call;
         let token = fastrand::u64(..).to_le_bytes();
         let ask = |link: Link, again: bool| {
@@ -77,8 +73,7 @@ impl Verbs {
             for key in self.keys.common(partition).iter().chain(&keys) {
                 script.key(key);
             }
-            let now = self.clock.as_ref().map(|clock| present(clock.now()).to_string());
-            script.arg(self.keys.prefix(partition)).arg(now.unwrap_or_default());
+            script.arg(self.keys.prefix(partition)).arg(self.time());
             script.arg(&token[..]).arg(u8::from(again)).arg(self.keys.channel());
             for arg in &args {
                 script.arg(&arg[..]);
@@ -86,6 +81,11 @@ impl Verbs {
             async move { link.script(&script).await }
         };
         self.link.ask(patience, ask).await
+    }
+
+    /// The time for a script: none, that is the server's, unless there is another clock.
+    pub(super) fn time(&self) -> String {
+        self.clock.as_ref().map_or(String::new(), |clock| present(clock.now()).to_string())
     }
 
     fn of_id<'a>(&self, script: &'a Script, id: &str, more: Vec<Vec<u8>>) -> Call<'a> {
@@ -97,8 +97,9 @@ impl Verbs {
 
     /// Tells the workers of this process of a key, which they are told by a notice as well.
     fn tell(&self, id: &str, due: Millis) {
-        self.quiet.notice(self.keys.place(id).partition, due);
-        self.watchers.tell(&[Change { gone: None, here: Some((due, Arc::from(id))) }]);
+        let Place { partition, .. } = self.keys.place(id);
+        self.quiet.notice(partition, due);
+        self.members.tell(partition, Change { gone: None, here: Some((due, Arc::from(id))) });
     }
 
     pub(super) async fn now(&self, patience: Patience) -> Result<Millis, DurableError> {
@@ -212,60 +213,6 @@ impl Verbs {
         });
         let counts = try_join_all(each).await?;
         Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
-    }
-
-    pub(super) async fn load(
-        &self,
-        from: Key,
-        until: Millis,
-        limit: usize,
-    ) -> Result<Page, DurableError> {
-        let now = self.now(Patience::Worker).await?;
-        let until = until.min(now + AHEAD);
-        let partitions = self.keys.partitions();
-        // More than its share of a page a partition gives only if it has more than its share.
-        let share = limit * 2 / usize::try_from(partitions).unwrap_or(1) + 16;
-        let asked = (0..partitions).filter_map(|partition| {
-            let notices = self.quiet.asked(partition, now, from.0, until)?;
-            Some(self.load_partition(partition, notices, &from, until, share.min(limit)))
-        });
-        let mut keys = Vec::new();
-        let mut end: Option<Key> = None;
-        for (some, more) in try_join_all(asked).await? {
-            if more {
-                // Beyond its last key this partition may have others before those of the rest.
-                let last = some.last().cloned();
-                end = if end.is_none() { last } else { end.min(last) };
-            }
-            keys.extend(some);
-        }
-        keys.sort_unstable();
-        if let Some(end) = &end {
-            keys.retain(|key| key <= end);
-        }
-        let more = end.is_some() || keys.len() > limit;
-        keys.truncate(limit);
-        Ok(Page { now, until, keys, more })
-    }
-
-    async fn load_partition(
-        &self,
-        partition: u64,
-        notices: u64,
-        from: &Key,
-        until: Millis,
-        limit: usize,
-    ) -> Result<(Vec<Key>, bool), DurableError> {
-        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
-        let (script, patience) = (&self.scripts.load, Patience::Worker);
-        let call = Call { script, partition, keys: Vec::new(), args, patience };
-        let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
-        let (now, more, beyond, found) = answer;
-        if more == 0 {
-            self.quiet.page(partition, notices, now, until, Millis::try_from(beyond).ok());
-        }
-        let keys = found.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
-        Ok((keys, more == 1))
     }
 
     pub(super) async fn lease(&self, id: String) -> Result<Leasing, DurableError> {
@@ -410,8 +357,12 @@ impl Told for Verbs {
         self.tell(id, due);
     }
 
+    fn left(&self) {
+        self.members.hasten();
+    }
+
     fn lost(&self) {
         self.quiet.forget();
-        self.watchers.forget();
+        self.members.forget();
     }
 }

@@ -16,13 +16,9 @@ local function before(id)
 end
 
 local keys = {}
-local low = whole(math.floor(from / SLICE))
-for _, start in ipairs(redis.call('ZRANGEBYSCORE', SLICES, low, '+inf')) do
+local low, high = whole(math.floor(from / SLICE)), whole(math.floor(until_ / SLICE))
+for _, start in ipairs(redis.call('ZRANGEBYSCORE', SLICES, low, high)) do
   local name, skip = ARGV[1] .. 's:' .. start, 0
-  if tonumber(start) * SLICE > until_ then
-    local beyond = redis.call('ZRANGE', name, 0, 0, 'WITHSCORES')
-    return {now, 0, tonumber(beyond[2] or -1), keys}
-  end
   repeat
     local some = redis.call('ZRANGEBYSCORE', name, whole(from), whole(until_), 'WITHSCORES',
       'LIMIT', skip, limit)
@@ -40,4 +36,7 @@ for _, start in ipairs(redis.call('ZRANGEBYSCORE', SLICES, low, '+inf')) do
     'LIMIT', 0, 1)
   if beyond[2] then return {now, 0, tonumber(beyond[2]), keys} end
 end
-return {now, 0, -1, keys}
+local further = redis.call('ZRANGEBYSCORE', SLICES, '(' .. high, '+inf', 'LIMIT', 0, 1)
+if not further[1] then return {now, 0, -1, keys} end
+local beyond = redis.call('ZRANGE', ARGV[1] .. 's:' .. further[1], 0, 0, 'WITHSCORES')
+return {now, 0, tonumber(beyond[2] or -1), keys}

@@ -1,0 +1,116 @@
+//! [`Members`]: the workers of this process, and the partitions that each of them owns.
+//!
+//! A partition has one owner among the workers of all processes, who alone loads its keys and hears
+//! of its near changes. Each worker is heard whenever it asks for a page, once a second at least
+//! (`scripts/beat.lua`), and learns then what it owns; one that is not heard for five seconds has
+//! gone, and the others take what it had.
+//!
+//! **What is owned saves work and decides nothing**: an owner who does not know yet that it is none
+//! any more asks for leases that are refused, or does what another would have done. So there is no
+//! fence here; the one of each timer's lease is what counts.
+//!
+//! **Nothing is missed when an owner changes.** The new one loads all that is near after it has
+//! learned that it is the owner: what was put there before is in its pages, what is put there later
+//! is told, and what is told is kept from the moment on at which it has learned so.
+//!
+//! **Stragglers.** An owner may be there and yet not keep up: it cannot reach the partition, or all
+//! its handlers are busy. So each worker that has room looks into one of the others' partitions a
+//! second, in turn, and takes on what should have been delivered long ago.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::near::Near;
+use super::super::store::Change;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// How often a worker looks into a partition of another.
+const STRAGGLERS: Millis = 1000;
+
+/// The workers of this process, by number.
+#[derive(Debug, Default)]
+pub(super) struct Members(Mutex<BTreeMap<u64, Member>>);
+
+#[derive(Debug)]
+struct Member {
+    near: Weak<Near>,
+    owned: BTreeSet<u64>,
+    /// The partition that was looked into for stragglers, and when.
+    looked: (u64, Millis),
+}
+
+impl Members {
+    /// A worker that owns nothing yet.
+    pub(super) fn join(&self, number: u64, near: &Arc<Near>) {
+        let near = Arc::downgrade(near);
+        let first = (number, 0);
+        let member = Member { near, owned: BTreeSet::new(), looked: first };
+        self.lock().insert(number, member);
+    }
+
+    pub(super) fn leave(&self, number: u64) {
+        self.lock().remove(&number);
+    }
+
+    /// A worker owns these: if it did not know, all that it had loaded is void.
+    pub(super) fn owns(&self, number: u64, owned: &BTreeSet<u64>) {
+        let mut all = self.lock();
+        let Some(member) = all.get_mut(&number).filter(|member| member.owned != *owned) else {
+            return;
+        };
+        member.owned.clone_from(owned);
+        let near = member.near.upgrade();
+        drop(all);
+        if let Some(near) = near {
+            near.forget();
+        }
+    }
+
+    /// The partition of another in which a worker is to look for stragglers now, if it is time.
+    pub(super) fn strange(&self, number: u64, partitions: u64, now: Millis) -> Option<u64> {
+        let mut all = self.lock();
+        let member = all.get_mut(&number)?;
+        let (last, when) = member.looked;
+        if (when..when.saturating_add(STRAGGLERS)).contains(&now) {
+            return None;
+        }
+        let mut others = (1..=partitions).map(|step| last.wrapping_add(step) % partitions);
+        let next = others.find(|partition| !member.owned.contains(partition))?;
+        member.looked = (next, now);
+        Some(next)
+    }
+
+    /// A change of a key of that partition.
+    pub(super) fn tell(&self, partition: u64, change: Change) {
+        let owners = self.nears(|member| member.owned.contains(&partition));
+        for near in owners {
+            near.tell(std::slice::from_ref(&change));
+        }
+    }
+
+    /// Changes may have been missed, of keys or of owners.
+    pub(super) fn forget(&self) {
+        for near in self.nears(|_| true) {
+            near.forget();
+        }
+    }
+
+    /// Somebody has left: each is to be heard at once.
+    pub(super) fn hasten(&self) {
+        for near in self.nears(|_| true) {
+            near.hasten();
+        }
+    }
+
+    /// Those of some of the workers, to be told without the lock.
+    fn nears(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<Near>> {
+        let all = self.lock();
+        let which = all.values().filter(|member| which(member));
+        which.filter_map(|member| member.near.upgrade()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Member>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

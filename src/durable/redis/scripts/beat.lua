@@ -1,0 +1,57 @@
+-- A worker is there: which partitions are its own.
+--
+-- KEYS[1] the workers, by when each was last heard, KEYS[2] partition → its worker
+-- ARGV[2] the time, or '': the server's; ARGV[6] the worker, [7] how many partitions there are
+-- answers {now, {partition, …}}
+--
+-- Whoever is not heard for a while has gone, and its partitions are free. Only this worker takes:
+-- free ones until it has its share rounded up, then from those who have more than the share rounded
+-- down, until it has that. Nobody gives, so that each partition is always somebody's.
+
+local GONE = 5000       -- after how long unheard a worker has gone, in milliseconds
+
+local me, now, count = ARGV[6], present(), tonumber(ARGV[7])
+local heard = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+local owners = {}
+local found = redis.call('HGETALL', KEYS[2])
+for place = 1, #found, 2 do owners[tonumber(found[place])] = found[place + 1] end
+
+local has, workers = {[me] = 0}, 1
+for place = 1, #heard, 2 do
+  local worker, last = heard[place], tonumber(heard[place + 1])
+  if worker ~= me then
+    if last < now - GONE then
+      redis.call('ZREM', KEYS[1], worker)
+    else
+      -- The clock was set back: it has from now on the time that others have.
+      if last > now then redis.call('ZADD', KEYS[1], whole(now), worker) end
+      has[worker], workers = 0, workers + 1
+    end
+  end
+end
+redis.call('ZADD', KEYS[1], whole(now), me)
+
+for partition = 0, count - 1 do
+  local owner = owners[partition]
+  if owner and has[owner] then has[owner] = has[owner] + 1 else owners[partition] = nil end
+end
+local function take(partition)
+  redis.call('HSET', KEYS[2], partition, me)
+  owners[partition], has[me] = me, has[me] + 1
+end
+local least, most = math.floor(count / workers), math.ceil(count / workers)
+for partition = 0, count - 1 do
+  if not owners[partition] and has[me] < most then take(partition) end
+end
+for partition = 0, count - 1 do
+  local owner = owners[partition]
+  if has[me] < least and owner and owner ~= me and has[owner] > least then
+    has[owner] = has[owner] - 1
+    take(partition)
+  end
+end
+local mine = {}
+for partition = 0, count - 1 do
+  if owners[partition] == me then mine[#mine + 1] = partition end
+end
+return {now, mine}

@@ -1,0 +1,17 @@
+-- A worker has ended: its partitions are free, and the others are told.
+--
+-- KEYS[1] the workers, by when each was last heard, KEYS[2] partition → its worker
+-- ARGV[5] the channel of notices, [6] the worker
+-- answers how many partitions it had
+
+local found, freed = redis.call('HGETALL', KEYS[2]), 0
+redis.call('EXISTS', KEYS[1])
+for place = 1, #found, 2 do
+  if found[place + 1] == ARGV[6] then
+    redis.call('HDEL', KEYS[2], found[place])
+    freed = freed + 1
+  end
+end
+redis.call('ZREM', KEYS[1], ARGV[6])
+if freed > 0 then redis.call('PUBLISH', ARGV[5], 'left') end
+return freed
