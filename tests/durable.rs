@@ -77,7 +77,11 @@ fn nothing_is_early_when_the_clock_is_set_back<P: Place>(bench: Bench<P>) {
     bench.advance(3598 * SECOND);
     assert!(wait(bench.timers().get("id")).unwrap().is_some());
     bench.advance(SECOND);
-    assert_eq!(running.acknowledged(1), ["id"]);
+    while let Outcome::Retry { .. } = running.next().outcome {
+        // Its lease was asked for before the hour and granted after it: it began too late.
+        bench.advance(SECOND);
+    }
+    assert_eq!(wait(bench.timers().len()), Ok(0));
     assert_eq!(running.stop(), []);
 }
 

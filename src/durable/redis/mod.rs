@@ -113,7 +113,7 @@ impl RedisOptions {
     }
 }
 
-/// A store in Redis (from version 6.2 on) or Valkey, for any number of processes at a time.
+/// A store in Redis (from version 7.0 on) or Valkey, for any number of processes at a time.
 ///
 /// It lives in the tokio runtime in which it is connected: its connections and tasks run there. The
 /// futures of [`DurableTimers`](super::DurableTimers) and of its workers may be polled anywhere.
