@@ -178,9 +178,8 @@ impl Model {
 
     fn poll(&mut self, which: usize, task: usize) {
         let answer = self.tasks[task].poll(&mut self.known[which].sleep);
-        let (now, known) = (self.now(), &mut self.known[which]);
+        let known = &mut self.known[which];
         let next = match known.state {
-            State::Idle if now >= known.deadline => State::Done,
             State::Idle => self.arm(which, task),
             State::Armed { task: before, .. } if before == task => known.state,
             State::Armed { due, id, .. } => {
@@ -207,6 +206,9 @@ impl Model {
     }
 
     fn arm(&self, which: usize, task: usize) -> State {
+        if self.now() >= self.known[which].deadline {
+            return State::Done;
+        }
         if self.armed() >= self.capacity {
             return State::Refused;
         }

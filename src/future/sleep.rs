@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::timer::Timer;
+use super::timer::{Timer, after};
 use super::wake::{Identity, Wake};
-use crate::{InsertError, Refusal, TimerId, Wheel};
+use crate::{InsertError, Pinned, Refusal, TimerId, Wheel};
 use futures_core::FusedFuture;
 use std::fmt;
 use std::pin::Pin;
@@ -93,21 +93,28 @@ impl Sleep {
     ///
     /// A sleep that had fired, or was never polled, is armed by the next poll.
     pub fn reset(&mut self, deadline: Instant) {
-        self.deadline = self.timer.nanos(deadline);
-        let State::Armed { id, .. } = self.state else {
-            self.state = State::Idle;
-            return;
-        };
-        match self.wheel().reset_at(id, deadline) {
-            Ok(true) => {}
-            Ok(false) => self.state = State::Idle,
-            Err(_) => self.hop_again(id),
-        }
+        self.reset_to(|_| deadline);
     }
 
     /// As [`reset`](Self::reset), to `delay` from now.
     pub fn reset_after(&mut self, delay: Duration) {
-        self.reset(self.timer.after(delay));
+        self.reset_to(|pinned| after(pinned, delay));
+    }
+
+    fn reset_to(&mut self, deadline: impl FnOnce(&Pinned<'_, Wake>) -> Instant) {
+        let pinned = self.timer.wheel().pin();
+        let deadline = deadline(&pinned);
+        let armed = match self.state {
+            State::Armed { id, .. } => Some((id, pinned.reset_at(id, deadline))),
+            _ => None,
+        };
+        drop(pinned);
+        self.deadline = self.timer.nanos(deadline);
+        match armed {
+            Some((_, Ok(true))) => {}
+            Some((_, Ok(false))) | None => self.state = State::Idle,
+            Some((id, Err(_))) => self.hop_again(id),
+        }
     }
 
     /// The id by which others may reset the deadline: `timer.wheel().reset(id, delay)`.
@@ -176,10 +183,19 @@ impl Sleep {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts the waker into the wheel.
+    /// Puts the waker into the wheel, unless the time has come: that is looked up precisely only
+    /// where the reading that the insert needs leaves it open.
     fn arm(&mut self, waker: &Waker) -> Poll<Result<(), Refusal>> {
         let (wake, waker) = Wake::of(waker);
-        let inserted = insert(self.wheel(), wake, self.deadline());
+        let (deadline, pinned) = (self.deadline(), self.timer.wheel().pin());
+        let latest = pinned.instant_after(Duration::ZERO);
+        if latest.is_none_or(|latest| deadline <= latest) && self.has_come() {
+            drop(pinned);
+            wake.forget();
+            return self.elapse();
+        }
+        let inserted = insert(&pinned, self.wheel(), wake, deadline);
+        drop(pinned);
         match inserted {
             Ok(id) => {
                 self.state = State::Armed { id, waker, handed_out: false };
@@ -231,7 +247,11 @@ impl Sleep {
         self.state = State::Idle;
         if let Some(taken) = self.wheel().take(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
-            if let Ok(id) = insert(self.wheel(), taken.value, self.deadline()) {
+            let inserted = {
+                let wheel = self.wheel();
+                insert(&wheel.pin(), wheel, taken.value, self.deadline())
+            };
+            if let Ok(id) = inserted {
                 self.state = State::Armed { id, waker, handed_out: false };
             }
         }
@@ -240,15 +260,16 @@ impl Sleep {
 
 /// Arms a waker, at the end of the range if its deadline lies beyond.
 fn insert(
+    pinned: &Pinned<'_, Wake>,
     wheel: &Wheel<Wake>,
     wake: Wake,
     deadline: Instant,
 ) -> Result<TimerId, InsertError<Wake>> {
-    let refused = match wheel.insert_at(wake, deadline) {
+    let refused = match pinned.insert_at(wake, deadline) {
         Err(refused) if matches!(refused.reason, Refusal::BeyondRange(_)) => refused,
         done => return done,
     };
-    wheel.insert(refused.value, wheel.longest_delay())
+    pinned.insert(refused.value, wheel.longest_delay())
 }
 
 impl Future for Sleep {
@@ -256,7 +277,6 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.state {
-            State::Idle if self.has_come() => self.elapse(),
             State::Idle => self.arm(context.waker()),
             State::Armed { id, waker, handed_out } => {
                 if waker != Identity::of(context.waker()) {
