@@ -31,6 +31,10 @@ const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
 const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
+/// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
+/// for the thread that reads.
+const LONGEST_LIST: usize = 8 << 20;
+
 /// The version of the tables.
 const LAYOUT: u64 = 1;
 
@@ -117,6 +121,8 @@ impl File {
             let new = !path.exists();
             let database = Database::create(path)?;
             let transaction = database.begin_write()?;
+            let empty = transaction.list_tables()?.next().is_none()
+                && transaction.list_multimap_tables()?.next().is_none();
             {
                 let mut meta = transaction.open_table(META)?;
                 let found = meta.get("layout")?.map(|found| found.value());
@@ -125,7 +131,11 @@ impl File {
                     Some(found) => {
                         return Err(DurableError::Format { found, known: LAYOUT }.into());
                     }
-                    None => drop(meta.insert("layout", LAYOUT)?),
+                    None if empty => drop(meta.insert("layout", LAYOUT)?),
+                    None => {
+                        let what = format!("{} holds other tables", path.display());
+                        return Err(DurableError::Corrupt(what).into());
+                    }
                 }
                 transaction.open_table(TIMERS)?;
                 transaction.open_table(DUE)?;
@@ -147,7 +157,7 @@ impl File {
     }
 
     pub(super) fn begin(&self) -> Result<Transaction, Fault> {
-        Ok(Transaction { inner: self.0.begin_write()?, changes: Vec::new() })
+        Ok(Transaction { inner: self.0.begin_write()?, changes: Vec::new(), weight: 0 })
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot, Fault> {
@@ -159,6 +169,8 @@ impl File {
 pub(super) struct Transaction {
     inner: WriteTransaction,
     changes: Vec<Change>,
+    /// How many bytes of records have been read and written.
+    weight: usize,
 }
 
 impl Transaction {
@@ -168,10 +180,16 @@ impl Transaction {
         Ok(self.changes)
     }
 
-    fn find(&self, id: &str) -> Result<Option<Record>, Fault> {
+    /// How many bytes of records have been read and written.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    fn find(&mut self, id: &str) -> Result<Option<Record>, Fault> {
         let timers = self.inner.open_table(TIMERS)?;
-        let found = timers.get(id)?;
-        found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
+        let Some(found) = timers.get(id)? else { return Ok(None) };
+        self.weight += found.value().len();
+        Ok(Some(record(id, found.value())?))
     }
 
     /// Writes what a timer has become, `None` for nothing, and its key.
@@ -189,7 +207,9 @@ impl Transaction {
         }
         match after {
             Some(record) => {
-                timers.insert(id, &record.encode()[..])?;
+                let bytes = record.encode();
+                self.weight += bytes.len();
+                timers.insert(id, &bytes[..])?;
                 due.insert((record.due, id), ())?;
             }
             None => drop(timers.remove(id)?),
@@ -257,7 +277,12 @@ impl Transaction {
     }
 
     pub(super) fn lease(&mut self, id: &str, now: Millis) -> Result<Leasing, Fault> {
-        let Some(mut found) = self.find(id)? else { return Ok(Leasing::Gone) };
+        let mut found = match self.find(id) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Leasing::Gone),
+            Err(Fault::Refused(error)) => return Ok(Leasing::Unreadable(error)),
+            Err(broken) => return Err(broken),
+        };
         if found.due > now {
             return Ok(Leasing::NotDue { due: found.due, now });
         }
@@ -327,10 +352,11 @@ impl Transaction {
         Ok(())
     }
 
-    fn find_dead(&self, number: u64) -> Result<Option<Dead>, Fault> {
+    fn find_dead(&mut self, number: u64) -> Result<Option<Dead>, Fault> {
         let dead = self.inner.open_table(DEAD)?;
-        let found = dead.get(number)?;
-        found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
+        let Some(found) = dead.get(number)? else { return Ok(None) };
+        self.weight += found.value().len();
+        Ok(Some(letter(number, found.value())?))
     }
 
     pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, Fault> {
@@ -369,10 +395,14 @@ impl Snapshot {
     ) -> Result<Vec<(String, Record)>, Fault> {
         let timers = self.0.open_table(TIMERS)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut list = Vec::new();
+        let (mut list, mut length) = (Vec::new(), 0);
         for entry in timers.range::<&str>((from, Bound::Unbounded))?.take(limit) {
             let (id, bytes) = entry?;
+            length += bytes.value().len();
             list.push((id.value().to_owned(), record(id.value(), bytes.value())?));
+            if length >= LONGEST_LIST {
+                break;
+            }
         }
         Ok(list)
     }
@@ -404,10 +434,14 @@ impl Snapshot {
     pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {
         let dead = self.0.open_table(DEAD)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut list = Vec::new();
+        let (mut list, mut length) = (Vec::new(), 0);
         for entry in dead.range::<u64>((from, Bound::Unbounded))?.take(limit) {
             let (number, bytes) = entry?;
+            length += bytes.value().len();
             list.push((number.value(), letter(number.value(), bytes.value())?));
+            if length >= LONGEST_LIST {
+                break;
+            }
         }
         Ok(list)
     }
