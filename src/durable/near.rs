@@ -496,6 +496,20 @@ mod tests {
         assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier()), (0, key(7)));
     }
 
+    #[test]
+    fn watchers_are_told_without_a_lock() {
+        let (trial, watchers) = (Trial::new(), Watchers::default());
+        let near = Arc::new(trial.near);
+        watchers.add(Arc::downgrade(&near));
+        watchers.add(Weak::new());
+        let told = std::cell::Cell::new(0);
+        watchers.each(|_| {
+            assert!(watchers.0.try_lock().is_ok());
+            told.set(told.get() + 1);
+        });
+        assert_eq!((told.get(), watchers.0.lock().unwrap().len()), (1, 1));
+    }
+
     #[cfg(feature = "redis")]
     #[test]
     fn a_page_is_void_if_changes_were_missed() {

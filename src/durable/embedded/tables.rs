@@ -18,7 +18,7 @@ use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{Change, Due, Finish, Insert, Key, Lease, Leasing, Page, Scheduled};
 use redb::{
-    Database, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
+    Database, Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
     WriteTransaction,
 };
 use std::io::ErrorKind;
@@ -96,6 +96,24 @@ fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
 
 fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
     Dead::decode(bytes).ok_or_else(|| DurableError::Corrupt(format!("the dead letter {number}")))
+}
+
+/// Up to `limit` entries, fewer if they are long.
+fn page<K: redb::Key + 'static, R>(
+    entries: Range<'_, K, &'static [u8]>,
+    limit: usize,
+    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<R, DurableError>,
+) -> Result<Vec<R>, Fault> {
+    let (mut list, mut length) = (Vec::new(), 0);
+    for entry in entries.take(limit) {
+        let (key, bytes) = entry?;
+        length += bytes.value().len();
+        list.push(read(key.value(), bytes.value())?);
+        if length >= LONGEST_LIST {
+            break;
+        }
+    }
+    Ok(list)
 }
 
 /// Makes the name of a new file as durable as what is in it.
@@ -395,16 +413,8 @@ impl Snapshot {
     ) -> Result<Vec<(String, Record)>, Fault> {
         let timers = self.0.open_table(TIMERS)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut list, mut length) = (Vec::new(), 0);
-        for entry in timers.range::<&str>((from, Bound::Unbounded))?.take(limit) {
-            let (id, bytes) = entry?;
-            length += bytes.value().len();
-            list.push((id.value().to_owned(), record(id.value(), bytes.value())?));
-            if length >= LONGEST_LIST {
-                break;
-            }
-        }
-        Ok(list)
+        let entries = timers.range::<&str>((from, Bound::Unbounded))?;
+        page(entries, limit, |id, bytes| Ok((id.to_owned(), record(id, bytes)?)))
     }
 
     pub(super) fn len(&self) -> Result<(u64, u64), Fault> {
@@ -434,15 +444,7 @@ impl Snapshot {
     pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {
         let dead = self.0.open_table(DEAD)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut list, mut length) = (Vec::new(), 0);
-        for entry in dead.range::<u64>((from, Bound::Unbounded))?.take(limit) {
-            let (number, bytes) = entry?;
-            length += bytes.value().len();
-            list.push((number.value(), letter(number.value(), bytes.value())?));
-            if length >= LONGEST_LIST {
-                break;
-            }
-        }
-        Ok(list)
+        let entries = dead.range::<u64>((from, Bound::Unbounded))?;
+        page(entries, limit, |number, bytes| Ok((number, letter(number, bytes)?)))
     }
 }
