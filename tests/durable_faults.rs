@@ -123,30 +123,6 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     assert_eq!(running.stop(), []);
 }
 
-#[test]
-fn a_page_of_a_list_is_bounded() {
-    let place = OneFile::new();
-    let timers = DurableTimers::new(place.open(), &place.timer());
-    let ids: Vec<String> = (0..1001).map(|number| format!("{number:04}")).collect();
-    let all = ids.iter().map(|id| timers.schedule(id, "", SECOND, Options::new()));
-    wait(futures_util::future::try_join_all(all)).unwrap();
-    assert_eq!(wait(timers.list(None, usize::MAX)).unwrap().len(), 1000);
-    let payload = vec![7; 1 << 20];
-    let long: Vec<String> = (2000..2020).map(|number| format!("{number}")).collect();
-    for id in &long {
-        wait(timers.schedule(id, &payload[..], SECOND, Options::new())).unwrap();
-    }
-    let (mut listed, mut last) = (Vec::new(), ids[1000].clone());
-    loop {
-        let page = wait(timers.list(Some(&last), 99)).unwrap();
-        assert!(page.len() <= 8, "{} megabytes", page.len());
-        let Some(timer) = page.last() else { break };
-        last.clone_from(&timer.id);
-        listed.extend(page.into_iter().map(|timer| timer.id));
-    }
-    assert_eq!(listed, long);
-}
-
 type Task = Pin<Box<dyn Future<Output = Result<(), DurableError>> + Send>>;
 
 /// A task that is polled where it is woken.
