@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tourbillon::durable::{DeadReason, DurableError, Existing, Outcome, Scheduled, When};
+use tourbillon::durable::{
+    DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Outcome, Scheduled, When,
+};
 
 suite!(
     a_timer_is_delivered_and_gone,
@@ -33,6 +35,7 @@ suite!(
     bad_input_is_refused,
     the_longest_input_is_taken,
     pages_of_a_list,
+    pages_are_bounded,
     concurrency_is_bounded,
     a_worker_ends_in_peace,
     workers_share_the_work,
@@ -427,19 +430,42 @@ fn pages_of_a_list<P: Place>(bench: Bench<P>) {
     for id in ids.iter().rev() {
         wait(timers.schedule(id, &**id, SECOND, quick())).unwrap();
     }
-    let mut listed = Vec::new();
+    let payloads = |timer: &DurableTimer| timer.payload == timer.id.as_bytes();
+    assert_eq!(pages(timers, 3, |page| page.len() <= 3 && page.iter().all(payloads)), ids);
+}
+
+/// The ids of all pages, each of which is as it should be.
+fn pages(
+    timers: &DurableTimers,
+    limit: usize,
+    right: impl Fn(&[DurableTimer]) -> bool,
+) -> Vec<String> {
+    let mut listed: Vec<String> = Vec::new();
     loop {
-        let after = listed.last().cloned();
-        let page = wait(timers.list(after.as_deref(), 3)).unwrap();
+        let page = wait(timers.list(listed.last().map(|id| &**id), limit)).unwrap();
+        assert!(right(&page), "{} timers", page.len());
         if page.is_empty() {
-            break;
+            // A store has an order of its own.
+            listed.sort_unstable();
+            return listed;
         }
-        assert!(page.len() <= 3 && page.iter().all(|timer| timer.payload == timer.id.as_bytes()));
         listed.extend(page.into_iter().map(|timer| timer.id));
     }
-    // A store has an order of its own.
-    listed.sort_unstable();
-    assert_eq!(listed, ids);
+}
+
+fn pages_are_bounded<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let mut ids: Vec<String> = (0..30).map(|number| format!("{number:04}")).collect();
+    for id in &ids {
+        wait(timers.schedule(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
+    }
+    // Eight megabytes; in Redis what lies in two buckets comes as well.
+    assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 12), ids);
+    let short: Vec<String> = (30..1230).map(|number| format!("{number:04}")).collect();
+    let all = short.iter().map(|id| timers.schedule(id, "", SECOND, quick()));
+    wait(futures_util::future::try_join_all(all)).unwrap();
+    ids.extend(short);
+    assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 1000), ids);
 }
 
 fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {

@@ -5,8 +5,16 @@
 
 mod common;
 
-use common::durable::{Bench, OneFile, Place, SECOND, TempFile, wait};
-use tourbillon::durable::{DurableError, DurableTimers, Embedded, Options};
+use common::durable::{Bench, OneFile, Place, SECOND, TempFile, quick, wait};
+use redb::{Database, TableDefinition};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use tourbillon::durable::{DurableError, DurableTimers, Embedded, Options, Outcome};
 
 fn open(file: &TempFile) -> Result<Embedded, DurableError> {
     Embedded::open(&file.0)
@@ -61,6 +69,141 @@ fn a_store_that_was_cut_off() {
         let error = open(&file).unwrap_err();
         assert!(matches!(error, DurableError::Corrupt(_) | DurableError::Io(_)), "{error:?}");
     }
+}
+
+/// Writes into a database as somebody else would.
+fn put(file: &Path, table: &str, key: &str, value: &[u8]) {
+    let database = Database::create(file).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table = TableDefinition::<&str, &[u8]>::new(table);
+    transaction.open_table(table).unwrap().insert(key, value).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn a_database_of_something_else_is_refused() {
+    let file = TempFile::new();
+    put(&file.0, "recipes", "tea", b"water");
+    let before = std::fs::read(&file.0).unwrap();
+    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt(_)));
+    assert!(std::fs::read(&file.0).unwrap().len() == before.len());
+    let database = Database::create(&file.0).unwrap();
+    assert_eq!(database.begin_read().unwrap().list_tables().unwrap().count(), 1);
+    drop(database);
+    // One without a table becomes a store.
+    let file = TempFile::new();
+    drop(Database::create(&file.0).unwrap());
+    drop(open(&file).unwrap());
+    drop(open(&file).unwrap());
+}
+
+#[test]
+fn a_timer_that_cannot_be_read_stops_no_worker() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    for id in ["a", "b", "c"] {
+        wait(timers.schedule(id, "payload", SECOND, quick())).unwrap();
+    }
+    drop(timers);
+    put(&place.file.0, "timers", "b", b"no record");
+    let bench = Bench::new(place);
+    assert!(matches!(wait(bench.timers().list(None, 9)), Err(DurableError::Corrupt(_))));
+    assert_eq!(wait(bench.timers().list(Some("b"), 9)).unwrap().len(), 1);
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    let mut ended: Vec<_> = (0..3).map(|_| running.next()).collect();
+    ended.sort_by(|one, other| one.id.cmp(&other.id));
+    assert_eq!(ended[0].outcome, Outcome::Acknowledged);
+    assert!(matches!(&ended[1].outcome, Outcome::Unreadable { error } if error.contains("\"b\"")));
+    assert_eq!(ended[2].outcome, Outcome::Acknowledged);
+    // It is looked at again.
+    bench.advance(60 * SECOND);
+    bench.advance(SECOND);
+    assert_eq!(running.next().outcome, ended[1].outcome);
+    assert_eq!(running.stop(), []);
+}
+
+type Task = Pin<Box<dyn Future<Output = Result<(), DurableError>> + Send>>;
+
+/// A task that is polled where it is woken.
+struct AtOnce {
+    task: Mutex<Option<Task>>,
+    woken: AtomicBool,
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, SeqCst);
+        while self.woken.load(SeqCst) {
+            // Whoever polls it looks again afterwards.
+            let Ok(mut place) = self.task.try_lock() else { return };
+            self.woken.store(false, SeqCst);
+            let waker = Waker::from(Arc::clone(&self));
+            let poll = |task: &mut Task| task.as_mut().poll(&mut Context::from_waker(&waker));
+            if let Some(Poll::Ready(ended)) = place.as_mut().map(poll) {
+                *place = None;
+                ended.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_waker_may_poll_at_once() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let (send, ids) = channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().observe(move |event| send.send(event.id.clone()).unwrap());
+    let worker = worker.until(async move {
+        let _ = ends.await;
+    });
+    let task: Task = Box::pin(worker.run(|_| async { Ok::<(), String>(()) }));
+    Arc::new(AtOnce { task: Mutex::new(Some(task)), woken: AtomicBool::new(false) }).wake();
+    for number in 0..100 {
+        let id = format!("{number}");
+        wait(timers.schedule(&id, "", Duration::ZERO, Options::new())).unwrap();
+        // The limit is for a broken build: it would hang.
+        assert_eq!(ids.recv_timeout(60 * SECOND).as_ref(), Ok(&id));
+    }
+    drop(end);
+    assert!(ids.recv_timeout(60 * SECOND).is_err(), "the worker has ended");
+}
+
+/// A waker of the user's that fails.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("this waker panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_ends_no_thread() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let waker = Waker::from(Arc::new(Panics));
+    let mut panics = Context::from_waker(&waker);
+    let (send, handled) = channel();
+    let mut run = Box::pin(timers.run(move |_| {
+        send.send(()).unwrap();
+        async { Ok::<(), String>(()) }
+    }));
+    wait(timers.schedule("id", "", Duration::ZERO, Options::new())).unwrap();
+    while handled.try_recv().is_err() {
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    // The worker has what is near, and is told of more.
+    assert!(run.as_mut().poll(&mut panics).is_pending());
+    for id in ["a", "b"] {
+        wait(timers.schedule(id, "", Duration::ZERO, Options::new())).unwrap();
+        let mut writes = Box::pin(timers.schedule(id, "", SECOND, Options::new()));
+        let mut reads = Box::pin(timers.get(id));
+        let _ = (writes.as_mut().poll(&mut panics), reads.as_mut().poll(&mut panics));
+    }
+    assert_eq!(wait(timers.reschedule("a", SECOND)), Ok(true));
+    assert!(wait(timers.get("b")).unwrap().is_some());
 }
 
 /// Whatever byte is wrong, each verb answers: with what was there, or an error.

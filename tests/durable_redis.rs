@@ -316,6 +316,33 @@ fn a_store_that_cannot_be_read_is_told_apart() {
 }
 
 #[test]
+fn a_timer_that_cannot_be_read_stops_no_worker() {
+    // Damaged where a script sees it, and where only the worker does.
+    for wrong in ["'nonsense'", "string.sub(redis.call('HGET', key, 'id'), 1, -9)"] {
+        let Some(place) = OneNode::start(&[]) else { return };
+        let bench = Bench::new(place);
+        wait(bench.timers().schedule("id", "payload", SECOND, quick())).unwrap();
+        let wrong = format!(
+            "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+             redis.call('HSET', key, 'id', {wrong}) end\" 0"
+        );
+        assert!(bench.place.server.say(&wrong).is_some());
+        wait(bench.timers().schedule("well", "", SECOND, quick())).unwrap();
+        let running = bench.work_well();
+        bench.advance(SECOND);
+        let mut ended = [running.next(), running.next()];
+        ended.sort_by(|one, other| one.id.cmp(&other.id));
+        assert!(matches!(ended[0].outcome, Outcome::Unreadable { .. }), "{ended:?}");
+        assert_eq!(ended[1].outcome, Outcome::Acknowledged);
+        // It is looked at again.
+        bench.advance(60 * SECOND);
+        bench.advance(SECOND);
+        assert_eq!(running.next().outcome, ended[0].outcome);
+        assert_eq!(running.stop(), []);
+    }
+}
+
+#[test]
 fn a_wrong_password_is_denied() {
     let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
     let runtime = runtime();

@@ -84,7 +84,8 @@ pub struct Event {
     pub outcome: Outcome,
 }
 
-/// How an attempt ended: all but [`TooLate`](Self::TooLate) are on the disk.
+/// How an attempt ended: all but [`TooLate`](Self::TooLate) and [`Unreadable`](Self::Unreadable)
+/// are on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -106,6 +107,13 @@ pub enum Outcome {
     },
     /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
     TooLate,
+    /// There was no attempt: what the store has kept of the timer makes no sense (a damaged file, or
+    /// somebody else wrote there). The others are delivered; this one is looked at again, and told
+    /// of again, after a minute. The event's time is that at which it was due, its attempt 0.
+    Unreadable {
+        /// What cannot be read.
+        error: String,
+    },
 }
 
 /// Calls the handler.
@@ -136,17 +144,26 @@ impl Attempts {
                 return Ok(());
             }
             Leasing::Gone => return Ok(()),
+            Leasing::Unreadable(error) => {
+                self.near.unreadable(self.timer.now());
+                let outcome = Outcome::Unreadable { error: error.to_string() };
+                self.tell(&key.1, key.0, 0, outcome);
+                return Ok(());
+            }
         };
         let id = &*key.1;
         let finish = self.attempt(id, &lease, asked).await?;
         let finished = self.store.finish(id, lease.fence, finish.clone()).await?;
-        if let Some(observe) = &self.observe {
-            let Record { planned, attempt, .. } = lease.record;
-            let outcome = if finished { outcome(finish) } else { Outcome::TooLate };
-            let event = Event { id: id.to_owned(), planned: system(planned), attempt, outcome };
-            observe(&event);
-        }
+        let Record { planned, attempt, .. } = lease.record;
+        let outcome = if finished { outcome(finish) } else { Outcome::TooLate };
+        self.tell(id, planned, attempt, outcome);
         Ok(())
+    }
+
+    fn tell(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
+        if let Some(observe) = &self.observe {
+            observe(&Event { id: id.to_owned(), planned: system(planned), attempt, outcome });
+        }
     }
 
     /// How the lease is to end.
@@ -226,4 +243,83 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the handler panicked: {}", text.unwrap_or("without a text"))
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::super::clock::StoreClock;
+    use super::super::embedded::Embedded;
+    use super::super::options::{Existing, Options};
+    use super::super::store::{Due, Insert};
+    use super::*;
+    use crate::future::DelayQueue;
+    use crate::{Builder, ManualClock};
+    use pollster::block_on;
+    use std::sync::{Mutex, PoisonError};
+    use std::time::UNIX_EPOCH;
+
+    /// The store's clock: each answer takes as long as a lease, less so many milliseconds.
+    #[derive(Clone, Debug)]
+    struct Slow {
+        clock: ManualClock,
+        less: Millis,
+    }
+
+    const LEASE: Millis = 5000;
+
+    impl StoreClock for Slow {
+        fn now(&self) -> SystemTime {
+            let now = UNIX_EPOCH + Duration::from_secs(1) + self.clock.elapsed();
+            self.clock.advance(Duration::from_millis(LEASE - self.less));
+            now
+        }
+    }
+
+    /// How a delivery ends whose lease is granted that late, and how often the handler was called.
+    fn delivered(less: Millis) -> Result<(Vec<Outcome>, usize), Box<dyn std::error::Error>> {
+        let name = format!("tourbillon-late-{less}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let clock = ManualClock::new();
+        let store = Embedded::open_with_clock(&path, Slow { clock: clock.clone(), less })?;
+        let (wheel, _sweeper) = Builder::new().clock(clock).build()?;
+        let timer = Timer::new(wheel);
+        let queue = DelayQueue::new(&timer, Builder::new().shards(1))?;
+        let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
+        let settings = Options::new().lease(Duration::from_millis(LEASE)).settings;
+        let (id, payload, existing) = ("id".to_owned(), Arc::default(), Existing::Keep);
+        let insert = Insert { id, payload, due: Due::At(0), existing, settings };
+        block_on(store.schedule(insert))?;
+
+        let (ends, calls) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (seen, called) = (Arc::clone(&ends), Arc::clone(&calls));
+        let attempts = Attempts {
+            store: Arc::new(store),
+            timer,
+            near: Arc::new(Near::new(queue.handle(), now)),
+            handle: Box::new(move |_| {
+                *called.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                Box::pin(std::future::ready(Ok(())))
+            }),
+            observe: Some(Box::new(move |event: &Event| {
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.push(event.outcome.clone());
+            })),
+        };
+        block_on(Arc::new(attempts).deliver((0, Arc::from("id"))))?;
+        let _ = std::fs::remove_file(path);
+        let ends = ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let calls = *calls.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok((ends, calls))
+    }
+
+    #[test]
+    fn a_worker_that_comes_late_begins_nothing() -> Result<(), Box<dyn std::error::Error>> {
+        assert_eq!(delivered(1)?, (vec![Outcome::Acknowledged], 1));
+        let (ends, calls) = delivered(0)?;
+        assert!(
+            matches!(&ends[..], [Outcome::Retry { error, .. }] if error == "the lease ran out")
+        );
+        assert_eq!(calls, 0);
+        Ok(())
+    }
 }

@@ -15,6 +15,10 @@
 //!
 //! **Bounded.** If more than [`MOST`] keys are here, the last of them leaves the wheel and the
 //! frontier moves back to it: it is loaded again when there is room.
+//!
+//! **Nobody is woken under a lock**: a waker may poll the worker where it is called, and that comes
+//! here. What changes the wheel notes that it is to be polled; whoever has held the lock tells that
+//! when it has given it back.
 
 #![forbid(unsafe_code)]
 
@@ -25,12 +29,16 @@ use crate::future::DelayQueueHandle;
 use futures_util::task::AtomicWaker;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Context;
 use std::time::{Duration, Instant};
 
 /// How many keys may be in the wheel.
 pub(super) const MOST: usize = 4096;
+
+/// When what could not be read is looked at again.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// How far the store's clock may go astray, by itself, before it counts as set.
 const ASTRAY: Millis = 50;
@@ -52,6 +60,8 @@ struct Loaded {
     /// Whether the store is to be looked at at once.
     haste: bool,
     base: Reading,
+    /// When all is loaded again: a record could not be read, whose key has left the wheel.
+    again: Option<Instant>,
 }
 
 /// What the store's clock said, when it was asked and when it had answered.
@@ -87,13 +97,16 @@ impl Reading {
 impl Near {
     pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
         let (frontier, armed) = ((0, Arc::from("")), BTreeMap::new());
-        let loaded = Loaded { frontier, armed, log: None, haste: false, base };
+        let loaded = Loaded { frontier, armed, log: None, haste: false, base, again: None };
         Self { queue, loaded: Mutex::new(loaded), hastened: AtomicWaker::new() }
     }
 
     /// How many keys are in the wheel, the frontier, and about what the store's clock says.
     pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
-        let loaded = self.lock();
+        let mut loaded = self.lock();
+        if loaded.again.take_if(|again| *again <= local).is_some() {
+            self.clear(&mut loaded);
+        }
         (loaded.armed.len(), loaded.frontier.clone(), loaded.base.latest(local))
     }
 
@@ -143,6 +156,11 @@ impl Near {
         loaded.log.take_if(|log| log.len() > MOST);
     }
 
+    /// The record of a key that has fired cannot be read: it is looked at again after a while.
+    pub(super) fn unreadable(&self, local: Instant) {
+        self.lock().again.get_or_insert(local + AGAIN);
+    }
+
     /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
     #[cfg(feature = "redis")]
     pub(super) fn forget(&self) {
@@ -188,21 +206,21 @@ impl Near {
             return;
         }
         if let Some(id) = loaded.armed.remove(&key) {
-            drop(self.queue.remove(id));
+            drop(self.queue.remove_silently(id));
         }
         self.put(&mut loaded, key);
     }
 
     fn clear(&self, loaded: &mut Loaded) {
         for id in std::mem::take(&mut loaded.armed).into_values() {
-            drop(self.queue.remove(id));
+            drop(self.queue.remove_silently(id));
         }
         loaded.frontier = (0, Arc::from(""));
     }
 
     fn change(&self, loaded: &mut Loaded, change: Change) {
         if let Some(id) = change.gone.and_then(|key| loaded.armed.remove(&key)) {
-            drop(self.queue.remove(id));
+            drop(self.queue.remove_silently(id));
         }
         if let Some(key) = change.here {
             self.put(loaded, key);
@@ -213,20 +231,54 @@ impl Near {
         if key >= loaded.frontier || loaded.armed.contains_key(&key) {
             return;
         }
-        // Refused only if the worker has gone.
-        if let Ok(id) = self.queue.insert_at(key.clone(), loaded.base.instant(key.0)) {
-            loaded.armed.insert(key, id);
+        match self.queue.insert_silently(key.clone(), loaded.base.instant(key.0)) {
+            Ok(id) => drop(loaded.armed.insert(key, id)),
+            // The worker has gone. (The wheel is unbounded, and ranges over years: a key is before
+            // the frontier, which was seconds ahead of a clock that has not been set since.) In any
+            // case the key is not here.
+            Err(_) => loaded.frontier = key,
         }
         if loaded.armed.len() > MOST {
             if let Some((last, id)) = loaded.armed.pop_last() {
-                drop(self.queue.remove(id));
+                drop(self.queue.remove_silently(id));
                 loaded.frontier = last;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        Held { loaded, _woken: Woken(&self.queue) }
+    }
+}
+
+/// What is loaded, for one caller. Fields drop in their order: the lock goes, then wakers are
+/// called.
+struct Held<'a> {
+    loaded: MutexGuard<'a, Loaded>,
+    _woken: Woken<'a>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Loaded;
+
+    fn deref(&self) -> &Loaded {
+        &self.loaded
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Loaded {
+        &mut self.loaded
+    }
+}
+
+/// Wakes the worker at its end, if its wheel is to be polled.
+struct Woken<'a>(&'a DelayQueueHandle<Key>);
+
+impl Drop for Woken<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
     }
 }
 
@@ -250,8 +302,12 @@ impl Watchers {
     }
 
     fn each(&self, call: impl Fn(&Near)) {
+        let mut here = Vec::new();
         let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.retain(|watcher| watcher.upgrade().inspect(|near| call(near)).is_some());
+        watchers.retain(|watcher| watcher.upgrade().map(|near| here.push(near)).is_some());
+        // Who begins to watch from here on has loaded nothing yet.
+        drop(watchers);
+        here.iter().for_each(|near| call(near));
     }
 }
 
@@ -393,6 +449,80 @@ mod tests {
         let page = Page { now: 400, until: 1000, keys: vec![key(500)], more: false };
         trial.near.end(page, &trial.frontier(), at(400, trial.clock.start()));
         assert_eq!(trial.fired(100), [500]);
+    }
+
+    /// What a key that was not due comes to, by a reading of the store's clock.
+    #[test]
+    fn a_key_that_was_not_due_comes_again() {
+        let mut trial = Trial::new();
+        let start = trial.clock.start();
+        trial.load(&[10, 500], false, 1000, &[]);
+        assert_eq!(trial.fired(10), [10]);
+        // It was moved, and is here already: by a slower clock it comes later.
+        trial.near.tell(&[here(20)]);
+        trial.near.again(key(20), at(5, start + Duration::from_millis(10)));
+        assert!(trial.fired(24).is_empty());
+        assert_eq!(trial.fired(25), [20]);
+        // An answer that is older than the page says nothing of the clock.
+        trial.near.again(key(300), at(100_000, start));
+        assert_eq!(trial.near.state(start).0, 2);
+        // The clock was set forward: all is loaded anew.
+        trial.near.again(key(40), at(400, start + Duration::from_millis(30)));
+        assert_eq!((trial.near.state(start).0, trial.frontier().0), (0, 0));
+        assert!(trial.fired(1000).is_empty());
+    }
+
+    #[test]
+    fn a_page_that_nobody_takes_is_void_in_the_end() {
+        let trial = Trial::new();
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.begin();
+        let change = [here(7), gone(7)];
+        for _ in 0..MOST {
+            trial.near.tell(&change);
+        }
+        let page = Page { now, until: 20, keys: vec![key(5)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_loaded_again() {
+        let mut trial = Trial::new();
+        let start = trial.clock.start();
+        trial.load(&[5, 600], false, 1000, &[]);
+        assert_eq!(trial.fired(5), [5]);
+        trial.near.unreadable(start);
+        trial.near.unreadable(start + AGAIN);
+        let before = start + AGAIN - Duration::from_millis(1);
+        assert_eq!(trial.near.state(before).1.0, 1001);
+        let (armed, frontier, _) = trial.near.state(start + AGAIN);
+        assert_eq!((armed, frontier.0), (0, 0));
+        trial.load(&[5, 600], false, 1000, &[]);
+        assert_eq!(trial.near.state(start + AGAIN * 2).1.0, 1001, "once");
+    }
+
+    #[test]
+    fn what_the_wheel_refuses_is_beyond_the_frontier() {
+        let trial = Trial::new();
+        trial.load(&[], false, 1000, &[]);
+        trial.queue.close();
+        trial.near.tell(&[here(7)]);
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier()), (0, key(7)));
+    }
+
+    #[test]
+    fn watchers_are_told_without_a_lock() {
+        let (trial, watchers) = (Trial::new(), Watchers::default());
+        let near = Arc::new(trial.near);
+        watchers.add(Arc::downgrade(&near));
+        watchers.add(Weak::new());
+        let told = std::cell::Cell::new(0);
+        watchers.each(|_| {
+            assert!(watchers.0.try_lock().is_ok());
+            told.set(told.get() + 1);
+        });
+        assert_eq!((told.get(), watchers.0.lock().unwrap().len()), (1, 1));
     }
 
     #[cfg(feature = "redis")]

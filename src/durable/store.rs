@@ -40,7 +40,7 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn get(&self, id: &str) -> Answer<Option<Record>>;
 
     /// Up to `limit` timers that come after the id `after`, in an order of the store's that does
-    /// not change.
+    /// not change; fewer if they are long. None: these were the last.
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
 
     /// How many timers there are, and how many dead letters.
@@ -68,7 +68,8 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// timer replaced; nothing is changed.
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool>;
 
-    /// Up to `limit` dead letters whose numbers come after `after`, oldest first.
+    /// Up to `limit` dead letters whose numbers come after `after`, oldest first; fewer if they are
+    /// long. None: these were the last.
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>>;
 
     /// Dead letter → resting, due now. `false`: there is none of that number.
@@ -142,6 +143,8 @@ pub(super) enum Leasing {
         now: Millis,
     },
     Gone,
+    /// What is kept of it makes no sense; nothing is changed.
+    Unreadable(DurableError),
 }
 
 /// A timer that is this worker's for a while.

@@ -19,6 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The most timers that a page of a list has: others wait for the store meanwhile.
+const LONGEST_PAGE: usize = 1000;
+
 /// Timers of minutes to months that survive the process, each with an id and a payload.
 ///
 /// They rest in a store; a [worker](Self::run) delivers them, **at least once, never early by the
@@ -262,18 +265,20 @@ impl DurableTimers {
         Ok(found.map(|record| DurableTimer::new((id.to_owned(), record))))
     }
 
-    /// Up to `limit` timers, those after `after`: give the last id of a page for the next one.
-    /// Their order is the store's and does not change: in a file that of the ids, in Redis another.
+    /// Up to `limit` timers, those after `after`: give the last id of a page for the next one, until
+    /// one is empty. A page has 1000 at most, and fewer if they are long. Their order is the store's
+    /// and does not change: in a file that of the ids, in Redis another.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// The store failed; or one of the timers cannot be read: the error names it, and the list goes
+    /// on after it.
     pub async fn list(
         &self,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<DurableTimer>, DurableError> {
-        let list = self.store.list(after, limit).await?;
+        let list = self.store.list(after, limit.min(LONGEST_PAGE)).await?;
         Ok(list.into_iter().map(DurableTimer::new).collect())
     }
 
@@ -304,11 +309,14 @@ impl DurableTimers {
         Ok(self.store.len().await?.1)
     }
 
-    /// Up to `limit` dead letters, oldest first, those whose numbers come after `after`.
+    /// Up to `limit` dead letters, oldest first, those whose numbers come after `after`: give the
+    /// last number of a page for the next one, until one is empty. A page has 1000 at most, and
+    /// fewer if they are long.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// The store failed; or one of the letters cannot be read: the error names it, and the list
+    /// goes on after it.
     ///
     /// # Examples
     ///
@@ -343,7 +351,7 @@ impl DurableTimers {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, DurableError> {
-        let list = self.store.dead(after, limit).await?;
+        let list = self.store.dead(after, limit.min(LONGEST_PAGE)).await?;
         Ok(list.into_iter().map(DeadLetter::new).collect())
     }
 

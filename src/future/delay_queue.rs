@@ -211,7 +211,7 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::insert`]; the value comes back.
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        self.try_insert(|wheel| wheel.insert(value, delay))
+        self.then_wake(|wheel| self.tried(wheel.insert(value, delay)))
     }
 
     /// As [`insert`](Self::insert), at `deadline`.
@@ -220,17 +220,35 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::insert_at`]; the value comes back.
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.try_insert(|wheel| wheel.insert_at(value, deadline))
+        self.then_wake(|_| self.insert_silently(value, deadline))
     }
 
     /// Takes a value out before its time: if and only if it has not come out, and never will.
     /// O(1), lock-free.
     pub fn remove(&self, id: TimerId) -> Option<Armed<T>> {
-        self.then_wake(|wheel| {
-            let taken = wheel.take(id);
-            self.perhaps_the_last();
-            taken
-        })
+        self.then_wake(|_| self.remove_silently(id))
+    }
+
+    /// As [`insert_at`](Self::insert_at), for a caller with a lock that the stream's task may want:
+    /// it [wakes](Self::wake) the task when it has given the lock back.
+    pub(crate) fn insert_silently(
+        &self,
+        value: T,
+        deadline: Instant,
+    ) -> Result<TimerId, InsertError<T>> {
+        self.tried(self.wheel.insert_at(value, deadline))
+    }
+
+    /// As [`remove`](Self::remove), for such a caller.
+    pub(crate) fn remove_silently(&self, id: TimerId) -> Option<Armed<T>> {
+        let taken = self.wheel.take(id);
+        self.perhaps_the_last();
+        taken
+    }
+
+    /// Wakes the stream's task, if a verb has rung for it and not woken it.
+    pub(crate) fn wake(&self) {
+        self.stream.answer();
     }
 
     /// Sets when a value comes out to `delay` from now, earlier or later; whether it was still in
@@ -320,18 +338,15 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// A refused insert may have been counted for a moment, and have kept the stream from its end.
     #[inline]
-    fn try_insert<E>(
-        &self,
-        insert: impl FnOnce(&Wheel<T>) -> Result<TimerId, E>,
-    ) -> Result<TimerId, E> {
-        self.then_wake(|wheel| insert(wheel).inspect_err(|_| self.perhaps_the_last()))
+    fn tried<E>(&self, inserted: Result<TimerId, E>) -> Result<TimerId, E> {
+        inserted.inspect_err(|_| self.perhaps_the_last())
     }
 
     /// Wakes the stream's task after a verb that has rung for it.
     #[inline]
     fn then_wake<R>(&self, verb: impl FnOnce(&Wheel<T>) -> R) -> R {
         let answer = verb(&self.wheel);
-        self.stream.answer();
+        self.wake();
         answer
     }
 }

@@ -232,6 +232,40 @@ mod tests {
         Ok(())
     }
 
+    /// A clock that passes over a lease with each look.
+    #[derive(Debug, Default)]
+    struct Strides(std::sync::Mutex<u64>);
+
+    impl StoreClock for Strides {
+        fn now(&self) -> std::time::SystemTime {
+            let mut days = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *days += 1;
+            std::time::UNIX_EPOCH + std::time::Duration::from_secs(*days * 86_400)
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
+        let path = std::env::temp_dir().join(format!("tourbillon-fence-{}", std::process::id()));
+        let store = Embedded::open_with_clock(&path, Strides::default())?;
+        block_on(store.schedule(insert("id", Due::At(0))))?;
+        let mut fences = Vec::new();
+        for overrun in [false, true] {
+            let Leasing::Taken(lease) = block_on(store.lease("id"))? else {
+                panic!("its lease has run out")
+            };
+            assert_eq!((lease.overrun, lease.record.attempt), (overrun, 1));
+            fences.push(lease.fence);
+        }
+        for (fence, counts) in [(fences[0], false), (fences[1], true)] {
+            let finish = Finish::Done { next: None };
+            assert_eq!(block_on(store.finish("id", fence, finish))?, counts);
+        }
+        drop(store);
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
+
     /// Does something to a timer.
     fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError> {
         let id = format!("{}", random.u8(..6));

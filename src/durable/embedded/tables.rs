@@ -18,7 +18,7 @@ use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{Change, Due, Finish, Insert, Key, Lease, Leasing, Page, Scheduled};
 use redb::{
-    Database, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
+    Database, Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
     WriteTransaction,
 };
 use std::io::ErrorKind;
@@ -30,6 +30,10 @@ const TIMERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("timers");
 const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
 const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
+/// for the thread that reads.
+const LONGEST_LIST: usize = 8 << 20;
 
 /// The version of the tables.
 const LAYOUT: u64 = 1;
@@ -94,6 +98,24 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
     Dead::decode(bytes).ok_or_else(|| DurableError::Corrupt(format!("the dead letter {number}")))
 }
 
+/// Up to `limit` entries, fewer if they are long.
+fn page<K: redb::Key + 'static, R>(
+    entries: Range<'_, K, &'static [u8]>,
+    limit: usize,
+    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<R, DurableError>,
+) -> Result<Vec<R>, Fault> {
+    let (mut list, mut length) = (Vec::new(), 0);
+    for entry in entries.take(limit) {
+        let (key, bytes) = entry?;
+        length += bytes.value().len();
+        list.push(read(key.value(), bytes.value())?);
+        if length >= LONGEST_LIST {
+            break;
+        }
+    }
+    Ok(list)
+}
+
 /// Makes the name of a new file as durable as what is in it.
 fn keep_name(path: &Path) -> Result<(), DurableError> {
     // Elsewhere a folder cannot be opened, and its names are durable without.
@@ -117,6 +139,8 @@ impl File {
             let new = !path.exists();
             let database = Database::create(path)?;
             let transaction = database.begin_write()?;
+            let empty = transaction.list_tables()?.next().is_none()
+                && transaction.list_multimap_tables()?.next().is_none();
             {
                 let mut meta = transaction.open_table(META)?;
                 let found = meta.get("layout")?.map(|found| found.value());
@@ -125,7 +149,11 @@ impl File {
                     Some(found) => {
                         return Err(DurableError::Format { found, known: LAYOUT }.into());
                     }
-                    None => drop(meta.insert("layout", LAYOUT)?),
+                    None if empty => drop(meta.insert("layout", LAYOUT)?),
+                    None => {
+                        let what = format!("{} holds other tables", path.display());
+                        return Err(DurableError::Corrupt(what).into());
+                    }
                 }
                 transaction.open_table(TIMERS)?;
                 transaction.open_table(DUE)?;
@@ -147,7 +175,7 @@ impl File {
     }
 
     pub(super) fn begin(&self) -> Result<Transaction, Fault> {
-        Ok(Transaction { inner: self.0.begin_write()?, changes: Vec::new() })
+        Ok(Transaction { inner: self.0.begin_write()?, changes: Vec::new(), weight: 0 })
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot, Fault> {
@@ -159,6 +187,8 @@ impl File {
 pub(super) struct Transaction {
     inner: WriteTransaction,
     changes: Vec<Change>,
+    /// How many bytes of records have been read and written.
+    weight: usize,
 }
 
 impl Transaction {
@@ -168,10 +198,16 @@ impl Transaction {
         Ok(self.changes)
     }
 
-    fn find(&self, id: &str) -> Result<Option<Record>, Fault> {
+    /// How many bytes of records have been read and written.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    fn find(&mut self, id: &str) -> Result<Option<Record>, Fault> {
         let timers = self.inner.open_table(TIMERS)?;
-        let found = timers.get(id)?;
-        found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
+        let Some(found) = timers.get(id)? else { return Ok(None) };
+        self.weight += found.value().len();
+        Ok(Some(record(id, found.value())?))
     }
 
     /// Writes what a timer has become, `None` for nothing, and its key.
@@ -189,7 +225,9 @@ impl Transaction {
         }
         match after {
             Some(record) => {
-                timers.insert(id, &record.encode()[..])?;
+                let bytes = record.encode();
+                self.weight += bytes.len();
+                timers.insert(id, &bytes[..])?;
                 due.insert((record.due, id), ())?;
             }
             None => drop(timers.remove(id)?),
@@ -257,7 +295,12 @@ impl Transaction {
     }
 
     pub(super) fn lease(&mut self, id: &str, now: Millis) -> Result<Leasing, Fault> {
-        let Some(mut found) = self.find(id)? else { return Ok(Leasing::Gone) };
+        let mut found = match self.find(id) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Leasing::Gone),
+            Err(Fault::Refused(error)) => return Ok(Leasing::Unreadable(error)),
+            Err(broken) => return Err(broken),
+        };
         if found.due > now {
             return Ok(Leasing::NotDue { due: found.due, now });
         }
@@ -327,10 +370,11 @@ impl Transaction {
         Ok(())
     }
 
-    fn find_dead(&self, number: u64) -> Result<Option<Dead>, Fault> {
+    fn find_dead(&mut self, number: u64) -> Result<Option<Dead>, Fault> {
         let dead = self.inner.open_table(DEAD)?;
-        let found = dead.get(number)?;
-        found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
+        let Some(found) = dead.get(number)? else { return Ok(None) };
+        self.weight += found.value().len();
+        Ok(Some(letter(number, found.value())?))
     }
 
     pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, Fault> {
@@ -369,12 +413,8 @@ impl Snapshot {
     ) -> Result<Vec<(String, Record)>, Fault> {
         let timers = self.0.open_table(TIMERS)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut list = Vec::new();
-        for entry in timers.range::<&str>((from, Bound::Unbounded))?.take(limit) {
-            let (id, bytes) = entry?;
-            list.push((id.value().to_owned(), record(id.value(), bytes.value())?));
-        }
-        Ok(list)
+        let entries = timers.range::<&str>((from, Bound::Unbounded))?;
+        page(entries, limit, |id, bytes| Ok((id.to_owned(), record(id, bytes)?)))
     }
 
     pub(super) fn len(&self) -> Result<(u64, u64), Fault> {
@@ -404,11 +444,7 @@ impl Snapshot {
     pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {
         let dead = self.0.open_table(DEAD)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut list = Vec::new();
-        for entry in dead.range::<u64>((from, Bound::Unbounded))?.take(limit) {
-            let (number, bytes) = entry?;
-            list.push((number.value(), letter(number.value(), bytes.value())?));
-        }
-        Ok(list)
+        let entries = dead.range::<u64>((from, Bound::Unbounded))?;
+        page(entries, limit, |number, bytes| Ok((number, letter(number, bytes)?)))
     }
 }

@@ -1,8 +1,9 @@
 //! The threads of an embedded store: one that writes, group by group, and one that reads.
 //!
 //! Whoever calls waits for a future, never for the disk. The writer takes all that has been asked
-//! for by then, up to [`GROUP`], does it in one transaction, commits that with an fsync, tells the
-//! watchers, and only then answers. While it waits for the disk the next group gathers.
+//! for by then, up to [`GROUP`] and [`WEIGHT`], does it in one transaction, commits that with an
+//! fsync, tells the watchers, and only then answers. While it waits for the disk the next group
+//! gathers.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,10 @@ use std::thread::JoinHandle;
 
 /// How many verbs go into one transaction at most.
 const GROUP: usize = 4096;
+
+/// How many bytes of records one transaction reads and writes, or somewhat more: it ends with the
+/// verb that comes to so many.
+const WEIGHT: usize = 16 << 20;
 
 /// Something to do on `T`, and somebody to be answered when it is durable.
 pub(super) trait Work<T>: Send {
@@ -86,8 +91,7 @@ pub(super) fn writer(
     start("timers-writer", move |works: Works<Transaction>| {
         while let Ok(first) = works.recv() {
             let mut group = vec![first];
-            group.extend(works.try_iter().take(GROUP - 1));
-            let committed = commit(&file, &mut group);
+            let committed = commit(&file, &mut group, &works);
             if let Ok(changes) = &committed {
                 quietly(|| watchers.tell(changes));
             }
@@ -99,17 +103,35 @@ pub(super) fn writer(
     })
 }
 
+/// Does a group, to which what is asked for meanwhile is added.
 fn commit(
     file: &File,
-    group: &mut [Box<dyn Work<Transaction>>],
+    group: &mut Vec<Box<dyn Work<Transaction>>>,
+    works: &Works<Transaction>,
 ) -> Result<Vec<Change>, DurableError> {
     asserted(|| {
         let mut transaction = file.begin()?;
-        for work in group {
-            work.apply(&mut transaction).map_err(Fault::Broken)?;
-        }
+        // The database gives back the pages of a transaction that is dropped, but not while a panic
+        // unwinds: it is caught before.
+        asserted(|| apply(&mut transaction, group, works)).map_err(Fault::Broken)?;
         transaction.commit()
     })
+}
+
+fn apply(
+    transaction: &mut Transaction,
+    group: &mut Vec<Box<dyn Work<Transaction>>>,
+    works: &Works<Transaction>,
+) -> Result<(), Fault> {
+    let mut done = 0;
+    while let Some(work) = group.get_mut(done) {
+        work.apply(transaction).map_err(Fault::Broken)?;
+        done += 1;
+        if done < GROUP && transaction.weight() < WEIGHT {
+            group.extend(works.try_recv());
+        }
+    }
+    Ok(())
 }
 
 /// The database asserts what it reads of a damaged file, and others wait for this thread.
@@ -141,4 +163,76 @@ fn start<T: 'static>(
     let (calls, asked) = channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(asked))?;
     Ok((Calls(calls), thread))
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::super::super::options::{Existing, Options};
+    use super::super::super::store::{Due, Insert};
+    use super::*;
+    use std::path::PathBuf;
+
+    const MEGABYTE: usize = 1 << 20;
+
+    fn place(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("tourbillon-{name}-{}", std::process::id()))
+    }
+
+    fn call<R: Send + 'static>(
+        call: impl FnOnce(&mut Transaction) -> Result<R, Fault> + Send + 'static,
+    ) -> Box<dyn Work<Transaction>> {
+        let (reply, _) = oneshot::channel();
+        Box::new(Call { call: Some(call), done: None, reply })
+    }
+
+    fn insert(id: usize, length: usize) -> Box<dyn Work<Transaction>> {
+        let (payload, settings) = (Arc::new(vec![7; length]), Options::new().settings);
+        let (id, due, existing) = (id.to_string(), Due::After(1), Existing::Replace);
+        call(move |to| to.schedule(&Insert { id, payload, due, existing, settings }, 0))
+    }
+
+    #[test]
+    fn a_group_is_bounded_by_its_number_and_its_bytes() -> Result<(), DurableError> {
+        let path = place("groups");
+        let file = File::open(&path)?;
+        for (length, most) in [(10, GROUP), (MEGABYTE, WEIGHT / MEGABYTE)] {
+            let (calls, works) = channel();
+            for id in 1..2 * most {
+                let _ = calls.send(insert(id, length));
+            }
+            let mut group = vec![insert(0, length)];
+            assert_eq!(commit(&file, &mut group, &works)?.len(), most);
+            assert_eq!((group.len(), works.try_iter().count()), (most, most));
+        }
+        // What is only read weighs as well.
+        let (calls, works) = channel();
+        for _ in 0..WEIGHT / MEGABYTE {
+            let _ = calls.send(call(|to| to.lease("0", 0)));
+        }
+        let mut group = vec![call(|to| to.lease("0", 0))];
+        assert!(commit(&file, &mut group, &works)?.is_empty());
+        assert_eq!(group.len(), WEIGHT / MEGABYTE);
+        drop(file);
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
+
+    #[test]
+    fn a_group_that_panics_leaves_nothing() -> Result<(), DurableError> {
+        let path = place("panics");
+        let file = File::open(&path)?;
+        let (_calls, works) = channel();
+        for id in 0..64 {
+            let panics = call(|_| -> Result<(), Fault> { panic!("the clock has stopped") });
+            let mut group = vec![insert(id, MEGABYTE), panics];
+            assert!(matches!(commit(&file, &mut group, &works), Err(DurableError::Corrupt(_))));
+        }
+        commit(&file, &mut vec![insert(64, 10)], &works)?;
+        assert!(matches!(file.snapshot().map(|now| now.len()), Ok(Ok((1, 0)))));
+        let length = std::fs::metadata(&path).map_or(u64::MAX, |file| file.len());
+        assert!(length < 32 << 20, "{length} bytes");
+        drop(file);
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
 }

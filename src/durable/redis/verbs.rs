@@ -18,6 +18,9 @@ use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, cmd};
 use std::sync::Arc;
 
+/// How many bytes of records are read at a time, or somewhat more, before a list ends.
+const LONGEST_LIST: usize = 8 << 20;
+
 pub(super) struct Verbs {
     pub(super) link: Link,
     pub(super) keys: Keys,
@@ -170,23 +173,25 @@ impl Verbs {
     ) -> Result<Vec<(String, Record)>, DurableError> {
         let after = after.map(|id| (self.keys.place(&id), id));
         let start = after.as_ref().map_or(0, |(place, _)| place.partition);
-        let mut list = Vec::new();
+        let (mut list, mut length) = (Vec::new(), 0);
         for partition in start..self.keys.partitions() {
-            if list.len() >= limit {
-                break;
-            }
             let from = after.as_ref().filter(|(place, _)| place.partition == partition);
             let bucket = from.map_or(0, |(place, _)| place.bucket);
             let (script, patience) = (&self.scripts.list, Patience::Caller);
-            let args = vec![text(bucket), text(BUCKETS), text(limit - list.len())];
+            let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
+            let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
             let call = Call { script, partition, keys: Vec::new(), args, patience };
-            let found: Vec<(String, Vec<u8>)> = self.call(call).await?;
+            let (more, found): (u8, Vec<(String, Vec<u8>)>) = self.call(call).await?;
             let found = found.into_iter().map(|(id, bytes)| ((self.keys.place(&id), id), bytes));
             let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();
             found.sort_unstable();
             for ((_, id), bytes) in found {
+                length += bytes.len();
                 let record = record(&id, &bytes)?;
                 list.push((id, record));
+            }
+            if more == 1 || list.len() >= limit || length >= LONGEST_LIST {
+                break;
             }
         }
         list.truncate(limit);
@@ -218,7 +223,10 @@ impl Verbs {
     pub(super) async fn lease(&self, id: String) -> Result<Leasing, DurableError> {
         let mut call = self.of_id(&self.scripts.lease, &id, Vec::new());
         call.patience = Patience::Worker;
-        let answer: Vec<redis::Value> = self.call(call).await?;
+        let answer: Vec<redis::Value> = match self.call(call).await {
+            Err(error @ DurableError::Corrupt(_)) => return Ok(Leasing::Unreadable(error)),
+            answer => answer?,
+        };
         let number = |place: usize| match answer.get(place) {
             Some(redis::Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
             _ => Err(strange()),
@@ -230,7 +238,10 @@ impl Verbs {
                 let Some(redis::Value::BulkString(bytes)) = answer.get(4) else {
                     return Err(strange());
                 };
-                let record = record(&id, bytes)?;
+                let record = match record(&id, bytes) {
+                    Ok(record) => record,
+                    Err(error) => return Ok(Leasing::Unreadable(error)),
+                };
                 self.tell(&id, record.due);
                 let (fence, now, overrun) = (number(1)?, number(2)?, number(3)? == 1);
                 Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record })))

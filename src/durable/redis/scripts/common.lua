@@ -51,6 +51,7 @@ end
 -- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | rest.
 -- Flag 1: it repeats. Fence 0: it rests. The error has its length before it, of two bytes.
 local function unpack_record(bytes)
+  if #bytes < 30 then return nil end
   local record, layout, length = {}, nil, nil
   layout, record.flags, record.due, record.planned, record.fence, record.attempt, record.lease,
     length = struct.unpack('<BBI6I6I6I4I4I2', bytes)

@@ -1,14 +1,18 @@
 -- The records of buckets from one on, whole buckets, until there are enough. Changes nothing.
 --
--- ARGV[6] the first bucket, [7] how many buckets there are, [8] how many records are enough
--- answers {id, record, …}, bucket by bucket, the first bucket not counted as enough
+-- ARGV[6] the first bucket, [7] how many buckets there are, [8] how many records are enough,
+-- [9] how many bytes are
+-- answers {1 if it has stopped before the last bucket, {id, record, …}}, bucket by bucket, the first
+-- bucket not counted as enough
 
-local first, buckets, enough = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local found, count = {}, 0
+local first, buckets = tonumber(ARGV[6]), tonumber(ARGV[7])
+local enough, heavy = tonumber(ARGV[8]), tonumber(ARGV[9])
+local found, count, length = {}, 0, 0
 for bucket = first, buckets - 1 do
-  local some = redis.call('HGETALL', ARGV[1] .. 'b:' .. bucket)
-  for _, part in ipairs(some) do found[#found + 1] = part end
-  if bucket > first then count = count + #some / 2 end
-  if count >= enough then break end
+  for _, part in ipairs(redis.call('HGETALL', ARGV[1] .. 'b:' .. bucket)) do
+    found[#found + 1] = part
+    if bucket > first then count, length = count + 0.5, length + #part end
+  end
+  if count >= enough or length >= heavy then return {1, found} end
 end
-return found
+return {0, found}
