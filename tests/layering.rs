@@ -131,7 +131,7 @@ fn each_thing_outside_has_one_door() {
     let atomics = ["sync.rs", "bell.rs", "caller.rs", "clock.rs"];
     let services = ["tower.rs", "http/timeout.rs", "http/body_layer.rs"];
     let figures = ["cache/spread.rs", "cache/stats.rs"];
-    let redis = ["mod", "link", "notices", "scripts", "verbs"]
+    let redis = ["groups", "mod", "link", "notices", "scripts", "verbs"]
         .map(|file| format!("durable/redis/{file}.rs"));
     let redis = [&redis.each_ref().map(String::as_str)[..], &["durable/mod.rs"]].concat();
     let doors = [
