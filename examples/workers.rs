@@ -42,7 +42,8 @@ struct Arguments {
     /// How many orders are scheduled, and fall due one after the other.
     #[arg(long, default_value_t = 12)]
     orders: u32,
-    /// How long an order takes, in milliseconds; each falls due a third as long after the one before.
+    /// How long an order takes, in milliseconds; each falls due a third as long after the one
+    /// before.
     #[arg(long, default_value_t = 400)]
     millis: u64,
 }

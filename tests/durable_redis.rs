@@ -7,6 +7,7 @@
 mod common;
 
 use common::durable::{Bench, SECOND, wait};
+use common::proxy::Proxy;
 use common::redis::{OneNode, runtime};
 use common::servers::{Cluster, Server};
 use futures_channel::oneshot;
@@ -43,8 +44,12 @@ struct Work {
 
 impl Process {
     fn new(server: &Server) -> Self {
+        Self::at(&server.url())
+    }
+
+    fn at(url: &str) -> Self {
         let runtime = runtime();
-        let store = runtime.block_on(Redis::connect(&server.url(), RedisOptions::new())).unwrap();
+        let store = runtime.block_on(Redis::connect(url, RedisOptions::new())).unwrap();
         Self::of(store, runtime)
     }
 
@@ -144,7 +149,7 @@ fn a_call_whose_answer_is_lost_is_done_once() {
     let caller = {
         let (timers, all) = (process.timers.clone(), all.clone());
         std::thread::spawn(move || {
-            for some in all.chunks(20) {
+            for some in all.chunks(200) {
                 let delay = Duration::from_millis(20);
                 let schedule = some.iter().map(|id| timers.schedule(id, "", delay, quick()));
                 let scheduled = wait(futures_util::future::join_all(schedule));
@@ -166,6 +171,110 @@ fn a_call_whose_answer_is_lost_is_done_once() {
     assert_eq!(distinct.len(), all.len(), "each once");
     assert_eq!(work.stop(), [""; 0]);
     assert_eq!(wait(process.timers.len()), Ok(0));
+}
+
+#[test]
+fn a_group_whose_answer_is_lost_is_answered_as_before() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let timers = &process.timers;
+    let all = ids(200);
+    proxy.lose(3);
+    let schedule = all.iter().map(|id| timers.schedule(id, "", 86_400 * SECOND, quick()));
+    let scheduled = wait(futures_util::future::join_all(schedule));
+    assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)), "{scheduled:?}");
+    assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(200)));
+
+    proxy.lose(3);
+    let cancel = all.iter().take(100).map(|id| timers.cancel(id));
+    let cancelled = wait(futures_util::future::join_all(cancel));
+    assert!(cancelled.iter().all(|cancelled| *cancelled == Ok(true)), "{cancelled:?}");
+    assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(100)));
+
+    // A lease that was given is given again, and nobody waits until it has run out.
+    let work = process.work();
+    for some in all[100..].chunks(25) {
+        proxy.lose(2);
+        let due = some.iter().map(|id| timers.reschedule(id, SECOND / 5));
+        let moved = wait(futures_util::future::join_all(due));
+        assert!(moved.iter().all(|moved| *moved == Ok(true)), "{moved:?}");
+        std::thread::sleep(SECOND / 5);
+        proxy.lose(3);
+        let acknowledged: BTreeSet<String> = some.iter().map(|_| work.next()).collect();
+        assert_eq!(acknowledged, some.iter().cloned().collect());
+    }
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    let all = ids(400);
+    let schedule = all.iter().map(|id| timers.schedule(id, "", 3600 * SECOND, quick()));
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    // Each tenth is no record any more, or too short for one.
+    let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+                 for _, id in ipairs(redis.call('HKEYS', key)) do \
+                 if id:sub(-1) == '7' then redis.call('HSET', key, id, id:rep(4)) end \
+                 if id:sub(-2) == '33' then redis.call('HSET', key, id, 'short') end \
+                 end end\" 0";
+    server.order(wrong);
+    let broken = |id: &String| id.ends_with('7') || id.ends_with("33");
+    let groups = || -> u64 {
+        let stats = server.order("INFO commandstats");
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        calls.unwrap().split(',').next().unwrap().parse().unwrap()
+    };
+    let before = groups();
+    let moved = all.iter().map(|id| timers.reschedule(id, 7200 * SECOND));
+    let moved = wait(futures_util::future::join_all(moved));
+    let calls = groups() - before;
+    assert!(calls < 100, "{calls} calls for 400 operations");
+    for (id, moved) in all.iter().zip(moved) {
+        match moved {
+            Ok(true) => assert!(!broken(id), "{id}"),
+            Err(DurableError::Corrupt(_)) => assert!(broken(id), "{id}"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    let cancel = all.iter().map(|id| timers.cancel(id));
+    let cancelled = wait(futures_util::future::join_all(cancel));
+    let right = all.iter().zip(&cancelled).all(|(id, cancelled)| cancelled.is_err() == broken(id));
+    assert!(right, "{cancelled:?}");
+    let left = all.iter().filter(|id| broken(id)).count();
+    assert_eq!(wait(timers.len()), Ok(left as u64));
+}
+
+#[test]
+fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
+    let Some(cluster) = Cluster::start() else { return };
+    let process = Process::of_cluster(&cluster);
+    let timers = process.timers.clone();
+    // Of one partition each, so that all its keys are there before its slot moves.
+    for id in ["far", "further", "soon"] {
+        wait(timers.schedule(id, "payload", 86_400 * SECOND, quick())).unwrap();
+        assert_eq!(wait(timers.reschedule(id, 2 * 86_400 * SECOND)), Ok(true));
+    }
+    assert_eq!(wait(timers.reschedule("soon", 2 * SECOND)), Ok(true));
+    let moves = (0..6).map(|partition| cluster.begin_move(&format!("{{tb:timers:{partition}}}")));
+    let moves: Vec<_> = moves.collect();
+    let work = process.work();
+    assert_eq!(wait(timers.cancel("far")), Ok(true), "all its keys are there");
+    // Its new slice cannot be made before the slot has come to rest.
+    let moved = {
+        let timers = timers.clone();
+        std::thread::spawn(move || wait(timers.reschedule("further", 3 * SECOND)))
+    };
+    std::thread::sleep(3 * SECOND);
+    moves.into_iter().for_each(common::servers::Move::give_up);
+    assert_eq!(moved.join().unwrap(), Ok(true));
+    let acknowledged = BTreeSet::from([work.next(), work.next()]);
+    assert_eq!(acknowledged, BTreeSet::from(["further".to_owned(), "soon".to_owned()]));
+    assert_eq!(work.stop(), [""; 0]);
+    assert_eq!(wait(timers.len()), Ok(0));
 }
 
 #[test]

@@ -107,9 +107,9 @@ pub enum Outcome {
     },
     /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
     TooLate,
-    /// There was no attempt: what the store has kept of the timer makes no sense (a damaged file, or
-    /// somebody else wrote there). The others are delivered; this one is looked at again, and told
-    /// of again, after a minute. The event's time is that at which it was due, its attempt 0.
+    /// There was no attempt: what the store has kept of the timer makes no sense (a damaged file,
+    /// or somebody else wrote there). The others are delivered; this one is looked at again, and
+    /// told of again, after a minute. The event's time is that at which it was due, its attempt 0.
     Unreadable {
         /// What cannot be read.
         error: String,

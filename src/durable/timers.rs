@@ -213,7 +213,11 @@ impl DurableTimers {
             let (length, most) = (payload.len(), LONGEST_PAYLOAD);
             return Err(DurableError::PayloadLength { length, most });
         }
-        let now = self.store.now().await?;
+        // Only a rule asks what time it is.
+        let now = match options.settings.rule {
+            Some(_) => self.store.now().await?,
+            None => 0,
+        };
         options.check(now)?;
         let due = match when {
             When::ByRule => match options.settings.next(now)? {
@@ -265,9 +269,9 @@ impl DurableTimers {
         Ok(found.map(|record| DurableTimer::new((id.to_owned(), record))))
     }
 
-    /// Up to `limit` timers, those after `after`: give the last id of a page for the next one, until
-    /// one is empty. A page has 1000 at most, and fewer if they are long. Their order is the store's
-    /// and does not change: in a file that of the ids, in Redis another.
+    /// Up to `limit` timers, those after `after`: give the last id of a page for the next one,
+    /// until one is empty. A page has 1000 at most, and fewer if they are long. Their order is the
+    /// store's and does not change: in a file that of the ids, in Redis another.
     ///
     /// # Errors
     ///

@@ -167,20 +167,7 @@ impl Cluster {
 
     /// Moves the slot of a key to the next node, key by key, while others use it.
     pub(crate) fn move_slot(&self, key: &str) {
-        let number = |said: String| said.trim_start_matches(':').trim().to_owned();
-        let slot = number(self.nodes[0].order(&format!("CLUSTER KEYSLOT {key}")));
-        let name = |node: &Server| {
-            let said = node.order("CLUSTER MYID");
-            said.lines().nth(1).expect("a name").to_owned()
-        };
-        let owns = |node: &&Server| {
-            let count = node.say(&format!("GET {key}")).unwrap_or_default();
-            !count.starts_with("-MOVED")
-        };
-        let from = self.nodes.iter().position(|node| owns(&node)).expect("somebody owns it");
-        let (from, to) = (&self.nodes[from], &self.nodes[(from + 1) % 3]);
-        to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", name(from)));
-        from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", name(to)));
+        let Move { slot, from, to } = self.begin_move(key);
         loop {
             let keys = from.order(&format!("CLUSTER GETKEYSINSLOT {slot} 10"));
             let keys: Vec<&str> = keys.lines().filter(|line| line.starts_with('{')).collect();
@@ -195,4 +182,40 @@ impl Cluster {
             node.order(&format!("CLUSTER SETSLOT {slot} NODE {}", name(to)));
         }
     }
+
+    /// Begins to move the slot of a key to the next node: no key has been moved yet.
+    pub(crate) fn begin_move(&self, key: &str) -> Move<'_> {
+        let number = |said: String| said.trim_start_matches(':').trim().to_owned();
+        let slot = number(self.nodes[0].order(&format!("CLUSTER KEYSLOT {key}")));
+        let owns = |node: &&Server| {
+            let count = node.say(&format!("GET {key}")).unwrap_or_default();
+            !count.starts_with("-MOVED")
+        };
+        let from = self.nodes.iter().position(|node| owns(&node)).expect("somebody owns it");
+        let (from, to) = (&self.nodes[from], &self.nodes[(from + 1) % 3]);
+        to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", name(from)));
+        from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", name(to)));
+        Move { slot, from, to }
+    }
+}
+
+/// A slot that is being moved from one node to another.
+pub(crate) struct Move<'a> {
+    slot: String,
+    from: &'a Server,
+    to: &'a Server,
+}
+
+impl Move<'_> {
+    /// It stays where it is after all.
+    pub(crate) fn give_up(self) {
+        for node in [self.from, self.to] {
+            node.order(&format!("CLUSTER SETSLOT {} STABLE", self.slot));
+        }
+    }
+}
+
+fn name(node: &Server) -> String {
+    let said = node.order("CLUSTER MYID");
+    said.lines().nth(1).expect("a name").to_owned()
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
-//! bytes; `scripts/common.lua` reads the same. Numbers of the rest are of seven bits a byte, lowest
+//! bytes; `scripts/change.lua` reads the same. Numbers of the rest are of seven bits a byte, lowest
 //! first: with a short payload a record stays below the 64 bytes up to which Redis packs a small
 //! hash without pointers.
 
@@ -28,36 +28,41 @@ const JITTER: u8 = 1;
 const LIVES: u8 = 2;
 const RULE: u8 = 4;
 
-/// What a script is given to make a record of.
-pub(super) struct Parts {
-    pub(super) flags: u8,
-    pub(super) lease: Millis,
-    pub(super) rest: Vec<u8>,
-}
-
-impl Parts {
-    pub(super) fn new(settings: &Settings, payload: &[u8]) -> Self {
-        let Settings { attempts, backoff, lease, time_to_live, rule } = settings;
-        let mut rest = Vec::with_capacity(16 + payload.len());
-        number(&mut rest, u64::from(*attempts));
-        number(&mut rest, backoff.first);
-        number(&mut rest, backoff.most);
-        let jitter = if backoff.jitter { JITTER } else { 0 };
-        let lives = time_to_live.map_or(0, |_| LIVES);
-        rest.push(jitter | lives | rule.as_ref().map_or(0, |_| RULE));
-        if let Some(lives) = time_to_live {
-            number(&mut rest, *lives);
-        }
-        if let Some((expression, zone)) = rule {
-            for text in [expression, zone] {
-                number(&mut rest, text.len() as u64);
-                rest.extend(text.as_bytes());
-            }
-        }
-        rest.extend(payload);
-        let flags = rule.as_ref().map_or(0, |_| REPEATS);
-        Self { flags, lease: *lease, rest }
+/// The bytes of a record that rests and has had no attempt.
+pub(super) fn resting(
+    settings: &Settings,
+    due: Millis,
+    planned: Millis,
+    error: &str,
+    payload: &[u8],
+) -> Vec<u8> {
+    let Settings { attempts, backoff, lease, time_to_live, rule } = settings;
+    let mut bytes = Vec::with_capacity(48 + error.len() + payload.len());
+    bytes.extend([LAYOUT, rule.as_ref().map_or(0, |_| REPEATS)]);
+    let (fence, attempt, length) = (0, 0, error.len() as u64);
+    for (number, size) in
+        [(due, 6), (planned, 6), (fence, 6), (attempt, 4), (*lease, 4), (length, 2)]
+    {
+        bytes.extend(&number.to_le_bytes()[..size]);
     }
+    bytes.extend(error.as_bytes());
+    number(&mut bytes, u64::from(*attempts));
+    number(&mut bytes, backoff.first);
+    number(&mut bytes, backoff.most);
+    let jitter = if backoff.jitter { JITTER } else { 0 };
+    let lives = time_to_live.map_or(0, |_| LIVES);
+    bytes.push(jitter | lives | rule.as_ref().map_or(0, |_| RULE));
+    if let Some(lives) = time_to_live {
+        number(&mut bytes, *lives);
+    }
+    if let Some((expression, zone)) = rule {
+        for text in [expression, zone] {
+            number(&mut bytes, text.len() as u64);
+            bytes.extend(text.as_bytes());
+        }
+    }
+    bytes.extend(payload);
+    bytes
 }
 
 /// `None`: these are not the bytes of a record.
@@ -88,7 +93,7 @@ pub(super) fn record(bytes: &[u8]) -> Option<Record> {
 }
 
 /// The number of a reason, in a letter.
-pub(super) fn reason(reason: DeadReason) -> u8 {
+pub(super) fn reason(reason: DeadReason) -> u64 {
     match reason {
         DeadReason::Attempts => 0,
         DeadReason::Expired => 1,
@@ -160,16 +165,11 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn head(parts: &Parts, fence: u64, error: &str) -> Vec<u8> {
-        let mut bytes = vec![LAYOUT, parts.flags];
-        for number in [1, 2, fence] {
-            bytes.extend(&u64::to_le_bytes(number)[..6]);
-        }
-        bytes.extend(3_u32.to_le_bytes());
-        bytes.extend(&parts.lease.to_le_bytes()[..4]);
-        bytes.extend(&error.len().to_le_bytes()[..2]);
-        bytes.extend(error.as_bytes());
-        bytes.extend(&parts.rest);
+    /// A record under that fence, in its third attempt.
+    fn bytes(settings: &Settings, fence: u64) -> Vec<u8> {
+        let mut bytes = resting(settings, 1, 2, "out of paper", &[0, 255]);
+        bytes[14..20].copy_from_slice(&fence.to_le_bytes()[..6]);
+        bytes[20] = 3;
         bytes
     }
 
@@ -186,8 +186,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
         for (rule, fence) in [(false, None), (true, Some(1 << 40))] {
-            let parts = Parts::new(&settings(rule), &[0, 255]);
-            let bytes = head(&parts, fence.unwrap_or(0), "out of paper");
+            let bytes = bytes(&settings(rule), fence.unwrap_or(0));
             let found = record(&bytes).expect("a record");
             let (error, payload) = ("out of paper".to_owned(), vec![0, 255]);
             let settings = settings(rule);
@@ -206,14 +205,14 @@ mod tests {
 
     #[test]
     fn a_repetition_that_was_cancelled_has_no_rule() {
-        let parts = Parts { flags: 0, ..Parts::new(&settings(true), &[]) };
-        assert_eq!(record(&head(&parts, 1, "")).expect("a record").settings.rule, None);
+        let mut bytes = bytes(&settings(true), 1);
+        bytes[1] -= REPEATS;
+        assert_eq!(record(&bytes).expect("a record").settings.rule, None);
     }
 
     #[test]
     fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
         let options = super::super::super::options::Options::new();
-        let parts = Parts::new(&options.settings, &[0; 20]);
-        assert!(head(&parts, 0, "").len() <= 64);
+        assert!(resting(&options.settings, 0, 0, "", &[0; 20]).len() <= 64);
     }
 }

@@ -8,7 +8,7 @@
 //! | `{tb:NAME:p}:b:BUCKET` | hash | id → record |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
-//! | `{tb:NAME:p}:answers` | list | the last answers to calls that changed something |
+//! | `{tb:NAME:p}:answers` | hash | process → its last group and the answer |
 //! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |

@@ -14,8 +14,8 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::{
-    Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ScriptInvocation,
-    ServerErrorKind,
+    Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ScriptInvocation,
+    ServerErrorKind, Value,
 };
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use std::time::Duration;
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The first and the longest wait before something is asked again.
-const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(super) enum Patience {
 }
 
 /// How long a caller waits.
-const CALLER: Duration = Duration::from_secs(5);
+pub(super) const CALLER: Duration = Duration::from_secs(5);
 
 /// A connection, shared by its clones.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ pub(super) enum Link {
 }
 
 /// Why there is no answer.
-enum Fault {
+pub(super) enum Fault {
     Final(DurableError),
     /// It was surely not done.
     Undone(String),
@@ -88,7 +88,7 @@ impl Link {
                     Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 };
-                match fault(&error, matches!(self, Self::Cluster(_))) {
+                match self.fault(&error) {
                     Fault::Final(error) => return Err(error),
                     Fault::Undone(error) => why = error,
                     Fault::Unknown(error) => {
@@ -119,11 +119,34 @@ impl Link {
         }
     }
 
-    pub(super) async fn command<T: FromRedisValue>(self, command: Cmd) -> RedisResult<T> {
-        match self {
-            Self::Node(mut node) => command.query_async(&mut node).await,
-            Self::Cluster(mut cluster) => command.query_async(&mut cluster).await,
+    pub(super) async fn command<T: FromRedisValue>(mut self, command: Cmd) -> RedisResult<T> {
+        self.query(&command).await
+    }
+
+    /// Runs a script by a command that names its hash, and loads it first if it is not known.
+    pub(super) async fn evaluate(mut self, script: &Script, command: Cmd) -> RedisResult<Value> {
+        let asked = self.query(&command).await;
+        match asked.as_ref().map_err(RedisError::kind) {
+            Err(ErrorKind::Server(ServerErrorKind::NoScript)) => {}
+            _ => return asked,
         }
+        match &mut self {
+            Self::Node(node) => script.load_async(node).await?,
+            Self::Cluster(cluster) => script.load_async(cluster).await?,
+        };
+        self.query(&command).await
+    }
+
+    async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
+        match self {
+            Self::Node(node) => command.query_async(node).await,
+            Self::Cluster(cluster) => command.query_async(cluster).await,
+        }
+    }
+
+    /// What an error means.
+    pub(super) fn fault(&self, error: &RedisError) -> Fault {
+        fault(error, matches!(self, Self::Cluster(_)))
     }
 }
 

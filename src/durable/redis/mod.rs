@@ -7,9 +7,10 @@
 //!  └───────┴───────┴───────┴──────┘       …
 //! ```
 //!
-//! **Each transition is one script** (`scripts/`): whole or not at all. Its time is the server's.
-//! **Each call has a token**, and a partition keeps the last answers by token: what is asked again
-//! after a lost answer gets the first one (`link.rs`). **Workers hear of near changes** by notices
+//! **Each transition is an operation of a script** (`scripts/`): whole or not at all. Its time is
+//! the server's. **The operations of a moment go together**, as a group with a number, and a
+//! partition keeps the answer to the last group of each process: what is asked again after a lost
+//! answer gets the first one (`groups.rs`). **Workers hear of near changes** by notices
 //! (`notices.rs`), and ask a partition only when something may be due there (`quiet.rs`).
 //!
 //! **Each partition has one owner** among the workers (`members.rs`), who alone loads its keys; the
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod groups;
 mod keys;
 mod link;
 mod members;
@@ -35,6 +37,7 @@ use super::error::DurableError;
 use super::near::Near;
 use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
+use groups::Groups;
 use keys::Keys;
 use link::{Link, Patience, refused};
 use members::Members;
@@ -199,8 +202,8 @@ impl Redis {
         let (keys, quiet) = (Keys::new(&name, partitions), Quiet::new(partitions));
         let channel = keys.channel();
         let subscription = subscribe(&nodes, &channel).await.map_err(|error| refused(&error))?;
-        let members = Members::default();
-        let verbs = Arc::new(Verbs { link, keys, clock, scripts, members, quiet });
+        let (members, groups) = (Members::default(), Groups::new(partitions, runtime.clone()));
+        let verbs = Arc::new(Verbs { link, keys, clock, scripts, members, quiet, groups });
         let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
         let listening = runtime.spawn(listen(nodes, channel, subscription, told)).abort_handle();
         Ok(Self { verbs, runtime, listening })
@@ -231,17 +234,15 @@ impl Store for Redis {
     }
 
     fn schedule(&self, timer: Insert) -> Answer<Scheduled> {
-        self.ask(|verbs| async move { verbs.schedule(timer).await })
+        self.verbs.schedule(timer)
     }
 
     fn cancel(&self, id: &str) -> Answer<bool> {
-        let id = id.to_owned();
-        self.ask(|verbs| async move { verbs.cancel(id).await })
+        self.verbs.cancel(id)
     }
 
     fn reschedule(&self, id: &str, due: Due) -> Answer<bool> {
-        let id = id.to_owned();
-        self.ask(move |verbs| async move { verbs.reschedule(id, due).await })
+        self.verbs.reschedule(id.to_owned(), due)
     }
 
     fn get(&self, id: &str) -> Answer<Option<Record>> {
@@ -280,13 +281,11 @@ impl Store for Redis {
     }
 
     fn lease(&self, id: &str) -> Answer<Leasing> {
-        let id = id.to_owned();
-        self.ask(|verbs| async move { verbs.lease(id).await })
+        self.verbs.lease(id.to_owned())
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
-        let id = id.to_owned();
-        self.ask(move |verbs| async move { verbs.finish(id, fence, finish).await })
+        self.verbs.finish(id.to_owned(), fence, finish)
     }
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
@@ -294,11 +293,11 @@ impl Store for Redis {
     }
 
     fn redrive(&self, number: u64) -> Answer<bool> {
-        self.ask(move |verbs| async move { verbs.redrive(number).await })
+        self.ask(move |verbs| verbs.redrive(number))
     }
 
     fn bury(&self, number: u64) -> Answer<Option<Dead>> {
-        self.ask(move |verbs| async move { verbs.bury(number).await })
+        self.ask(move |verbs| verbs.bury(number))
     }
 }
 

@@ -12,8 +12,8 @@
 use super::super::clock::Millis;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How far ahead the scripts tell of changes: `TOLD` of `scripts/common.lua`.
-const TOLD: Millis = 30_000;
+/// How far ahead the scripts tell of changes: `TOLD` of `scripts/change.lua`.
+pub(super) const TOLD: Millis = 30_000;
 
 /// What is known of each partition.
 #[derive(Debug)]

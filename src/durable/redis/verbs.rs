@@ -1,21 +1,23 @@
-//! [`Verbs`]: what a store in Redis does: each transition one script, each reading some of them.
+//! [`Verbs`]: what a store in Redis does: each transition an operation of a group (`groups.rs`),
+//! each reading a script or a command.
 
 #![forbid(unsafe_code)]
 
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Change, Due, Finish, Insert, Lease, Leasing, Scheduled};
-use super::bytes::{self, Parts};
+use super::super::store::{Answer, Change, Due, Finish, Insert, Lease, Leasing, Scheduled};
+use super::bytes;
+use super::groups::{Groups, Operation};
 use super::keys::{BUCKETS, Keys, Place};
 use super::link::{Link, Patience};
 use super::members::Members;
 use super::notices::Told;
-use super::quiet::Quiet;
+use super::quiet::{Quiet, TOLD};
 use super::scripts::Scripts;
 use crate::durable::Existing;
 use futures_util::future::try_join_all;
-use redis::{FromRedisValue, Script, cmd};
+use redis::{FromRedisValue, Script, Value, cmd};
 use std::sync::Arc;
 
 /// How many bytes of records are read at a time, or somewhat more, before a list ends.
@@ -28,6 +30,7 @@ pub(super) struct Verbs {
     pub(super) scripts: Scripts,
     pub(super) members: Members,
     pub(super) quiet: Quiet,
+    pub(super) groups: Groups,
 }
 
 /// A script's keys and arguments, without what all scripts have.
@@ -43,24 +46,28 @@ pub(super) fn text(value: impl ToString) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// As the scripts take it: which, and the time or delay.
-fn due(due: Due) -> [Vec<u8>; 2] {
-    match due {
-        Due::At(time) => [b"at".to_vec(), text(time)],
-        Due::After(delay) => [b"after".to_vec(), text(delay)],
-    }
-}
-
 fn beyond() -> DurableError {
     DurableError::BeyondRange { latest: system(LATEST) }
 }
 
-fn strange() -> DurableError {
+pub(super) fn strange() -> DurableError {
     DurableError::Corrupt("a script answers what it never does".to_owned())
 }
 
 fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
     bytes::record(bytes).ok_or_else(|| DurableError::Corrupt(format!("the record of {id:?}")))
+}
+
+fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
+    redis::from_redis_value(answer).map_err(|_| strange())
+}
+
+/// The due time of a record that the store makes of a delay.
+fn known(due: Due) -> Millis {
+    match due {
+        Due::At(time) => time,
+        Due::After(_) => 0,
+    }
 }
 
 fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
@@ -70,14 +77,14 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
 impl Verbs {
     pub(super) async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
         let Call { script, partition, keys, args, patience } = call;
-        let token = fastrand::u64(..).to_le_bytes();
-        let ask = |link: Link, again: bool| {
+        let ask = |link: Link, _| {
             let mut script = script.prepare_invoke();
             for key in self.keys.common(partition).iter().chain(&keys) {
                 script.key(key);
             }
             script.arg(self.keys.prefix(partition)).arg(self.time());
-            script.arg(&token[..]).arg(u8::from(again)).arg(self.keys.channel());
+            // Of no group: it changes nothing.
+            script.arg("").arg("").arg(self.keys.channel());
             for arg in &args {
                 script.arg(&arg[..]);
             }
@@ -91,11 +98,9 @@ impl Verbs {
         self.clock.as_ref().map_or(String::new(), |clock| present(clock.now()).to_string())
     }
 
-    fn of_id<'a>(&self, script: &'a Script, id: &str, more: Vec<Vec<u8>>) -> Call<'a> {
-        let Place { partition, .. } = self.keys.place(id);
-        let keys = vec![self.keys.bucket(self.keys.place(id))];
-        let args = [vec![id.as_bytes().to_vec()], more].concat();
-        Call { script, partition, keys, args, patience: Patience::Caller }
+    fn of_id(&self, name: &str, id: &str) -> Operation {
+        let Place { partition, bucket } = self.keys.place(id);
+        Operation::new(partition, name).text(id.as_bytes()).number(bucket)
     }
 
     /// Tells the workers of this process of a key, which they are told by a notice as well.
@@ -103,6 +108,13 @@ impl Verbs {
         let Place { partition, .. } = self.keys.place(id);
         self.quiet.notice(partition, due);
         self.members.tell(partition, Change { gone: None, here: Some((due, Arc::from(id))) });
+    }
+
+    /// Tells them if it is near, as the script does.
+    fn tell_near(&self, id: &str, due: Millis, now: Millis) {
+        if due <= now + TOLD {
+            self.tell(id, due);
+        }
     }
 
     pub(super) async fn now(&self, patience: Patience) -> Result<Millis, DurableError> {
@@ -113,45 +125,51 @@ impl Verbs {
         self.call(Call { script, partition: 0, keys: Vec::new(), args: Vec::new(), patience }).await
     }
 
-    pub(super) async fn schedule(&self, timer: Insert) -> Result<Scheduled, DurableError> {
-        let Insert { id, payload, due: when, existing, settings } = timer;
-        let Parts { flags, lease, rest } = Parts::new(&settings, &payload);
-        let existing = match existing {
-            Existing::Keep => "keep",
-            Existing::Replace => "replace",
-            Existing::Refuse => "refuse",
+    pub(super) fn schedule(self: &Arc<Self>, timer: Insert) -> Answer<Scheduled> {
+        let Insert { id, payload, due, existing, settings } = timer;
+        let existing: &[u8] = match existing {
+            Existing::Keep => b"keep",
+            Existing::Replace => b"replace",
+            Existing::Refuse => b"refuse",
         };
-        let [which, time] = due(when);
-        let args = vec![text(existing), which, time, text(flags), text(lease), rest];
-        let call = self.of_id(&self.scripts.schedule, &id, args);
-        let (answer, due): (u8, Millis) = self.call(call).await?;
-        let scheduled = match answer {
-            0 => Scheduled::New,
-            1 => return Ok(Scheduled::Kept),
-            2 => Scheduled::Replaced,
-            3 => return Err(DurableError::Exists),
-            4 => return Err(beyond()),
-            _ => return Err(strange()),
-        };
-        self.tell(&id, due);
-        Ok(scheduled)
+        let time = known(due);
+        let record = bytes::resting(&settings, time, time, "", &payload);
+        let operation = self.of_id("schedule", &id).text(existing).due(due).text(&record);
+        self.change(Patience::Caller, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = match answer {
+                Value::Int(_) => (read(answer)?, time),
+                delayed => read(delayed)?,
+            };
+            let scheduled = match answer {
+                0 => Scheduled::New,
+                1 => return Ok(Scheduled::Kept),
+                2 => Scheduled::Replaced,
+                3 => return Err(DurableError::Exists),
+                4 => return Err(beyond()),
+                _ => return Err(strange()),
+            };
+            verbs.tell_near(&id, due, now);
+            Ok(scheduled)
+        })
     }
 
-    pub(super) async fn cancel(&self, id: String) -> Result<bool, DurableError> {
-        let answer: u8 = self.call(self.of_id(&self.scripts.cancel, &id, Vec::new())).await?;
-        Ok(answer == 1)
+    pub(super) fn cancel(self: &Arc<Self>, id: &str) -> Answer<bool> {
+        let operation = self.of_id("cancel", id);
+        self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
     }
 
-    pub(super) async fn reschedule(&self, id: String, when: Due) -> Result<bool, DurableError> {
-        let call = self.of_id(&self.scripts.reschedule, &id, due(when).to_vec());
-        let (answer, due): (u8, Millis) = self.call(call).await?;
-        match answer {
-            0 => return Ok(false),
-            1 => self.tell(&id, due),
-            4 => return Err(beyond()),
-            _ => return Err(strange()),
-        }
-        Ok(true)
+    pub(super) fn reschedule(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
+        let operation = self.of_id("reschedule", &id).due(due);
+        self.change(Patience::Caller, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = read(answer)?;
+            match answer {
+                0 => return Ok(false),
+                1 => verbs.tell_near(&id, due, now),
+                4 => return Err(beyond()),
+                _ => return Err(strange()),
+            }
+            Ok(true)
+        })
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
@@ -220,65 +238,65 @@ impl Verbs {
         Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
     }
 
-    pub(super) async fn lease(&self, id: String) -> Result<Leasing, DurableError> {
-        let mut call = self.of_id(&self.scripts.lease, &id, Vec::new());
-        call.patience = Patience::Worker;
-        let answer: Vec<redis::Value> = match self.call(call).await {
-            Err(error @ DurableError::Corrupt(_)) => return Ok(Leasing::Unreadable(error)),
-            answer => answer?,
-        };
-        let number = |place: usize| match answer.get(place) {
-            Some(redis::Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
-            _ => Err(strange()),
-        };
-        match number(0)? {
-            0 => Ok(Leasing::Gone),
-            1 => Ok(Leasing::NotDue { due: number(1)?, now: number(2)? }),
-            2 => {
-                let Some(redis::Value::BulkString(bytes)) = answer.get(4) else {
-                    return Err(strange());
-                };
-                let record = match record(&id, bytes) {
-                    Ok(record) => record,
-                    Err(error) => return Ok(Leasing::Unreadable(error)),
-                };
-                self.tell(&id, record.due);
-                let (fence, now, overrun) = (number(1)?, number(2)?, number(3)? == 1);
-                Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record })))
+    pub(super) fn lease(self: &Arc<Self>, id: String) -> Answer<Leasing> {
+        let operation = self.of_id("lease", &id);
+        let leasing = self.change(Patience::Worker, operation, move |verbs, answer, now| {
+            let answer: Vec<Value> = read(answer)?;
+            let number = |place: usize| match answer.get(place) {
+                Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
+                _ => Err(strange()),
+            };
+            match number(0)? {
+                0 => Ok(Leasing::Gone),
+                1 => Ok(Leasing::NotDue { due: number(1)?, now }),
+                2 => {
+                    let Some(Value::BulkString(bytes)) = answer.get(3) else {
+                        return Err(strange());
+                    };
+                    let record = record(&id, bytes)?;
+                    verbs.tell_near(&id, record.due, now);
+                    let (fence, overrun) = (number(1)?, number(2)? == 1);
+                    Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record })))
+                }
+                _ => Err(strange()),
             }
-            _ => Err(strange()),
-        }
+        });
+        Box::pin(async {
+            match leasing.await {
+                Err(error @ DurableError::Corrupt(_)) => Ok(Leasing::Unreadable(error)),
+                leasing => leasing,
+            }
+        })
     }
 
-    pub(super) async fn finish(
-        &self,
-        id: String,
-        fence: u64,
-        finish: Finish,
-    ) -> Result<bool, DurableError> {
-        let planned = |next: Option<Millis>| next.map_or(Vec::new(), text);
-        let nothing = Vec::new;
-        let [how, time, error, reason, clear] = match finish {
-            Finish::Done { next } => [text("done"), planned(next), nothing(), text(0), text(0)],
+    pub(super) fn finish(self: &Arc<Self>, id: String, fence: u64, finish: Finish) -> Answer<bool> {
+        let operation = self.of_id("finish", &id).number(fence);
+        let planned = |operation: Operation, next: Option<Millis>| match next {
+            Some(next) => operation.due(Due::At(next)),
+            None => operation.text(b""),
+        };
+        let operation = match finish {
+            Finish::Done { next } => {
+                planned(operation.text(b"done"), next).text(b"").number(0).number(0)
+            }
             Finish::Retry { wait, error } => {
-                [text("retry"), text(wait), error.into_bytes(), text(0), text(0)]
+                let operation = operation.text(b"retry").due(Due::After(wait));
+                operation.text(error.as_bytes()).number(0).number(0)
             }
             Finish::Dead { reason, error, next } => {
                 // The repetition goes on without this delivery, unless its rule was the reason.
-                let clear = u8::from(reason != DeadReason::Rule);
-                let reason = text(bytes::reason(reason));
-                [text("dead"), planned(next), error.into_bytes(), reason, text(clear)]
+                let clear = u64::from(reason != DeadReason::Rule);
+                let operation = planned(operation.text(b"dead"), next).text(error.as_bytes());
+                operation.number(bytes::reason(reason)).number(clear)
             }
         };
-        let args = vec![text(fence), how, time, error, reason, clear];
-        let mut call = self.of_id(&self.scripts.finish, &id, args);
-        call.keys.extend(self.keys.dead(call.partition));
-        call.patience = Patience::Worker;
-        let (answer, due): (u8, Millis) = self.call(call).await?;
-        if answer == 1 {
-            self.tell(&id, due);
-        }
-        Ok(answer != 0)
+        self.change(Patience::Worker, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = read(answer)?;
+            if answer == 1 {
+                verbs.tell_near(&id, due, now);
+            }
+            Ok(answer != 0)
+        })
     }
 
     /// The number of a letter, of its partition and its number there: in the order of their times.
@@ -331,35 +349,36 @@ impl Verbs {
         found.map(|bytes| letter(number, &bytes)).transpose()
     }
 
-    pub(super) async fn redrive(&self, number: u64) -> Result<bool, DurableError> {
+    pub(super) async fn redrive(self: Arc<Self>, number: u64) -> Result<bool, DurableError> {
         let Some(dead) = self.letter(number).await? else { return Ok(false) };
-        let (partition, inner) = self.of_number(number);
+        let (_, inner) = self.of_number(number);
         let Dead { id, mut record, .. } = dead;
         record.settings.time_to_live = None;
-        let Parts { flags, lease, rest } = Parts::new(&record.settings, &record.payload);
-        let mut call = self.of_id(&self.scripts.redrive, &id, Vec::new());
-        call.keys.extend(self.keys.dead(partition));
-        let (planned, error) = (text(record.planned), record.error.into_bytes());
-        call.args.insert(0, text(inner));
-        call.args.extend([planned, text(flags), text(lease), error, rest]);
-        let (answer, due): (u8, Millis) = self.call(call).await?;
-        match answer {
-            0 => return Ok(false),
-            1 => self.tell(&id, due),
-            3 => return Err(DurableError::Exists),
-            _ => return Err(strange()),
-        }
-        Ok(true)
+        let Record { settings, planned, error, payload, .. } = &record;
+        let Place { partition, bucket } = self.keys.place(&id);
+        let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
+        let record = bytes::resting(settings, 0, *planned, error, payload);
+        let operation = operation.number(bucket).text(&record);
+        let redriven = self.change(Patience::Caller, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = read(answer)?;
+            match answer {
+                0 => return Ok(false),
+                1 => verbs.tell_near(&id, due, now),
+                3 => return Err(DurableError::Exists),
+                _ => return Err(strange()),
+            }
+            Ok(true)
+        });
+        redriven.await
     }
 
-    pub(super) async fn bury(&self, number: u64) -> Result<Option<Dead>, DurableError> {
+    pub(super) async fn bury(self: Arc<Self>, number: u64) -> Result<Option<Dead>, DurableError> {
         // A letter does not change: what is read before it goes is what goes.
         let Some(dead) = self.letter(number).await? else { return Ok(None) };
         let (partition, inner) = self.of_number(number);
-        let (script, keys) = (&self.scripts.bury, self.keys.dead(partition).to_vec());
-        let (args, patience) = (vec![text(inner)], Patience::Caller);
-        let answer: u8 = self.call(Call { script, partition, keys, args, patience }).await?;
-        Ok((answer == 1).then_some(dead))
+        let operation = Operation::new(partition, "bury").number(inner);
+        let buried = |_: &Self, answer, _| Ok((read::<u8>(answer)? == 1).then_some(dead));
+        self.change(Patience::Caller, operation, buried).await
     }
 }
 

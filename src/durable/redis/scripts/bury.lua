@@ -1,12 +1,13 @@
 -- Dead letter → nothing.
 --
--- KEYS[4] the dead letters by number, KEYS[5] their order
--- ARGV[6] its number
+-- number
 -- answers 1 if there was one, else 0
 
-local had = answered()
-if had then return had end
-redis.call('EXISTS', KEYS[5])
-if redis.call('HDEL', KEYS[4], ARGV[6]) == 0 then return 0 end
-redis.call('ZREM', KEYS[5], ARGV[6])
-return keep(1)
+local function bury(number)
+  local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
+  call('EXISTS', dead)
+  if call('HDEL', letters, number) == 0 then return 0 end
+  call('ZREM', dead, number)
+  changed = true
+  return 1
+end

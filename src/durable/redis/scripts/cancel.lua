@@ -1,25 +1,22 @@
 -- Resting → nothing. A leased one loses its rule of repetition.
 --
--- KEYS[4] the bucket of the id
--- ARGV[6] id
+-- id, bucket
 -- answers 1 if it rested, else 0
 
-local had = answered()
-if had then return had end
-local id = ARGV[6]
-local found = redis.call('HGET', KEYS[4], id)
-if not found then return 0 end
-local record = unpack_record(found)
-if not record then return refuse('the record of a timer') end
-if record.fence ~= 0 then
-  if record.flags % 2 == 1 then
-    record.flags = record.flags - 1
-    redis.call('HSET', KEYS[4], id, pack_record(record))
+local function cancel(id, bucket)
+  bucket = PREFIX .. 'b:' .. bucket
+  local found = call('HGET', bucket, id)
+  if not found then return 0 end
+  local flags, due, _, leased = head(found)
+  if not flags then return CORRUPT end
+  if leased ~= 0 then
+    if flags % 2 == 1 then
+      call('HSET', bucket, id, pack('<BB', 1, flags - 1) .. sub(found, 3))
+    end
+    return 0
   end
-  return 0
+  take(due, id)
+  call('HDEL', bucket, id)
+  timers = timers - 1
+  return 1
 end
-touch(record.due)
-redis.call('HDEL', KEYS[4], id)
-redis.call('HINCRBY', COUNTERS, 'timers', -1)
-unfile(id, record.due)
-return keep(1)

@@ -1,57 +1,52 @@
 -- Leased under this fence → what comes next.
 --
--- KEYS[4] the bucket of the id, KEYS[5] the dead letters by number, KEYS[6] their order
--- ARGV[6] id, [7] fence, [8] 'done', 'retry' or 'dead'
--- ARGV[9] next planned time of a repetition, or '' (done, dead); how long to wait (retry)
--- ARGV[10] error, [11] reason of a dead letter, [12] flags to take off its record
+-- id, bucket, fence
+-- how: 'done', 'retry' or 'dead'
+-- given: the next planned time of a repetition, or '' (done, dead); + and how long to wait (retry)
+-- error; reason of a dead letter; clear: 1, if the letter is to be without its repetition
 -- answers {1, due} due again | {2, 0} gone | {0, 0} the lease was taken over: nothing is changed
 
-local had = answered()
-if had then return had end
-local id, now = ARGV[6], present()
-local found = redis.call('HGET', KEYS[4], id)
-if not found then return {0, 0} end
-local record = unpack_record(found)
-if not record then return refuse('the record of a timer') end
-if record.fence ~= tonumber(ARGV[7]) then return {0, 0} end
-touch(record.due)
-local due = nil
-if ARGV[8] == 'retry' then
-  due = math.min(coming() + tonumber(ARGV[9]), LATEST)
-elseif ARGV[9] ~= '' and record.flags % 2 == 1 then
-  -- Unless a cancel in the meantime has ended the repetition.
-  due = tonumber(ARGV[9])
-end
-if due then touch(due) end
-local last = nil
-if ARGV[8] == 'dead' then
-  last = tonumber(redis.call('HGET', COUNTERS, 'dead') or 0)
-  redis.call('EXISTS', KEYS[5], KEYS[6])
+-- Makes a dead letter of a record, as whose error `error` counts.
+local function bury_as(number, id, flags, head_, error, record, reason)
+  local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<BB', 1, flags) .. head_
+    .. pack('<I2', #error) .. error .. rest(record)
+  call('HSET', COUNTERS, 'dead', whole(number))
+  call('HSET', PREFIX .. 'letters', whole(number), letter)
+  call('ZADD', PREFIX .. 'dead', number, whole(number))
 end
 
-unfile(id, record.due)
-record.fence = 0
-if last then
-  local number = math.max(now * 1024, last + 1)
-  local flags, before = record.flags, record.error
-  record.flags, record.error = flags - flags % 2 * tonumber(ARGV[12]), ARGV[10]
-  local letter = struct.pack('<I6BI2', now, tonumber(ARGV[11]), #id) .. id .. pack_record(record)
-  record.flags, record.error = flags, before
-  redis.call('HSET', COUNTERS, 'dead', whole(number))
-  redis.call('HSET', KEYS[5], whole(number), letter)
-  redis.call('ZADD', KEYS[6], whole(number), whole(number))
+local function finish(id, bucket, under, how, given, error, reason, clear)
+  bucket = PREFIX .. 'b:' .. bucket
+  local found = call('HGET', bucket, id)
+  if not found then return {0, 0} end
+  local flags, before, planned, leased, attempt, length = head(found)
+  if not flags then return CORRUPT end
+  if leased ~= tonumber(under) then return {0, 0} end
+  local due = nil
+  -- Unless a cancel in the meantime has ended the repetition.
+  if how == 'retry' or given ~= '' and flags % 2 == 1 then due = math.min(time(given), LATEST) end
+  local last = nil
+  if how == 'dead' then
+    last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
+    call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
+  end
+
+  if due then move(id, before, due) else take(before, id) end
+  if last then
+    local kept = flags - flags % 2 * tonumber(clear)
+    local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
+    bury_as(math.max(now * 1024, last + 1), id, kept, head_, error, found, tonumber(reason))
+  end
+  if not due then
+    call('HDEL', bucket, id)
+    timers = timers - 1
+    return {2, 0}
+  end
+  if how ~= 'retry' then
+    planned, attempt, error = due, 0, ''
+  end
+  local record = pack('<BBI6I6I6I4I4I2', 1, flags, due, planned, 0, attempt, length, #error)
+  call('HSET', bucket, id, record .. error .. rest(found))
+  tell(id, due)
+  return {1, due}
 end
-if not due then
-  redis.call('HDEL', KEYS[4], id)
-  redis.call('HINCRBY', COUNTERS, 'timers', -1)
-  return keep({2, 0})
-end
-if ARGV[8] == 'retry' then
-  record.error = ARGV[10]
-else
-  record.planned, record.attempt, record.error = due, 0, ''
-end
-record.due = due
-redis.call('HSET', KEYS[4], id, pack_record(record))
-file(id, due, now)
-return keep({1, due})

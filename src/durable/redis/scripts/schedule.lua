@@ -1,32 +1,40 @@
 -- Nothing → resting; or, if the id exists, as was chosen.
 --
--- KEYS[4] the bucket of the id
--- ARGV[6] id, [7] what to do if it exists: 'keep', 'replace' or 'refuse'
--- ARGV[8] 'at' or 'after', [9] that time or delay
--- ARGV[10] flags, [11] lease, [12] rest of the record
--- answers {0 new | 1 kept | 2 replaced | 3 refused | 4 beyond the last time, due}
+-- id, bucket
+-- existing: what to do if it exists: 'keep', 'replace' or 'refuse'
+-- given: the due time, or + and a delay
+-- record: the whole record; with a delay, due and planned time are to be put in
+-- answers 0 new | 1 kept | 2 replaced | 3 refused | 4 beyond the last time; {0 or 2, due} for a delay
 
-local had = answered()
-if had then return had end
-local id, now = ARGV[6], present()
-local due = tonumber(ARGV[9])
-if ARGV[8] == 'after' then due = due + coming() end
-if due > LATEST then return {4, 0} end
-local found = redis.call('HGET', KEYS[4], id)
-local before = nil
-if found then
-  if ARGV[7] == 'keep' then return {1, 0} end
-  if ARGV[7] == 'refuse' then return {3, 0} end
-  before = unpack_record(found)
-  if not before then return refuse('the record of a timer') end
-  touch(before.due)
+local function schedule(id, bucket, existing, given, record)
+  local due, answer = time(given), 0
+  if due > LATEST then return 4 end
+  local delayed = byte(given) == 43
+  if delayed then
+    record = sub(record, 1, 2) .. pack('<I6I6', due, due) .. sub(record, 15)
+  end
+  bucket = PREFIX .. 'b:' .. bucket
+  local found = existing ~= 'refuse' and call('HGET', bucket, id)
+  if found and existing == 'keep' then return 1 end
+  if found then
+    local _, before = head(found)
+    if not before then return CORRUPT end
+    move(id, before, due)
+    call('HSET', bucket, id, record)
+    answer = 2
+  else
+    local number, name = slice(due)
+    local new = call('ZADD', name, 'NX', due, id) == 1
+    changed = true
+    local made = redis.pcall('HSETNX', bucket, id, record)
+    if made ~= 1 then
+      -- It exists, or its bucket has been moved: nothing has happened.
+      if new then call('ZREM', name, id) end
+      return made == 0 and 3 or failed(made.err)
+    end
+    added[number] = true
+    timers = timers + 1
+  end
+  tell(id, due)
+  return delayed and {answer, due} or answer
 end
-touch(due)
-local record = {
-  flags = tonumber(ARGV[10]), due = due, planned = due, fence = 0, attempt = 0,
-  lease = tonumber(ARGV[11]), error = '', rest = ARGV[12],
-}
-if before then unfile(id, before.due) else redis.call('HINCRBY', COUNTERS, 'timers', 1) end
-redis.call('HSET', KEYS[4], id, pack_record(record))
-file(id, due, now)
-return keep({before and 2 or 0, due})

@@ -1,0 +1,111 @@
+//! Schedules and cancels a second with many callers in flight, beside bare `ZADD` and `ZREM`: the
+//! same ids and due times, over as many sorted sets as the store has partitions, one multiplexed
+//! connection.
+
+use crate::report::{Beside, Pipelining};
+use crate::subject::{Subject, after, due, each, id, own_cpu};
+use redis::aio::MultiplexedConnection;
+use redis::{Client, Cmd, cmd};
+use serde::Serialize;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// As many as a store has partitions.
+const SETS: usize = 16;
+
+/// What a call took.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Taken {
+    pub(crate) a_second: f64,
+    /// Microseconds of processor time of the server and of this process, a call.
+    pub(crate) server: f64,
+    pub(crate) client: f64,
+}
+
+/// The same timers in a store and in bare sorted sets of one server.
+struct Trial {
+    subject: Subject,
+    bare: MultiplexedConnection,
+    start: SystemTime,
+    callers: usize,
+    count: usize,
+}
+
+fn set(number: usize) -> String {
+    format!("{{set:{}}}", number % SETS)
+}
+
+fn zadd(start: SystemTime, number: usize) -> Cmd {
+    let score = after(start, due(number)).duration_since(UNIX_EPOCH).unwrap();
+    let mut command = cmd("ZADD");
+    command.arg(set(number)).arg(u64::try_from(score.as_millis()).unwrap()).arg(id(number));
+    command
+}
+
+fn zrem(number: usize) -> Cmd {
+    let mut command = cmd("ZREM");
+    command.arg(set(number)).arg(id(number));
+    command
+}
+
+impl Trial {
+    async fn take(&self, work: impl Future<Output = ()>) -> Taken {
+        let (server, client, begun) = (self.subject.cpu(), own_cpu(), Instant::now());
+        work.await;
+        let (elapsed, calls) = (begun.elapsed().as_secs_f64(), self.count as f64);
+        Taken {
+            a_second: calls / elapsed,
+            server: (self.subject.cpu() - server) * 1e6 / calls,
+            client: (own_cpu() - client) * 1e6 / calls,
+        }
+    }
+
+    async fn bare(&self, command: impl Fn(usize) -> Cmd + Send + Sync + 'static) -> Taken {
+        let bare = self.bare.clone();
+        let call = move |number| {
+            let (mut bare, command) = (bare.clone(), command(number));
+            async move { assert_eq!(command.query_async::<u64>(&mut bare).await.unwrap(), 1) }
+        };
+        self.take(each(self.callers, self.count, call)).await
+    }
+
+    async fn schedule(&self) -> Taken {
+        let start = self.start;
+        let due = move |number| after(start, due(number));
+        self.take(self.subject.schedule(self.callers, self.count, due)).await
+    }
+
+    async fn cancel(&self) -> Taken {
+        let timers = self.subject.timers.clone();
+        let call = move |number| {
+            let timers = timers.clone();
+            async move { assert!(timers.cancel(&id(number)).await.unwrap()) }
+        };
+        self.take(each(self.callers, self.count, call)).await
+    }
+}
+
+/// Rounds of all that is compared, each round the other way about.
+pub(crate) async fn measure(
+    subject: Subject,
+    callers: usize,
+    rounds: usize,
+    count: usize,
+) -> Pipelining {
+    let client = Client::open(subject.server.url()).unwrap();
+    let bare = client.get_multiplexed_async_connection().await.unwrap();
+    let start = SystemTime::now();
+    let trial = Trial { subject, bare, start, callers, count };
+    let (mut schedule, mut cancel) = (Beside::default(), Beside::default());
+    for round in 0..rounds {
+        for bare in [round % 2 == 0, round % 2 == 1] {
+            if bare {
+                schedule.bare.push(trial.bare(move |number| zadd(start, number)).await);
+                cancel.bare.push(trial.bare(zrem).await);
+            } else {
+                schedule.ours.push(trial.schedule().await);
+                cancel.ours.push(trial.cancel().await);
+            }
+        }
+    }
+    Pipelining { callers, schedule, cancel }
+}

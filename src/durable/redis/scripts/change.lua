@@ -1,0 +1,98 @@
+-- What the operations share that change something; it stands before them, after common.lua.
+--
+-- An operation is whole or not at all. While a slot moves, a key that is not here (any more) is an
+-- error, and Redis undoes nothing. So an operation reads all keys that it writes before it writes
+-- the first; that one alone need not be read. And once it has written, it touches no key that may
+-- have gone by then, as one does that becomes empty.
+--
+-- An operation answers a number or an array; what it answers as a text is an error.
+
+local call, floor, pack, read = redis.call, math.floor, struct.pack, struct.unpack
+local byte, sub = string.byte, string.sub
+local PREFIX = ARGV[1]
+local TOLD = 30000      -- how far ahead a change is told to the workers
+local LATEST = 253402300799999
+local CORRUPT = 'TBCORRUPT the record of a timer'
+
+-- The present, and the present rounded up: what is due a while after it has waited for so long.
+local now, coming
+if ARGV[2] ~= '' then
+  now = tonumber(ARGV[2])
+  coming = now
+else
+  local time = call('TIME')
+  now = time[1] * 1000 + floor(time[2] / 1000)
+  coming = time[1] * 1000 + math.ceil(time[2] / 1000)
+end
+
+-- What is written of a group once, at its end.
+local changed = false   -- whether it has changed anything
+local timers = 0        -- how many timers more there are
+local fence = nil       -- the last fence, if any was given out
+local added = {}        -- slices that something was put into: number → true
+local left = {}         -- slices that something has left: number → name
+
+-- An error as Redis would answer it. Before Redis 7 it says first where it was.
+local function failed(error)
+  local text = string.gsub(error, '^@user_script: %d+: %-?', '')
+  return string.find(text, '^%u%u') and text or 'ERR ' .. text
+end
+
+-- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | rest.
+-- Flag 1: it repeats. Fence 0: it rests. The error has its length before it, of two bytes.
+--
+-- Its flags, due time, planned time, fence, attempt and lease; nothing, if it is no record.
+local function head(record)
+  if #record < 30 then return nil end
+  local layout, flags, due, planned, fence_, attempt, lease = read('<BBI6I6I6I4I4', record)
+  if layout == 1 then return flags, due, planned, fence_, attempt, lease end
+end
+
+-- What comes after the error of a record.
+local function rest(record) return sub(record, 31 + read('<I2', record, 29)) end
+
+-- A due time: what was given, or, if a + stands before it, so long from now on.
+local function time(given)
+  if byte(given) == 43 then return coming + tonumber(given) end
+  return tonumber(given)
+end
+
+-- The number and the name of the slice of a due time.
+local function slice(due)
+  local number = floor(due / SLICE)
+  return number, PREFIX .. 's:' .. number
+end
+
+-- Puts a key into its slice, which has been read.
+local function put(number, name, due, id)
+  call('ZADD', name, due, id)
+  added[number], changed = true, true
+end
+
+-- Takes a key out of its slice, as the first write.
+local function take(due, id)
+  local number, name = slice(due)
+  call('ZREM', name, id)
+  left[number], changed = name, true
+end
+
+-- Moves a key, as the first write. Within a slice in one step, as the slice might be gone between
+-- two; and then a removal, though of nothing, comes first: a full memory refuses none that follows.
+local function move(id, before, due)
+  local old, from = slice(before)
+  local number, name = slice(due)
+  if old == number then
+    if not changed then call('ZREM', name, '') end
+    call('ZADD', name, due, id)
+    changed = true
+    return
+  end
+  call('EXISTS', name)
+  take(before, id)
+  put(number, name, due, id)
+end
+
+-- Tells the workers of a key that is near.
+local function tell(id, due)
+  if due <= now + TOLD then call('PUBLISH', ARGV[5], whole(due) .. ':' .. id) end
+end
