@@ -7,10 +7,10 @@
 //!  └───────┴───────┴───────┴──────┘       …
 //! ```
 //!
-//! **Each transition is an operation of a script** (`scripts/`): whole or not at all. Its time is the
-//! server's. **The operations of a moment go together**, as a group with a number, and a partition
-//! keeps the answer to the last group of each process: what is asked again after a lost answer gets
-//! the first one (`groups.rs`). **Workers hear of near changes** by notices
+//! **Each transition is an operation of a script** (`scripts/`): whole or not at all. Its time is
+//! the server's. **The operations of a moment go together**, as a group with a number, and a
+//! partition keeps the answer to the last group of each process: what is asked again after a lost
+//! answer gets the first one (`groups.rs`). **Workers hear of near changes** by notices
 //! (`notices.rs`), and ask a partition only when something may be due there (`quiet.rs`).
 //!
 //! Several workers load the same keys; the lease of each timer decides who delivers it.
@@ -185,7 +185,7 @@ impl Redis {
         let runtime = runtime()?;
         let RedisOptions { name, partitions, clock } = options;
         let scripts = Scripts::new();
-        let ask = |link: Link, _| {
+        let ask = |link: Link| {
             let mut script = scripts.open.prepare_invoke();
             script.key(Keys::store(&name)).arg(bytes::LAYOUT).arg(partitions);
             async move { link.script::<(u64, u64)>(&script).await }
