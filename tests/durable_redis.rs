@@ -215,7 +215,7 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     let all = ids(400);
     let schedule = all.iter().map(|id| timers.schedule(id, "", 3600 * SECOND, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
-    // Each tenth is no record any more, or too short for one.
+    // Some are no records any more, and some too short for one.
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
                  for _, id in ipairs(redis.call('HKEYS', key)) do \
                  if id:sub(-1) == '7' then redis.call('HSET', key, id, id:rep(4)) end \

@@ -102,12 +102,15 @@ impl Operation {
 /// What the operation was answered, and the store's clock then.
 type Answered = Result<(Value, Millis), DurableError>;
 
+/// Answers somebody.
+type End = Box<dyn FnOnce(&Verbs, Answered) + Send>;
+
 /// An operation, and somebody to be answered.
 struct Call {
     operation: Operation,
     /// When it is waited for no more.
     deadline: Option<Instant>,
-    end: Box<dyn FnOnce(&Verbs, Answered) + Send>,
+    end: End,
 }
 
 impl Call {
@@ -160,7 +163,7 @@ impl Verbs {
         read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + 'static,
     ) -> Answer<R> {
         let (reply, answer) = oneshot::channel();
-        let end = Box::new(move |verbs: &Self, answered: Answered| {
+        let end: End = Box::new(move |verbs, answered| {
             let answer = answered.and_then(|(value, now)| read(verbs, value, now));
             // Who does not wait any more need not know.
             drop(reply.send(answer));
@@ -289,9 +292,7 @@ impl Driver {
                 return Some(done);
             }
             self.tell_late(group);
-            if group.rest().next().is_none() {
-                return None;
-            }
+            group.rest().next()?;
         }
     }
 

@@ -19,8 +19,18 @@
 
 #![forbid(unsafe_code)]
 
+use super::super::clock::Millis;
+
 /// How many hashes hold the records of a partition.
 pub(super) const BUCKETS: u64 = 4096;
+
+/// How long a slice is: `SLICE` of `scripts/common.lua`.
+const SLICE: Millis = 600_000;
+
+/// The number of the slice of a due time.
+pub(super) fn slice(due: Millis) -> u64 {
+    due / SLICE
+}
 
 /// Names the keys of a store.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 //!
 //! The crate `redis` reconnects, and learns anew where the slots are; what is asked again, and with
 //! which words, is decided here. **Asked again without a thought** is what surely was not done: the
-//! connection was refused, the slot has moved, the server still loads. **Asked again with the same
-//! token** is what may have been done, the answer being lost: the script then finds its own answer
-//! among those it has kept, and gives that one, or does what was not done. So the client of a
-//! cluster must not repeat anything by itself, and is told so.
+//! connection was refused, the slot has moved, the server still loads. **Asked again under the same
+//! number** is what may have been done, the answer being lost (`groups.rs`): the script then gives
+//! the answer it has kept, or does what was not done. So the client of a cluster must not repeat
+//! anything by itself, and is told so.
 
 #![forbid(unsafe_code)]
 
@@ -75,26 +75,22 @@ impl Link {
         connection.map(Self::Cluster).map_err(|error| last(fault(&error, true)))
     }
 
-    /// Asks until there is an answer. `ask` is told whether what it asks for may have been done.
+    /// Asks until there is an answer for something that changes nothing.
     pub(super) async fn ask<T, F: Future<Output = RedisResult<T>>>(
         &self,
         patience: Patience,
-        ask: impl Fn(Self, bool) -> F,
+        ask: impl Fn(Self) -> F,
     ) -> Result<T, DurableError> {
-        let (mut again, mut pause, mut why) = (false, PAUSES[0], String::new());
+        let (mut pause, mut why) = (PAUSES[0], String::new());
         let asked = async {
             loop {
-                let error = match ask(self.clone(), again).await {
+                let error = match ask(self.clone()).await {
                     Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 };
                 match self.fault(&error) {
                     Fault::Final(error) => return Err(error),
-                    Fault::Undone(error) => why = error,
-                    Fault::Unknown(error) => {
-                        why = error;
-                        again = true;
-                    }
+                    Fault::Undone(error) | Fault::Unknown(error) => why = error,
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES[1]);

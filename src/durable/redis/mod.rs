@@ -189,7 +189,7 @@ impl Redis {
         let runtime = runtime()?;
         let RedisOptions { name, partitions, clock } = options;
         let scripts = Scripts::new();
-        let ask = |link: Link, _| {
+        let ask = |link: Link| {
             let mut script = scripts.open.prepare_invoke();
             script.key(Keys::store(&name)).arg(bytes::LAYOUT).arg(partitions);
             async move { link.script::<(u64, u64)>(&script).await }

@@ -9,7 +9,7 @@ use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{Answer, Change, Due, Finish, Insert, Lease, Leasing, Scheduled};
 use super::bytes;
 use super::groups::{Groups, Operation};
-use super::keys::{BUCKETS, Keys, Place};
+use super::keys::{BUCKETS, Keys, Place, slice};
 use super::link::{Link, Patience};
 use super::members::Members;
 use super::notices::Told;
@@ -77,7 +77,7 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
 impl Verbs {
     pub(super) async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
         let Call { script, partition, keys, args, patience } = call;
-        let ask = |link: Link, _| {
+        let ask = |link: Link| {
             let mut script = script.prepare_invoke();
             for key in self.keys.common(partition).iter().chain(&keys) {
                 script.key(key);
@@ -134,7 +134,12 @@ impl Verbs {
         };
         let time = known(due);
         let record = bytes::resting(&settings, time, time, "", &payload);
-        let operation = self.of_id("schedule", &id).text(existing).due(due).text(&record);
+        let operation = self.of_id("schedule", &id).text(existing).due(due);
+        let operation = match due {
+            Due::At(time) => operation.number(slice(time)),
+            Due::After(_) => operation.text(b""),
+        };
+        let operation = operation.text(&record);
         self.change(Patience::Caller, operation, move |verbs, answer, now| {
             let (answer, due): (u8, Millis) = match answer {
                 Value::Int(_) => (read(answer)?, time),
@@ -174,7 +179,7 @@ impl Verbs {
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
         let bucket = self.keys.bucket(self.keys.place(&id));
-        let ask = |link: Link, _| {
+        let ask = |link: Link| {
             let mut command = cmd("HGET");
             command.arg(&bucket).arg(&id);
             link.command::<Option<Vec<u8>>>(command)
@@ -218,12 +223,12 @@ impl Verbs {
 
     pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
         let each = (0..self.keys.partitions()).map(|partition| async move {
-            let timers = |link: Link, _| {
+            let timers = |link: Link| {
                 let mut command = cmd("HGET");
                 command.arg(self.keys.counters(partition)).arg("timers");
                 link.command::<Option<u64>>(command)
             };
-            let dead = |link: Link, _| {
+            let dead = |link: Link| {
                 let mut command = cmd("HLEN");
                 command.arg(&self.keys.dead(partition)[0]);
                 link.command::<u64>(command)
@@ -319,7 +324,7 @@ impl Verbs {
                 let (last, inner) = self.of_number(after);
                 inner + u64::from(partition <= last)
             });
-            let ask = |link: Link, _| {
+            let ask = |link: Link| {
                 let mut command = cmd("ZRANGEBYSCORE");
                 command.arg(&self.keys.dead(partition)[1]).arg(first).arg("+inf");
                 command.arg("LIMIT").arg(0).arg(limit);
@@ -340,7 +345,7 @@ impl Verbs {
 
     async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
         let (partition, inner) = self.of_number(number);
-        let ask = |link: Link, _| {
+        let ask = |link: Link| {
             let mut command = cmd("HGET");
             command.arg(&self.keys.dead(partition)[0]).arg(inner);
             link.command::<Option<Vec<u8>>>(command)

@@ -5,7 +5,7 @@
 use crate::report::{Beside, Pipelining};
 use crate::subject::{Subject, after, due, each, id, own_cpu};
 use redis::aio::MultiplexedConnection;
-use redis::{Client, Cmd, cmd};
+use redis::{AsyncConnectionConfig, Client, Cmd, cmd};
 use serde::Serialize;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -92,7 +92,8 @@ pub(crate) async fn measure(
     count: usize,
 ) -> Pipelining {
     let client = Client::open(subject.server.url()).unwrap();
-    let bare = client.get_multiplexed_async_connection().await.unwrap();
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let bare = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
     let start = SystemTime::now();
     let trial = Trial { subject, bare, start, callers, count };
     let (mut schedule, mut cancel) = (Beside::default(), Beside::default());

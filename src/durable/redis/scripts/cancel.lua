@@ -15,7 +15,7 @@ local function cancel(id, bucket)
     end
     return 0
   end
-  take(due, id)
+  take(slice(due), id)
   call('HDEL', bucket, id)
   timers = timers - 1
   return 1

@@ -29,7 +29,7 @@ end
 local changed = false   -- whether it has changed anything
 local timers = 0        -- how many timers more there are
 local fence = nil       -- the last fence, if any was given out
-local added = {}        -- slices that something was put into: number → true
+local added = {}        -- slices that something was put into: their numbers, as texts → true
 local left = {}         -- slices that something has left: number → name
 
 -- An error as Redis would answer it. Before Redis 7 it says first where it was.
@@ -57,21 +57,20 @@ local function time(given)
   return tonumber(given)
 end
 
--- The number and the name of the slice of a due time.
-local function slice(due)
-  local number = floor(due / SLICE)
-  return number, PREFIX .. 's:' .. number
-end
+-- The number of the slice of a due time, as a text: Redis and Lua are slow to write numbers.
+local function slice(due) return whole(floor(due / SLICE)) end
+
+local function named(number) return PREFIX .. 's:' .. number end
 
 -- Puts a key into its slice, which has been read.
-local function put(number, name, due, id)
-  call('ZADD', name, due, id)
+local function put(number, due, id)
+  call('ZADD', named(number), whole(due), id)
   added[number], changed = true, true
 end
 
 -- Takes a key out of its slice, as the first write.
-local function take(due, id)
-  local number, name = slice(due)
+local function take(number, id)
+  local name = named(number)
   call('ZREM', name, id)
   left[number], changed = name, true
 end
@@ -79,17 +78,16 @@ end
 -- Moves a key, as the first write. Within a slice in one step, as the slice might be gone between
 -- two; and then a removal, though of nothing, comes first: a full memory refuses none that follows.
 local function move(id, before, due)
-  local old, from = slice(before)
-  local number, name = slice(due)
-  if old == number then
-    if not changed then call('ZREM', name, '') end
-    call('ZADD', name, due, id)
+  local from, to = slice(before), slice(due)
+  if from == to then
+    if not changed then call('ZREM', named(to), '') end
+    call('ZADD', named(to), whole(due), id)
     changed = true
     return
   end
-  call('EXISTS', name)
-  take(before, id)
-  put(number, name, due, id)
+  call('EXISTS', named(to))
+  take(from, id)
+  put(to, due, id)
 end
 
 -- Tells the workers of a key that is near.

@@ -9,7 +9,8 @@
 local SLICES, ANSWERS, COUNTERS = KEYS[1], KEYS[2], KEYS[3]
 local SLICE = 600000    -- how long a slice is, in milliseconds
 
-local function whole(number) return string.format('%.0f', number) end
+-- A whole number as a text.
+local function whole(number) return string.format('%d', number) end
 
 local function present()
   if ARGV[2] ~= '' then return tonumber(ARGV[2]) end

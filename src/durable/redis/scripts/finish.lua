@@ -12,7 +12,7 @@ local function bury_as(number, id, flags, head_, error, record, reason)
     .. pack('<I2', #error) .. error .. rest(record)
   call('HSET', COUNTERS, 'dead', whole(number))
   call('HSET', PREFIX .. 'letters', whole(number), letter)
-  call('ZADD', PREFIX .. 'dead', number, whole(number))
+  call('ZADD', PREFIX .. 'dead', whole(number), whole(number))
 end
 
 local function finish(id, bucket, under, how, given, error, reason, clear)
@@ -31,7 +31,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     call('EXISTS', PREFIX .. 'letters', PREFIX .. 'dead')
   end
 
-  if due then move(id, before, due) else take(before, id) end
+  if due then move(id, before, due) else take(slice(before), id) end
   if last then
     local kept = flags - flags % 2 * tonumber(clear)
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)

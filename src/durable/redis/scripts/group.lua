@@ -9,7 +9,7 @@
 
 local FORGET = 3600000  -- how long the answer to a process is kept at least, in milliseconds
 local VERBS = {
-  schedule = {schedule, 5}, cancel = {cancel, 2}, reschedule = {reschedule, 3}, lease = {lease, 2},
+  schedule = {schedule, 6}, cancel = {cancel, 2}, reschedule = {reschedule, 3}, lease = {lease, 2},
   finish = {finish, 8}, redrive = {redrive, 4}, bury = {bury, 1},
   -- What nobody waits for any more.
   nothing = {function() return 0 end, 0},
@@ -57,20 +57,20 @@ if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
 if fence then call('HSET', COUNTERS, 'fence', whole(fence)) end
 
 local index = {}
-for start in pairs(added) do
-  index[#index + 1], index[#index + 2] = start, whole(start)
+for number_ in pairs(added) do
+  index[#index + 1], index[#index + 2] = number_, number_
 end
 if #index > 0 then call('ZADD', SLICES, unpack(index)) end
 
 -- A slice that is empty has gone, and leaves the index.
 local numbers, some = {}, {}
-for start, name in pairs(left) do
-  numbers[#numbers + 1], some[#some + 1] = start, name
+for number_, name in pairs(left) do
+  numbers[#numbers + 1], some[#some + 1] = number_, name
 end
 if #some > 0 and redis.pcall('EXISTS', unpack(some)) ~= #some then
   for at, name in ipairs(some) do
     -- An error if it was the last that the moving slot had here: it may stay in the index.
-    if redis.pcall('EXISTS', name) == 0 then redis.pcall('ZREM', SLICES, whole(numbers[at])) end
+    if redis.pcall('EXISTS', name) == 0 then redis.pcall('ZREM', SLICES, numbers[at]) end
   end
 end
 

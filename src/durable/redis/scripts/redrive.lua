@@ -9,12 +9,12 @@ local function redrive(number, id, bucket, record)
   local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
   if call('HEXISTS', letters, number) == 0 then return {0, 0} end
   if call('HEXISTS', bucket, id) == 1 then return {3, 0} end
-  local place, name = slice(now)
-  call('EXISTS', dead, name)
+  local place = slice(now)
+  call('EXISTS', dead, named(place))
   call('HDEL', letters, number)
   call('ZREM', dead, number)
   call('HSET', bucket, id, sub(record, 1, 2) .. pack('<I6', now) .. sub(record, 9))
-  put(place, name, now, id)
+  put(place, now, id)
   timers = timers + 1
   tell(id, now)
   return {1, now}

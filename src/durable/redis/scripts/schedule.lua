@@ -3,14 +3,16 @@
 -- id, bucket
 -- existing: what to do if it exists: 'keep', 'replace' or 'refuse'
 -- given: the due time, or + and a delay
+-- place: the number of its slice, or '' with a delay
 -- record: the whole record; with a delay, due and planned time are to be put in
 -- answers 0 new | 1 kept | 2 replaced | 3 refused | 4 beyond the last time; {0 or 2, due} for a delay
 
-local function schedule(id, bucket, existing, given, record)
+local function schedule(id, bucket, existing, given, place, record)
   local due, answer = time(given), 0
   if due > LATEST then return 4 end
-  local delayed = byte(given) == 43
+  local delayed = place == ''
   if delayed then
+    given, place = whole(due), slice(due)
     record = sub(record, 1, 2) .. pack('<I6I6', due, due) .. sub(record, 15)
   end
   bucket = PREFIX .. 'b:' .. bucket
@@ -23,8 +25,8 @@ local function schedule(id, bucket, existing, given, record)
     call('HSET', bucket, id, record)
     answer = 2
   else
-    local number, name = slice(due)
-    local new = call('ZADD', name, 'NX', due, id) == 1
+    local name = named(place)
+    local new = call('ZADD', name, 'NX', given, id) == 1
     changed = true
     local made = redis.pcall('HSETNX', bucket, id, record)
     if made ~= 1 then
@@ -32,7 +34,7 @@ local function schedule(id, bucket, existing, given, record)
       if new then call('ZREM', name, id) end
       return made == 0 and 3 or failed(made.err)
     end
-    added[number] = true
+    added[place] = true
     timers = timers + 1
   end
   tell(id, due)
