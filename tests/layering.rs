@@ -148,7 +148,7 @@ fn each_thing_outside_has_one_door() {
         ("serde::", &["config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"]),
         ("serde_json", &["durable/json.rs"]),
         ("redb", &["durable/embedded/tables.rs"]),
-        ("futures_channel", &["durable/embedded/threads.rs"]),
+        ("futures_channel", &["durable/embedded/threads.rs", "durable/redis/groups.rs"]),
         (
             "futures_util",
             &[
