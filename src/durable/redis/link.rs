@@ -6,17 +6,23 @@
 //! token** is what may have been done, the answer being lost: the script then finds its own answer
 //! among those it has kept, and gives that one, or does what was not done. So the client of a
 //! cluster must not repeat anything by itself, and is told so.
+//!
+//! **The client of a cluster is replaced when it has lost its way** ([`Cluster`]): it lets each node
+//! answer as a replica too, so that from a master which has become one it hears that nothing can be
+//! written there, and not who is master now; and it may wait for itself for ever, when a node was
+//! away and several calls have connected to it anew.
 
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::cluster::ClusterClientBuilder;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
     Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ScriptInvocation,
     ServerErrorKind,
 };
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long an answer is waited for.
@@ -37,11 +43,28 @@ pub(super) enum Patience {
 /// How long a caller waits.
 const CALLER: Duration = Duration::from_secs(5);
 
+/// How long a new connection to a cluster is kept at least.
+const RENEWAL: Duration = Duration::from_millis(100);
+
 /// A connection, shared by its clones.
 #[derive(Clone)]
 pub(super) enum Link {
     Node(ConnectionManager),
-    Cluster(ClusterConnection),
+    Cluster(Arc<Cluster>),
+}
+
+/// The connection to a cluster, and how to get another.
+pub(super) struct Cluster {
+    client: ClusterClient,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    connection: ClusterConnection,
+    /// How many there have been before.
+    number: u64,
+    /// Whether another is being made, or has just been.
+    renewing: bool,
 }
 
 /// Why there is no answer.
@@ -71,8 +94,9 @@ impl Link {
             .response_timeout(ANSWER)
             .build();
         let client = client.map_err(|error| last(fault(&error, true)))?;
-        let connection = client.get_async_connection().await;
-        connection.map(Self::Cluster).map_err(|error| last(fault(&error, true)))
+        let connection = connect(&client).await?;
+        let current = Mutex::new(Current { connection, number: 0, renewing: false });
+        Ok(Self::Cluster(Arc::new(Cluster { client, current })))
     }
 
     /// Asks until there is an answer. `ask` is told whether what it asks for may have been done.
@@ -84,10 +108,12 @@ impl Link {
         let (mut again, mut pause, mut why) = (false, PAUSES[0], String::new());
         let asked = async {
             loop {
+                let number = self.number();
                 let error = match ask(self.clone(), again).await {
                     Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 };
+                self.check(number, &error);
                 match fault(&error, matches!(self, Self::Cluster(_))) {
                     Fault::Final(error) => return Err(error),
                     Fault::Undone(error) => why = error,
@@ -109,21 +135,79 @@ impl Link {
         }
     }
 
+    /// Which connection it is now.
+    fn number(&self) -> u64 {
+        match self {
+            Self::Node(_) => 0,
+            Self::Cluster(cluster) => cluster.lock().number,
+        }
+    }
+
+    /// Sees to another connection if that one has lost its way.
+    fn check(&self, number: u64, error: &RedisError) {
+        let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+        if let Self::Cluster(cluster) = self {
+            if lost || error.is_timeout() {
+                cluster.renew(number);
+            }
+        }
+    }
+
     pub(super) async fn script<T: FromRedisValue>(
         self,
         script: &ScriptInvocation<'_>,
     ) -> RedisResult<T> {
         match self {
             Self::Node(mut node) => script.invoke_async(&mut node).await,
-            Self::Cluster(mut cluster) => script.invoke_async(&mut cluster).await,
+            Self::Cluster(cluster) => script.invoke_async(&mut cluster.connection()).await,
         }
     }
 
     pub(super) async fn command<T: FromRedisValue>(self, command: Cmd) -> RedisResult<T> {
         match self {
             Self::Node(mut node) => command.query_async(&mut node).await,
-            Self::Cluster(mut cluster) => command.query_async(&mut cluster).await,
+            Self::Cluster(cluster) => command.query_async(&mut cluster.connection()).await,
         }
+    }
+}
+
+impl Cluster {
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connection(&self) -> ClusterConnection {
+        self.lock().connection.clone()
+    }
+
+    /// Puts another connection in the place of that number, unless somebody does or has done so. In
+    /// a task of its own, as whoever asks may give up.
+    fn renew(self: &Arc<Self>, number: u64) {
+        let mut current = self.lock();
+        if current.renewing || current.number != number {
+            return;
+        }
+        current.renewing = true;
+        drop(current);
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Ok(connection) = connect(&cluster.client).await {
+                let mut current = cluster.lock();
+                current.connection = connection;
+                current.number += 1;
+            }
+            // The nodes may not agree yet: not one connection after another.
+            tokio::time::sleep(RENEWAL).await;
+            cluster.lock().renewing = false;
+        });
+    }
+}
+
+/// A connection to a cluster, if there is one in time.
+async fn connect(client: &ClusterClient) -> Result<ClusterConnection, DurableError> {
+    match tokio::time::timeout(CALLER, client.get_async_connection()).await {
+        Ok(connection) => connection.map_err(|error| last(fault(&error, true))),
+        Err(_) => Err(DurableError::Unreachable("no connection to the cluster".to_owned())),
     }
 }
 
@@ -153,7 +237,7 @@ fn fault(error: &RedisError, cluster: bool) -> Fault {
             | Server::NoScript,
         )
         | ErrorKind::ClusterConnectionNotFound => Fault::Undone(what),
-        // A master that has just become a replica: the cluster's new map will say who is master.
+        // A master that has just become a replica: the next connection learns who is master.
         ErrorKind::Server(Server::ReadOnly) if cluster => Fault::Undone(what),
         ErrorKind::Server(Server::ReadOnly) => Fault::Final(DurableError::ReadOnly(what)),
         ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
