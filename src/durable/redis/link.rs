@@ -7,10 +7,10 @@
 //! among those it has kept, and gives that one, or does what was not done. So the client of a
 //! cluster must not repeat anything by itself, and is told so.
 //!
-//! **The client of a cluster is replaced when it has lost its way** ([`Cluster`]): it lets each node
-//! answer as a replica too, so that from a master which has become one it hears that nothing can be
-//! written there, and not who is master now; and it may wait for itself for ever, when a node was
-//! away and several calls have connected to it anew.
+//! **The client of a cluster is replaced when it has lost its way** ([`Cluster`]). It lets each
+//! node answer as a replica too, so that from a master which has become one it hears that nothing
+//! can be written there, and not who is master now. And it may wait for itself for ever, when a
+//! node was away and several calls have connected to it anew.
 
 #![forbid(unsafe_code)]
 
