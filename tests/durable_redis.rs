@@ -24,6 +24,10 @@ use tourbillon::{Builder, Inline};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
+/// Replicas take over only when they are told.
+const RETURNING: [&str; 6] =
+    [ALWAYS[0], ALWAYS[1], ALWAYS[2], ALWAYS[3], "--cluster-replica-no-failover", "yes"];
+
 fn quick() -> Options {
     Options::new().backoff(Backoff::new(SECOND / 10, SECOND)).attempts(5)
 }
@@ -277,10 +281,9 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     assert_eq!(wait(timers.len()), Ok(0));
 }
 
-#[test]
-fn slots_of_a_cluster_move_under_the_timers() {
-    let Some(cluster) = Cluster::start() else { return };
-    let processes = [Process::of_cluster(&cluster), Process::of_cluster(&cluster)];
+/// Two workers deliver what is due while the cluster changes.
+fn timers_are_due_while(cluster: &Cluster, change: impl Fn()) {
+    let processes = [Process::of_cluster(cluster), Process::of_cluster(cluster)];
     let work: Vec<Work> = processes.iter().map(Process::work).collect();
     let all = ids(600);
     let timers = processes[0].timers.clone();
@@ -289,10 +292,44 @@ fn slots_of_a_cluster_move_under_the_timers() {
         timers.schedule(id, "payload", delay, quick())
     });
     wait(futures_util::future::try_join_all(schedule)).unwrap();
-    for partition in 0..6 {
-        cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
-    }
+    change();
     all_are_acknowledged_once(&timers, work, all);
+}
+
+#[test]
+fn slots_of_a_cluster_move_under_the_timers() {
+    let Some(cluster) = Cluster::start() else { return };
+    timers_are_due_while(&cluster, || {
+        for partition in 0..6 {
+            cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
+        }
+    });
+}
+
+#[test]
+fn replicas_take_over_under_the_timers() {
+    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
+    timers_are_due_while(&cluster, || {
+        // These partitions lie on the three masters.
+        for partition in [0, 1, 2, 0] {
+            cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
+        }
+    });
+}
+
+/// A master that was away: calls that connect to it anew at the same time could wait for ever.
+#[test]
+fn a_master_comes_back_under_the_timers() {
+    let Some(cluster) = Cluster::with_replicas(&RETURNING) else { return };
+    timers_are_due_while(&cluster, || {
+        for partition in [0, 1, 2] {
+            let master = cluster.owner(&format!("{{tb:timers:{partition}}}"));
+            master.kill();
+            std::thread::sleep(SECOND / 2);
+            master.resume();
+            cluster.settle();
+        }
+    });
 }
 
 #[test]

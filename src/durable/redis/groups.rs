@@ -237,6 +237,7 @@ impl Driver {
         let mut pause = PAUSES[0];
         loop {
             let link = self.verbs.link.clone();
+            let number = link.number();
             let verbs = Arc::clone(&self.verbs);
             let command = self.command(&group);
             let asked = async move { link.evaluate(&verbs.scripts.group, command).await };
@@ -250,7 +251,7 @@ impl Driver {
                 }
                 Err(error) => error,
             };
-            match self.verbs.link.fault(&error) {
+            match self.verbs.link.fault(number, &error) {
                 Fault::Final(error) => return self.refuse(group, &error),
                 Fault::Undone(why) | Fault::Unknown(why) => self.why = why,
             }
@@ -325,14 +326,14 @@ impl Driver {
             self.refuse(group, &strange());
             return true;
         };
-        let mut undone = Vec::new();
+        let (link, mut undone) = (&self.verbs.link, Vec::new());
         for (call, answer) in group.calls.into_iter().zip(answers) {
             let Some(call) = call else { continue };
             let Value::BulkString(text) = answer else {
                 call.end(&self.verbs, Ok((answer, now)));
                 continue;
             };
-            match self.verbs.link.fault(&failed(&text)) {
+            match link.fault(link.number(), &failed(&text)) {
                 Fault::Final(error) => call.end(&self.verbs, Err(error)),
                 Fault::Undone(why) | Fault::Unknown(why) => {
                     self.why = why;
