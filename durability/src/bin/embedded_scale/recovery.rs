@@ -132,8 +132,8 @@ fn kill_when(child: &mut Child, acknowledged: &AtomicU64, arguments: &Arguments)
 /// How long nothing is delivered before the rest counts as lost.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Delivers until so many are acknowledged, or nothing more comes: their ids, and how long the first
-/// and the last of them took.
+/// Delivers until so many are acknowledged, or nothing more comes: their ids, and how long the
+/// first and the last of them took.
 fn deliver(timers: &DurableTimers, due: usize) -> Fallible<(HashSet<String>, f64, f64)> {
     let begin = Instant::now();
     let (end, ends) = futures_channel::oneshot::channel::<()>();
