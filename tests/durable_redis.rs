@@ -489,6 +489,21 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
 }
 
 #[test]
+fn a_page_of_one_partition_is_bounded() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let options = RedisOptions::new().partitions(1);
+    let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
+    let process = Process::of(store, runtime);
+    for id in ids(20) {
+        wait(process.timers.schedule(&id, vec![7; 1 << 20], 99 * SECOND, quick())).unwrap();
+    }
+    // Eight megabytes, and what lies in two buckets.
+    let page = wait(process.timers.list(None, 20)).unwrap();
+    assert!((8..=10).contains(&page.len()), "{} timers", page.len());
+}
+
+#[test]
 fn a_wrong_password_is_denied() {
     let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
     let runtime = runtime();

@@ -129,8 +129,11 @@ fn kill_when(child: &mut Child, acknowledged: &AtomicU64, arguments: &Arguments)
     Ok(())
 }
 
-/// Delivers until so many are acknowledged at least: their ids, and how long the first and the last
-/// of them took.
+/// How long nothing is delivered before the rest counts as lost.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Delivers until so many are acknowledged, or nothing more comes: their ids, and how long the
+/// first and the last of them took.
 fn deliver(timers: &DurableTimers, due: usize) -> Fallible<(HashSet<String>, f64, f64)> {
     let begin = Instant::now();
     let (end, ends) = futures_channel::oneshot::channel::<()>();
@@ -151,6 +154,18 @@ fn deliver(timers: &DurableTimers, due: usize) -> Fallible<(HashSet<String>, f64
                 *all = now;
                 *end = None;
             }
+        }
+    });
+    let idle = Arc::clone(&delivered);
+    std::thread::spawn(move || {
+        let (mut before, mut waits) = (0, true);
+        while waits {
+            std::thread::sleep(IDLE);
+            let mut now = idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if std::mem::replace(&mut before, now.0.len()) == now.0.len() {
+                now.3 = None;
+            }
+            waits = now.3.is_some();
         }
     });
     if due > 0 {
