@@ -143,12 +143,12 @@ fn each_thing_outside_has_one_door() {
         ("jiff", &["scheduler/calendar.rs"]),
         ("SystemTime::now", &["scheduler/calendar.rs", "durable/clock.rs"]),
         ("quick_cache", &["cache/map.rs"]),
-        ("fastrand", &["cache/spread.rs", "durable/redis/verbs.rs"]),
+        ("fastrand", &["cache/spread.rs", "durable/redis/groups.rs"]),
         ("dashmap", &["keyed/map.rs"]),
         ("serde::", &["config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"]),
         ("serde_json", &["durable/json.rs"]),
         ("redb", &["durable/embedded/tables.rs"]),
-        ("futures_channel", &["durable/embedded/threads.rs"]),
+        ("futures_channel", &["durable/embedded/threads.rs", "durable/redis/groups.rs"]),
         (
             "futures_util",
             &[
