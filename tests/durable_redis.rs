@@ -296,6 +296,25 @@ fn slots_of_a_cluster_move_under_the_timers() {
 }
 
 #[test]
+fn replicas_take_over_under_the_timers() {
+    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
+    let processes = [Process::of_cluster(&cluster), Process::of_cluster(&cluster)];
+    let work: Vec<Work> = processes.iter().map(Process::work).collect();
+    let all = ids(600);
+    let timers = processes[0].timers.clone();
+    let schedule = all.iter().enumerate().map(|(place, id)| {
+        let delay = Duration::from_millis(200 + 5 * place as u64);
+        timers.schedule(id, "payload", delay, quick())
+    });
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    // These partitions lie on the three masters.
+    for partition in [0, 1, 2, 0] {
+        cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
+    }
+    all_are_acknowledged_once(&timers, work, all);
+}
+
+#[test]
 fn a_timer_that_another_process_schedules_is_not_late() {
     let Some(server) = Server::start(&[]) else { return };
     let (here, there) = (Process::new(&server), Process::new(&server));

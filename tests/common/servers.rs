@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server, its folder and its port.
 pub(crate) struct Server {
@@ -106,6 +106,22 @@ impl Server {
         said
     }
 
+    /// Whether what it tells of replication has that line.
+    fn is(&self, line: &str) -> bool {
+        self.say("INFO replication").is_some_and(|info| info.contains(line))
+    }
+
+    /// Whether it is a replica that hears from its master.
+    fn follows(&self) -> bool {
+        self.is("role:slave") && self.is("master_link_status:up")
+    }
+
+    /// What it is called in its cluster.
+    fn name(&self) -> String {
+        let said = self.order("CLUSTER MYID");
+        said.lines().nth(1).expect("a name").to_owned()
+    }
+
     fn process(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,24 +139,60 @@ fn free_port() -> u16 {
     free.local_addr().expect("it has an address").port()
 }
 
-/// Three masters that share the slots of a cluster.
+/// What a cluster is given to get into a state.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn wait_until(what: &str, so: impl Fn() -> bool) {
+    assert!(is_in_time(PATIENCE, so), "the cluster: {what}");
+}
+
+fn is_in_time(limit: Duration, so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !so() {
+        if begun.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// Three masters that share the slots of a cluster, each with a replica if there are any. Which
+/// node is a master changes when a replica takes over.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
 }
 
 impl Cluster {
     pub(crate) fn start() -> Option<Self> {
+        Self::of(3, &[])
+    }
+
+    /// As [`start`](Self::start), of six nodes with further options.
+    pub(crate) fn with_replicas(options: &[&str]) -> Option<Self> {
+        let cluster = Self::of(6, options)?;
+        let (masters, replicas) = cluster.nodes.split_at(3);
+        for (replica, master) in replicas.iter().zip(masters) {
+            replica.order(&format!("CLUSTER REPLICATE {}", master.name()));
+        }
+        wait_until("the replicas follow", || replicas.iter().all(Server::follows));
+        cluster.settle();
+        Some(cluster)
+    }
+
+    fn of(count: usize, more: &[&str]) -> Option<Self> {
         let mut nodes = Vec::new();
         let mut buses = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..count {
             let bus = free_port().to_string();
             let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-            nodes.push(Server::start(&[&options[..], &["--cluster-port", &bus]].concat())?);
+            nodes.push(Server::start(&[&options[..], &["--cluster-port", &bus], more].concat())?);
             buses.push(bus);
         }
-        let slots = ["0 5460", "5461 10922", "10923 16383"];
+        for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
+            node.order(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
+        }
         for (place, node) in nodes.iter().enumerate() {
-            node.order(&format!("CLUSTER ADDSLOTSRANGE {}", slots[place]));
             node.order(&format!("CLUSTER SET-CONFIG-EPOCH {}", place + 1));
             let met = format!("CLUSTER MEET 127.0.0.1 {} {}", node.port, buses[place]);
             nodes[0].order(&met);
@@ -151,21 +203,25 @@ impl Cluster {
     }
 
     /// Waits until all nodes know of all slots.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
+        let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
         let whole = |node: &Server| {
             let info = node.say("CLUSTER INFO").unwrap_or_default();
-            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+            info.contains("cluster_state:ok") && info.contains(&known)
         };
-        for _ in 0..3000 {
-            if self.nodes.iter().all(whole) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the cluster does not come together");
+        wait_until("it comes together", || self.nodes.iter().all(whole));
     }
 
-    /// Moves the slot of a key to the next node, key by key, while others use it.
+    /// The master of the slot of a key.
+    pub(crate) fn owner(&self, key: &str) -> &Server {
+        let owns = |node: &&Server| {
+            let value = node.say(&format!("GET {key}")).unwrap_or_default();
+            !value.starts_with("-MOVED")
+        };
+        self.nodes.iter().find(owns).expect("somebody owns it")
+    }
+
+    /// Moves the slot of a key to the next master, key by key, while others use it.
     pub(crate) fn move_slot(&self, key: &str) {
         let Move { slot, from, to } = self.begin_move(key);
         loop {
@@ -179,23 +235,37 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(2));
         }
         for node in [to, from] {
-            node.order(&format!("CLUSTER SETSLOT {slot} NODE {}", name(to)));
+            node.order(&format!("CLUSTER SETSLOT {slot} NODE {}", to.name()));
         }
     }
 
-    /// Begins to move the slot of a key to the next node: no key has been moved yet.
+    /// Begins to move the slot of a key to the next master: no key has been moved yet.
     pub(crate) fn begin_move(&self, key: &str) -> Move<'_> {
         let number = |said: String| said.trim_start_matches(':').trim().to_owned();
         let slot = number(self.nodes[0].order(&format!("CLUSTER KEYSLOT {key}")));
-        let owns = |node: &&Server| {
-            let count = node.say(&format!("GET {key}")).unwrap_or_default();
-            !count.starts_with("-MOVED")
-        };
-        let from = self.nodes.iter().position(|node| owns(&node)).expect("somebody owns it");
-        let (from, to) = (&self.nodes[from], &self.nodes[(from + 1) % 3]);
-        to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", name(from)));
-        from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", name(to)));
+        let from = self.owner(key);
+        let mut after = self.nodes.iter().cycle().skip_while(|node| node.port != from.port).skip(1);
+        let to = after.find(|node| node.is("role:master")).expect("there are masters");
+        to.order(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.name()));
+        from.order(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.name()));
         Move { slot, from, to }
+    }
+
+    /// Lets the replica of the master of a key's slot take over, which waits until it has all that
+    /// its master has. The master follows it then.
+    pub(crate) fn fail_over(&self, key: &str) {
+        let old = self.owner(key);
+        let its = format!("master_port:{}\r", old.port);
+        let new = self.nodes.iter().find(|node| node.is(&its)).expect("it has a replica");
+        wait_until("the replica follows", || new.follows());
+        // An attempt is given up after five seconds if the master has much to do.
+        let taken_over = || {
+            new.order("CLUSTER FAILOVER");
+            is_in_time(Duration::from_secs(6), || new.is("role:master"))
+        };
+        assert!((0..5).any(|_| taken_over()), "the replica takes over");
+        wait_until("the old master follows", || old.follows());
+        self.settle();
     }
 }
 
@@ -213,9 +283,4 @@ impl Move<'_> {
             node.order(&format!("CLUSTER SETSLOT {} STABLE", self.slot));
         }
     }
-}
-
-fn name(node: &Server) -> String {
-    let said = node.order("CLUSTER MYID");
-    said.lines().nth(1).expect("a name").to_owned()
 }

@@ -6,17 +6,23 @@
 //! number** is what may have been done, the answer being lost (`groups.rs`): the script then gives
 //! the answer it has kept, or does what was not done. So the client of a cluster must not repeat
 //! anything by itself, and is told so.
+//!
+//! **The client of a cluster is replaced when it has lost its way** ([`Cluster`]). It lets each
+//! node answer as a replica too, so that from a master which has become one it hears that nothing
+//! can be written there, and not who is master now. And it may wait for itself for ever, when a
+//! node was away and several calls have connected to it anew.
 
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::cluster::ClusterClientBuilder;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
     Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ScriptInvocation,
     ServerErrorKind, Value,
 };
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long an answer is waited for.
@@ -37,11 +43,28 @@ pub(super) enum Patience {
 /// How long a caller waits.
 pub(super) const CALLER: Duration = Duration::from_secs(5);
 
+/// How long a new connection to a cluster is kept at least.
+const RENEWAL: Duration = Duration::from_millis(100);
+
 /// A connection, shared by its clones.
 #[derive(Clone)]
 pub(super) enum Link {
     Node(ConnectionManager),
-    Cluster(ClusterConnection),
+    Cluster(Arc<Cluster>),
+}
+
+/// The connection to a cluster, and how to get another.
+pub(super) struct Cluster {
+    client: ClusterClient,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    connection: ClusterConnection,
+    /// How many there have been before.
+    number: u64,
+    /// Whether another is being made, or has just been.
+    renewing: bool,
 }
 
 /// Why there is no answer.
@@ -71,8 +94,9 @@ impl Link {
             .response_timeout(ANSWER)
             .build();
         let client = client.map_err(|error| last(fault(&error, true)))?;
-        let connection = client.get_async_connection().await;
-        connection.map(Self::Cluster).map_err(|error| last(fault(&error, true)))
+        let connection = connect(&client).await?;
+        let current = Mutex::new(Current { connection, number: 0, renewing: false });
+        Ok(Self::Cluster(Arc::new(Cluster { client, current })))
     }
 
     /// Asks until there is an answer for something that changes nothing.
@@ -111,7 +135,10 @@ impl Link {
     ) -> RedisResult<T> {
         match self {
             Self::Node(mut node) => script.invoke_async(&mut node).await,
-            Self::Cluster(mut cluster) => script.invoke_async(&mut cluster).await,
+            Self::Cluster(cluster) => {
+                let (mut connection, number) = cluster.connection();
+                cluster.checked(number, script.invoke_async(&mut connection).await)
+            }
         }
     }
 
@@ -128,7 +155,10 @@ impl Link {
         }
         match &mut self {
             Self::Node(node) => script.load_async(node).await?,
-            Self::Cluster(cluster) => script.load_async(cluster).await?,
+            Self::Cluster(cluster) => {
+                let (mut connection, number) = cluster.connection();
+                cluster.checked(number, script.load_async(&mut connection).await)?
+            }
         };
         self.query(&command).await
     }
@@ -136,13 +166,67 @@ impl Link {
     async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
         match self {
             Self::Node(node) => command.query_async(node).await,
-            Self::Cluster(cluster) => command.query_async(cluster).await,
+            Self::Cluster(cluster) => {
+                let (mut connection, number) = cluster.connection();
+                cluster.checked(number, command.query_async(&mut connection).await)
+            }
         }
     }
 
     /// What an error means.
     pub(super) fn fault(&self, error: &RedisError) -> Fault {
         fault(error, matches!(self, Self::Cluster(_)))
+    }
+}
+
+impl Cluster {
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection of now, and its number.
+    fn connection(&self) -> (ClusterConnection, u64) {
+        let current = self.lock();
+        (current.connection.clone(), current.number)
+    }
+
+    /// Sees to another connection if that one has lost its way, as its answer shows.
+    fn checked<T>(self: &Arc<Self>, number: u64, answer: RedisResult<T>) -> RedisResult<T> {
+        let replica = ErrorKind::Server(ServerErrorKind::ReadOnly);
+        if answer.as_ref().is_err_and(|error| error.kind() == replica || error.is_timeout()) {
+            self.renew(number);
+        }
+        answer
+    }
+
+    /// Puts another connection in the place of that number, unless somebody does or has done so. In
+    /// a task of its own, as whoever asks may give up.
+    fn renew(self: &Arc<Self>, number: u64) {
+        let mut current = self.lock();
+        if current.renewing || current.number != number {
+            return;
+        }
+        current.renewing = true;
+        drop(current);
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Ok(connection) = connect(&cluster.client).await {
+                let mut current = cluster.lock();
+                current.connection = connection;
+                current.number += 1;
+            }
+            // The nodes may not agree yet: not one connection after another.
+            tokio::time::sleep(RENEWAL).await;
+            cluster.lock().renewing = false;
+        });
+    }
+}
+
+/// A connection to a cluster, if there is one in time.
+async fn connect(client: &ClusterClient) -> Result<ClusterConnection, DurableError> {
+    match tokio::time::timeout(CALLER, client.get_async_connection()).await {
+        Ok(connection) => connection.map_err(|error| last(fault(&error, true))),
+        Err(_) => Err(DurableError::Unreachable("no connection to the cluster".to_owned())),
     }
 }
 
@@ -172,7 +256,7 @@ fn fault(error: &RedisError, cluster: bool) -> Fault {
             | Server::NoScript,
         )
         | ErrorKind::ClusterConnectionNotFound => Fault::Undone(what),
-        // A master that has just become a replica: the cluster's new map will say who is master.
+        // A master that has just become a replica: the next connection learns who is master.
         ErrorKind::Server(Server::ReadOnly) if cluster => Fault::Undone(what),
         ErrorKind::Server(Server::ReadOnly) => Fault::Final(DurableError::ReadOnly(what)),
         ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
