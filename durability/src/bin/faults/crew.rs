@@ -1,0 +1,138 @@
+//! The workers, as the one sees them who starts them: processes that can be killed, paused, and cut
+//! from Redis by their [`Line`].
+
+use crate::Failure;
+use crate::line::{Line, State};
+use crate::log::{self, Entry};
+use crate::plan::WORKERS;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One worker after another, on one line.
+#[derive(Debug)]
+pub(crate) struct Member {
+    line: Line,
+    folder: PathBuf,
+    number: usize,
+    process: Mutex<Process>,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    /// None while it is killed.
+    child: Option<Child>,
+    /// Where each one has logged.
+    logs: Vec<PathBuf>,
+    /// Those that ended though nobody told them to, and how.
+    failed: Vec<String>,
+}
+
+impl Member {
+    fn lock(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the next one.
+    pub(crate) fn start(&self) -> Result<(), Failure> {
+        let mut process = self.lock();
+        let log = self.folder.join(format!("{}-{}", self.number, process.logs.len()));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("worker").arg("--log").arg(&log).args(self.line.urls());
+        process.child = Some(command.stdin(Stdio::piped()).spawn()?);
+        process.logs.push(log);
+        Ok(())
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&self) -> Result<(), Failure> {
+        if let Some(mut child) = self.lock().child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Stops its process, or lets it go on.
+    pub(crate) fn pause(&self, paused: bool) -> Result<(), Failure> {
+        if let Some(child) = &self.lock().child {
+            let signal = if paused { "-STOP" } else { "-CONT" };
+            Command::new("kill").arg(signal).arg(child.id().to_string()).status()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_line(&self, state: State) {
+        self.line.set(state);
+    }
+
+    /// Starts another if it has ended by itself, which none should.
+    pub(crate) fn look_after(&self) -> Result<(), Failure> {
+        let ended = match &mut self.lock().child {
+            Some(child) => child.try_wait()?,
+            None => None,
+        };
+        let Some(status) = ended else { return Ok(()) };
+        let mut process = self.lock();
+        let which = format!("worker {} ended by itself: {status}", self.number);
+        eprintln!("{which}");
+        process.failed.push(which);
+        drop(process);
+        self.start()
+    }
+
+    /// Ends it in peace.
+    fn end(&self) -> Result<(), Failure> {
+        if let Some(mut child) = self.lock().child.take() {
+            drop(child.stdin.take());
+            child.wait()?;
+        }
+        Ok(())
+    }
+}
+
+/// All workers, and the folder of their logs.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(crate) members: Vec<Member>,
+    folder: PathBuf,
+}
+
+impl Crew {
+    pub(crate) async fn start(ports: &[u16]) -> Result<Self, Failure> {
+        let name = format!("tourbillon-faults-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder)?;
+        let mut crew = Self { members: Vec::new(), folder: folder.clone() };
+        for number in 0..WORKERS {
+            let line = Line::new(number, ports.to_vec()).await?;
+            let (folder, process) = (folder.clone(), Mutex::default());
+            crew.members.push(Member { line, folder, number, process });
+        }
+        crew.members.iter().try_for_each(Member::start)?;
+        Ok(crew)
+    }
+
+    /// Ends the workers in peace: what each has logged, and which of them had failed.
+    pub(crate) fn end(&self) -> Result<(Vec<Vec<Entry>>, Vec<String>), Failure> {
+        self.members.iter().try_for_each(Member::end)?;
+        let (mut logs, mut failed) = (Vec::new(), Vec::new());
+        for member in &self.members {
+            let process = member.lock();
+            failed.extend_from_slice(&process.failed);
+            for path in process.logs.iter().filter(|path| path.exists()) {
+                logs.push(log::read(path)?);
+            }
+        }
+        Ok((logs, failed))
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in &self.members {
+            let _ = member.kill();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

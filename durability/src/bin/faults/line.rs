@@ -1,0 +1,105 @@
+//! [`Line`]: the way from one worker to the nodes of the cluster, which can be cut.
+//!
+//! A worker has a loopback address of its own, `127.0.1.n`, where each node's port is forwarded to
+//! the node. The nodes do not tell what address they have (`unknown-endpoint`), so that a client
+//! stays with the one that it knows: all of a worker's connections go through its line.
+
+use crate::Failure;
+use std::net::Ipv4Addr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What comes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    /// Nothing: connections are closed and refused.
+    Cut,
+    /// Nothing for now: what is said is kept, and heard when the line is open again.
+    Silent,
+}
+
+/// All ways of one worker.
+#[derive(Debug)]
+pub(crate) struct Line {
+    address: Ipv4Addr,
+    ports: Vec<u16>,
+    state: watch::Sender<State>,
+}
+
+impl Line {
+    pub(crate) async fn new(worker: usize, ports: Vec<u16>) -> Result<Self, Failure> {
+        let address = Ipv4Addr::new(127, 0, 1, u8::try_from(worker + 1)?);
+        let (state, _) = watch::channel(State::Open);
+        for port in &ports {
+            let listener = TcpListener::bind((address, *port)).await?;
+            tokio::spawn(forward(listener, *port, state.subscribe()));
+        }
+        Ok(Self { address, ports, state })
+    }
+
+    /// The addresses of the nodes, for this worker.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        let url = |port| format!("redis://{}:{port}/", self.address);
+        self.ports.iter().map(url).collect()
+    }
+
+    pub(crate) fn set(&self, state: State) {
+        self.state.send_replace(state);
+    }
+}
+
+/// Forwards what connects, to one node.
+async fn forward(first: TcpListener, port: u16, mut state: watch::Receiver<State>) {
+    let Ok(address) = first.local_addr() else { return };
+    let mut listener = Some(first);
+    loop {
+        if *state.borrow_and_update() == State::Cut {
+            // Without a listener the system refuses.
+            listener = None;
+        } else if listener.is_none() {
+            listener = TcpListener::bind(address).await.ok();
+        }
+        let accept = async {
+            match &listener {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = accept => if let Ok((client, _)) = accepted {
+                tokio::spawn(connect(client, port, state.clone()));
+            },
+            changed = state.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// One connection.
+async fn connect(client: TcpStream, port: u16, state: watch::Receiver<State>) {
+    let Ok(node) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
+    let _ = (client.set_nodelay(true), node.set_nodelay(true));
+    let ((from_client, to_client), (from_node, to_node)) = (client.into_split(), node.into_split());
+    let mut cut = state.clone();
+    tokio::select! {
+        _ = pass(from_client, to_node, state.clone()) => {}
+        _ = pass(from_node, to_client, state) => {}
+        _ = cut.wait_for(|state| *state == State::Cut) => {}
+    }
+}
+
+/// Passes on what is said in one direction, while the line is open.
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut state: watch::Receiver<State>,
+) -> Option<()> {
+    let mut said = vec![0; 65_536];
+    loop {
+        let length = from.read(&mut said).await.ok().filter(|length| *length > 0)?;
+        state.wait_for(|state| *state == State::Open).await.ok()?;
+        to.write_all(&said[..length]).await.ok()?;
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Log`]: what a worker has done, a line each, in a file that outlives it.
+//!
+//! A line is handed to the system before what it tells of goes on, so that it is there when the
+//! worker is killed a moment later. Only the end of an attempt, which the store knows first, may be
+//! missing.
+
+use crate::Failure;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a line tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A handler has begun.
+    Begun,
+    /// A handler is about to answer `Ok`.
+    Well,
+    /// The store has the end of an attempt.
+    Acknowledged,
+    Dead,
+    Retried,
+    TooLate,
+}
+
+const LETTERS: [(What, &str); 6] = [
+    (What::Begun, "b"),
+    (What::Well, "w"),
+    (What::Acknowledged, "a"),
+    (What::Dead, "d"),
+    (What::Retried, "r"),
+    (What::TooLate, "l"),
+];
+
+/// A line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) what: What,
+    /// Which timer.
+    pub(crate) timer: usize,
+    /// When it was to be delivered.
+    pub(crate) planned: u64,
+    /// When this was written.
+    pub(crate) at: u64,
+}
+
+/// The wall clock in milliseconds, which all processes of this machine share.
+pub(crate) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The id of a timer.
+pub(crate) fn id(timer: usize) -> String {
+    format!("timer {timer}")
+}
+
+/// Which timer has that id.
+pub(crate) fn timer(id: &str) -> Option<usize> {
+    id.strip_prefix("timer ")?.parse().ok()
+}
+
+/// A file of lines.
+#[derive(Debug)]
+pub(crate) struct Log(File);
+
+impl Log {
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        Ok(Self(File::create_new(path)?))
+    }
+
+    pub(crate) fn write(&self, what: What, id: &str, planned: SystemTime) -> Result<(), Failure> {
+        let at = millis(SystemTime::now());
+        let letter = LETTERS.iter().find(|(one, _)| *one == what).map_or("", |(_, letter)| *letter);
+        let timer = timer(id).ok_or("an id that nobody gave")?;
+        // One write: a line is there or not.
+        let line = format!("{letter} {timer} {} {at}\n", millis(planned));
+        Ok((&self.0).write_all(line.as_bytes())?)
+    }
+}
+
+/// The lines of a file.
+pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
+    let text = std::fs::read_to_string(path)?;
+    let entry = |line: &str| {
+        let mut parts = line.split(' ');
+        let letter = parts.next()?;
+        let what = LETTERS.iter().find(|(_, one)| *one == letter)?.0;
+        let mut number = || parts.next()?.parse::<u64>().ok();
+        let timer = usize::try_from(number()?).ok()?;
+        Some(Entry { what, timer, planned: number()?, at: number()? })
+    };
+    let entries = text.lines().map(|line| entry(line).ok_or_else(|| format!("no entry: {line}")));
+    Ok(entries.collect::<Result<_, _>>()?)
+}

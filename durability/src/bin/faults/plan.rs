@@ -1,0 +1,182 @@
+//! What is to happen, drawn from a seed: the life of each timer, and the faults in their order.
+//!
+//! The same seed gives the same plan. What comes of it is not the same: processes race.
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long a lease lasts.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+
+/// How many workers there are.
+pub(crate) const WORKERS: usize = 3;
+
+/// Over how many partitions the store is spread.
+pub(crate) const PARTITIONS: u16 = 16;
+
+/// How long each fault takes its turn, roughly: in one round each kind happens once.
+const ROUND: u64 = 20_000;
+
+/// How many timers there are for each further round.
+const TIMERS_A_ROUND: usize = 25_000;
+
+/// When the faults begin: some timers are there by then.
+const LEAD: u64 = 2_000;
+
+/// What a handler does; it is the timer's payload.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Handling {
+    /// It is done at once.
+    Well,
+    /// The first attempts fail.
+    FailsFirst(u32),
+    /// All attempts fail: it becomes a dead letter.
+    Fails,
+    /// The first attempt takes so many milliseconds, which may be longer than the lease.
+    Slow(u64),
+}
+
+impl Handling {
+    fn draw(random: &mut Rng) -> Self {
+        match random.u32(..100) {
+            0..8 => Self::FailsFirst(random.u32(1..=2)),
+            8..10 => Self::Fails,
+            10..12 => Self::Slow(random.u64(500..3_000)),
+            _ => Self::Well,
+        }
+    }
+
+    /// How many attempts there are. Faults cost attempts too, and are not to make dead letters.
+    pub(crate) fn attempts(self) -> u32 {
+        if matches!(self, Self::Fails) { 3 } else { 20 }
+    }
+}
+
+/// What is done to a timer after it has been scheduled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Cancel,
+    /// To another time.
+    Move(u64),
+    /// By one of another time.
+    Replace(u64),
+}
+
+/// The life of a timer. All times are milliseconds from the beginning on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) scheduled: u64,
+    pub(crate) planned: u64,
+    pub(crate) handling: Handling,
+    /// What is done to it, and when.
+    pub(crate) change: Option<(u64, Change)>,
+}
+
+impl Life {
+    fn draw(random: &mut Rng, lasts: u64) -> Self {
+        let scheduled = random.u64(..lasts * 4 / 5);
+        let planned = scheduled + random.u64(50..lasts / 5);
+        let handling = Handling::draw(random);
+        // Half of the changes come about when the timer is due.
+        let at = match random.bool() {
+            true => random.u64(scheduled..planned),
+            false => (planned + random.u64(..100)).saturating_sub(50),
+        };
+        let later = planned.max(at) + random.u64(100..5_000);
+        let change = match random.u32(..100) {
+            0..8 => Some((at, Change::Cancel)),
+            8..14 => Some((at, Change::Move(later))),
+            14..20 => Some((at, Change::Replace(later))),
+            _ => None,
+        };
+        Self { scheduled, planned, handling, change }
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// A worker is killed, and another one started.
+    KillWorker,
+    /// A worker's process is stopped for longer than its lease.
+    PauseWorker,
+    /// A worker's connections are closed, and refused for longer than its lease.
+    CutWorker,
+    /// Nothing comes through on a worker's connections for longer than its lease; then all does.
+    SilenceWorker,
+    /// A master is killed, and started again with what it had written.
+    RestartRedis,
+    /// The slot of a partition moves to another master, key by key.
+    MoveSlot,
+    /// A replica takes over from its master, having got all that it has.
+    FailOver,
+}
+
+impl Kind {
+    /// Whether it befalls a worker, or Redis.
+    pub(crate) fn is_of_worker(self) -> bool {
+        OF_WORKERS.contains(&self)
+    }
+}
+
+const OF_WORKERS: [Kind; 4] =
+    [Kind::KillWorker, Kind::PauseWorker, Kind::CutWorker, Kind::SilenceWorker];
+
+const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver];
+
+/// One fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    /// How long nothing happens before it.
+    pub(crate) after: Duration,
+    pub(crate) kind: Kind,
+    /// Which worker, or whose partition's slot or master.
+    pub(crate) whom: usize,
+    pub(crate) lasts: Duration,
+}
+
+/// What is to happen.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) lives: Vec<Life>,
+    /// Two rows of faults, one after the other in each: what befalls workers, and Redis.
+    pub(crate) faults: [Vec<Fault>; 2],
+}
+
+impl Plan {
+    pub(crate) fn draw(seed: u64, timers: usize) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let rounds = 1 + timers / TIMERS_A_ROUND;
+        let lasts = LEAD + ROUND * rounds as u64;
+        let faults = [
+            row(&mut random, rounds, &OF_WORKERS, WORKERS),
+            row(&mut random, rounds, &OF_REDIS, usize::from(PARTITIONS)),
+        ];
+        let lives = (0..timers).map(|_| Life::draw(&mut random, lasts)).collect();
+        Self { lives, faults }
+    }
+}
+
+/// In each round each kind once, in any order.
+fn row(random: &mut Rng, rounds: usize, kinds: &[Kind], whom: usize) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for _ in 0..rounds {
+        let mut kinds = kinds.to_vec();
+        random.shuffle(&mut kinds);
+        for kind in kinds {
+            let after = Duration::from_millis(random.u64(300..1_500));
+            let lasts = Duration::from_millis(match kind {
+                Kind::KillWorker | Kind::RestartRedis => random.u64(200..1_500),
+                Kind::MoveSlot | Kind::FailOver => 0,
+                _ => random.u64(2_500..4_500),
+            });
+            faults.push(Fault { after, kind, whom: random.usize(..whom), lasts });
+        }
+    }
+    if let Some(first) = faults.first_mut() {
+        first.after += Duration::from_millis(LEAD);
+    }
+    faults
+}
