@@ -49,6 +49,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tourbillon::durable::{DurableError, DurableTimers};
@@ -69,6 +70,9 @@ const SERVERS: [&str; 8] = [
     "--cluster-preferred-endpoint-type",
     "unknown-endpoint",
 ];
+
+/// How many calls are under way at a time; while Redis is away others wait.
+const CALLS: usize = 128;
 
 /// How long what is left may take when the faults are over.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -133,8 +137,10 @@ async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
     let timers = worker::connect(&urls).await?;
     let crew = Arc::new(Crew::start(&ports).await?);
     let start = log::millis(SystemTime::now());
+    let calls = Arc::new(Semaphore::new(CALLS));
     let lives = plan.lives.iter().enumerate().map(|(timer, life)| {
-        let live = story::live(timers.clone(), timer, *life, start);
+        let (timers, life, calls) = (timers.clone(), *life, Arc::clone(&calls));
+        let live = async move { story::live(timers, timer, life, start, &calls).await };
         let task = tokio::spawn(live);
         async move { task.await? }
     });

@@ -15,11 +15,11 @@ pub(crate) const WORKERS: usize = 3;
 /// Over how many partitions the store is spread.
 pub(crate) const PARTITIONS: u16 = 16;
 
-/// How long each fault takes its turn, roughly: in one round each kind happens once.
+/// How long a round takes, roughly; in each round each kind of fault happens once.
 const ROUND: u64 = 20_000;
 
 /// How many timers there are for each further round.
-const TIMERS_A_ROUND: usize = 25_000;
+const TIMERS_A_ROUND: usize = 12_500;
 
 /// When the faults begin: some timers are there by then.
 const LEAD: u64 = 2_000;

@@ -8,6 +8,7 @@ use crate::Failure;
 use crate::log::{id, millis};
 use crate::plan::{Change, LEASE, Life};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tourbillon::durable::{
     Backoff, DurableError, DurableTimers, Existing, Options, ScheduleError, Scheduled,
@@ -61,18 +62,22 @@ async fn sleep_until(at: u64) {
     sleep(Duration::from_millis(at.saturating_sub(now()))).await;
 }
 
-/// The life of one timer, which begins at `start`.
+/// The life of one timer, which begins at `start`; `calls` bounds how many are asked at a time.
 pub(crate) async fn live(
     timers: DurableTimers,
     timer: usize,
     life: Life,
     start: u64,
+    calls: &Semaphore,
 ) -> Result<Story, Failure> {
     let mut telling = Telling { timers, id: id(timer), life, story: Story::default() };
     sleep_until(start + life.scheduled).await;
+    let call = calls.acquire().await?;
     telling.schedule(start + life.planned).await?;
+    drop(call);
     if let Some((at, change)) = life.change {
         sleep_until(start + at).await;
+        let _call = calls.acquire().await?;
         match change {
             Change::Cancel => telling.cancel().await?,
             Change::Move(to) => telling.move_to(start + to).await?,

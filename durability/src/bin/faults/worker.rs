@@ -14,7 +14,7 @@ use tourbillon::future::Timer;
 use tourbillon::{Builder, Inline};
 
 /// How many timers a worker handles at a time.
-const CONCURRENCY: usize = 256;
+const CONCURRENCY: usize = 128;
 
 /// What a worker is told when it is started.
 #[derive(Debug, clap::Args)]
