@@ -277,10 +277,9 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     assert_eq!(wait(timers.len()), Ok(0));
 }
 
-#[test]
-fn slots_of_a_cluster_move_under_the_timers() {
-    let Some(cluster) = Cluster::start() else { return };
-    let processes = [Process::of_cluster(&cluster), Process::of_cluster(&cluster)];
+/// Two workers deliver what is due while the cluster changes.
+fn timers_are_due_while(cluster: &Cluster, change: impl Fn()) {
+    let processes = [Process::of_cluster(cluster), Process::of_cluster(cluster)];
     let work: Vec<Work> = processes.iter().map(Process::work).collect();
     let all = ids(600);
     let timers = processes[0].timers.clone();
@@ -289,29 +288,29 @@ fn slots_of_a_cluster_move_under_the_timers() {
         timers.schedule(id, "payload", delay, quick())
     });
     wait(futures_util::future::try_join_all(schedule)).unwrap();
-    for partition in 0..6 {
-        cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
-    }
+    change();
     all_are_acknowledged_once(&timers, work, all);
+}
+
+#[test]
+fn slots_of_a_cluster_move_under_the_timers() {
+    let Some(cluster) = Cluster::start() else { return };
+    timers_are_due_while(&cluster, || {
+        for partition in 0..6 {
+            cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
+        }
+    });
 }
 
 #[test]
 fn replicas_take_over_under_the_timers() {
     let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
-    let processes = [Process::of_cluster(&cluster), Process::of_cluster(&cluster)];
-    let work: Vec<Work> = processes.iter().map(Process::work).collect();
-    let all = ids(600);
-    let timers = processes[0].timers.clone();
-    let schedule = all.iter().enumerate().map(|(place, id)| {
-        let delay = Duration::from_millis(200 + 5 * place as u64);
-        timers.schedule(id, "payload", delay, quick())
+    timers_are_due_while(&cluster, || {
+        // These partitions lie on the three masters.
+        for partition in [0, 1, 2, 0] {
+            cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
+        }
     });
-    wait(futures_util::future::try_join_all(schedule)).unwrap();
-    // These partitions lie on the three masters.
-    for partition in [0, 1, 2, 0] {
-        cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
-    }
-    all_are_acknowledged_once(&timers, work, all);
 }
 
 #[test]
