@@ -18,6 +18,7 @@ mod servers;
 mod subject;
 
 use clap::{Parser, ValueEnum};
+use pipelining::Extent;
 use report::Report;
 use servers::Server;
 use std::path::PathBuf;
@@ -80,23 +81,34 @@ impl Append {
     }
 }
 
+async fn measure(options: &Options, report: &mut Report) {
+    let Options { resting, rounds, count, rate, seconds, concurrency, .. } = *options;
+    for callers in &options.callers {
+        let subject = Subject::new(options.append.server()).await;
+        let extent = Extent { resting: 0, rounds, count };
+        report.pipelining.push(pipelining::measure(&subject, *callers, extent).await);
+    }
+    if resting == 0 {
+        return;
+    }
+    let subject = Subject::new(options.append.server()).await;
+    report.resting = Some(subject.rest(resting, seconds).await);
+    report.firing = Some(subject.fire(resting, rate, seconds, concurrency).await);
+    for callers in &options.callers {
+        let extent = Extent { resting, rounds, count };
+        if report.pipelining.iter().all(|measured| measured.resting == 0) {
+            pipelining::fill(&subject, *callers, resting).await;
+        }
+        report.pipelining.push(pipelining::measure(&subject, *callers, extent).await);
+    }
+}
+
 fn main() {
     let options = Options::parse();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(options.threads).enable_all().build().unwrap();
     let mut report = Report::default();
-    for callers in &options.callers {
-        let subject = runtime.block_on(Subject::new(options.append.server()));
-        let measured = pipelining::measure(subject, *callers, options.rounds, options.count);
-        report.pipelining.push(runtime.block_on(measured));
-    }
-    if options.resting > 0 {
-        let Options { resting, rate, seconds, concurrency, .. } = options;
-        let subject = runtime.block_on(Subject::new(options.append.server()));
-        report.resting = Some(runtime.block_on(subject.rest(resting, seconds)));
-        let firing = subject.fire(resting, rate, seconds, concurrency);
-        report.firing = Some(runtime.block_on(firing));
-    }
+    runtime.block_on(measure(&options, &mut report));
     println!("{report}");
     if let Some(file) = options.json {
         std::fs::write(file, serde_json::to_vec_pretty(&report).unwrap()).unwrap();

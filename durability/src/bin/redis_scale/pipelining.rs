@@ -1,6 +1,6 @@
 //! Schedules and cancels a second with many callers in flight, beside bare `ZADD` and `ZREM`: the
 //! same ids and due times, over as many sorted sets as the store has partitions, one multiplexed
-//! connection.
+//! connection. Both begin empty, or with as many resting.
 
 use crate::report::{Beside, Pipelining};
 use crate::subject::{Subject, after, due, each, id, own_cpu};
@@ -21,12 +21,23 @@ pub(crate) struct Taken {
     pub(crate) client: f64,
 }
 
+/// How much is compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// How many rest on both sides; their ids come before those of the rounds.
+    pub(crate) resting: usize,
+    pub(crate) rounds: usize,
+    /// How many calls a round.
+    pub(crate) count: usize,
+}
+
 /// The same timers in a store and in bare sorted sets of one server.
-struct Trial {
-    subject: Subject,
+struct Trial<'a> {
+    subject: &'a Subject,
     bare: MultiplexedConnection,
     start: SystemTime,
     callers: usize,
+    first: usize,
     count: usize,
 }
 
@@ -47,7 +58,7 @@ fn zrem(number: usize) -> Cmd {
     command
 }
 
-impl Trial {
+impl Trial<'_> {
     async fn take(&self, work: impl Future<Output = ()>) -> Taken {
         let (server, client, begun) = (self.subject.cpu(), own_cpu(), Instant::now());
         work.await;
@@ -60,42 +71,58 @@ impl Trial {
     }
 
     async fn bare(&self, command: impl Fn(usize) -> Cmd + Send + Sync + 'static) -> Taken {
-        let bare = self.bare.clone();
-        let call = move |number| {
-            let (mut bare, command) = (bare.clone(), command(number));
-            async move { assert_eq!(command.query_async::<u64>(&mut bare).await.unwrap(), 1) }
-        };
-        self.take(each(self.callers, self.count, call)).await
+        self.take(run(&self.bare, self.callers, self.first, self.count, command)).await
     }
 
     async fn schedule(&self) -> Taken {
-        let start = self.start;
-        let due = move |number| after(start, due(number));
-        self.take(self.subject.schedule(self.callers, self.count, due)).await
+        let (start, first) = (self.start, self.first);
+        let due = move |number| after(start, due(first + number));
+        self.take(self.subject.schedule_from(first, self.callers, self.count, due)).await
     }
 
     async fn cancel(&self) -> Taken {
-        let timers = self.subject.timers.clone();
+        let (timers, first) = (self.subject.timers.clone(), self.first);
         let call = move |number| {
             let timers = timers.clone();
-            async move { assert!(timers.cancel(&id(number)).await.unwrap()) }
+            async move { assert!(timers.cancel(&id(first + number)).await.unwrap()) }
         };
         self.take(each(self.callers, self.count, call)).await
     }
 }
 
-/// Rounds of all that is compared, each round the other way about.
-pub(crate) async fn measure(
-    subject: Subject,
+/// Runs a bare command with each of so many numbers, from `first` on.
+async fn run(
+    bare: &MultiplexedConnection,
     callers: usize,
-    rounds: usize,
+    first: usize,
     count: usize,
-) -> Pipelining {
+    command: impl Fn(usize) -> Cmd + Send + Sync + 'static,
+) {
+    let bare = bare.clone();
+    let call = move |number| {
+        let (mut bare, command) = (bare.clone(), command(first + number));
+        async move { assert_eq!(command.query_async::<u64>(&mut bare).await.unwrap(), 1) }
+    };
+    each(callers, count, call).await;
+}
+
+async fn connect(subject: &Subject) -> MultiplexedConnection {
     let client = Client::open(subject.server.url()).unwrap();
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
-    let bare = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
+}
+
+/// Puts into the bare sorted sets what rests in the store.
+pub(crate) async fn fill(subject: &Subject, callers: usize, resting: usize) {
     let start = SystemTime::now();
-    let trial = Trial { subject, bare, start, callers, count };
+    run(&connect(subject).await, callers, 0, resting, move |number| zadd(start, number)).await;
+}
+
+/// Rounds of all that is compared, each round the other way about.
+pub(crate) async fn measure(subject: &Subject, callers: usize, extent: Extent) -> Pipelining {
+    let Extent { resting, rounds, count } = extent;
+    let (bare, start) = (connect(subject).await, SystemTime::now());
+    let trial = Trial { subject, bare, start, callers, first: resting, count };
     let (mut schedule, mut cancel) = (Beside::default(), Beside::default());
     for round in 0..rounds {
         for bare in [round % 2 == 0, round % 2 == 1] {
@@ -108,5 +135,5 @@ pub(crate) async fn measure(
             }
         }
     }
-    Pipelining { callers, schedule, cancel }
+    Pipelining { resting, callers, schedule, cancel }
 }

@@ -12,9 +12,10 @@ pub(crate) struct Report {
     pub(crate) firing: Option<Firing>,
 }
 
-/// With so many callers in flight.
+/// With so many resting and so many callers in flight.
 #[derive(Debug, Serialize)]
 pub(crate) struct Pipelining {
+    pub(crate) resting: usize,
     pub(crate) callers: usize,
     pub(crate) schedule: Beside,
     pub(crate) cancel: Beside,
@@ -63,7 +64,7 @@ fn median(all: &[Taken], of: impl Fn(&Taken) -> f64) -> f64 {
 }
 
 impl Beside {
-    fn row(&self, f: &mut fmt::Formatter<'_>, callers: usize, names: [&str; 2]) -> fmt::Result {
+    fn row(&self, f: &mut fmt::Formatter<'_>, among: &str, names: [&str; 2]) -> fmt::Result {
         let rates = [&self.ours, &self.bare].map(|all| median(all, |taken| taken.a_second));
         for ((name, all), rate) in names.iter().zip([&self.ours, &self.bare]).zip(rates) {
             let server = median(all, |taken| taken.server);
@@ -71,7 +72,7 @@ impl Beside {
             let ratio = rate / rates[1];
             writeln!(
                 f,
-                "| {callers} | {name} | {rate:.0} | {ratio:.2} | {server:.2} | {client:.2} |"
+                "| {among} | {name} | {rate:.0} | {ratio:.2} | {server:.2} | {client:.2} |"
             )?;
         }
         Ok(())
@@ -80,11 +81,15 @@ impl Beside {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| callers | call | a second | of the bare one | server, µs | client, µs |")?;
-        writeln!(f, "|---:|---|---:|---:|---:|---:|")?;
-        for Pipelining { callers, schedule, cancel } in &self.pipelining {
-            schedule.row(f, *callers, ["schedule", "ZADD"])?;
-            cancel.row(f, *callers, ["cancel", "ZREM"])?;
+        writeln!(
+            f,
+            "| resting | callers | call | a second | of the bare one | server, µs | client, µs |"
+        )?;
+        writeln!(f, "|---:|---:|---|---:|---:|---:|---:|")?;
+        for Pipelining { resting, callers, schedule, cancel } in &self.pipelining {
+            let among = format!("{resting} | {callers}");
+            schedule.row(f, &among, ["schedule", "ZADD"])?;
+            cancel.row(f, &among, ["cancel", "ZREM"])?;
         }
         if let Some(Resting { count, scheduled, bytes, commands }) = &self.resting {
             writeln!(f, "\n| resting | scheduled a second | bytes a timer | commands a second |")?;
