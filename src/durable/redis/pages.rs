@@ -51,7 +51,7 @@ impl Verbs {
         more: &[Vec<u8>],
         patience: Patience,
     ) -> Result<T, DurableError> {
-        let ask = |link: Link, _| {
+        let ask = |link: Link| {
             let mut script = script.prepare_invoke();
             for key in self.keys.workers() {
                 script.key(key);
