@@ -422,7 +422,10 @@ fn a_store_that_cannot_be_written_is_told_apart() {
     let refused = wait(timers.schedule("another", vec![7], SECOND, quick())).unwrap_err();
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
     assert_eq!(refused.payload, [7]);
-    assert!(matches!(wait(timers.cancel("id")), Err(DurableError::ReadOnly(_))));
+    for id in ["id", "there is none"] {
+        // It may know less than its master.
+        assert!(matches!(wait(timers.cancel(id)), Err(DurableError::ReadOnly(_))));
+    }
     assert!(wait(timers.get("id")).unwrap().is_some());
     assert!(server.say("REPLICAOF NO ONE").is_some());
 

@@ -51,7 +51,11 @@ while ARGV[place] do
   end
   place = place + 1 + verb[2]
 end
-if not changed then return answers end
+if not changed then
+  -- A write of nothing: a master that has become a replica answers no questions by what it knows.
+  call('PERSIST', ANSWERS)
+  return answers
+end
 
 if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
 if fence then call('HSET', COUNTERS, 'fence', whole(fence)) end

@@ -3,6 +3,8 @@
 -- ARGV[6] due time and [7] id of the first key, [8] the last due time, [9] how many at most
 -- answers {now, 1 if there are more, the due time of the first key beyond or -1, {id, due, …}}
 
+-- A write of nothing: a master that has become a replica tells of no keys.
+redis.call('PERSIST', SLICES)
 local now = present()
 local from, first, until_, limit = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
