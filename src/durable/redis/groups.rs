@@ -87,16 +87,6 @@ impl Operation {
         self.words[start..start + 4].copy_from_slice(&length.to_le_bytes());
         self
     }
-
-    fn add_to(&self, command: &mut Cmd) {
-        let mut words = &self.words[..];
-        while let Some((length, rest)) = words.split_first_chunk() {
-            let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-            let (word, rest) = rest.split_at(length.min(rest.len()));
-            command.arg(word);
-            words = rest;
-        }
-    }
 }
 
 /// What the operation was answered, and the store's clock then.
@@ -270,11 +260,10 @@ impl Driver {
         let now = clock.as_ref().map(|clock| present(clock.now()).to_string());
         command.arg(keys.prefix(self.partition)).arg(now.unwrap_or_default());
         command.arg(&groups.process[..]).arg(group.number).arg(keys.channel());
+        let nothing = Operation::new(self.partition, "nothing");
         for call in &group.calls {
-            match call {
-                Some(call) => call.operation.add_to(&mut command),
-                None => drop(command.arg("nothing")),
-            }
+            let operation = call.as_ref().map_or(&nothing, |call| &call.operation);
+            command.arg(&operation.words);
         }
         command
     }

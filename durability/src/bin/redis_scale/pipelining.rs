@@ -1,9 +1,10 @@
-//! Schedules and cancels a second with many callers in flight, beside bare `ZADD` and `ZREM`: the
-//! same ids and due times, over as many sorted sets as the store has partitions, one multiplexed
-//! connection. Both begin empty, or with as many resting.
+//! Schedules and cancels a second with many callers in flight, beside bare `ZADD` and `ZREM`, and
+//! beside two bare commands, with which a payload is kept too: the same ids and due times, over as
+//! many sorted sets as the store has partitions, one multiplexed connection. All begin empty, or
+//! with as many resting.
 
 use crate::report::{Beside, Pipelining};
-use crate::subject::{Subject, after, due, each, id, own_cpu};
+use crate::subject::{PAYLOAD, Subject, after, due, each, id, own_cpu};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, cmd};
 use serde::Serialize;
@@ -45,6 +46,22 @@ fn set(number: usize) -> String {
     format!("{{set:{}}}", number % SETS)
 }
 
+fn hash(number: usize) -> String {
+    format!("{{set:{}}}:payloads", number % SETS)
+}
+
+fn hset(number: usize) -> Cmd {
+    let mut command = cmd("HSET");
+    command.arg(hash(number)).arg(id(number)).arg(PAYLOAD.as_slice());
+    command
+}
+
+fn hdel(number: usize) -> Cmd {
+    let mut command = cmd("HDEL");
+    command.arg(hash(number)).arg(id(number));
+    command
+}
+
 fn zadd(start: SystemTime, number: usize) -> Cmd {
     let score = after(start, due(number)).duration_since(UNIX_EPOCH).unwrap();
     let mut command = cmd("ZADD");
@@ -70,8 +87,29 @@ impl Trial<'_> {
         }
     }
 
-    async fn bare(&self, command: impl Fn(usize) -> Cmd + Send + Sync + 'static) -> Taken {
+    async fn bare(&self, command: impl Fn(usize) -> Vec<Cmd> + Send + Sync + 'static) -> Taken {
         self.take(run(&self.bare, self.callers, self.first, self.count, command)).await
+    }
+
+    /// One round of all, the other way about each time.
+    async fn round(&self, back: bool, schedule: &mut Beside, cancel: &mut Beside) {
+        let start = self.start;
+        for side in if back { [2, 1, 0] } else { [0, 1, 2] } {
+            let (scheduled, cancelled) = match side {
+                0 => (self.schedule().await, self.cancel().await),
+                1 => {
+                    let scheduled = self.bare(move |number| vec![zadd(start, number)]).await;
+                    (scheduled, self.bare(|number| vec![zrem(number)]).await)
+                }
+                _ => {
+                    let both = move |number| vec![zadd(start, number), hset(number)];
+                    let scheduled = self.bare(both).await;
+                    (scheduled, self.bare(|number| vec![zrem(number), hdel(number)]).await)
+                }
+            };
+            schedule.0[side].push(scheduled);
+            cancel.0[side].push(cancelled);
+        }
     }
 
     async fn schedule(&self) -> Taken {
@@ -90,18 +128,24 @@ impl Trial<'_> {
     }
 }
 
-/// Runs a bare command with each of so many numbers, from `first` on.
+/// Runs bare commands with each of so many numbers, from `first` on.
 async fn run(
     bare: &MultiplexedConnection,
     callers: usize,
     first: usize,
     count: usize,
-    command: impl Fn(usize) -> Cmd + Send + Sync + 'static,
+    commands: impl Fn(usize) -> Vec<Cmd> + Send + Sync + 'static,
 ) {
     let bare = bare.clone();
     let call = move |number| {
-        let (mut bare, command) = (bare.clone(), command(first + number));
-        async move { assert_eq!(command.query_async::<u64>(&mut bare).await.unwrap(), 1) }
+        let (mut bare, mut pipeline) = (bare.clone(), redis::Pipeline::new());
+        for command in commands(first + number) {
+            pipeline.add_command(command);
+        }
+        async move {
+            let done: Vec<u64> = pipeline.query_async(&mut bare).await.unwrap();
+            assert!(done.iter().all(|&done| done == 1));
+        }
     };
     each(callers, count, call).await;
 }
@@ -115,7 +159,8 @@ async fn connect(subject: &Subject) -> MultiplexedConnection {
 /// Puts into the bare sorted sets what rests in the store.
 pub(crate) async fn fill(subject: &Subject, callers: usize, resting: usize) {
     let start = SystemTime::now();
-    run(&connect(subject).await, callers, 0, resting, move |number| zadd(start, number)).await;
+    let both = move |number| vec![zadd(start, number), hset(number)];
+    run(&connect(subject).await, callers, 0, resting, both).await;
 }
 
 /// Rounds of all that is compared, each round the other way about.
@@ -125,15 +170,7 @@ pub(crate) async fn measure(subject: &Subject, callers: usize, extent: Extent) -
     let trial = Trial { subject, bare, start, callers, first: resting, count };
     let (mut schedule, mut cancel) = (Beside::default(), Beside::default());
     for round in 0..rounds {
-        for bare in [round % 2 == 0, round % 2 == 1] {
-            if bare {
-                schedule.bare.push(trial.bare(move |number| zadd(start, number)).await);
-                cancel.bare.push(trial.bare(zrem).await);
-            } else {
-                schedule.ours.push(trial.schedule().await);
-                cancel.ours.push(trial.cancel().await);
-            }
-        }
+        trial.round(round % 2 == 1, &mut schedule, &mut cancel).await;
     }
     Pipelining { resting, callers, schedule, cancel }
 }

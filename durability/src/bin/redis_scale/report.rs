@@ -21,12 +21,9 @@ pub(crate) struct Pipelining {
     pub(crate) cancel: Beside,
 }
 
-/// The rounds of a verb, and of the bare command it is compared with.
+/// The rounds of a verb, of the bare command it is compared with, and of two bare commands.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Beside {
-    pub(crate) ours: Vec<Taken>,
-    pub(crate) bare: Vec<Taken>,
-}
+pub(crate) struct Beside(pub(crate) [Vec<Taken>; 3]);
 
 /// Timers at rest.
 #[derive(Debug, Serialize)]
@@ -64,12 +61,13 @@ fn median(all: &[Taken], of: impl Fn(&Taken) -> f64) -> f64 {
 }
 
 impl Beside {
-    fn row(&self, f: &mut fmt::Formatter<'_>, among: &str, names: [&str; 2]) -> fmt::Result {
-        let rates = [&self.ours, &self.bare].map(|all| median(all, |taken| taken.a_second));
-        for ((name, all), rate) in names.iter().zip([&self.ours, &self.bare]).zip(rates) {
+    fn row(&self, f: &mut fmt::Formatter<'_>, among: &str, names: [&str; 3]) -> fmt::Result {
+        let rate = |all: &[Taken]| median(all, |taken| taken.a_second);
+        let bare = rate(&self.0[1]);
+        for (name, all) in names.iter().zip(&self.0) {
             let server = median(all, |taken| taken.server);
             let client = median(all, |taken| taken.client);
-            let ratio = rate / rates[1];
+            let (rate, ratio) = (rate(all), rate(all) / bare);
             writeln!(
                 f,
                 "| {among} | {name} | {rate:.0} | {ratio:.2} | {server:.2} | {client:.2} |"
@@ -88,8 +86,8 @@ impl fmt::Display for Report {
         writeln!(f, "|---:|---:|---|---:|---:|---:|---:|")?;
         for Pipelining { resting, callers, schedule, cancel } in &self.pipelining {
             let among = format!("{resting} | {callers}");
-            schedule.row(f, &among, ["schedule", "ZADD"])?;
-            cancel.row(f, &among, ["cancel", "ZREM"])?;
+            schedule.row(f, &among, ["schedule", "ZADD", "ZADD, HSET"])?;
+            cancel.row(f, &among, ["cancel", "ZREM", "ZREM, HDEL"])?;
         }
         if let Some(Resting { count, scheduled, bytes, commands }) = &self.resting {
             writeln!(f, "\n| resting | scheduled a second | bytes a timer | commands a second |")?;

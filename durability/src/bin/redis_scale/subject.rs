@@ -14,6 +14,9 @@ const MONTH: u64 = 30 * 86_400_000;
 /// How far ahead the first of them is due, out of every worker's sight.
 const FAR: u64 = 3_600_000;
 
+/// What each timer carries.
+pub(crate) const PAYLOAD: [u8; 16] = [7; 16];
+
 /// Timers, and the server that holds them.
 pub(crate) struct Subject {
     pub(crate) timers: DurableTimers,
@@ -95,7 +98,7 @@ impl Subject {
             let (timers, at) = (timers.clone(), due(number));
             async move {
                 let id = id(first + number);
-                timers.schedule(&id, [7; 16], at, Options::new()).await.unwrap();
+                timers.schedule(&id, PAYLOAD, at, Options::new()).await.unwrap();
             }
         };
         each(callers, count, call).await;

@@ -1,6 +1,7 @@
 -- A group of operations, in their order, each whole or not at all for itself.
 --
--- ARGV[6] and so on: the operations, each by its name and what it takes
+-- ARGV[6] and so on: the operations, each its name and what it takes, in words which each have their
+-- length before them, of four bytes: Redis is slower to make many arguments than Lua is to part one
 -- answers {time, answer, answer, …}, as a text where an operation has failed
 --
 -- A process has one group of a partition on its way at a time, of increasing numbers, and the
@@ -8,24 +9,38 @@
 -- having been lost, is answered as before; and one that was overtaken does nothing any more.
 
 local FORGET = 3600000  -- how long the answer to a process is kept at least, in milliseconds
+local function taking(words, verb) return {verb, '<' .. string.rep('I4c0', words)} end
 local VERBS = {
-  schedule = {schedule, 6}, cancel = {cancel, 2}, reschedule = {reschedule, 3}, lease = {lease, 2},
-  finish = {finish, 8}, redrive = {redrive, 4}, bury = {bury, 1},
+  schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
+  lease = taking(2, lease), finish = taking(8, finish), redrive = taking(4, redrive),
+  bury = taking(1, bury),
   -- What nobody waits for any more.
-  nothing = {function() return 0 end, 0},
+  nothing = taking(0, function() return 0 end),
 }
 local FIRST = 6         -- where the operations begin
 local process, number = ARGV[3], tonumber(ARGV[4])
 
+-- What an operation does, and its words.
+local function parted(operation)
+  local name, after = read('<I4c0', operation)
+  local verb = VERBS[name]
+  return verb[1], read(verb[2], operation, after)
+end
+
+local function run(verb, ...) return verb, pcall(verb, ...) end
+
+-- Whether a lease was given.
+local function is_lease(verb, answer)
+  return verb == lease and type(answer) == 'table' and answer[1] == 2
+end
+
 -- The answer to this group, which it has had already.
 local function again(answers)
-  local place = FIRST
   for count = 2, #answers do
-    local verb, answer = ARGV[place], answers[count]
-    if verb == 'lease' and type(answer) == 'table' and answer[1] == 2 then
-      answers[count] = leased_already(answer, ARGV[place + 1], ARGV[place + 2])
+    local verb, id, bucket = parted(ARGV[FIRST + count - 2])
+    if is_lease(verb, answers[count]) then
+      answers[count] = leased_already(answers[count], id, bucket)
     end
-    place = place + 1 + VERBS[verb][2]
   end
   return answers
 end
@@ -38,18 +53,13 @@ if last then
 end
 
 local answers, kept = {now}, {now}
-local place, count = FIRST, 1
-while ARGV[place] do
-  local verb = VERBS[ARGV[place]]
-  local done, answer = pcall(verb[1], unpack(ARGV, place + 1, place + verb[2]))
+for place = FIRST, #ARGV do
+  local verb, done, answer = run(parted(ARGV[place]))
   if not done then answer = failed(answer) end
-  count = count + 1
+  local count = place - FIRST + 2
   answers[count], kept[count] = answer, answer
   -- A record is found again where it lies.
-  if verb[1] == lease and type(answer) == 'table' and answer[1] == 2 then
-    kept[count] = {2, answer[2], answer[3]}
-  end
-  place = place + 1 + verb[2]
+  if is_lease(verb, answer) then kept[count] = {2, answer[2], answer[3]} end
 end
 if not changed then
   -- A write of nothing: a master that has become a replica answers no questions by what it knows.
