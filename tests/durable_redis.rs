@@ -212,6 +212,22 @@ fn a_group_whose_answer_is_lost_is_answered_as_before() {
 }
 
 #[test]
+fn what_the_network_held_back_is_not_done_late() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let other = Process::new(&server);
+    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    proxy.hold();
+    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    let scheduled = wait(other.timers.schedule("a", "", 3600 * SECOND, quick()));
+    assert_eq!(scheduled, Ok(Scheduled::New));
+    assert!(proxy.let_go());
+    std::thread::sleep(SECOND / 2);
+    assert!(wait(other.timers.get("a")).unwrap().is_some(), "nobody has cancelled it");
+}
+
+#[test]
 fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);

@@ -1,11 +1,13 @@
 -- A group of operations, in their order, each whole or not at all for itself.
 --
--- ARGV[6] and so on: the operations, each by its name and what it takes
+-- ARGV[6] 'settle', if a copy of this group or of one before it may still come, or ''
+-- ARGV[7] and so on: the operations, each by its name and what it takes
 -- answers {time, answer, answer, …}, as a text where an operation has failed
 --
 -- A process has one group of a partition on its way at a time, of increasing numbers, and the
--- answer to the last that changed anything is kept. So a group that is asked again, its answer
--- having been lost, is answered as before; and one that was overtaken does nothing any more.
+-- answer to the last that changed anything, or was to settle, is kept. So a group that is asked
+-- again, its answer having been lost, is answered as before; and one that was overtaken does nothing
+-- any more.
 
 local FORGET = 3600000  -- how long the answer to a process is kept at least, in milliseconds
 local VERBS = {
@@ -14,7 +16,7 @@ local VERBS = {
   -- What nobody waits for any more.
   nothing = {function() return 0 end, 0},
 }
-local FIRST = 6         -- where the operations begin
+local FIRST = 7         -- where the operations begin
 local process, number = ARGV[3], tonumber(ARGV[4])
 
 -- The answer to this group, which it has had already.
@@ -51,7 +53,7 @@ while ARGV[place] do
   end
   place = place + 1 + verb[2]
 end
-if not changed then return answers end
+if not changed and ARGV[6] == '' then return answers end
 
 if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
 if fence then call('HSET', COUNTERS, 'fence', whole(fence)) end
