@@ -228,6 +228,22 @@ fn what_the_network_held_back_is_not_done_late() {
 }
 
 #[test]
+fn a_connection_that_does_not_answer_is_replaced() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let work = process.work();
+    for id in ["a", "b"] {
+        let scheduled = wait(process.timers.schedule(id, "", SECOND / 10, quick()));
+        assert_eq!(scheduled, Ok(Scheduled::New));
+        assert_eq!(work.next(), id);
+        proxy.silence();
+    }
+    assert_eq!(wait(process.timers.len()), Ok(0));
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
 fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);

@@ -1,4 +1,4 @@
-//! A proxy before a server, that loses answers and holds back requests when it is told to.
+//! A proxy before a server, that loses answers, holds back requests, and falls silent when it is told to.
 
 #![allow(clippy::disallowed_methods, reason = "each direction of a connection has a thread")]
 
@@ -18,6 +18,8 @@ pub(crate) struct Proxy {
     pub(crate) port: u16,
     lose: Arc<AtomicU32>,
     hold: Arc<AtomicU32>,
+    /// How often it has fallen silent.
+    silent: Arc<AtomicU32>,
 }
 
 impl Proxy {
@@ -28,6 +30,8 @@ impl Proxy {
         let losing = Arc::clone(&lose);
         let hold = Arc::<AtomicU32>::default();
         let holding = Arc::clone(&hold);
+        let silent = Arc::<AtomicU32>::default();
+        let silenced = Arc::clone(&silent);
         // Both end with the process.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -35,7 +39,12 @@ impl Proxy {
                 let (from, to) = (client.try_clone(), server.try_clone());
                 let (from, to) = (from.expect("a socket"), to.expect("a socket"));
                 let (holding, cut) = (Arc::clone(&holding), client.try_clone());
+                let silenced = Arc::clone(&silenced);
+                let before = silenced.load(SeqCst);
                 let held = move |request: &[u8]| {
+                    while silenced.load(SeqCst) != before {
+                        std::thread::park();
+                    }
                     let cancel = request.windows(6).any(|word| word == b"cancel");
                     if cancel && holding.compare_exchange(HOLD, HELD, SeqCst, SeqCst).is_ok() {
                         let _ = cut.as_ref().map(|client| client.shutdown(Shutdown::Both));
@@ -57,7 +66,12 @@ impl Proxy {
                 std::thread::spawn(move || pass(server, client, lost));
             }
         });
-        Self { port: here, lose, hold }
+        Self { port: here, lose, hold, silent }
+    }
+
+    /// Nothing that is asked by the connections of now comes through any more; they stand.
+    pub(crate) fn silence(&self) {
+        self.silent.fetch_add(1, SeqCst);
     }
 
     /// The next cancel is held back, and the connection it comes by is cut.
