@@ -58,11 +58,17 @@ impl Process {
     }
 
     fn of_cluster(cluster: &Cluster) -> Self {
+        Self::of_nodes(cluster.nodes.iter().map(Server::url).collect())
+    }
+
+    fn of_nodes(urls: Vec<String>) -> Self {
         let runtime = runtime();
-        let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
         let options = RedisOptions::new().partitions(6);
         let urls = urls.iter().map(String::as_str);
-        let store = runtime.block_on(Redis::connect_cluster(urls, options)).unwrap();
+        let connected = async {
+            tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await
+        };
+        let store = runtime.block_on(connected).expect("in time").unwrap();
         Self::of(store, runtime)
     }
 
@@ -336,6 +342,17 @@ fn slots_of_a_cluster_move_under_the_timers() {
             cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
         }
     });
+}
+
+#[test]
+fn a_node_that_says_nothing_is_passed_over() {
+    let Some(cluster) = Cluster::start() else { return };
+    // Connections to it stand, and nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("redis://{}/", silent.local_addr().unwrap());
+    let urls = [silent].into_iter().chain(cluster.nodes.iter().map(Server::url));
+    let process = Process::of_nodes(urls.collect());
+    assert_eq!(wait(process.timers.len()), Ok(0));
 }
 
 #[test]
