@@ -1,4 +1,5 @@
-//! A proxy before a server, that loses answers, holds back requests, and falls silent when it is told to.
+//! A proxy before a server, that loses answers, holds back requests, and falls silent when it is
+//! told to.
 
 #![allow(clippy::disallowed_methods, reason = "each direction of a connection has a thread")]
 

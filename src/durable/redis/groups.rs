@@ -15,10 +15,10 @@
 //! **Asked again, done once.** A group has a number, one greater than the last of this process and
 //! partition, and goes again under that number, the same operations at the same places, until there
 //! is an answer. The script keeps the answer to the last group of each process, gives it to that
-//! number again, and refuses a lower one. Where nothing was changed it keeps none; unless a copy of
-//! the group, or of one that was given up, may still be on its way: that must find that it comes too
-//! late, whatever others have changed meanwhile. An operation that surely was not done, as its key
-//! was moving, leaves the group and waits again, before all others.
+//! number again, and refuses a lower one. Where nothing was changed it keeps none; unless a copy
+//! of the group, or of one that was given up, may still be on its way: that must find that it comes
+//! too late, whatever others have changed meanwhile. An operation that surely was not done, as its
+//! key was moving, leaves the group and waits again, before all others.
 //!
 //! **Who does not wait any more** has had its answer: that there is none. Its operation stays away
 //! when the group goes again. A future that was dropped changes nothing: the operation is done.

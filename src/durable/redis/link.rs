@@ -7,12 +7,12 @@
 //! the answer it has kept, or does what was not done. So the client of a cluster must not repeat
 //! anything by itself, and is told so.
 //!
-//! **A connection that does not answer in time is replaced** ([`Renewed`]). One that broke without a
-//! word (its machine has gone, its address moved) looks to the system as if it stood, for a quarter
-//! of an hour. And the client of a cluster may wait for itself for ever, when a node was away and
-//! several calls have connected to it anew. That client is replaced, too, when it has lost its way:
-//! it lets each node answer as a replica, so that from a master which has become one it hears that
-//! nothing can be written there, and not who is master now.
+//! **A connection that does not answer in time is replaced** ([`Renewed`]). One that broke without
+//! a word (its machine has gone, its address moved) looks to the system as if it stood, for a
+//! quarter of an hour. And the client of a cluster may wait for itself for ever, when a node was
+//! away and several calls have connected to it anew. That client is replaced, too, when it has lost
+//! its way: it lets each node answer as a replica, so that from a master which has become one it
+//! hears that nothing can be written there, and not who is master now.
 
 #![forbid(unsafe_code)]
 
