@@ -58,11 +58,17 @@ impl Process {
     }
 
     fn of_cluster(cluster: &Cluster) -> Self {
+        Self::of_nodes(cluster.nodes.iter().map(Server::url).collect())
+    }
+
+    fn of_nodes(urls: Vec<String>) -> Self {
         let runtime = runtime();
-        let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
         let options = RedisOptions::new().partitions(6);
         let urls = urls.iter().map(String::as_str);
-        let store = runtime.block_on(Redis::connect_cluster(urls, options)).unwrap();
+        let connected = async {
+            tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await
+        };
+        let store = runtime.block_on(connected).expect("in time").unwrap();
         Self::of(store, runtime)
     }
 
@@ -212,6 +218,38 @@ fn a_group_whose_answer_is_lost_is_answered_as_before() {
 }
 
 #[test]
+fn what_the_network_held_back_is_not_done_late() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let other = Process::new(&server);
+    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    proxy.hold();
+    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    let scheduled = wait(other.timers.schedule("a", "", 3600 * SECOND, quick()));
+    assert_eq!(scheduled, Ok(Scheduled::New));
+    assert!(proxy.let_go());
+    std::thread::sleep(SECOND / 2);
+    assert!(wait(other.timers.get("a")).unwrap().is_some(), "nobody has cancelled it");
+}
+
+#[test]
+fn a_connection_that_does_not_answer_is_replaced() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let work = process.work();
+    for id in ["a", "b"] {
+        let scheduled = wait(process.timers.schedule(id, "", SECOND / 10, quick()));
+        assert_eq!(scheduled, Ok(Scheduled::New));
+        assert_eq!(work.next(), id);
+        proxy.silence();
+    }
+    assert_eq!(wait(process.timers.len()), Ok(0));
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
 fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);
@@ -304,6 +342,17 @@ fn slots_of_a_cluster_move_under_the_timers() {
             cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
         }
     });
+}
+
+#[test]
+fn a_node_that_says_nothing_is_passed_over() {
+    let Some(cluster) = Cluster::start() else { return };
+    // Connections to it stand, and nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("redis://{}/", silent.local_addr().unwrap());
+    let urls = [silent].into_iter().chain(cluster.nodes.iter().map(Server::url));
+    let process = Process::of_nodes(urls.collect());
+    assert_eq!(wait(process.timers.len()), Ok(0));
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn each_thing_outside_has_one_door() {
         ("jiff", &["scheduler/calendar.rs"]),
         ("SystemTime::now", &["scheduler/calendar.rs", "durable/clock.rs"]),
         ("quick_cache", &["cache/map.rs"]),
-        ("fastrand", &["cache/spread.rs", "durable/redis/groups.rs", "durable/redis/pages.rs"]),
+        ("fastrand", &["cache/spread.rs", "durable/redis/pages.rs"]),
         ("dashmap", &["keyed/map.rs"]),
         ("serde::", &["config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"]),
         ("serde_json", &["durable/json.rs"]),

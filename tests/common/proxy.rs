@@ -1,4 +1,5 @@
-//! A proxy before a server, that loses answers when it is told to.
+//! A proxy before a server, that loses answers, holds back requests, and falls silent when it is
+//! told to.
 
 #![allow(clippy::disallowed_methods, reason = "each direction of a connection has a thread")]
 
@@ -6,11 +7,20 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+/// What becomes of the next cancel: nothing; it is to be held back; it is; it is let go.
+const HOLD: u32 = 1;
+const HELD: u32 = 2;
+const LET_GO: u32 = 3;
 
 /// Passes on what comes to its port.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     lose: Arc<AtomicU32>,
+    hold: Arc<AtomicU32>,
+    /// How often it has fallen silent.
+    silent: Arc<AtomicU32>,
 }
 
 impl Proxy {
@@ -19,13 +29,33 @@ impl Proxy {
         let here = listener.local_addr().expect("it has an address").port();
         let lose = Arc::<AtomicU32>::default();
         let losing = Arc::clone(&lose);
+        let hold = Arc::<AtomicU32>::default();
+        let holding = Arc::clone(&hold);
+        let silent = Arc::<AtomicU32>::default();
+        let silenced = Arc::clone(&silent);
         // Both end with the process.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
                 let (from, to) = (client.try_clone(), server.try_clone());
                 let (from, to) = (from.expect("a socket"), to.expect("a socket"));
-                std::thread::spawn(move || pass(from, to, |_| false));
+                let (holding, cut) = (Arc::clone(&holding), client.try_clone());
+                let silenced = Arc::clone(&silenced);
+                let before = silenced.load(SeqCst);
+                let held = move |request: &[u8]| {
+                    while silenced.load(SeqCst) != before {
+                        std::thread::park();
+                    }
+                    let cancel = request.windows(6).any(|word| word == b"cancel");
+                    if cancel && holding.compare_exchange(HOLD, HELD, SeqCst, SeqCst).is_ok() {
+                        let _ = cut.as_ref().map(|client| client.shutdown(Shutdown::Both));
+                        while holding.load(SeqCst) != LET_GO {
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
+                    }
+                    false
+                };
+                std::thread::spawn(move || pass(from, to, held));
                 let losing = Arc::clone(&losing);
                 let lost = move |answer: &[u8]| {
                     // Only answers of groups: those are arrays, and so are messages.
@@ -37,7 +67,22 @@ impl Proxy {
                 std::thread::spawn(move || pass(server, client, lost));
             }
         });
-        Self { port: here, lose }
+        Self { port: here, lose, hold, silent }
+    }
+
+    /// Nothing that is asked by the connections of now comes through any more; they stand.
+    pub(crate) fn silence(&self) {
+        self.silent.fetch_add(1, SeqCst);
+    }
+
+    /// The next cancel is held back, and the connection it comes by is cut.
+    pub(crate) fn hold(&self) {
+        self.hold.store(HOLD, SeqCst);
+    }
+
+    /// What was held back goes on its way: whether anything was.
+    pub(crate) fn let_go(&self) -> bool {
+        self.hold.swap(LET_GO, SeqCst) == HELD
     }
 
     /// The next so many answers are lost, and their connections with them.

@@ -15,8 +15,10 @@
 //! **Asked again, done once.** A group has a number, one greater than the last of this process and
 //! partition, and goes again under that number, the same operations at the same places, until there
 //! is an answer. The script keeps the answer to the last group of each process, gives it to that
-//! number again, and refuses a lower one. An operation that surely was not done, as its key was
-//! moving, leaves the group and waits again, before all others.
+//! number again, and refuses a lower one. Where nothing was changed it keeps none; unless a copy
+//! of the group, or of one that was given up, may still be on its way: that must find that it comes
+//! too late, whatever others have changed meanwhile. An operation that surely was not done, as its
+//! key was moving, leaves the group and waits again, before all others.
 //!
 //! **Who does not wait any more** has had its answer: that there is none. Its operation stays away
 //! when the group goes again. A future that was dropped changes nothing: the operation is done.
@@ -33,6 +35,7 @@ use crate::{Clock, MonotonicClock};
 use futures_channel::oneshot;
 use redis::{Cmd, RedisError, Value, cmd};
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -122,6 +125,8 @@ struct Line {
     busy: bool,
     /// How many groups there have been.
     groups: u64,
+    /// Whether what was asked for and not answered may still be done.
+    unsure: bool,
 }
 
 /// The lines of all partitions, and the name of this process among those that use the store.
@@ -134,7 +139,9 @@ pub(super) struct Groups {
 impl Groups {
     pub(super) fn new(partitions: u64, runtime: Handle) -> Self {
         let lines = (0..partitions).map(|_| Mutex::default()).collect();
-        Self { lines, process: fastrand::u64(..).to_le_bytes(), runtime }
+        // Not by a generator whose state a fork would copy: names must differ.
+        let process = RandomState::new().hash_one(std::process::id()).to_le_bytes();
+        Self { lines, process, runtime }
     }
 
     fn line(&self, partition: u64) -> MutexGuard<'_, Line> {
@@ -231,7 +238,10 @@ impl Driver {
             let verbs = Arc::clone(&self.verbs);
             let command = self.command(&group);
             let asked = async move { link.evaluate(&verbs.scripts.group, command).await };
-            let Some(answer) = self.wait_for(&mut group, asked).await else { return };
+            let answer = self.wait_for(&mut group, asked).await;
+            // A command that was sent after it had become unsure has settled it.
+            self.verbs.groups.line(self.partition).unsure = !matches!(answer, Some(Ok(_)));
+            let Some(answer) = answer else { return };
             let error = match answer {
                 Ok(answer) => {
                     if !self.answer(group, answer) {
@@ -260,6 +270,8 @@ impl Driver {
         let now = clock.as_ref().map(|clock| present(clock.now()).to_string());
         command.arg(keys.prefix(self.partition)).arg(now.unwrap_or_default());
         command.arg(&groups.process[..]).arg(group.number).arg(keys.channel());
+        let unsure = groups.line(self.partition).unsure;
+        command.arg(if unsure { "settle" } else { "" });
         let nothing = Operation::new(self.partition, "nothing");
         for call in &group.calls {
             let operation = call.as_ref().map_or(&nothing, |call| &call.operation);
@@ -374,5 +386,21 @@ impl Drop for Driver {
             drop(line);
             drop(calls);
         }
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_have_the_same_name() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let name = || {
+            // As after a fork, which copies the state of each generator.
+            fastrand::seed(7);
+            Groups::new(1, runtime.handle().clone()).process
+        };
+        assert_ne!(name(), name());
     }
 }

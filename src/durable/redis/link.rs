@@ -7,10 +7,12 @@
 //! the answer it has kept, or does what was not done. So the client of a cluster must not repeat
 //! anything by itself, and is told so.
 //!
-//! **The client of a cluster is replaced when it has lost its way** ([`Cluster`]). It lets each
-//! node answer as a replica too, so that from a master which has become one it hears that nothing
-//! can be written there, and not who is master now. And it may wait for itself for ever, when a
-//! node was away and several calls have connected to it anew.
+//! **A connection that does not answer in time is replaced** ([`Renewed`]). One that broke without
+//! a word (its machine has gone, its address moved) looks to the system as if it stood, for a
+//! quarter of an hour. And the client of a cluster may wait for itself for ever, when a node was
+//! away and several calls have connected to it anew. That client is replaced, too, when it has lost
+//! its way: it lets each node answer as a replica, so that from a master which has become one it
+//! hears that nothing can be written there, and not who is master now.
 
 #![forbid(unsafe_code)]
 
@@ -46,21 +48,28 @@ pub(super) const CALLER: Duration = Duration::from_secs(5);
 /// How long a new connection to a cluster is kept at least.
 const RENEWAL: Duration = Duration::from_millis(100);
 
-/// A connection, shared by its clones.
+/// A connection, shared by its clones, and how to get another.
 #[derive(Clone)]
-pub(super) enum Link {
-    Node(ConnectionManager),
-    Cluster(Arc<Cluster>),
-}
+pub(super) struct Link(Arc<Renewed>);
 
-/// The connection to a cluster, and how to get another.
-pub(super) struct Cluster {
-    client: ClusterClient,
+struct Renewed {
+    source: Source,
     current: Mutex<Current>,
 }
 
+enum Source {
+    Node(Client),
+    Cluster(ClusterClient),
+}
+
+#[derive(Clone)]
+enum Connection {
+    Node(ConnectionManager),
+    Cluster(ClusterConnection),
+}
+
 struct Current {
-    connection: ClusterConnection,
+    connection: Connection,
     /// How many there have been before.
     number: u64,
     /// Whether another is being made, or has just been.
@@ -78,13 +87,7 @@ pub(super) enum Fault {
 
 impl Link {
     pub(super) async fn node(client: Client) -> Result<Self, DurableError> {
-        let config = ConnectionManagerConfig::new()
-            .set_number_of_retries(1)
-            .set_max_delay(PAUSES[1])
-            .set_connection_timeout(Some(ANSWER))
-            .set_response_timeout(Some(ANSWER));
-        let manager = ConnectionManager::new_with_config(client, config).await;
-        manager.map(Self::Node).map_err(|error| last(fault(&error, false)))
+        Self::new(Source::Node(client)).await
     }
 
     pub(super) async fn cluster(nodes: Vec<String>) -> Result<Self, DurableError> {
@@ -94,9 +97,13 @@ impl Link {
             .response_timeout(ANSWER)
             .build();
         let client = client.map_err(|error| last(fault(&error, true)))?;
-        let connection = connect(&client).await?;
+        Self::new(Source::Cluster(client)).await
+    }
+
+    async fn new(source: Source) -> Result<Self, DurableError> {
+        let connection = source.connect().await?;
         let current = Mutex::new(Current { connection, number: 0, renewing: false });
-        Ok(Self::Cluster(Arc::new(Cluster { client, current })))
+        Ok(Self(Arc::new(Renewed { source, current })))
     }
 
     /// Asks until there is an answer for something that changes nothing.
@@ -132,19 +139,18 @@ impl Link {
 
     /// Which connection it is now.
     pub(super) fn number(&self) -> u64 {
-        match self {
-            Self::Node(_) => 0,
-            Self::Cluster(cluster) => cluster.lock().number,
-        }
+        self.0.lock().number
+    }
+
+    fn of_cluster(&self) -> bool {
+        matches!(self.0.source, Source::Cluster(_))
     }
 
     /// Sees to another connection if that one has lost its way.
     fn check(&self, number: u64, error: &RedisError) {
         let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if let Self::Cluster(cluster) = self {
-            if lost || error.is_timeout() {
-                cluster.renew(number);
-            }
+        if error.is_timeout() || lost && self.of_cluster() {
+            self.0.renew(number);
         }
     }
 
@@ -152,50 +158,50 @@ impl Link {
         self,
         script: &ScriptInvocation<'_>,
     ) -> RedisResult<T> {
-        match self {
-            Self::Node(mut node) => script.invoke_async(&mut node).await,
-            Self::Cluster(cluster) => script.invoke_async(&mut cluster.connection()).await,
+        match self.0.connection() {
+            Connection::Node(mut node) => script.invoke_async(&mut node).await,
+            Connection::Cluster(mut cluster) => script.invoke_async(&mut cluster).await,
         }
     }
 
-    pub(super) async fn command<T: FromRedisValue>(mut self, command: Cmd) -> RedisResult<T> {
+    pub(super) async fn command<T: FromRedisValue>(self, command: Cmd) -> RedisResult<T> {
         self.query(&command).await
     }
 
     /// Runs a script by a command that names its hash, and loads it first if it is not known.
-    pub(super) async fn evaluate(mut self, script: &Script, command: Cmd) -> RedisResult<Value> {
+    pub(super) async fn evaluate(self, script: &Script, command: Cmd) -> RedisResult<Value> {
         let asked = self.query(&command).await;
         match asked.as_ref().map_err(RedisError::kind) {
             Err(ErrorKind::Server(ServerErrorKind::NoScript)) => {}
             _ => return asked,
         }
-        match &mut self {
-            Self::Node(node) => script.load_async(node).await?,
-            Self::Cluster(cluster) => script.load_async(&mut cluster.connection()).await?,
+        match self.0.connection() {
+            Connection::Node(mut node) => script.load_async(&mut node).await?,
+            Connection::Cluster(mut cluster) => script.load_async(&mut cluster).await?,
         };
         self.query(&command).await
     }
 
-    async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
-        match self {
-            Self::Node(node) => command.query_async(node).await,
-            Self::Cluster(cluster) => command.query_async(&mut cluster.connection()).await,
+    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        match self.0.connection() {
+            Connection::Node(mut node) => command.query_async(&mut node).await,
+            Connection::Cluster(mut cluster) => command.query_async(&mut cluster).await,
         }
     }
 
     /// What an error on the connection of that number means.
     pub(super) fn fault(&self, number: u64, error: &RedisError) -> Fault {
         self.check(number, error);
-        fault(error, matches!(self, Self::Cluster(_)))
+        fault(error, self.of_cluster())
     }
 }
 
-impl Cluster {
+impl Renewed {
     fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connection(&self) -> ClusterConnection {
+    fn connection(&self) -> Connection {
         self.lock().connection.clone()
     }
 
@@ -208,26 +214,46 @@ impl Cluster {
         }
         current.renewing = true;
         drop(current);
-        let cluster = Arc::clone(self);
+        let link = Arc::clone(self);
         tokio::spawn(async move {
-            if let Ok(connection) = connect(&cluster.client).await {
-                let mut current = cluster.lock();
+            if let Ok(connection) = link.source.connect().await {
+                let mut current = link.lock();
                 current.connection = connection;
                 current.number += 1;
             }
             // The nodes may not agree yet: not one connection after another.
             tokio::time::sleep(RENEWAL).await;
-            cluster.lock().renewing = false;
+            link.lock().renewing = false;
         });
     }
 }
 
-/// A connection to a cluster, if there is one in time.
-async fn connect(client: &ClusterClient) -> Result<ClusterConnection, DurableError> {
-    match tokio::time::timeout(CALLER, client.get_async_connection()).await {
-        Ok(connection) => connection.map_err(|error| last(fault(&error, true))),
-        Err(_) => Err(DurableError::Unreachable("no connection to the cluster".to_owned())),
+impl Source {
+    /// A connection, if there is one in time.
+    async fn connect(&self) -> Result<Connection, DurableError> {
+        let connected = async {
+            match self {
+                Self::Node(client) => node(client.clone()).await.map(Connection::Node),
+                Self::Cluster(client) => {
+                    client.get_async_connection().await.map(Connection::Cluster)
+                }
+            }
+        };
+        let cluster = matches!(self, Self::Cluster(_));
+        match tokio::time::timeout(CALLER, connected).await {
+            Ok(connection) => connection.map_err(|error| last(fault(&error, cluster))),
+            Err(_) => Err(DurableError::Unreachable("no connection in time".to_owned())),
+        }
     }
+}
+
+async fn node(client: Client) -> RedisResult<ConnectionManager> {
+    let config = ConnectionManagerConfig::new()
+        .set_number_of_retries(1)
+        .set_max_delay(PAUSES[1])
+        .set_connection_timeout(Some(ANSWER))
+        .set_response_timeout(Some(ANSWER));
+    ConnectionManager::new_with_config(client, config).await
 }
 
 /// What an error of a connection that cannot be made means.

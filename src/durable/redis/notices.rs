@@ -20,6 +20,9 @@ use std::time::Duration;
 /// How often the subscription is tried, and how long that may take.
 const PING: Duration = Duration::from_secs(5);
 
+/// How long one node has to let a subscription begin: the next may be there when it is not.
+const BEGINS: Duration = Duration::from_secs(2);
+
 /// How long to wait before another attempt to subscribe.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -42,12 +45,13 @@ pub(super) trait Told: Send + Sync {
 pub(super) async fn subscribe(nodes: &[Client], channel: &str) -> RedisResult<PubSub> {
     let mut last = Err((redis::ErrorKind::InvalidClientConfig, "no address").into());
     for node in nodes {
-        last = async {
+        let begun = async {
             let mut subscription = node.get_async_pubsub().await?;
             subscription.subscribe(channel).await?;
             Ok(subscription)
-        }
-        .await;
+        };
+        let late = || Err((redis::ErrorKind::Io, "no subscription in time").into());
+        last = tokio::time::timeout(BEGINS, begun).await.unwrap_or_else(|_| late());
         if last.is_ok() {
             break;
         }
@@ -77,8 +81,7 @@ async fn resume(nodes: &[Client], channel: &str, first: PubSub, told: &dyn Told)
         follow(subscription, told).await;
         subscription = loop {
             tokio::time::sleep(PAUSE).await;
-            let trying = subscribe(nodes, channel);
-            if let Ok(Ok(subscription)) = tokio::time::timeout(PING, trying).await {
+            if let Ok(subscription) = subscribe(nodes, channel).await {
                 break subscription;
             }
         };

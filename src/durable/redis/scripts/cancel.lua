@@ -12,6 +12,7 @@ local function cancel(id, bucket)
   if leased ~= 0 then
     if flags % 2 == 1 then
       call('HSET', bucket, id, pack('<BB', 1, flags - 1) .. sub(found, 3))
+      changed = true
     end
     return 0
   end

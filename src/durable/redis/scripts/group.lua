@@ -1,12 +1,14 @@
 -- A group of operations, in their order, each whole or not at all for itself.
 --
--- ARGV[6] and so on: the operations, each its name and what it takes, in words which each have their
+-- ARGV[6] 'settle', if a copy of this group or of one before it may still come, or ''
+-- ARGV[7] and so on: the operations, each its name and what it takes, in words which each have their
 -- length before them, of four bytes: Redis is slower to make many arguments than Lua is to part one
 -- answers {time, answer, answer, …}, as a text where an operation has failed
 --
 -- A process has one group of a partition on its way at a time, of increasing numbers, and the
--- answer to the last that changed anything is kept. So a group that is asked again, its answer
--- having been lost, is answered as before; and one that was overtaken does nothing any more.
+-- answer to the last that changed anything, or was to settle, is kept. So a group that is asked
+-- again, its answer having been lost, is answered as before; and one that was overtaken does nothing
+-- any more.
 
 local FORGET = 3600000  -- how long the answer to a process is kept at least, in milliseconds
 local function taking(words, verb) return {verb, '<' .. string.rep('I4c0', words)} end
@@ -17,7 +19,7 @@ local VERBS = {
   -- What nobody waits for any more.
   nothing = taking(0, function() return 0 end),
 }
-local FIRST = 6         -- where the operations begin
+local FIRST = 7         -- where the operations begin
 local process, number = ARGV[3], tonumber(ARGV[4])
 
 -- What an operation does, and its words.
@@ -61,7 +63,7 @@ for place = FIRST, #ARGV do
   -- A record is found again where it lies.
   if is_lease(verb, answer) then kept[count] = {2, answer[2], answer[3]} end
 end
-if not changed then
+if not changed and ARGV[6] == '' then
   -- A write of nothing: a master that has become a replica answers no questions by what it knows.
   call('PERSIST', ANSWERS)
   return answers
