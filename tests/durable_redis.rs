@@ -7,123 +7,15 @@
 mod common;
 
 use common::durable::{Bench, SECOND, wait};
+use common::process::{Process, Work, all_are_acknowledged_once, ids, quick};
 use common::proxy::Proxy;
 use common::redis::{OneNode, runtime};
-use common::servers::{Cluster, Server};
-use futures_channel::oneshot;
+use common::servers::Server;
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
-use tokio::runtime::Runtime;
-use tourbillon::durable::{
-    Backoff, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions, Scheduled,
-};
-use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
+use tourbillon::durable::{DurableError, Options, Outcome, Redis, RedisOptions, Scheduled};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
-/// Replicas take over only when they are told.
-const RETURNING: [&str; 6] =
-    [ALWAYS[0], ALWAYS[1], ALWAYS[2], ALWAYS[3], "--cluster-replica-no-failover", "yes"];
-
-fn quick() -> Options {
-    Options::new().backoff(Backoff::new(SECOND / 10, SECOND)).attempts(5)
-}
-
-/// One process's worth of a store in real time.
-struct Process {
-    timers: DurableTimers,
-    // After the timers: their connections run in it.
-    _runtime: Runtime,
-}
-
-/// A worker of it: what it has acknowledged.
-struct Work {
-    acknowledged: Receiver<String>,
-    end: oneshot::Sender<()>,
-    thread: JoinHandle<Result<(), DurableError>>,
-}
-
-impl Process {
-    fn new(server: &Server) -> Self {
-        Self::at(&server.url())
-    }
-
-    fn at(url: &str) -> Self {
-        let runtime = runtime();
-        let store = runtime.block_on(Redis::connect(url, RedisOptions::new())).unwrap();
-        Self::of(store, runtime)
-    }
-
-    fn of_cluster(cluster: &Cluster) -> Self {
-        Self::of_nodes(cluster.nodes.iter().map(Server::url).collect())
-    }
-
-    fn of_nodes(urls: Vec<String>) -> Self {
-        let runtime = runtime();
-        let options = RedisOptions::new().partitions(6);
-        let urls = urls.iter().map(String::as_str);
-        let connected = async {
-            tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await
-        };
-        let store = runtime.block_on(connected).expect("in time").unwrap();
-        Self::of(store, runtime)
-    }
-
-    fn of(store: Redis, runtime: Runtime) -> Self {
-        let timer = Timer::spawn(Builder::new().driver().executor(Inline)).unwrap();
-        Self { timers: DurableTimers::new(store, &timer), _runtime: runtime }
-    }
-
-    fn work(&self) -> Work {
-        let (send, acknowledged) = channel();
-        let (end, ends) = oneshot::channel::<()>();
-        let worker = self.timers.worker().until(async move {
-            let _ = ends.await;
-        });
-        let worker = worker.observe(move |event| {
-            assert!(!matches!(event.outcome, Outcome::Dead { .. }), "{event:?}");
-            if event.outcome == Outcome::Acknowledged {
-                send.send(event.id.clone()).unwrap();
-            }
-        });
-        let run = worker.run(|delivery| async move {
-            let early = SystemTime::now() < delivery.planned;
-            if early { Err("early") } else { Ok(()) }
-        });
-        Work { acknowledged, end, thread: std::thread::spawn(move || wait(run)) }
-    }
-}
-
-impl Work {
-    fn next(&self) -> String {
-        self.acknowledged.recv_timeout(60 * SECOND).expect("an attempt ends")
-    }
-
-    fn stop(self) -> Vec<String> {
-        drop(self.end);
-        assert_eq!(self.thread.join().unwrap(), Ok(()));
-        self.acknowledged.iter().collect()
-    }
-}
-
-/// Waits until nothing is left, and ends the workers.
-fn all_are_acknowledged_once(timers: &DurableTimers, work: Vec<Work>, all: Vec<String>) {
-    let begun = SystemTime::now();
-    while wait(timers.len()) != Ok(0) {
-        assert!(begun.elapsed().unwrap() < 60 * SECOND);
-        std::thread::sleep(SECOND / 20);
-    }
-    let acknowledged: Vec<String> = work.into_iter().flat_map(Work::stop).collect();
-    assert_eq!(acknowledged.len(), all.len(), "each once");
-    assert_eq!(acknowledged.into_iter().collect::<BTreeSet<_>>(), all.into_iter().collect());
-}
-
-fn ids(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("timer {number:04}")).collect()
-}
 
 #[test]
 fn what_was_acknowledged_survives_a_kill_of_the_server() {
@@ -291,97 +183,6 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
 }
 
 #[test]
-fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
-    let Some(cluster) = Cluster::start() else { return };
-    let process = Process::of_cluster(&cluster);
-    let timers = process.timers.clone();
-    // Of one partition each, so that all its keys are there before its slot moves.
-    for id in ["far", "further", "soon"] {
-        wait(timers.schedule(id, "payload", 86_400 * SECOND, quick())).unwrap();
-        assert_eq!(wait(timers.reschedule(id, 2 * 86_400 * SECOND)), Ok(true));
-    }
-    assert_eq!(wait(timers.reschedule("soon", 2 * SECOND)), Ok(true));
-    let moves = (0..6).map(|partition| cluster.begin_move(&format!("{{tb:timers:{partition}}}")));
-    let moves: Vec<_> = moves.collect();
-    let work = process.work();
-    assert_eq!(wait(timers.cancel("far")), Ok(true), "all its keys are there");
-    // Its new slice cannot be made before the slot has come to rest.
-    let moved = {
-        let timers = timers.clone();
-        std::thread::spawn(move || wait(timers.reschedule("further", 3 * SECOND)))
-    };
-    std::thread::sleep(3 * SECOND);
-    moves.into_iter().for_each(common::servers::Move::give_up);
-    assert_eq!(moved.join().unwrap(), Ok(true));
-    let acknowledged = BTreeSet::from([work.next(), work.next()]);
-    assert_eq!(acknowledged, BTreeSet::from(["further".to_owned(), "soon".to_owned()]));
-    assert_eq!(work.stop(), [""; 0]);
-    assert_eq!(wait(timers.len()), Ok(0));
-}
-
-/// Two workers deliver what is due while the cluster changes.
-fn timers_are_due_while(cluster: &Cluster, change: impl Fn()) {
-    let processes = [Process::of_cluster(cluster), Process::of_cluster(cluster)];
-    let work: Vec<Work> = processes.iter().map(Process::work).collect();
-    let all = ids(600);
-    let timers = processes[0].timers.clone();
-    let schedule = all.iter().enumerate().map(|(place, id)| {
-        let delay = Duration::from_millis(200 + 5 * place as u64);
-        timers.schedule(id, "payload", delay, quick())
-    });
-    wait(futures_util::future::try_join_all(schedule)).unwrap();
-    change();
-    all_are_acknowledged_once(&timers, work, all);
-}
-
-#[test]
-fn slots_of_a_cluster_move_under_the_timers() {
-    let Some(cluster) = Cluster::start() else { return };
-    timers_are_due_while(&cluster, || {
-        for partition in 0..6 {
-            cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
-        }
-    });
-}
-
-#[test]
-fn a_node_that_says_nothing_is_passed_over() {
-    let Some(cluster) = Cluster::start() else { return };
-    // Connections to it stand, and nobody answers.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent = format!("redis://{}/", silent.local_addr().unwrap());
-    let urls = [silent].into_iter().chain(cluster.nodes.iter().map(Server::url));
-    let process = Process::of_nodes(urls.collect());
-    assert_eq!(wait(process.timers.len()), Ok(0));
-}
-
-#[test]
-fn replicas_take_over_under_the_timers() {
-    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
-    timers_are_due_while(&cluster, || {
-        // These partitions lie on the three masters.
-        for partition in [0, 1, 2, 0] {
-            cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
-        }
-    });
-}
-
-/// A master that was away: calls that connect to it anew at the same time could wait for ever.
-#[test]
-fn a_master_comes_back_under_the_timers() {
-    let Some(cluster) = Cluster::with_replicas(&RETURNING) else { return };
-    timers_are_due_while(&cluster, || {
-        for partition in [0, 1, 2] {
-            let master = cluster.owner(&format!("{{tb:timers:{partition}}}"));
-            master.kill();
-            std::thread::sleep(SECOND / 2);
-            master.resume();
-            cluster.settle();
-        }
-    });
-}
-
-#[test]
 fn a_timer_that_another_process_schedules_is_not_late() {
     let Some(server) = Server::start(&[]) else { return };
     let (here, there) = (Process::new(&server), Process::new(&server));
@@ -484,6 +285,39 @@ fn a_store_that_cannot_be_written_is_told_apart() {
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
     assert!(server.say("CONFIG SET maxmemory 0").is_some());
     assert_eq!(wait(timers.len()), Ok(1));
+}
+
+#[test]
+fn a_worker_waits_while_nothing_can_be_written() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let work = process.work();
+    wait(process.timers.schedule("id", "", SECOND / 2, quick())).unwrap();
+    // As while a replica is away, on which writing is made to depend.
+    server.order("CONFIG SET min-replicas-to-write 1");
+    let refused = wait(process.timers.schedule("another", "", SECOND, quick())).unwrap_err();
+    assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
+    std::thread::sleep(2 * SECOND);
+    server.order("CONFIG SET min-replicas-to-write 0");
+    assert_eq!(work.next(), "id");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn what_is_too_much_for_one_answer_comes_in_several() {
+    let Some(place) = OneNode::start(&[]) else { return };
+    let bench = Bench::new(place);
+    let mut all = ids(12);
+    for id in &all {
+        wait(bench.timers().schedule(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
+    }
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    let mut acknowledged = running.acknowledged(all.len());
+    acknowledged.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(acknowledged, all);
+    assert_eq!(running.stop(), []);
 }
 
 #[test]

@@ -6,6 +6,8 @@ pub(crate) mod desk;
 #[cfg(feature = "durable")]
 pub(crate) mod durable;
 #[cfg(feature = "redis")]
+pub(crate) mod process;
+#[cfg(feature = "redis")]
 pub(crate) mod proxy;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -25,7 +25,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::clock::{Millis, present};
+use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::store::{Answer, Due};
 use super::link::{CALLER, Fault, PAUSES, Patience};
@@ -38,7 +38,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use tokio::runtime::Handle;
 
@@ -53,12 +53,20 @@ pub(super) struct Operation {
     partition: u64,
     /// Each with its length before it, of four bytes.
     words: Vec<u8>,
+    /// Whether it is not to be done if nobody waits for it any more.
+    only_if_wanted: bool,
 }
 
 impl Operation {
     pub(super) fn new(partition: u64, name: &str) -> Self {
         let words = Vec::with_capacity(160);
-        Self { partition, words }.text(name.as_bytes())
+        Self { partition, words, only_if_wanted: false }.text(name.as_bytes())
+    }
+
+    /// Not to be done for somebody who has gone, if that is known before it goes.
+    pub(super) fn only_if_wanted(mut self) -> Self {
+        self.only_if_wanted = true;
+        self
     }
 
     pub(super) fn text(self, text: &[u8]) -> Self {
@@ -103,6 +111,8 @@ struct Call {
     operation: Operation,
     /// When it is waited for no more.
     deadline: Option<Instant>,
+    /// Goes when nobody waits any more, and it is then not to be done.
+    wanted: Option<Weak<()>>,
     end: End,
 }
 
@@ -114,6 +124,10 @@ impl Call {
 
     fn ran_out(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    fn is_for_nobody(&self) -> bool {
+        self.wanted.as_ref().is_some_and(|wanted| wanted.strong_count() == 0)
     }
 }
 
@@ -151,8 +165,8 @@ impl Groups {
 }
 
 impl Verbs {
-    /// Has an operation done with the next group, also if nobody waits for it any more. `read`
-    /// makes the answer of what the script said.
+    /// Has an operation done with the next group, also if nobody waits for it any more, unless it
+    /// says otherwise. `read` makes the answer of what the script said.
     pub(super) fn change<R: Send + 'static>(
         self: &Arc<Self>,
         patience: Patience,
@@ -165,13 +179,12 @@ impl Verbs {
             // Who does not wait any more need not know.
             drop(reply.send(answer));
         });
-        let deadline = match patience {
-            Patience::Caller => Some(MonotonicClock.now() + CALLER),
-            Patience::Worker => None,
-        };
+        let deadline = patience.limit().map(|limit| MonotonicClock.now() + limit);
         let partition = operation.partition;
+        let waits = operation.only_if_wanted.then(|| Arc::new(()));
+        let wanted = waits.as_ref().map(Arc::downgrade);
         let mut line = self.groups.line(partition);
-        line.calls.push_back(Call { operation, deadline, end });
+        line.calls.push_back(Call { operation, deadline, wanted, end });
         let begin = !std::mem::replace(&mut line.busy, true);
         drop(line);
         if begin {
@@ -179,7 +192,11 @@ impl Verbs {
             let driver = Driver { verbs, partition, why: String::new(), ended: false };
             self.groups.runtime.spawn(driver.run());
         }
-        Box::pin(async move { answer.await.unwrap_or(Err(DurableError::Closed)) })
+        Box::pin(async move {
+            let answer = answer.await.unwrap_or(Err(DurableError::Closed));
+            drop(waits);
+            answer
+        })
     }
 }
 
@@ -213,6 +230,7 @@ impl Driver {
 
     fn next(&mut self) -> Option<Group> {
         let mut line = self.verbs.groups.line(self.partition);
+        line.calls.retain(|call| !call.is_for_nobody());
         let (mut calls, mut bytes) = (Vec::new(), 0);
         while let Some(call) = line.calls.front() {
             bytes += call.operation.words.len();
@@ -253,6 +271,11 @@ impl Driver {
             };
             match self.verbs.link.fault(number, &error) {
                 Fault::Final(error) => return self.refuse(group, &error),
+                Fault::Refused(error) => {
+                    // Callers are told so, and workers wait.
+                    group = self.refuse_callers(group, &error);
+                    self.why = error.to_string();
+                }
                 Fault::Undone(why) | Fault::Unknown(why) => self.why = why,
             }
             let paused = tokio::time::sleep(pause);
@@ -264,11 +287,10 @@ impl Driver {
     }
 
     fn command(&self, group: &Group) -> Cmd {
-        let Verbs { keys, clock, groups, scripts, .. } = &*self.verbs;
+        let Verbs { keys, groups, scripts, .. } = &*self.verbs;
         let mut command = cmd("EVALSHA");
         command.arg(scripts.group.get_hash()).arg(3).arg(&keys.common(self.partition));
-        let now = clock.as_ref().map(|clock| present(clock.now()).to_string());
-        command.arg(keys.prefix(self.partition)).arg(now.unwrap_or_default());
+        command.arg(keys.prefix(self.partition)).arg(self.verbs.word_of_time());
         command.arg(&groups.process[..]).arg(group.number).arg(keys.channel());
         let unsure = groups.line(self.partition).unsure;
         command.arg(if unsure { "settle" } else { "" });
@@ -300,11 +322,9 @@ impl Driver {
 
     /// When the first time runs out, of this group and of those that wait for the next.
     fn deadline(&self, group: &Group) -> Instant {
-        let here = group.rest().filter_map(|call| call.deadline).min();
-        let next =
-            self.verbs.groups.line(self.partition).calls.iter().find_map(|call| call.deadline);
-        // Whoever comes later waits for longer.
-        here.into_iter().chain(next).min().unwrap_or_else(|| MonotonicClock.now() + CALLER)
+        let line = self.verbs.groups.line(self.partition);
+        let first = group.rest().chain(&line.calls).filter_map(|call| call.deadline).min();
+        first.unwrap_or_else(|| MonotonicClock.now() + CALLER)
     }
 
     fn tell_late(&self, group: &mut Group) {
@@ -321,7 +341,8 @@ impl Driver {
         }
     }
 
-    /// Answers a group: whether all of it was done. What was not waits again, before all others.
+    /// Answers a group: whether all of it was done. What was not waits again, behind all others:
+    /// they may go where it cannot.
     fn answer(&mut self, group: Group, answer: Value) -> bool {
         let Some((now, answers)) = taken_apart(answer, group.calls.len()) else {
             self.refuse(group, &strange());
@@ -335,7 +356,11 @@ impl Driver {
                 continue;
             };
             match link.fault(link.number(), &failed(&text)) {
-                Fault::Final(error) => call.end(&self.verbs, Err(error)),
+                Fault::Refused(error) if call.deadline.is_none() => {
+                    self.why = error.to_string();
+                    undone.push(call);
+                }
+                Fault::Final(error) | Fault::Refused(error) => call.end(&self.verbs, Err(error)),
                 Fault::Undone(why) | Fault::Unknown(why) => {
                     self.why = why;
                     undone.push(call);
@@ -343,9 +368,16 @@ impl Driver {
             }
         }
         let done = undone.is_empty();
-        let mut line = self.verbs.groups.line(self.partition);
-        undone.into_iter().rev().for_each(|call| line.calls.push_front(call));
+        self.verbs.groups.line(self.partition).calls.extend(undone);
         done
+    }
+
+    fn refuse_callers(&self, mut group: Group, error: &DurableError) -> Group {
+        let callers = group.calls.iter_mut();
+        for call in callers.filter_map(|call| call.take_if(|call| call.deadline.is_some())) {
+            call.end(&self.verbs, Err(error.clone()));
+        }
+        group
     }
 
     fn refuse(&self, group: Group, error: &DurableError) {

@@ -40,10 +40,23 @@ pub(super) enum Patience {
     Caller,
     /// A worker, which has nothing better to do.
     Worker,
+    /// A worker, which can do without.
+    Page,
 }
 
 /// How long a caller waits.
 pub(super) const CALLER: Duration = Duration::from_secs(5);
+
+impl Patience {
+    /// How long it lasts.
+    pub(super) fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Caller => Some(CALLER),
+            Self::Page => Some(ANSWER),
+            Self::Worker => None,
+        }
+    }
+}
 
 /// How long a new connection to a cluster is kept at least.
 const RENEWAL: Duration = Duration::from_millis(100);
@@ -79,6 +92,8 @@ struct Current {
 /// Why there is no answer.
 pub(super) enum Fault {
     Final(DurableError),
+    /// It was surely not done, and may be once somebody has seen to the server: a worker waits.
+    Refused(DurableError),
     /// It was surely not done.
     Undone(String),
     /// It may have been done.
@@ -121,16 +136,19 @@ impl Link {
                     Err(error) => error,
                 };
                 match self.fault(number, &error) {
-                    Fault::Final(error) => return Err(error),
+                    Fault::Refused(error) if !matches!(patience, Patience::Caller) => {
+                        why = error.to_string();
+                    }
+                    Fault::Final(error) | Fault::Refused(error) => return Err(error),
                     Fault::Undone(error) | Fault::Unknown(error) => why = error,
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES[1]);
             }
         };
-        match patience {
-            Patience::Worker => asked.await,
-            Patience::Caller => match tokio::time::timeout(CALLER, asked).await {
+        match patience.limit() {
+            None => asked.await,
+            Some(limit) => match tokio::time::timeout(limit, asked).await {
                 Ok(answer) => answer,
                 Err(_) => Err(DurableError::Unreachable(why)),
             },
@@ -263,7 +281,7 @@ pub(super) fn refused(error: &RedisError) -> DurableError {
 
 fn last(fault: Fault) -> DurableError {
     match fault {
-        Fault::Final(error) => error,
+        Fault::Final(error) | Fault::Refused(error) => error,
         Fault::Undone(what) | Fault::Unknown(what) => DurableError::Unreachable(what),
     }
 }
@@ -302,7 +320,7 @@ fn fault(error: &RedisError, cluster: bool) -> Fault {
 fn extension(code: &str, what: String) -> Fault {
     Fault::Final(match code {
         "NOAUTH" | "WRONGPASS" => DurableError::Denied(what),
-        "MISCONF" | "NOREPLICAS" | "OOM" => DurableError::ReadOnly(what),
+        "MISCONF" | "NOREPLICAS" | "OOM" => return Fault::Refused(DurableError::ReadOnly(what)),
         "TBCORRUPT" => DurableError::Corrupt(what),
         // Another script runs for long.
         "BUSY" => return Fault::Undone(what),

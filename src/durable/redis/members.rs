@@ -13,6 +13,9 @@
 //! learned that it is the owner: what was put there before is in its pages, what is put there later
 //! is told, and what is told is kept from the moment on at which it has learned so.
 //!
+//! **A partition that cannot be read** (its master has gone, its slot is moving) stops no other: it
+//! is left out of the pages, somebody tries it until it can be read, and then all is loaded again.
+//!
 //! **Stragglers.** An owner may be there and yet not keep up: it cannot reach the partition, or all
 //! its handlers are busy. So each worker that has room looks into one of the others' partitions a
 //! second, in turn, and takes on what should have been delivered long ago.
@@ -36,6 +39,8 @@ pub(super) struct Members(Mutex<BTreeMap<u64, Member>>);
 struct Member {
     near: Weak<Near>,
     owned: BTreeSet<u64>,
+    /// Those of them that could not be read, so that their keys are not in its pages.
+    missed: BTreeSet<u64>,
     /// The partition that was looked into for stragglers, and when.
     looked: (u64, Millis),
 }
@@ -44,8 +49,8 @@ impl Members {
     /// A worker that owns nothing yet.
     pub(super) fn join(&self, number: u64, near: &Arc<Near>) {
         let near = Arc::downgrade(near);
-        let first = (number, 0);
-        let member = Member { near, owned: BTreeSet::new(), looked: first };
+        let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
+        let member = Member { near, owned, missed, looked };
         self.lock().insert(number, member);
     }
 
@@ -55,12 +60,37 @@ impl Members {
 
     /// A worker owns these: if it did not know, all that it had loaded is void.
     pub(super) fn owns(&self, number: u64, owned: &BTreeSet<u64>) {
+        self.change(number, |member| {
+            let new = member.owned != *owned;
+            member.owned.clone_from(owned);
+            member.missed.retain(|partition| owned.contains(partition));
+            new
+        });
+    }
+
+    /// The partitions of a worker that can be read, as far as is known.
+    pub(super) fn legible(&self, number: u64) -> BTreeSet<u64> {
+        let all = self.lock();
+        let member = all.get(&number);
+        member.map_or(BTreeSet::new(), |member| &member.owned - &member.missed)
+    }
+
+    /// A partition of a worker could not be read: whether it could before.
+    pub(super) fn miss(&self, number: u64, partition: u64) -> bool {
         let mut all = self.lock();
-        let Some(member) = all.get_mut(&number).filter(|member| member.owned != *owned) else {
-            return;
-        };
-        member.owned.clone_from(owned);
-        let near = member.near.upgrade();
+        all.get_mut(&number).is_some_and(|member| member.missed.insert(partition))
+    }
+
+    /// A partition that could not be read can be again: all is loaded again, its keys among them.
+    pub(super) fn found(&self, number: u64, partition: u64) {
+        self.change(number, |member| member.missed.remove(&partition));
+    }
+
+    /// Changes what a worker is to load; if `change` has, all that it had loaded is void.
+    fn change(&self, number: u64, change: impl FnOnce(&mut Member) -> bool) {
+        let mut all = self.lock();
+        let Some(member) = all.get_mut(&number) else { return };
+        let near = if change(member) { member.near.upgrade() } else { None };
         drop(all);
         if let Some(near) = near {
             near.forget();

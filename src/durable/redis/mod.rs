@@ -230,7 +230,7 @@ fn client(url: &str) -> Result<Client, DurableError> {
 
 impl Store for Redis {
     fn now(&self) -> Answer<Millis> {
-        self.ask(|verbs| async move { verbs.now(Patience::Caller).await })
+        self.ask(|verbs| async move { verbs.time().await })
     }
 
     fn schedule(&self, timer: Insert) -> Answer<Scheduled> {

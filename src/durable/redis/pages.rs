@@ -8,7 +8,7 @@ use super::super::near::Near;
 use super::super::store::{Key, Page};
 use super::link::{Link, Patience};
 use super::verbs::{Call, Verbs, text};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use redis::{FromRedisValue, Script};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +23,25 @@ const LATE: Millis = 5000;
 /// How many of the others' timers are taken on at a time.
 const TAKEN_ON: usize = 64;
 
+/// The part of a page that one partition has.
+struct Part {
+    partition: u64,
+    /// How many notices of it there had been.
+    notices: u64,
+    from: Key,
+    until: Millis,
+    limit: usize,
+}
+
+fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
+    matches!(said, Err(DurableError::Unreachable(_)))
+}
+
+/// Before all keys.
+fn start() -> Key {
+    (0, Arc::from(""))
+}
+
 impl Verbs {
     /// A worker of this process, which owns nothing yet.
     pub(super) fn join(&self, near: &Arc<Near>) -> u64 {
@@ -31,10 +50,46 @@ impl Verbs {
         worker
     }
 
-    /// Says that a worker is there: the time, and which partitions are its own.
-    async fn beat(&self, worker: u64) -> Result<(Millis, BTreeSet<u64>), DurableError> {
+    /// Says that a worker is there: the time, and learns which partitions are its own.
+    async fn beat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
-        self.of_workers(&self.scripts.beat, &more, Patience::Worker).await
+        let beat = self.of_workers(&self.scripts.beat, &more, Patience::Page).await;
+        let (now, owned): (Millis, BTreeSet<u64>) = beat?;
+        self.members.owns(worker, &owned);
+        Ok(now)
+    }
+
+    /// The time, by whoever can be reached. Where the workers are kept is one master's: while it
+    /// cannot be reached nobody can take a partition either, and each keeps what it has.
+    async fn be_heard(&self, worker: u64) -> Result<Millis, DurableError> {
+        loop {
+            let mut said = self.beat(worker).await;
+            if unreachable(&said) {
+                said = self.time_by(self.members.legible(worker)).await;
+            }
+            if !unreachable(&said) {
+                return said;
+            }
+        }
+    }
+
+    /// The time, by whoever can be reached of some.
+    pub(super) async fn time(&self) -> Result<Millis, DurableError> {
+        self.time_by(0..self.keys.partitions().min(3)).await
+    }
+
+    async fn time_by(
+        &self,
+        partitions: impl IntoIterator<Item = u64>,
+    ) -> Result<Millis, DurableError> {
+        let mut said = Err(DurableError::Unreachable(String::new()));
+        for partition in partitions {
+            said = self.now(partition, Patience::Page).await;
+            if !unreachable(&said) {
+                break;
+            }
+        }
+        said
     }
 
     /// Says that a worker has ended.
@@ -56,7 +111,7 @@ impl Verbs {
             for key in self.keys.workers() {
                 script.key(key);
             }
-            script.arg("").arg(self.time()).arg("").arg("").arg(self.keys.channel());
+            script.arg("").arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
             for arg in more {
                 script.arg(&arg[..]);
             }
@@ -66,24 +121,30 @@ impl Verbs {
     }
 
     pub(super) async fn load(
-        &self,
+        self: &Arc<Self>,
         worker: u64,
         from: Key,
         until: Millis,
         limit: usize,
     ) -> Result<Page, DurableError> {
-        let (now, owned) = self.beat(worker).await?;
-        self.members.owns(worker, &owned);
+        let now = self.be_heard(worker).await?;
+        let owned = self.members.legible(worker);
         let until = until.min(now + AHEAD);
         // More than its share of a page a partition gives only if it has more than its share.
         let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
         let asked = owned.into_iter().filter_map(|partition| {
             let notices = self.quiet.asked(partition, now, from.0, until)?;
-            Some(self.load_partition(partition, notices, &from, until, share))
+            let part = Part { partition, notices, from: from.clone(), until, limit: share };
+            Some(async move { (partition, self.part(part, Patience::Page).await) })
         });
         let mut keys = Vec::new();
         let mut end: Option<Key> = None;
-        for (some, more) in try_join_all(asked).await? {
+        for (partition, page) in join_all(asked).await {
+            if unreachable(&page) {
+                self.miss(worker, partition);
+                continue;
+            }
+            let (some, more) = page?;
             if more {
                 // Beyond its last key this partition may have others before those of the rest.
                 let last = some.last().cloned();
@@ -112,21 +173,31 @@ impl Verbs {
         let Some(notices) = self.quiet.asked(partition, now, 0, until) else {
             return Ok(Vec::new());
         };
-        let all = (0, Arc::from(""));
-        let (keys, _) = self.load_partition(partition, notices, &all, until, TAKEN_ON).await?;
-        Ok(keys)
+        let part = Part { partition, notices, from: start(), until, limit: TAKEN_ON };
+        let page = self.part(part, Patience::Page).await;
+        if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
     }
 
-    async fn load_partition(
-        &self,
-        partition: u64,
-        notices: u64,
-        from: &Key,
-        until: Millis,
-        limit: usize,
-    ) -> Result<(Vec<Key>, bool), DurableError> {
+    /// Goes on without a partition, and tries it until it can be read.
+    fn miss(self: &Arc<Self>, worker: u64, partition: u64) {
+        if !self.members.miss(worker, partition) {
+            return;
+        }
+        let verbs = Arc::clone(self);
+        tokio::spawn(async move {
+            // Of no page: so many notices are never counted.
+            let notices = u64::MAX;
+            let part = Part { partition, notices, from: start(), until: 0, limit: 1 };
+            // Whatever is wrong with it beside, the next page tells.
+            drop(verbs.part(part, Patience::Worker).await);
+            verbs.members.found(worker, partition);
+        });
+    }
+
+    async fn part(&self, part: Part, patience: Patience) -> Result<(Vec<Key>, bool), DurableError> {
+        let Part { partition, notices, from, until, limit } = part;
         let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
-        let (script, patience) = (&self.scripts.load, Patience::Worker);
+        let script = &self.scripts.load;
         let call = Call { script, partition, keys: Vec::new(), args, patience };
         let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
         let (now, more, beyond, found) = answer;

@@ -1,8 +1,8 @@
 //! [`Quiet`]: which partitions need not be asked for near keys.
 //!
 //! A page of a partition tells the due time of the first key beyond it. Until then nothing is due
-//! but what is put there later, and a change within half a minute is told by a notice: so for half
-//! a minute from the page on, all that is due before that first key is known.
+//! but what is put there later, and a change within half a minute is told by a notice: so for
+//! nearly half a minute from the page on, all that is due before that first key is known.
 //!
 //! A page and a notice may cross. A page therefore counts only if there was no notice while it was
 //! on its way. If the store's clock is set back, what is known counts no more.
@@ -14,6 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How far ahead the scripts tell of changes: `TOLD` of `scripts/change.lua`.
 pub(super) const TOLD: Millis = 30_000;
+
+/// By how much two servers' clocks may differ, or one be set back, so that nothing goes unheard.
+const APART: Millis = 5000;
 
 /// What is known of each partition.
 #[derive(Debug)]
@@ -66,7 +69,7 @@ impl Quiet {
         let mut all = self.lock();
         let Some(known) = find(&mut all, partition) else { return };
         if known.notices == notices {
-            let told = now + TOLD;
+            let told = now + TOLD - APART;
             let before = beyond.map_or(told, |beyond| beyond.min(told));
             *known = Known { after: until, before, since: now, notices };
         }
@@ -113,8 +116,8 @@ mod tests {
         assert_eq!(asked(999, 11_001, 12_000), Some(0), "the clock was set back");
 
         quiet.page(0, 0, 1000, 11_000, None);
-        assert_eq!(asked(20_000, 11_001, 30_999), None);
-        assert_eq!(asked(21_000, 11_001, 31_000), Some(0), "beyond what is told");
+        assert_eq!(asked(20_000, 11_001, 25_999), None);
+        assert_eq!(asked(21_000, 11_001, 26_000), Some(0), "beyond what is told");
         quiet.notice(0, 20_000);
         assert_eq!(asked(2000, 11_001, 20_000), Some(1));
         assert_eq!(asked(2000, 11_001, 19_999), None);

@@ -82,7 +82,7 @@ impl Verbs {
             for key in self.keys.common(partition).iter().chain(&keys) {
                 script.key(key);
             }
-            script.arg(self.keys.prefix(partition)).arg(self.time());
+            script.arg(self.keys.prefix(partition)).arg(self.word_of_time());
             // Of no group: it changes nothing.
             script.arg("").arg("").arg(self.keys.channel());
             for arg in &args {
@@ -94,7 +94,7 @@ impl Verbs {
     }
 
     /// The time for a script: none, that is the server's, unless there is another clock.
-    pub(super) fn time(&self) -> String {
+    pub(super) fn word_of_time(&self) -> String {
         self.clock.as_ref().map_or(String::new(), |clock| present(clock.now()).to_string())
     }
 
@@ -117,12 +117,17 @@ impl Verbs {
         }
     }
 
-    pub(super) async fn now(&self, patience: Patience) -> Result<Millis, DurableError> {
+    /// The time, by the clock of whoever has that partition.
+    pub(super) async fn now(
+        &self,
+        partition: u64,
+        patience: Patience,
+    ) -> Result<Millis, DurableError> {
         if let Some(clock) = &self.clock {
             return Ok(present(clock.now()));
         }
         let script = &self.scripts.now;
-        self.call(Call { script, partition: 0, keys: Vec::new(), args: Vec::new(), patience }).await
+        self.call(Call { script, partition, keys: Vec::new(), args: Vec::new(), patience }).await
     }
 
     pub(super) fn schedule(self: &Arc<Self>, timer: Insert) -> Answer<Scheduled> {
@@ -244,7 +249,7 @@ impl Verbs {
     }
 
     pub(super) fn lease(self: &Arc<Self>, id: String) -> Answer<Leasing> {
-        let operation = self.of_id("lease", &id);
+        let operation = self.of_id("lease", &id).only_if_wanted();
         let leasing = self.change(Patience::Worker, operation, move |verbs, answer, now| {
             let answer: Vec<Value> = read(answer)?;
             let number = |place: usize| match answer.get(place) {

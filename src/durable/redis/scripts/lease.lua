@@ -4,6 +4,9 @@
 -- answers {0} there is none | {1, due} it is not due, or leased until then
 --   | {2, fence, 1 if it was taken over, record}
 
+local MOST = 4194304    -- how many bytes of records one answer has, or one record
+local given = 0         -- how many it has
+
 local function lease(id, bucket)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
@@ -11,13 +14,17 @@ local function lease(id, bucket)
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if before > now then return {1, before} end
+  -- What is too much for one answer is asked for again, in a group of its own.
+  if given > 0 and given + #found > MOST then return 'TRYAGAIN the answer is long' end
+  given = given + #found
   fence = fence or tonumber(call('HGET', COUNTERS, 'fence') or 0)
   local due, overrun = now + length, 1
   move(id, before, due)
   if leased == 0 then
     attempt, overrun = attempt + 1, 0
   end
-  fence = fence + 1
+  -- Also greater than any that a fail-over has lost.
+  fence = math.max(fence + 1, now)
   local record = pack('<BBI6I6I6I4', 1, flags, due, planned, fence, attempt)
   record = record .. sub(found, 25)
   call('HSET', bucket, id, record)
