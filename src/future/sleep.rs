@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::timer::{Timer, after};
+use super::timer::Timer;
 use super::wake::{Identity, Wake};
 use crate::{InsertError, Pinned, Refusal, TimerId, Wheel};
 use futures_core::FusedFuture;
@@ -93,28 +93,21 @@ impl Sleep {
     ///
     /// A sleep that had fired, or was never polled, is armed by the next poll.
     pub fn reset(&mut self, deadline: Instant) {
-        self.reset_to(|_| deadline);
+        self.deadline = self.timer.nanos(deadline);
+        let State::Armed { id, .. } = self.state else {
+            self.state = State::Idle;
+            return;
+        };
+        match self.wheel().reset_at(id, deadline) {
+            Ok(true) => {}
+            Ok(false) => self.state = State::Idle,
+            Err(_) => self.hop_again(id),
+        }
     }
 
     /// As [`reset`](Self::reset), to `delay` from now.
     pub fn reset_after(&mut self, delay: Duration) {
-        self.reset_to(|pinned| after(pinned, delay));
-    }
-
-    fn reset_to(&mut self, deadline: impl FnOnce(&Pinned<'_, Wake>) -> Instant) {
-        let pinned = self.timer.wheel().pin();
-        let deadline = deadline(&pinned);
-        let armed = match self.state {
-            State::Armed { id, .. } => Some((id, pinned.reset_at(id, deadline))),
-            _ => None,
-        };
-        drop(pinned);
-        self.deadline = self.timer.nanos(deadline);
-        match armed {
-            Some((_, Ok(true))) => {}
-            Some((_, Ok(false))) | None => self.state = State::Idle,
-            Some((id, Err(_))) => self.hop_again(id),
-        }
+        self.reset(self.timer.after(delay));
     }
 
     /// The id by which others may reset the deadline: `timer.wheel().reset(id, delay)`.

@@ -6,7 +6,7 @@ use super::interval::{Interval, ZeroPeriod};
 use super::sleep::Sleep;
 use super::timeout::Timeout;
 use super::wake::Wake;
-use crate::{BuildError, Driver, DriverBuilder, Expired, Metrics, Pinned, Wheel};
+use crate::{BuildError, Driver, DriverBuilder, Expired, Metrics, Wheel};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -127,7 +127,7 @@ impl Timer {
     ///
     /// Delays of more than 136 years count as that much.
     pub fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::new(self.share(), after(&self.0.wheel.pin(), delay))
+        Sleep::new(self.share(), self.after(delay))
     }
 
     /// A future that is ready at `deadline`; at once if that has passed.
@@ -233,6 +233,14 @@ impl Timer {
         }
     }
 
+    /// The deadline that `delay` from now means.
+    pub(super) fn after(&self, delay: Duration) -> Instant {
+        let pinned = self.0.wheel.pin();
+        let far = || pinned.now().checked_add(FAR);
+        let deadline = pinned.instant_after(delay.min(FAR)).or_else(far);
+        deadline.unwrap_or_else(|| pinned.now())
+    }
+
     /// The same clone once more, with its count of sleeps: without the allocation that another
     /// [clone](Self::clone) is, for what belongs together, such as the parts of a connection.
     #[must_use]
@@ -258,13 +266,6 @@ impl Timer {
         };
         at.unwrap_or(self.0.origin)
     }
-}
-
-/// The deadline that `delay` from now means.
-pub(super) fn after(pinned: &Pinned<'_, Wake>, delay: Duration) -> Instant {
-    let far = || pinned.now().checked_add(FAR);
-    let deadline = pinned.instant_after(delay.min(FAR)).or_else(far);
-    deadline.unwrap_or_else(|| pinned.now())
 }
 
 impl Clone for Timer {
