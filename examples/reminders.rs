@@ -84,7 +84,7 @@ fn remind_all(
 
 #[allow(clippy::disallowed_methods, reason = "reminders are of the wall clock")]
 fn remind(reminder: &Reminder, planned: SystemTime) -> Result<(), Box<dyn std::error::Error>> {
-    let late = SystemTime::now().duration_since(planned)?;
+    let late = SystemTime::now().duration_since(planned).unwrap_or_default();
     println!("{}: {} ({late:?} after its time)", reminder.whom, reminder.of);
     Ok(())
 }

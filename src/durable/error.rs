@@ -61,7 +61,7 @@ pub enum DurableError {
         known: u64,
     },
     /// The store cannot be reached, or did not answer in time. What was asked for may have been
-    /// done.
+    /// done: schedule it again and [keep](super::Existing::Keep) what is there.
     Unreachable(String),
     /// The store does not let us in, or not do this: a wrong password, or a right that is missing.
     Denied(String),
@@ -104,7 +104,8 @@ impl fmt::Display for DurableError {
 
 impl Error for DurableError {}
 
-/// A timer that was not scheduled: why, and its payload, which comes back.
+/// A timer that was not scheduled, or of which it is not known ([`DurableError::Unreachable`],
+/// [`DurableError::Io`]): why, and its payload, which comes back.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScheduleError {
     /// Why it was not scheduled.

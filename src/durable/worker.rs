@@ -29,9 +29,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Delivers timers; made by [`DurableTimers::worker`].
 ///
 /// The future of [`run`](Self::run) does all the work, where it is polled: handlers that compute
-/// for long, or block, give that to a thread or task of their own and wait for it. Dropping the
-/// future stops at once; what was being handled is delivered again when its lease has run out. For
-/// a clean end give it a future that says [when](Self::until).
+/// for long, or block, give that to a thread or task of their own and wait for it (one that blocks
+/// for seconds stops the others, and loses the worker its timers). Dropping the future stops at
+/// once; what was being handled has failed when its lease has run out, and is tried again after its
+/// backoff, or is a dead letter. For a clean end give it a future that says [when](Self::until).
 ///
 /// Several workers of one store share the work: the store gives each timer to one of them. In Redis
 /// each owns some of the partitions; the others take them within some seconds when it dies, and at
@@ -115,8 +116,10 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// The store failed, or it or the timer was shut down. What was being handled is delivered
-    /// again when its lease has run out.
+    /// The store failed, cannot be reached when this begins, denies access, or it or the timer was
+    /// shut down. What was being handled has failed when its lease has run out. (A store in Redis
+    /// that cannot be reached later, or written for a while, is waited for.) Run another worker
+    /// after a pause.
     pub async fn run<H, F, E>(self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,

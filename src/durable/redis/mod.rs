@@ -89,7 +89,8 @@ impl RedisOptions {
     }
 
     /// Over how many parts it is spread, 1 to 1024, if it is made now: a store that exists keeps
-    /// its own. On a cluster have several for each master.
+    /// its own for good. Have several for each worker that will ever run, in all processes, and for
+    /// each master of a cluster.
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
