@@ -289,6 +289,33 @@ fn a_store_that_cannot_be_written_is_told_apart() {
 }
 
 #[test]
+fn an_end_under_an_old_fence_is_too_late() {
+    let Some(place) = OneNode::start(&[]) else { return };
+    let bench = Bench::new(place);
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (go, goes) = futures_channel::oneshot::channel::<()>();
+    let goes = std::sync::Mutex::new(Some(goes));
+    let running = bench.work(1, move |_| {
+        begun.send(()).unwrap();
+        let goes = goes.lock().unwrap().take();
+        async move { goes.unwrap().await.or(Ok::<(), String>(())) }
+    });
+    wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    begins.recv().unwrap();
+    // As if another had leased it in the meantime: the fence stands at the fifteenth byte.
+    let leased = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+                  local record = redis.call('HGET', key, 'id') \
+                  redis.call('HSET', key, 'id', record:sub(1, 14) .. \
+                  struct.pack('<I6', 281474976710655) .. record:sub(21)) end\" 0";
+    bench.place.server.order(leased);
+    drop(go);
+    assert_eq!(running.next().outcome, Outcome::TooLate);
+    assert_eq!(wait(bench.timers().len()), Ok(1));
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
 fn a_worker_waits_while_nothing_can_be_written() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);
