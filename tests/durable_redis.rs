@@ -289,6 +289,23 @@ fn a_store_that_cannot_be_written_is_told_apart() {
 }
 
 #[test]
+fn a_false_notice_hurries_nothing() {
+    let Some(place) = OneNode::start(&[]) else { return };
+    let bench = Bench::new(place);
+    let running = bench.work_well();
+    wait(bench.timers().schedule("id", "", 3600 * SECOND, quick())).unwrap();
+    for _ in 0..20 {
+        bench.place.server.order("PUBLISH tb:timers 0:id");
+        bench.advance(SECOND);
+        std::thread::sleep(SECOND / 50);
+        assert!(wait(bench.timers().get("id")).unwrap().is_some());
+    }
+    bench.advance(3600 * SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
 fn an_end_under_an_old_fence_is_too_late() {
     let Some(place) = OneNode::start(&[]) else { return };
     let bench = Bench::new(place);
@@ -320,6 +337,8 @@ fn a_worker_waits_while_nothing_can_be_written() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);
     let work = process.work();
+    // By then its frontier lies ahead: the timer is in its wheel, and the lease is what is refused.
+    std::thread::sleep(SECOND);
     wait(process.timers.schedule("id", "", SECOND / 2, quick())).unwrap();
     // As while a replica is away, on which writing is made to depend.
     server.order("CONFIG SET min-replicas-to-write 1");
