@@ -57,10 +57,6 @@ fn shares(bench: &Bench<OneNode>) -> Vec<usize> {
     owned(bench).into_values().collect()
 }
 
-fn bench() -> Option<Bench<OneNode>> {
-    Some(Bench::new(OneNode::start(&[])?))
-}
-
 /// Those timers are, which are called by their numbers.
 fn all_are_acknowledged(worker: &Running, count: usize) {
     let acknowledged: BTreeSet<String> = worker.acknowledged(count).into_iter().collect();
@@ -75,7 +71,7 @@ fn all_stop(workers: impl IntoIterator<Item = Running>) {
 
 #[test]
 fn workers_share_the_partitions_and_those_who_stay_take_over() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = OneNode::bench() else { return };
     let first = bench.work_well();
     until(&bench, || shares(&bench) == [16]);
     let second = bench.work_well();
@@ -96,7 +92,7 @@ fn workers_share_the_partitions_and_those_who_stay_take_over() {
 
 #[test]
 fn a_worker_that_is_not_heard_any_more_has_gone() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = OneNode::bench() else { return };
     owns_all(&bench, "another");
     for number in 0..32 {
         wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
@@ -118,7 +114,7 @@ fn a_worker_that_is_not_heard_any_more_has_gone() {
 
 #[test]
 fn what_a_new_owner_takes_over_is_not_late() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = OneNode::bench() else { return };
     owns_all(&bench, "another");
     let worker = bench.work_well();
     until(&bench, || owned(&bench).get("another") == Some(&8));
@@ -137,7 +133,7 @@ fn what_a_new_owner_takes_over_is_not_late() {
 
 #[test]
 fn what_an_owner_does_not_deliver_another_takes_on() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = OneNode::bench() else { return };
     let worker = bench.work_well();
     until(&bench, || shares(&bench) == [16]);
     for number in 0..32 {
@@ -155,15 +151,11 @@ fn what_an_owner_does_not_deliver_another_takes_on() {
 
 #[test]
 fn only_an_owner_asks_for_leases() {
-    let Some(bench) = bench() else { return };
+    let Some(bench) = OneNode::bench() else { return };
     let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
     until(&bench, || shares(&bench).len() == 3 && shares(&bench).iter().all(|&share| share > 4));
-    let calls = || -> usize {
-        // Each lease that is asked for reads the record, and so does what ends it.
-        let stats = bench.place.server.order("INFO commandstats");
-        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_hget:calls="));
-        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-    };
+    // Each lease that is asked for reads the record, and so does what ends it.
+    let calls = || bench.place.server.calls("hget");
     let before = calls();
     for number in 0..200 {
         wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();

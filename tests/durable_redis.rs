@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::durable::{Bench, SECOND, wait};
+use common::durable::{SECOND, wait};
 use common::process::{Process, Work, all_are_acknowledged_once, ids, quick};
 use common::proxy::Proxy;
 use common::redis::{OneNode, runtime};
@@ -158,11 +158,7 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
                  end end\" 0";
     server.order(wrong);
     let broken = |id: &String| ["7", "33", "55"].iter().any(|end| id.ends_with(end));
-    let groups = || -> u64 {
-        let stats = server.order("INFO commandstats");
-        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        calls.unwrap().split(',').next().unwrap().parse().unwrap()
-    };
+    let groups = || server.calls("evalsha");
     let before = groups();
     let moved = all.iter().map(|id| timers.reschedule(id, 7200 * SECOND));
     let moved = wait(futures_util::future::join_all(moved));
@@ -234,11 +230,8 @@ fn a_worker_at_rest_asks_little() {
     wait(futures_util::future::try_join_all(ids(500).iter().map(schedule))).unwrap();
     let work = process.work();
     std::thread::sleep(SECOND);
-    let count = || -> u64 {
-        let stats = server.say("INFO stats").unwrap();
-        let line = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
-        line.unwrap().parse().unwrap()
-    };
+    let count =
+        || -> u64 { server.figure("stats", "total_commands_processed").unwrap().parse().unwrap() };
     let before = count();
     std::thread::sleep(5 * SECOND);
     let commands = count() - before;
@@ -248,8 +241,7 @@ fn a_worker_at_rest_asks_little() {
 
 #[test]
 fn scripts_that_redis_forgot_are_loaded_again() {
-    let Some(place) = OneNode::start(&[]) else { return };
-    let bench = Bench::new(place);
+    let Some(bench) = OneNode::bench() else { return };
     let running = bench.work_well();
     wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
     assert!(bench.place.server.say("SCRIPT FLUSH").is_some());
@@ -262,8 +254,7 @@ fn scripts_that_redis_forgot_are_loaded_again() {
 
 #[test]
 fn a_store_that_cannot_be_written_is_told_apart() {
-    let Some(place) = OneNode::start(&[]) else { return };
-    let bench = Bench::new(place);
+    let Some(bench) = OneNode::bench() else { return };
     let timers = bench.timers();
     let server = &bench.place.server;
     wait(timers.schedule("id", "", SECOND, quick())).unwrap();
@@ -290,8 +281,7 @@ fn a_store_that_cannot_be_written_is_told_apart() {
 
 #[test]
 fn a_false_notice_hurries_nothing() {
-    let Some(place) = OneNode::start(&[]) else { return };
-    let bench = Bench::new(place);
+    let Some(bench) = OneNode::bench() else { return };
     let running = bench.work_well();
     wait(bench.timers().schedule("id", "", 3600 * SECOND, quick())).unwrap();
     for _ in 0..20 {
@@ -307,8 +297,7 @@ fn a_false_notice_hurries_nothing() {
 
 #[test]
 fn an_end_under_an_old_fence_is_too_late() {
-    let Some(place) = OneNode::start(&[]) else { return };
-    let bench = Bench::new(place);
+    let Some(bench) = OneNode::bench() else { return };
     let (begun, begins) = std::sync::mpsc::channel();
     let (go, goes) = futures_channel::oneshot::channel::<()>();
     let goes = std::sync::Mutex::new(Some(goes));
@@ -352,8 +341,7 @@ fn a_worker_waits_while_nothing_can_be_written() {
 
 #[test]
 fn what_is_too_much_for_one_answer_comes_in_several() {
-    let Some(place) = OneNode::start(&[]) else { return };
-    let bench = Bench::new(place);
+    let Some(bench) = OneNode::bench() else { return };
     let mut all = ids(12);
     for id in &all {
         wait(bench.timers().schedule(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
@@ -369,8 +357,7 @@ fn what_is_too_much_for_one_answer_comes_in_several() {
 
 #[test]
 fn a_store_that_cannot_be_read_is_told_apart() {
-    let Some(place) = OneNode::start(&[]) else { return };
-    let bench = Bench::new(place);
+    let Some(bench) = OneNode::bench() else { return };
     let timers = bench.timers();
     let server = &bench.place.server;
     wait(timers.schedule("id", "", SECOND, quick())).unwrap();
@@ -398,8 +385,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
 fn a_timer_that_cannot_be_read_stops_no_worker() {
     // Damaged where a script sees it, and where only the worker does.
     for wrong in ["'nonsense'", "string.sub(redis.call('HGET', key, 'id'), 1, -9)"] {
-        let Some(place) = OneNode::start(&[]) else { return };
-        let bench = Bench::new(place);
+        let Some(bench) = OneNode::bench() else { return };
         wait(bench.timers().schedule("id", "payload", SECOND, quick())).unwrap();
         let wrong = format!(
             "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \

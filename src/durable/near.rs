@@ -23,7 +23,7 @@
 #![forbid(unsafe_code)]
 
 use super::clock::{Millis, whole_millis};
-use super::store::{Change, Key, Page};
+use super::store::{Change, Key, Page, first_from};
 use crate::TimerId;
 use crate::future::DelayQueueHandle;
 use futures_util::task::AtomicWaker;
@@ -99,7 +99,7 @@ impl Reading {
 
 impl Near {
     pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
-        let (frontier, armed) = ((0, Arc::from("")), BTreeMap::new());
+        let (frontier, armed) = (first_from(0), BTreeMap::new());
         let loaded = Loaded { frontier, armed, log: None, haste: false, base, again: None };
         Self { queue, loaded: Mutex::new(loaded), hastened: AtomicWaker::new() }
     }
@@ -135,7 +135,7 @@ impl Near {
         let last = page.keys.last().filter(|_| page.more);
         let frontier = match last {
             Some((due, id)) => (*due, Arc::from(format!("{id}\0"))),
-            None => (page.until + 1, Arc::from("")),
+            None => first_from(page.until + 1),
         };
         loaded.frontier = frontier.max(from.clone());
         for key in page.keys {
@@ -210,7 +210,7 @@ impl Near {
         for id in std::mem::take(&mut loaded.armed).into_values() {
             drop(self.queue.remove_silently(id));
         }
-        loaded.frontier = (0, Arc::from(""));
+        loaded.frontier = first_from(0);
     }
 
     fn change(&self, loaded: &mut Loaded, change: Change) {
@@ -392,7 +392,7 @@ mod tests {
         trial.near.tell(&[here(20), here(21), gone(9)]);
         assert_eq!(trial.fired(6), [3]);
         assert_eq!(trial.fired(30), [7, 20]);
-        assert_eq!(trial.frontier(), (21, Arc::from("")));
+        assert_eq!(trial.frontier(), first_from(21));
     }
 
     #[test]

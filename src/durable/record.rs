@@ -185,10 +185,11 @@ impl Bytes {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Takes bytes from the front, for either store's layout.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)

@@ -22,6 +22,15 @@ pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>>
 /// Where a timer rests: by its due time, then by its id.
 pub(super) type Key = (Millis, Arc<str>);
 
+/// The first key that there can be from that time on.
+pub(super) fn first_from(due: Millis) -> Key {
+    (due, Arc::from(""))
+}
+
+/// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
+/// for whoever reads.
+pub(super) const LONGEST_LIST: usize = 8 << 20;
+
 /// A database of timers.
 pub(super) trait Store: fmt::Debug + Send + Sync {
     /// The store's clock.

@@ -248,9 +248,8 @@ macro_rules! suite {
             $(
                 #[test]
                 fn $test() {
-                    use crate::common::{durable::Bench, redis::OneNode};
-                    if let Some(place) = OneNode::start(&[]) {
-                        super::$test(Bench::new(place));
+                    if let Some(bench) = crate::common::redis::OneNode::bench() {
+                        super::$test(bench);
                     }
                 }
             )*

@@ -1,6 +1,6 @@
 //! A store on a Redis server, in virtual time.
 
-use super::durable::{Place, Wall};
+use super::durable::{Bench, Place, Wall};
 use super::servers::Server;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
@@ -27,6 +27,11 @@ impl OneNode {
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
         let server = Server::start(options)?;
         Some(Self { runtime: runtime(), server, wall: Wall::new() })
+    }
+
+    /// Timers on a server with its defaults.
+    pub(crate) fn bench() -> Option<Bench<Self>> {
+        Self::start(&[]).map(Bench::new)
     }
 
     pub(crate) fn try_open(&self) -> Result<AnyStore, DurableError> {

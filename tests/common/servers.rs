@@ -122,6 +122,22 @@ impl Server {
         said.lines().nth(1).expect("a name").to_owned()
     }
 
+    /// What `INFO` tells under that name.
+    pub(crate) fn figure(&self, section: &str, name: &str) -> Option<String> {
+        let info = self.order(&format!("INFO {section}"));
+        let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
+        info.lines().find_map(value)
+    }
+
+    /// How often a command has been called, in scripts too; none, if never.
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        let calls = |figure: String| -> Option<u64> {
+            figure.strip_prefix("calls=")?.split(',').next()?.parse().ok()
+        };
+        let figure = self.figure("commandstats", &format!("cmdstat_{command}"));
+        figure.map_or(0, |figure| calls(figure).expect("a number of calls"))
+    }
+
     fn process(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }

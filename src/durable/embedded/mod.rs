@@ -200,6 +200,7 @@ impl fmt::Debug for Embedded {
 mod tests {
     use super::super::options::{Existing, Options};
     use super::super::record::DeadReason;
+    use super::super::store::first_from;
     use super::*;
     use pollster::block_on;
 
@@ -307,7 +308,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(3);
         for _ in 0..400 {
             step(&store, &mut random)?;
-            let page = block_on(store.load(0, (0, Arc::from("")), Millis::MAX - 1, 99))?;
+            let page = block_on(store.load(0, first_from(0), Millis::MAX - 1, 99))?;
             let timers = block_on(store.list(None, 99))?;
             let mut keys: Vec<Key> =
                 timers.iter().map(|(id, record)| (record.due, Arc::from(&**id))).collect();

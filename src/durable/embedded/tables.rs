@@ -16,7 +16,9 @@ use super::super::clock::{Millis, Present};
 use super::super::error::DurableError;
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Change, Due, Finish, Insert, Key, Lease, Leasing, Page, Scheduled};
+use super::super::store::{
+    Change, Due, Finish, Insert, Key, LONGEST_LIST, Lease, Leasing, Page, Scheduled,
+};
 use redb::{
     Database, Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
     WriteTransaction,
@@ -30,10 +32,6 @@ const TIMERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("timers");
 const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
 const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-
-/// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
-/// for the thread that reads.
-const LONGEST_LIST: usize = 8 << 20;
 
 /// The version of the tables.
 const LAYOUT: u64 = 1;

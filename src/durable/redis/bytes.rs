@@ -15,7 +15,7 @@
 
 use super::super::clock::Millis;
 use super::super::options::Backoff;
-use super::super::record::{Dead, DeadReason, Record, Settings};
+use super::super::record::{Dead, DeadReason, Reader, Record, Settings};
 
 /// The version of these bytes and of the keys.
 pub(super) const LAYOUT: u8 = 1;
@@ -75,7 +75,7 @@ pub(super) fn record(bytes: &[u8]) -> Option<Record> {
     let (due, planned, fence) = (head.fixed(6)?, head.fixed(6)?, head.fixed(6)?);
     let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
     let error = head.fixed(2)?;
-    let (error, mut rest) = (head.text(error)?, head);
+    let (error, mut rest) = (head.counted(error)?, head);
     let attempts = u32::try_from(rest.number()?).ok()?;
     let (first, most) = (rest.number()?, rest.number()?);
     let which = rest.take(1)?[0];
@@ -112,7 +112,7 @@ pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
         _ => return None,
     };
     let length = head.fixed(2)?;
-    let id = head.text(length)?;
+    let id = head.counted(length)?;
     Some(Dead { id, died, reason, record: record(head.0)? })
 }
 
@@ -124,15 +124,8 @@ fn number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
+/// The numbers and texts of this layout.
+impl Reader<'_> {
     fn fixed(&mut self, count: usize) -> Option<u64> {
         let bytes = self.take(count)?.iter().rev();
         Some(bytes.fold(0, |number, byte| number * 256 + u64::from(*byte)))
@@ -150,14 +143,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn text(&mut self, length: u64) -> Option<String> {
+    fn counted(&mut self, length: u64) -> Option<String> {
         let length = usize::try_from(length).ok()?;
         String::from_utf8(self.take(length)?.to_vec()).ok()
     }
 
     fn short(&mut self) -> Option<String> {
         let length = self.number()?;
-        self.text(length)
+        self.counted(length)
     }
 }
 

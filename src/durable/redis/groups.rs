@@ -230,9 +230,12 @@ impl Driver {
 
     fn next(&mut self) -> Option<Group> {
         let mut line = self.verbs.groups.line(self.partition);
-        line.calls.retain(|call| !call.is_for_nobody());
         let (mut calls, mut bytes) = (Vec::new(), 0);
         while let Some(call) = line.calls.front() {
+            if call.is_for_nobody() {
+                line.calls.pop_front();
+                continue;
+            }
             bytes += call.operation.words.len();
             if calls.len() == GROUP || (bytes > BYTES && !calls.is_empty()) {
                 break;

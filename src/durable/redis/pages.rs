@@ -5,11 +5,10 @@
 use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::near::Near;
-use super::super::store::{Key, Page};
-use super::link::{Link, Patience};
+use super::super::store::{Key, Page, first_from};
+use super::link::Patience;
 use super::verbs::{Call, Verbs, text};
 use futures_util::future::join_all;
-use redis::{FromRedisValue, Script};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -37,11 +36,6 @@ fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
     matches!(said, Err(DurableError::Unreachable(_)))
 }
 
-/// Before all keys.
-fn start() -> Key {
-    (0, Arc::from(""))
-}
-
 impl Verbs {
     /// A worker of this process, which owns nothing yet.
     pub(super) fn join(&self, near: &Arc<Near>) -> u64 {
@@ -53,7 +47,8 @@ impl Verbs {
     /// Says that a worker is there: the time, and learns which partitions are its own.
     async fn beat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
-        let beat = self.of_workers(&self.scripts.beat, &more, Patience::Page).await;
+        let beat =
+            self.run(&self.scripts.beat, &self.keys.workers(), "", &more, Patience::Page).await;
         let (now, owned): (Millis, BTreeSet<u64>) = beat?;
         self.members.owns(worker, &owned);
         Ok(now)
@@ -95,29 +90,9 @@ impl Verbs {
     /// Says that a worker has ended.
     pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
         let more = vec![text(worker)];
-        let _: u64 = self.of_workers(&self.scripts.leave, &more, Patience::Caller).await?;
+        let (script, keys) = (&self.scripts.leave, self.keys.workers());
+        let _: u64 = self.run(script, &keys, "", &more, Patience::Caller).await?;
         Ok(())
-    }
-
-    /// Done twice these scripts do no harm: they have no token.
-    async fn of_workers<T: FromRedisValue>(
-        &self,
-        script: &Script,
-        more: &[Vec<u8>],
-        patience: Patience,
-    ) -> Result<T, DurableError> {
-        let ask = |link: Link| {
-            let mut script = script.prepare_invoke();
-            for key in self.keys.workers() {
-                script.key(key);
-            }
-            script.arg("").arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
-            for arg in more {
-                script.arg(&arg[..]);
-            }
-            async move { link.script(&script).await }
-        };
-        self.link.ask(patience, ask).await
     }
 
     pub(super) async fn load(
@@ -173,7 +148,7 @@ impl Verbs {
         let Some(notices) = self.quiet.asked(partition, now, 0, until) else {
             return Ok(Vec::new());
         };
-        let part = Part { partition, notices, from: start(), until, limit: TAKEN_ON };
+        let part = Part { partition, notices, from: first_from(0), until, limit: TAKEN_ON };
         let page = self.part(part, Patience::Page).await;
         if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
     }
@@ -187,7 +162,7 @@ impl Verbs {
         tokio::spawn(async move {
             // Of no page: so many notices are never counted.
             let notices = u64::MAX;
-            let part = Part { partition, notices, from: start(), until: 0, limit: 1 };
+            let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
             // Whatever is wrong with it beside, the next page tells.
             drop(verbs.part(part, Patience::Worker).await);
             verbs.members.found(worker, partition);
@@ -198,7 +173,7 @@ impl Verbs {
         let Part { partition, notices, from, until, limit } = part;
         let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
         let script = &self.scripts.load;
-        let call = Call { script, partition, keys: Vec::new(), args, patience };
+        let call = Call { script, partition, args, patience };
         let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
         let (now, more, beyond, found) = answer;
         if more == 0 {

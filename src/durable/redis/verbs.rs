@@ -6,7 +6,9 @@
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Answer, Change, Due, Finish, Insert, Lease, Leasing, Scheduled};
+use super::super::store::{
+    Answer, Change, Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled,
+};
 use super::bytes;
 use super::groups::{Groups, Operation};
 use super::keys::{BUCKETS, Keys, Place, slice};
@@ -19,9 +21,6 @@ use crate::durable::Existing;
 use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Script, Value, cmd};
 use std::sync::Arc;
-
-/// How many bytes of records are read at a time, or somewhat more, before a list ends.
-const LONGEST_LIST: usize = 8 << 20;
 
 pub(super) struct Verbs {
     pub(super) link: Link,
@@ -37,7 +36,6 @@ pub(super) struct Verbs {
 pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
     pub(super) partition: u64,
-    pub(super) keys: Vec<String>,
     pub(super) args: Vec<Vec<u8>>,
     pub(super) patience: Patience,
 }
@@ -76,16 +74,27 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
 
 impl Verbs {
     pub(super) async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
-        let Call { script, partition, keys, args, patience } = call;
+        let Call { script, partition, args, patience } = call;
+        let (keys, prefix) = (self.keys.common(partition), self.keys.prefix(partition));
+        self.run(script, &keys, &prefix, &args, patience).await
+    }
+
+    /// Runs a script of no group: done twice it does no harm.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        prefix: &str,
+        args: &[Vec<u8>],
+        patience: Patience,
+    ) -> Result<T, DurableError> {
         let ask = |link: Link| {
             let mut script = script.prepare_invoke();
-            for key in self.keys.common(partition).iter().chain(&keys) {
+            for key in keys {
                 script.key(key);
             }
-            script.arg(self.keys.prefix(partition)).arg(self.word_of_time());
-            // Of no group: it changes nothing.
-            script.arg("").arg("").arg(self.keys.channel());
-            for arg in &args {
+            script.arg(prefix).arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
+            for arg in args {
                 script.arg(&arg[..]);
             }
             async move { link.script(&script).await }
@@ -127,7 +136,7 @@ impl Verbs {
             return Ok(present(clock.now()));
         }
         let script = &self.scripts.now;
-        self.call(Call { script, partition, keys: Vec::new(), args: Vec::new(), patience }).await
+        self.call(Call { script, partition, args: Vec::new(), patience }).await
     }
 
     pub(super) fn schedule(self: &Arc<Self>, timer: Insert) -> Answer<Scheduled> {
@@ -208,7 +217,7 @@ impl Verbs {
             let (script, patience) = (&self.scripts.list, Patience::Caller);
             let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
             let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
-            let call = Call { script, partition, keys: Vec::new(), args, patience };
+            let call = Call { script, partition, args, patience };
             let (more, found): (u8, Vec<(String, Vec<u8>)>) = self.call(call).await?;
             let found = found.into_iter().map(|(id, bytes)| ((self.keys.place(&id), id), bytes));
             let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();

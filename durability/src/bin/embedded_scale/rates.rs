@@ -2,6 +2,7 @@
 //! bare rows of the same length, as many in each commit, in turn.
 
 use super::{Arguments, Fallible, TempFile};
+use durability::median;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redb::{Database, TableDefinition};
 use serde::Serialize;
@@ -65,15 +66,9 @@ pub(super) fn measure(arguments: &Arguments) -> Fallible<Vec<Row>> {
 fn row(verb: usize, in_flight: usize, ours: &[Rates], bare: &[Rates]) -> Row {
     let of = |rounds: &[Rates]| rounds.iter().map(|rates| rates[verb]).collect::<Vec<_>>();
     let (ours_rounds, bare_rounds) = (of(ours), of(bare));
-    let (ours, bare) = (median(&ours_rounds), median(&bare_rounds));
+    let (ours, bare) = (median(ours_rounds.iter().copied()), median(bare_rounds.iter().copied()));
     let verb = VERBS[verb];
     Row { verb, in_flight, ours, bare, ratio: ours / bare, ours_rounds, bare_rounds }
-}
-
-fn median(rounds: &[f64]) -> f64 {
-    let mut sorted = rounds.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }
 
 /// Ids in no order, as those of users are.

@@ -1,6 +1,7 @@
 //! [`Report`]: all figures, as a table in Markdown and as JSON.
 
 use crate::pipelining::Taken;
+use durability::median;
 use serde::Serialize;
 use std::fmt;
 
@@ -54,19 +55,13 @@ pub(crate) struct Firing {
     pub(crate) most: f64,
 }
 
-fn median(all: &[Taken], of: impl Fn(&Taken) -> f64) -> f64 {
-    let mut values: Vec<f64> = all.iter().map(of).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 impl Beside {
     fn row(&self, f: &mut fmt::Formatter<'_>, among: &str, names: [&str; 3]) -> fmt::Result {
-        let rate = |all: &[Taken]| median(all, |taken| taken.a_second);
+        let rate = |all: &[Taken]| median(all.iter().map(|taken| taken.a_second));
         let bare = rate(&self.0[1]);
         for (name, all) in names.iter().zip(&self.0) {
-            let server = median(all, |taken| taken.server);
-            let client = median(all, |taken| taken.client);
+            let server = median(all.iter().map(|taken| taken.server));
+            let client = median(all.iter().map(|taken| taken.client));
             let (rate, ratio) = (rate(all), rate(all) / bare);
             writeln!(
                 f,

@@ -120,9 +120,7 @@ impl Subject {
     }
 
     fn figure(&self, section: &str, name: &str) -> f64 {
-        let info = self.server.order(&format!("INFO {section}"));
-        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
-        info.lines().find_map(value).unwrap()
+        self.server.figure(section, name).unwrap().parse().unwrap()
     }
 }
 
