@@ -3,12 +3,15 @@
 //! Numbers below [`Caller::OWN`] belong to one thread at a time, so that what is kept for a
 //! number (a shard to prefer, a stripe of counters) is written by one thread only. A thread takes
 //! the lowest free number at its first call and returns it when it ends. When all are taken, or
-//! while a thread is being torn down, the shared number does.
+//! while a thread is being torn down, the shared number does; threads that share it still insert
+//! into shards of their own ([`Caller::home`]).
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+#[cfg(not(modelled))]
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::AtomicU64;
 
 /// The number of a calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,32 @@ impl Caller {
     pub(crate) fn current() -> Caller {
         NUMBER.try_with(|number| number.0).unwrap_or(Caller::SHARED)
     }
+
+    /// Which of `shards` this caller, the calling thread, inserts into.
+    #[inline]
+    pub(crate) fn home(self, shards: usize) -> usize {
+        let number = if self == Self::SHARED { seat() } else { self.0 };
+        number % shards
+    }
+}
+
+/// A number of the calling thread's own, for those that share [`Caller::SHARED`]: they would all
+/// insert into one shard.
+#[cfg(not(modelled))]
+#[cold]
+fn seat() -> usize {
+    static SEATS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        // Relaxed: any number will do.
+        static SEAT: usize = SEATS.fetch_add(1, Relaxed);
+    }
+    SEAT.try_with(|seat| *seat).unwrap_or(0)
+}
+
+/// All threads of a model insert into one shard: its executions must not differ by thread.
+#[cfg(modelled)]
+fn seat() -> usize {
+    0
 }
 
 /// A number, returned when its thread ends.
@@ -93,5 +122,27 @@ mod tests {
         numbers.dedup();
         assert_eq!(numbers.len(), 8);
         assert_eq!(Caller::current(), Caller::current());
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
+    fn threads_that_share_a_number_insert_into_different_shards() {
+        const SHARING: usize = 64;
+        let all_alive = Barrier::new(Caller::OWN + SHARING);
+        let callers: Vec<(Caller, usize)> = std::thread::scope(|scope| {
+            let caller = || {
+                let caller = Caller::current();
+                all_alive.wait();
+                (caller, caller.home(4))
+            };
+            let threads: Vec<_> =
+                (0..Caller::OWN + SHARING).map(|_| scope.spawn(caller)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for shard in 0..4 {
+            let home = |&&(caller, home): &&_| caller == Caller::SHARED && home == shard;
+            // More, where other tests' threads have numbers of their own.
+            assert!(callers.iter().filter(home).count() >= SHARING / 8, "{callers:?}");
+        }
     }
 }

@@ -25,6 +25,7 @@ use crate::hierarchy::geometry::Geometry;
 use crate::hierarchy::slot::{BLOCK_BYTES, Unwritten};
 use crate::hierarchy::{Source, Taken};
 use crate::id::TimerId;
+use crate::panics::DropEach;
 use crate::reclaim::Guard;
 use crate::shard::{Filed, Reset, Shard, Surroundings};
 use crate::slab::state::EntryState;
@@ -70,12 +71,30 @@ pub(crate) struct Leftovers<T> {
     pub(crate) kept: Vec<Kept>,
 }
 
+impl<T> Drop for Leftovers<T> {
+    fn drop(&mut self) {
+        let mut values = DropEach::default();
+        for (_, _, value) in self.timers.drain(..) {
+            values.drop_one(value);
+        }
+    }
+}
+
 /// A bound on the armed timers, split among the shards.
 #[derive(Debug)]
 struct Capacity {
     total: u64,
     /// How many more timers each shard may hold.
     room: Box<[CachePadded<AtomicU64>]>,
+}
+
+/// Why a deadline cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutOfRange {
+    /// It lies farther ahead than any timer may.
+    TooFar,
+    /// It is in range, but the wheel was not swept for so long that its words cannot hold it.
+    Unswept,
 }
 
 /// Who calls, under which guard.
@@ -115,29 +134,43 @@ impl<T> Core<T> {
 
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
     #[inline]
-    pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Option<Tick> {
+    pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
         let soon = self.timeline.soon(delay, now);
         let in_window = |tick: &Tick| tick.0.wrapping_sub(self.swept.get().0) <= Tick::AHEAD;
-        soon.filter(in_window).or_else(|| self.tick_of(self.timeline.deadline(delay, now)?, now))
+        soon.filter(in_window).ok_or(()).or_else(|()| {
+            let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
+            self.tick_of(deadline, now)
+        })
     }
 
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
-    /// the next sweep reaches. `None`: it is beyond the range.
-    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Option<Tick> {
+    /// the next sweep reaches.
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
         let (swept, now) = (self.swept.get(), self.timeline.read(now));
-        // A deadline long past need not be told from one past for half the window.
-        let oldest = swept.minus(Tick::PAST / 2);
+        let farthest = swept.plus(Tick::AHEAD);
         if deadline <= now {
-            return Some(self.timeline.floor(deadline).max(oldest));
+            // A wheel that was not swept for long may not reach it from here: it is due all the
+            // same, as soon as the sweep comes so far.
+            return Ok(self.timeline.floor(deadline).max(swept.oldest()).min(farthest));
         }
-        let tick = self.timeline.ceil(deadline).max(oldest);
-        let ahead = tick.since(self.timeline.floor(now));
-        (ahead <= Tick::RANGE && tick.since(swept) <= Tick::AHEAD).then_some(tick)
+        let tick = self.timeline.ceil(deadline).max(swept.oldest());
+        if tick.since(self.timeline.floor(now)) > Tick::RANGE {
+            Err(OutOfRange::TooFar)
+        } else if tick > farthest {
+            Err(OutOfRange::Unswept)
+        } else {
+            Ok(tick)
+        }
     }
 
-    /// The error for a deadline out of range.
-    pub(crate) fn beyond_range(&self) -> BeyondRange {
-        BeyondRange { longest: self.timeline.longest_delay() }
+    /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.
+    #[cold]
+    pub(crate) fn beyond_range(&self, why: OutOfRange) -> BeyondRange {
+        let unswept = why == OutOfRange::Unswept;
+        if unswept {
+            self.alarm.ring();
+        }
+        BeyondRange { longest: self.timeline.longest_delay(), unswept }
     }
 
     /// Arms a timer.
@@ -154,7 +187,7 @@ impl<T> Core<T> {
         let id = match self.insert_in_any(call, value, deadline) {
             Ok(id) => id,
             Err(value) => {
-                let capacity = self.capacity.as_ref().map_or(TimerId::INDICES, |c| c.total);
+                let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
                 return Err(InsertError { reason: Refusal::AtCapacity { capacity }, value });
             }
         };
@@ -216,7 +249,7 @@ impl<T> Core<T> {
         // Ends first: each end that is counted here has its beginning counted below.
         let ended = self.tally.sum(Count::Cancelled)
             + self.tally.sum(Count::Returned)
-            + read(&self.sweeper.fired);
+            + read(&self.sweeper.ended);
         let begun = self.begun();
         debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
         begun.saturating_sub(ended)
@@ -229,13 +262,18 @@ impl<T> Core<T> {
 
     /// How many names are filed, stale ones included.
     pub(crate) fn names(&self) -> u64 {
-        let met = read(&self.sweeper.dropped) + read(&self.sweeper.fired);
+        let met = read(&self.sweeper.dropped) + read(&self.sweeper.ended);
         self.filed().saturating_sub(met)
     }
 
     /// How many names have ever been filed, beyond those filed again in the place of one met.
     pub(crate) fn filed(&self) -> u64 {
         self.tally.sum(Count::Filed) + read(&self.sweeper.extra)
+    }
+
+    /// How many timers the shards can tell apart.
+    fn most(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.most_entries()).sum()
     }
 
     /// How many entries there are, vacant or not.
@@ -302,7 +340,7 @@ impl<T> Core<T> {
     #[inline]
     fn insert_in_any(&self, call: Call<'_>, value: T, deadline: Tick) -> Result<TimerId, T> {
         self.tally.add(call.caller, Count::Inserted, 1);
-        let home = call.caller.0 % self.shards.len();
+        let home = call.caller.home(self.shards.len());
         self.insert_in(home, call, value, deadline)
             .or_else(|value| self.insert_elsewhere(home, call, value, deadline))
     }

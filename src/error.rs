@@ -11,10 +11,18 @@ use std::time::Duration;
 pub struct BeyondRange {
     /// The longest delay that the wheel accepts.
     pub longest: Duration,
+    /// Whether the deadline is within [`longest`](Self::longest), and was refused only because the
+    /// wheel was not swept for more than 2^36 ticks (19 hours at 1 µs, 2.2 years at 1 ms). The
+    /// sweeper's [waker](crate::Builder::waker) has been called; after the next sweep the same
+    /// call succeeds. Never with a [`Driver`](crate::Driver), which sweeps often enough.
+    pub unswept: bool,
 }
 
 impl fmt::Display for BeyondRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.unswept {
+            return f.write_str("the wheel was not swept for too long: sweep it, and try again");
+        }
         write!(f, "the deadline is beyond the range: at most {:?} from now", self.longest)
     }
 }

@@ -1,14 +1,44 @@
-//! Panics of the user's code where nobody is to be told of them.
+//! Panics of the user's code where others must not suffer from them.
 
 #![forbid(unsafe_code)]
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs what is the user's; a panic is dropped.
 pub(crate) fn quietly(run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         discard(panic);
+    }
+}
+
+/// Drops values of the user's one by one, all of them though some panic.
+///
+/// Like a vector's drop, it panics in the end with what the first of them did; unlike that, not
+/// when it runs because of a panic, which would abort the process.
+#[derive(Default)]
+pub(crate) struct DropEach {
+    first: Option<Box<dyn Any + Send>>,
+}
+
+impl DropEach {
+    pub(crate) fn drop_one<V>(&mut self, value: V) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+            match &self.first {
+                None => self.first = Some(panic),
+                Some(_) => discard(panic),
+            }
+        }
+    }
+}
+
+impl Drop for DropEach {
+    fn drop(&mut self) {
+        match self.first.take() {
+            Some(panic) if std::thread::panicking() => discard(panic),
+            Some(panic) => resume_unwind(panic),
+            None => (),
+        }
     }
 }
 

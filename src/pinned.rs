@@ -4,7 +4,7 @@
 
 use crate::TimerId;
 use crate::caller::Caller;
-use crate::core::{Call, Core};
+use crate::core::{Call, Core, OutOfRange};
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::reclaim::{Guard, pin};
 use crate::tick::{Now, Tick};
@@ -183,27 +183,35 @@ impl<'w, T: Send> Pinned<'w, T> {
     }
 
     #[inline]
-    fn insert_in(&self, value: T, deadline: Option<Tick>) -> Result<TimerId, InsertError<T>> {
+    fn insert_in(
+        &self,
+        value: T,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Result<TimerId, InsertError<T>> {
         match deadline {
-            Some(tick) => self.core().insert(self.call(), value, tick),
-            None => Err(self.beyond_range(value)),
+            Ok(tick) => self.core().insert(self.call(), value, tick),
+            Err(why) => Err(self.beyond_range(value, why)),
         }
     }
 
     #[inline]
-    fn reset_in(&self, id: TimerId, deadline: Option<Tick>) -> Result<bool, BeyondRange> {
+    fn reset_in(
+        &self,
+        id: TimerId,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Result<bool, BeyondRange> {
         match deadline {
-            Some(tick) => Ok(self.core().reset(self.call(), id, tick)),
+            Ok(tick) => Ok(self.core().reset(self.call(), id, tick)),
             // A timer that is not armed cannot be reset, whatever the deadline.
-            None if self.contains(id) => Err(self.core().beyond_range()),
-            None => Ok(false),
+            Err(why) if self.contains(id) => Err(self.core().beyond_range(why)),
+            Err(_) => Ok(false),
         }
     }
 
     /// A wheel that is closed says so, whatever the deadline.
     #[cold]
-    fn beyond_range(&self, value: T) -> InsertError<T> {
-        let beyond = Refusal::BeyondRange(self.core().beyond_range());
+    fn beyond_range(&self, value: T, why: OutOfRange) -> InsertError<T> {
+        let beyond = Refusal::BeyondRange(self.core().beyond_range(why));
         let reason = if self.core().is_closed() { Refusal::Closed } else { beyond };
         InsertError { reason, value }
     }

@@ -6,6 +6,14 @@
 //! stay in its hand, and timers that a panicking handler left stay in its batch, for the next
 //! sweep. No handler ever runs under a guard of the epoch.
 //!
+//! **A sweep has one end**, the present of the call in which it began, however many calls it
+//! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
+//! would, under a backlog, never let another begin.
+//!
+//! **What lies in no slot** (names that are overdue, blocks that were not all written) is looked
+//! at when a sweep begins and once in [`Tick::LONGEST_REST`] ticks after that, so that no deadline
+//! leaves the window that the packed words can tell apart.
+//!
 //! [`Shard::meet`]: crate::shard::Shard::meet
 
 #![forbid(unsafe_code)]
@@ -22,7 +30,7 @@ use crate::slab::Released;
 use crate::sync::Arc;
 use crate::tally::{bump, raise, take_back};
 use crate::tick::Tick;
-use crate::upkeep::Upkeep;
+use crate::upkeep::{self, Upkeep};
 use crate::wheel::{Inner, Wheel};
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,7 +43,8 @@ pub struct Expired<T> {
     pub value: T,
     /// The timer's id, which now names nothing.
     pub id: TimerId,
-    /// When it was due, rounded up to the wheel's resolution.
+    /// When it was due, rounded up to the wheel's resolution; rounded down, if that had passed when
+    /// it was set.
     pub deadline: Instant,
 }
 
@@ -46,8 +55,8 @@ pub struct Expired<T> {
 pub struct Sweep {
     /// How many timers were handed over.
     pub expired: usize,
-    /// Whether everything that was due has been handed over; `false` only for a bounded sweep
-    /// that has reached its limit.
+    /// Whether everything that was due has been handed over; `false` only for a
+    /// [bounded sweep](Sweeper::sweep_some) that has reached one of its limits.
     pub finished: bool,
     /// As [`Sweeper::next_deadline`].
     pub next_deadline: Option<Instant>,
@@ -100,34 +109,46 @@ pub struct Sweeper<T> {
     unlooked: usize,
     /// Whether a sweep has stopped before its end.
     under_way: bool,
-    /// Whether the sweep has yet to take what is overdue. It does so once: a handler that arms
-    /// timers without delay cannot keep it from ending.
+    /// Where the sweep ends.
+    end: Tick,
+    /// Whether the sweep has yet to take what is overdue. A handler that arms timers without delay
+    /// cannot keep it from ending.
     begins: bool,
+    /// How far the sweep was when what lies in no slot was last looked at.
+    looked_back: Tick,
+    /// How many more names, or slots, the present call may look at.
+    looks: usize,
     /// Timers that have ended and that no handler has had yet.
     batch: VecDeque<Expired<T>>,
     upkeep: Upkeep,
     stamp: Stamp,
 }
 
-/// The last deadline handed over, as an instant, and its bucket of lateness.
+/// The deadline of the timer last met, as a tick and as an instant.
 #[derive(Clone, Copy)]
 struct Stamp {
     tick: Tick,
     deadline: Instant,
-    bucket: usize,
 }
 
-impl Stamp {
-    /// The instant of a deadline; counts its lateness.
+/// Counts timers as they are handed over.
+struct HandedOver<'c, T> {
+    core: &'c Core<T>,
+    now: Instant,
+    /// The last deadline, and its bucket of lateness.
+    last: Option<(Instant, usize)>,
+}
+
+impl<T> HandedOver<'_, T> {
     #[inline]
-    fn put<T>(&mut self, core: &Core<T>, tick: Tick, now: Instant) -> Instant {
-        if self.tick != tick {
-            let deadline = core.timeline.instant(tick);
-            let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
-            *self = Stamp { tick, deadline, bucket };
-        }
-        bump(&core.sweeper.lateness[self.bucket], 1);
-        self.deadline
+    fn count(&mut self, timer: &Expired<T>) {
+        let bucket = match self.last {
+            Some((deadline, bucket)) if deadline == timer.deadline => bucket,
+            _ => Lateness::bucket(self.now.saturating_duration_since(timer.deadline)),
+        };
+        self.last = Some((timer.deadline, bucket));
+        bump(&self.core.sweeper.lateness[bucket], 1);
+        bump(&self.core.sweeper.fired, 1);
     }
 }
 
@@ -137,9 +158,14 @@ const TOGETHER: usize = 64;
 /// How many timers a sweep collects before it hands them over.
 const BATCH: usize = 256;
 
+/// How many names, or slots, a bounded sweep looks at in one call: as many as take some tens of
+/// microseconds when none of them is in a cache.
+const LOOKS: usize = 1 << 10;
+
 impl<T: Send> Sweeper<T> {
     pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
-        let start = inner.core.timeline.instant(inner.core.swept.get());
+        let swept = inner.core.swept.get();
+        let start = inner.core.timeline.instant(swept);
         Self {
             upkeep: Upkeep::new(inner.core.shards.len()),
             inner,
@@ -149,9 +175,12 @@ impl<T: Send> Sweeper<T> {
             kept: VecDeque::new(),
             unlooked: 0,
             under_way: false,
+            end: Tick(0),
             begins: true,
+            looked_back: swept,
+            looks: 0,
             batch: VecDeque::new(),
-            stamp: Stamp { tick: Tick::NEVER, deadline: start, bucket: 0 },
+            stamp: Stamp { tick: swept, deadline: start },
         }
     }
 
@@ -174,6 +203,10 @@ impl<T: Send> Sweeper<T> {
     ///
     /// O(timers and stale names due, and slots they lie in). If `on_expired` panics, that timer
     /// counts as handed over, and the next sweep goes on with the one after it.
+    ///
+    /// Up to 256 timers, and all that were overdue, have ended before `on_expired` has the first of
+    /// them: it cannot cancel the others. Where it must, sweep one timer at a time, by
+    /// [`sweep_some`](Self::sweep_some).
     ///
     /// # Examples
     ///
@@ -216,9 +249,13 @@ impl<T: Send> Sweeper<T> {
         self.run(now, usize::MAX, on_expired)
     }
 
-    /// As [`sweep`](Self::sweep), but hands over at most `limit` timers. The next sweep carries
-    /// on where this one stopped, before it begins its own; until then, timers that are due can
-    /// still be cancelled and reset.
+    /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
+    /// about a thousand names, of which some are stale or wait anew. So it may hand over fewer
+    /// timers than `limit`, or none, and not be [finished](Sweep::finished). The next sweep
+    /// carries on where this one stopped, to the end that this one had, before it begins its own;
+    /// until then, timers that are due can still be cancelled and reset.
+    ///
+    /// O(limit), whatever has gone before.
     ///
     /// # Examples
     ///
@@ -244,10 +281,11 @@ impl<T: Send> Sweeper<T> {
     /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
     /// is armed.
     ///
-    /// From this call to the next sweep, whoever arms an earlier timer calls the
-    /// [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36 ticks (2.2 years at
-    /// 1 ms) may refuse inserts as beyond its range until it is swept. O(slots / 64); O(pages)
-    /// once, when a burst is over.
+    /// From this call to the next sweep, whoever arms an earlier timer, the caller's own thread
+    /// included, calls the [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36
+    /// ticks (19 hours at 1 µs, 2.2 years at 1 ms) may refuse inserts and resets until it is swept
+    /// ([`BeyondRange::unswept`](crate::BeyondRange::unswept)); the first refusal calls the waker.
+    /// O(slots / 64); O(pages) once, when a burst is over.
     ///
     /// # Examples
     ///
@@ -286,17 +324,23 @@ impl<T: Send> Sweeper<T> {
     }
 
     fn run(&mut self, now: Instant, limit: usize, mut on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        let inner = Arc::clone(&self.inner);
+        let mut handed_over = HandedOver { core: &inner.core, now, last: None };
+        let bounded = limit < usize::MAX;
+        self.looks = if bounded { LOOKS } else { usize::MAX };
+        let slice = if bounded { LOOKS / 2 } else { upkeep::SLICE };
         // A sweep that was under way is finished first, and then this call's own begins.
         let mut rounds = 1 + usize::from(self.under_way);
         let mut expired = 0;
-        while rounds > 0 && expired < limit {
+        while rounds > 0 && expired < limit && self.looks > 0 {
             let wanted = limit - expired;
-            if self.fill(now, BATCH.min(wanted), wanted) {
+            if self.fill(now, BATCH.min(wanted), wanted, slice) {
                 rounds -= 1;
             }
             while expired < limit {
                 let Some(timer) = self.batch.pop_front() else { break };
                 expired += 1;
+                handed_over.count(&timer);
                 on_expired(timer);
             }
         }
@@ -304,76 +348,97 @@ impl<T: Send> Sweeper<T> {
         Sweep { expired, finished, next_deadline: self.next_deadline() }
     }
 
-    /// As [`run`](Self::run), into a vector. Answers whether everything due has been collected.
+    /// As [`run`](Self::run), into a vector. Returns whether the sweep has come to its end.
     pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
-        let finished = self.fill(self.inner.clock.now(), limit, limit);
+        let now = self.inner.clock.now();
+        self.looks = LOOKS.max(limit);
+        let finished = self.fill(now, limit, limit, upkeep::SLICE);
+        let mut handed_over = HandedOver { core: &self.inner.core, now, last: None };
+        self.batch.iter().for_each(|timer| handed_over.count(timer));
         into.extend(self.batch.drain(..));
         finished
     }
 
     /// Collects timers that are due, until the batch has about `batch` of them, and never more
-    /// than `limit`. Answers whether everything due has been collected. Upkeep has its slice
-    /// either way.
-    fn fill(&mut self, now: Instant, batch: usize, limit: usize) -> bool {
+    /// than `limit`. Returns whether the sweep has come to its end. Upkeep has its slice either
+    /// way.
+    fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
         let inner = Arc::clone(&self.inner);
         let core = &inner.core;
         core.alarm.clear();
-        self.begins |= !self.under_way;
-        let finished = self.batch.len() < batch && self.step(core, now, batch, limit);
+        if !self.under_way {
+            self.begins = true;
+            self.end = core.timeline.floor(now);
+        }
+        let finished = self.batch.len() < batch && self.step(core, batch, limit);
         self.under_way = !finished;
         bump(&core.sweeper.sweeps, 1);
         let took = self.inner.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         raise(&core.sweeper.longest_nanos, nanos);
         self.upkeep.begin(core);
-        self.upkeep.advance(core, &mut self.kept, finished);
+        self.upkeep.advance(core, &mut self.kept, finished, slice);
         finished
     }
 
-    /// Works off what is in hand, then what is overdue, then slot after slot up to `now`. What
-    /// is overdue is handed over together, up to `limit`: its order is made by sorting.
-    fn step(&mut self, core: &Core<T>, now: Instant, batch: usize, limit: usize) -> bool {
-        let mut finished = self.work(core, now, batch);
+    /// Works off what is in hand, then what is overdue, then slot after slot up to the sweep's
+    /// end. What is overdue is handed over together, up to `limit`: its order is made by sorting.
+    fn step(&mut self, core: &Core<T>, batch: usize, limit: usize) -> bool {
+        let mut finished = self.work(core, batch);
         if finished && std::mem::take(&mut self.begins) {
-            self.take_overdue(core);
-            self.unlooked = self.kept.len();
+            self.look_back(core);
         }
-        finished = finished && self.work_kept(core, now, limit) && self.work(core, now, limit);
+        finished = finished && self.work_kept(core, limit) && self.work(core, limit);
         self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
         if !finished || self.batch.len() >= batch {
             return false;
         }
-        let target = core.timeline.floor(now);
         let mut taken = Vec::new();
         loop {
             let swept = core.swept.get();
-            if swept >= target {
+            if swept >= self.end {
                 return true;
             }
-            let farthest = swept.plus(Tick::LONGEST_REST);
-            let tick = self.next_slot(swept).min(target).min(farthest);
+            if self.looks == 0 {
+                return false;
+            }
+            self.looks -= 1;
+            let farthest = self.looked_back.plus(Tick::LONGEST_REST);
+            let next = self.next_slot(swept).min(self.upkeep.next_turn());
+            let tick = next.min(self.end).min(farthest);
             core.swept.announce(tick);
+            taken.extend(self.upkeep.take_due(tick));
             for shard in &core.shards {
                 shard.take_due(swept, tick, &mut taken);
             }
             taken.sort_by_key(|taken| taken.at);
             self.hand.extend(taken.drain(..));
             if tick == farthest {
-                // What was filed as overdue before so long a step must not wait through another:
-                // its deadline would leave the window.
-                self.take_overdue(core);
+                self.look_back(core);
             }
-            if !self.work(core, now, batch) {
+            if !(self.work(core, batch) && self.work_kept(core, batch)) {
                 return false;
             }
         }
     }
 
-    /// Looks again at blocks whose names were not all written. `false` if the batch was full
-    /// before that was done.
-    fn work_kept(&mut self, core: &Core<T>, now: Instant, limit: usize) -> bool {
-        self.meet(core, now, limit);
+    /// Takes what is overdue into the hand, and has the kept blocks looked at again.
+    fn look_back(&mut self, core: &Core<T>) {
+        let swept = core.swept.get();
+        self.hand.extend(core.shards.iter().filter_map(|shard| shard.take_overdue(swept)));
+        self.unlooked = self.kept.len();
+        self.looked_back = swept;
+    }
+
+    /// Looks again at blocks whose names were not all written. `false` if the batch was full, or
+    /// enough was looked at, before that was done.
+    fn work_kept(&mut self, core: &Core<T>, limit: usize) -> bool {
+        self.meet(core, limit);
         while self.unlooked > 0 && self.names.is_empty() && self.batch.len() < limit {
+            if self.looks == 0 {
+                return false;
+            }
+            self.looks -= 1;
             self.unlooked -= 1;
             let Some(mut kept) = self.kept.pop_front() else {
                 break;
@@ -384,38 +449,36 @@ impl<T: Send> Sweeper<T> {
             } else {
                 self.kept.push_back(kept);
             }
-            self.meet(core, now, limit);
+            self.meet(core, limit);
         }
         self.names.is_empty() && self.unlooked == 0
     }
 
-    /// Takes what is overdue into the hand.
-    fn take_overdue(&mut self, core: &Core<T>) {
-        let swept = core.swept.get();
-        self.hand.extend(core.shards.iter().filter_map(|shard| shard.take_overdue(swept)));
-    }
-
-    /// Meets the names in hand. `false` if the batch was full before that was done.
-    fn work(&mut self, core: &Core<T>, now: Instant, limit: usize) -> bool {
+    /// Meets the names in hand. `false` if the batch was full, or enough was looked at, before
+    /// that was done.
+    fn work(&mut self, core: &Core<T>, limit: usize) -> bool {
         loop {
-            self.meet(core, now, limit);
+            self.meet(core, limit);
             if !self.names.is_empty() || self.batch.len() >= limit {
                 return false;
             }
-            if !self.read(core) {
+            if self.hand.is_empty() {
                 return true;
             }
+            if self.looks == 0 {
+                return false;
+            }
+            self.read(core);
         }
     }
 
-    /// Reads names of the next slot in hand, as many as are worth fetching together. `false`: the
-    /// hand is empty.
-    fn read(&mut self, core: &Core<T>) -> bool {
+    /// Reads names of the next slot in hand, as many as are worth fetching together.
+    fn read(&mut self, core: &Core<T>) {
         let Some(taken) = self.hand.front_mut() else {
-            return false;
+            return;
         };
         self.names_from = taken.from;
-        while self.names.len() < TOGETHER {
+        while self.names.len() < TOGETHER.min(self.looks) {
             match taken.chain.read_block(&mut self.names) {
                 None => {
                     self.hand.pop_front();
@@ -427,11 +490,12 @@ impl<T: Send> Sweeper<T> {
                 }
             }
         }
-        true
+        // An empty chain is a look as well.
+        self.looks = self.looks.saturating_sub(self.names.len().max(1));
     }
 
     /// Meets the names read, while there is room in the batch.
-    fn meet(&mut self, core: &Core<T>, now: Instant, limit: usize) {
+    fn meet(&mut self, core: &Core<T>, limit: usize) {
         if self.names.is_empty() {
             return;
         }
@@ -453,7 +517,10 @@ impl<T: Send> Sweeper<T> {
                 Met::Dropped => dropped += 1,
                 Met::Refiled => refiled += 1,
                 Met::Due(value, id, tick) => {
-                    let deadline = self.stamp.put(core, tick, now);
+                    if self.stamp.tick != tick {
+                        self.stamp = Stamp { tick, deadline: core.timeline.instant(tick) };
+                    }
+                    let deadline = self.stamp.deadline;
                     self.batch.push_back(Expired { value, id, deadline });
                 }
             }
@@ -462,7 +529,7 @@ impl<T: Send> Sweeper<T> {
         let ended = (self.batch.len() - before) as u64;
         core.make_room(number, ended);
         let tally = &core.sweeper;
-        bump(&tally.fired, ended);
+        bump(&tally.ended, ended);
         bump(&tally.dropped, dropped);
         bump(&tally.refiled, refiled);
         // A name filed again takes the place of the one met.
@@ -501,8 +568,9 @@ impl<T> Drop for Sweeper<T> {
             .map(|timer| (timer.id, core.timeline.ceil(timer.deadline), timer.value))
             .collect();
         // They have not been handed over after all: their names were met, and dropped.
-        take_back(&core.sweeper.fired, timers.len() as u64);
+        take_back(&core.sweeper.ended, timers.len() as u64);
         bump(&core.sweeper.dropped, timers.len() as u64);
+        self.hand.extend(self.upkeep.take_due(Tick::NEVER));
         let hand = std::mem::take(&mut self.hand).into();
         let kept = std::mem::take(&mut self.kept).into();
         *core.leftovers() = Some(Leftovers { timers, hand, kept });

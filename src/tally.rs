@@ -80,6 +80,9 @@ pub(crate) const LATENESS_BUCKETS: usize = 40;
 /// What the sweeper counts; only it writes.
 #[derive(Debug)]
 pub(crate) struct SweeperTally {
+    /// Timers that were due and have ended.
+    pub(crate) ended: AtomicU64,
+    /// Those of them that were handed over.
     pub(crate) fired: AtomicU64,
     /// Names met and dropped, stale or redundant.
     pub(crate) dropped: AtomicU64,
@@ -96,6 +99,7 @@ impl SweeperTally {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
         Self {
+            ended: zero(),
             fired: zero(),
             dropped: zero(),
             refiled: zero(),

@@ -36,8 +36,12 @@ impl Tick {
     pub(crate) const AHEAD: u64 = (1 << Self::LOW_BITS) - Self::PAST - 1;
 
     /// The longest that a sweeper may rest or step, even with nothing armed, so that the window
-    /// moves on: 99 days of milliseconds.
+    /// moves on: 99 days of milliseconds. What waits outside of the slots is looked at as often.
     pub(crate) const LONGEST_REST: u64 = Self::PAST / 4;
+
+    /// How far behind the sweep a deadline may lie when it is set: the rest of
+    /// [`PAST`](Tick::PAST) is for the way to the sweeper.
+    const OLDEST: u64 = Self::PAST / 2;
 
     /// The part of the tick that the packed words hold.
     #[inline]
@@ -62,6 +66,20 @@ impl Tick {
     #[inline]
     pub(crate) const fn minus(self, ticks: u64) -> Tick {
         Tick(self.0.saturating_sub(ticks))
+    }
+
+    /// The oldest deadline that may be set when the sweep has reached this tick. One that is long
+    /// past need not be told from one that has just passed.
+    #[inline]
+    pub(crate) const fn oldest(self) -> Tick {
+        self.minus(Self::OLDEST)
+    }
+
+    /// Whether the sweep has left this deadline so far behind that it may leave the window before
+    /// the sweeper, which looks once in [`LONGEST_REST`](Tick::LONGEST_REST), meets it.
+    #[inline]
+    pub(crate) const fn is_left_behind(self, swept: Tick) -> bool {
+        swept.since(self) > Self::PAST - Self::LONGEST_REST
     }
 
     /// How many ticks this one lies after `earlier`; zero if it does not.

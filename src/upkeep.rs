@@ -45,7 +45,7 @@ const INTERVAL: u64 = 1 << 10;
 const LONG: u64 = 16;
 
 /// How many names, slots or entries a slice of upkeep looks at.
-const SLICE: usize = 1 << 12;
+pub(crate) const SLICE: usize = 1 << 12;
 
 /// Whether upkeep is wanted.
 #[derive(Debug)]
@@ -109,6 +109,8 @@ fn too_many_names<T>(core: &Core<T>, armed: u64) -> bool {
 pub(crate) struct Upkeep {
     /// The next slot to visit: shard, and slot within it.
     tidying: Option<(usize, SlotIndex)>,
+    /// What is left of the slot that is being tidied.
+    in_hand: Option<(SlotIndex, Taken)>,
     /// How many names had ever been filed, and timers armed, when an idle wheel was last tidied.
     tidied_idle: Option<(u64, u64)>,
     /// The shard being trimmed.
@@ -122,7 +124,7 @@ pub(crate) struct Upkeep {
     fired_at: Tick,
     /// How many entries there were at the last look.
     entries_then: u64,
-    /// Whose names have been seen in the slot that is being tidied; empty between slots.
+    /// Whose names have been put back into the slot that is being tidied; empty between slots.
     seen: Indices,
 }
 
@@ -142,8 +144,8 @@ impl Indices {
         new
     }
 
-    fn remove(&mut self, index: u32) {
-        self.0[index as usize / 64] &= !(1 << (index % 64));
+    fn clear(&mut self) {
+        self.0.fill(0);
     }
 }
 
@@ -152,6 +154,7 @@ impl Upkeep {
         let trims = (0..shards).map(|_| Trim::default()).collect();
         Self {
             tidying: None,
+            in_hand: None,
             tidied_idle: None,
             trimming: None,
             fired_then: 0,
@@ -210,7 +213,7 @@ impl Upkeep {
 
     /// Hoards while a burst fires and enough entries are vacant.
     fn decide_hoarding<T>(&mut self, core: &Core<T>) {
-        let (fired, swept) = (read(&core.sweeper.fired) / INTERVAL, core.swept.get());
+        let (fired, swept) = (read(&core.sweeper.ended) / INTERVAL, core.swept.get());
         if std::mem::replace(&mut self.fired_then, fired) != fired {
             core.upkeep.look(core);
             let held: u64 = self.trims.iter().map(Trim::held).sum();
@@ -258,20 +261,49 @@ impl Upkeep {
         self.tidying.is_some() || self.trimming.is_some()
     }
 
-    /// Does a slice of what has begun. Blocks that cannot be read whole yet go to `kept`.
+    /// When the sweep has to have what is left of the slot that is being tidied: its turn.
+    pub(crate) fn next_turn(&self) -> Tick {
+        self.in_hand.as_ref().map_or(Tick::NEVER, |(_, taken)| taken.at)
+    }
+
+    /// What is left of the slot that is being tidied, if its turn comes by `swept`.
+    pub(crate) fn take_due(&mut self, swept: Tick) -> Option<Taken> {
+        let (_, due) = self.in_hand.take_if(|(_, taken)| taken.at <= swept)?;
+        self.seen.clear();
+        Some(due)
+    }
+
+    /// Does a slice of what has begun, of so many names, slots or entries. Blocks that cannot be
+    /// read whole yet go to `kept`.
     ///
     /// Trimming waits until a burst of timers has fired (`quiet`): in its midst, pages are mostly
     /// neither full nor empty.
-    pub(crate) fn advance<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>, quiet: bool) {
-        self.tidy_slice(core, kept);
+    pub(crate) fn advance<T>(
+        &mut self,
+        core: &Core<T>,
+        kept: &mut VecDeque<Kept>,
+        quiet: bool,
+        slice: usize,
+    ) {
+        self.tidy_slice(core, kept, slice);
         if quiet {
-            self.trim_slice(core);
+            self.trim_slice(core, slice);
         }
     }
 
-    fn tidy_slice<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>) {
-        let mut budget = SLICE;
-        while let Some((number, from)) = self.tidying.filter(|_| budget > 0) {
+    fn tidy_slice<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>, slice: usize) {
+        let mut budget = slice;
+        while budget > 0 {
+            if let Some((slot, taken)) = &mut self.in_hand {
+                let (looked, done) = tidy_slot(core, *slot, taken, kept, &mut self.seen, budget);
+                budget = budget.saturating_sub(looked);
+                if done {
+                    self.in_hand = None;
+                    self.seen.clear();
+                }
+                continue;
+            }
+            let Some((number, from)) = self.tidying else { return };
             let Some(shard) = core.shards.get(number) else {
                 self.tidying = None;
                 return;
@@ -281,14 +313,12 @@ impl Upkeep {
                 continue;
             };
             self.tidying = Some((number, slot.next()));
-            let taken = shard.take_early(slot, core.swept.get());
-            let looked =
-                taken.map_or(0, |taken| tidy_slot(core, slot, taken, kept, &mut self.seen));
-            budget = budget.saturating_sub(1 + looked);
+            self.in_hand = shard.take_early(slot, core.swept.get()).map(|taken| (slot, taken));
+            budget -= 1;
         }
     }
 
-    fn trim_slice<T>(&mut self, core: &Core<T>) {
+    fn trim_slice<T>(&mut self, core: &Core<T>, slice: usize) {
         let Some(number) = self.trimming else { return };
         let Some(shard) = core.shards.get(number) else {
             let armed = core.armed();
@@ -300,7 +330,7 @@ impl Upkeep {
             self.trimming = None;
             return;
         };
-        if shard.trim(&mut self.trims[number], SLICE, &reclaim::pin()) {
+        if shard.trim(&mut self.trims[number], slice, &reclaim::pin()) {
             self.trimming = Some(number + 1);
             if !self.hoards {
                 shard.give_back(&mut self.trims[number], &reclaim::pin());
@@ -310,40 +340,42 @@ impl Upkeep {
     }
 }
 
-/// Visits one slot, taken early, and puts back one copy of each name that is needed. Answers how
-/// many names it saw.
+/// Looks at about `budget` names of a slot that was taken early, and puts back one copy of each
+/// that is needed. Returns how many it saw, and whether those were the last.
 fn tidy_slot<T>(
     core: &Core<T>,
     slot: SlotIndex,
-    mut taken: Taken,
+    taken: &mut Taken,
     kept: &mut VecDeque<Kept>,
     seen: &mut Indices,
-) -> usize {
+    budget: usize,
+) -> (usize, bool) {
     let shard = &core.shards[taken.from.shard];
     let turn = Turn { slot: Some(slot), swept: core.swept.get() };
-    let (mut names, mut needed) = (Vec::<Name>::new(), Vec::<Name>::new());
-    let (mut looked, mut freed) = (0, 0);
-    while let Some(read) = taken.chain.read_block(&mut names) {
-        match read {
-            Read::Whole => freed += 1,
-            Read::Kept(unwritten) => kept.push_back(Kept { from: taken.from, unwritten }),
+    let (mut filed, mut names) = (Filed::default(), Vec::<Name>::new());
+    let (mut looked, mut put_back, mut freed, mut done) = (0, 0, 0, false);
+    while looked < budget && !done {
+        match taken.chain.read_block(&mut names) {
+            None => done = true,
+            Some(Read::Whole) => freed += 1,
+            Some(Read::Kept(unwritten)) => kept.push_back(Kept { from: taken.from, unwritten }),
         }
         looked += names.len();
         let guard = reclaim::pin();
         for name in &names {
             shard.prefetch(name.index(), &guard);
         }
-        // An entry that was filed again and again into a slot far ahead has several names there.
-        let first = |name: &Name| shard.is_needed(*name, turn, &guard) && seen.add(name.index());
-        needed.extend(names.drain(..).filter(first));
+        for name in names.drain(..) {
+            // An entry that was filed again and again into a slot far ahead has several names
+            // there.
+            if shard.is_needed(name, turn, &guard) && seen.add(name.index()) {
+                shard.put_back(name, slot, taken.at, &mut filed);
+                put_back += 1;
+            }
+        }
     }
-    needed.iter().for_each(|name| seen.remove(name.index()));
-    let mut filed = Filed::default();
-    for &name in &needed {
-        shard.put_back(name, slot, taken.at, &mut filed);
-    }
-    bump(&core.sweeper.dropped, (looked - needed.len()) as u64);
+    bump(&core.sweeper.dropped, (looked - put_back) as u64);
     bump(&core.sweeper.blocks_freed, freed);
     bump(&core.sweeper.blocks_made, u64::from(filed.blocks));
-    looked
+    (looked, done)
 }

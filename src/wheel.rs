@@ -5,7 +5,7 @@
 use crate::TimerId;
 use crate::caller::Caller;
 use crate::clock::Clock;
-use crate::core::{Call, Core};
+use crate::core::{Call, Core, OutOfRange};
 use crate::error::{BeyondRange, InsertError};
 use crate::lease::{LEASE, Leases};
 use crate::metrics::Metrics;
@@ -34,7 +34,7 @@ impl<T> Inner<T> {
     /// The tick of a deadline, by a reading that tells whether it has passed: a leased one does
     /// not, if the deadline lies no more than a lease after it.
     #[inline]
-    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Option<Tick> {
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
         let ahead = deadline.saturating_duration_since(self.core.timeline.read(now));
         let unsure = self.leases.are_granted() && !ahead.is_zero() && ahead <= LEASE;
         let now = if unsure { self.core.timeline.now(self.clock.now()) } else { now };

@@ -47,8 +47,9 @@ fn errors_pass_through_boxes() {
     }
     assert!(insert().unwrap_err().is::<InsertError<&str>>());
     let longest = Duration::from_secs(9);
-    let reason = Refusal::from(BeyondRange { longest });
-    assert_eq!(reason, Refusal::BeyondRange(BeyondRange { longest }));
+    let beyond = BeyondRange { longest, unswept: false };
+    let reason = Refusal::from(beyond);
+    assert_eq!(reason, Refusal::BeyondRange(beyond));
     assert!(WaitError::InsideHandler.to_string().contains("its own driver"));
 }
 

@@ -68,8 +68,9 @@ const COUNT_MASK: usize = 15;
 #[derive(Debug)]
 #[repr(align(16))]
 struct Block {
-    /// Written before the block is published; read by the taker.
-    next: UnsafeCell<*mut Block>,
+    /// Whose block comes after this one. Written before the block is published; read by the taker,
+    /// who makes a pointer of it: by then the exchange that published this block has confirmed it.
+    next: UnsafeCell<Head>,
     /// Zero until the reserver writes its name.
     names: [AtomicU32; NAMES],
 }
@@ -78,7 +79,8 @@ struct Block {
 ///
 /// The address is exposed and comes back as a pointer only after an exchange has confirmed that
 /// the block is the slot's: a head that was read before may name memory that has been freed and
-/// made a block again, and must then mean the new one.
+/// made a block again, and must then mean the new one. So a block keeps the head that was there
+/// before it, not a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head(usize);
 
@@ -160,7 +162,7 @@ impl SlotHead {
 
     /// Puts a new block with the name in front.
     fn push_block(&self, head: Head, name: Name) -> Result<(), Head> {
-        let block = Box::into_raw(Box::new(Block::with(name, head.block())));
+        let block = Box::into_raw(Box::new(Block::with(name, head)));
         self.exchange(head, Head::new(block, 1)).inspect_err(|_| {
             // SAFETY: made just above, and not published.
             drop(unsafe { Box::from_raw(block) });
@@ -196,7 +198,7 @@ impl Drop for SlotHead {
 
 impl Block {
     /// A block with one name, in front of `next`.
-    fn with(name: Name, next: *mut Block) -> Self {
+    fn with(name: Name, next: Head) -> Self {
         let names = std::array::from_fn(|place| match place {
             0 => AtomicU32::new(name.0.get()),
             _ => AtomicU32::new(0),
@@ -231,7 +233,7 @@ impl Chain {
         // may still be storing its name.
         let shared = unsafe { &*block };
         // SAFETY: `next` is not written after the block was published.
-        self.block = shared.next.with(|next| unsafe { *next });
+        self.block = shared.next.with(|next| unsafe { *next }).block();
         prefetch(self.block);
         let count = std::mem::replace(&mut self.count, NAMES);
         let mut unwritten = Unwritten { block, waiting: (1 << count) - 1 };

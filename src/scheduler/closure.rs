@@ -398,7 +398,10 @@ fn aim(wheel: &Wheel<Due>, pinned: &Pinned<'_, Due>, next: Next) -> Result<Optio
     match pinned.instant_after(delay) {
         Some(due) => Ok(Some(Aim { due, asks })),
         // Past the last instant that can be told.
-        None => Err(Refusal::BeyondRange(BeyondRange { longest: wheel.longest_delay() })),
+        None => Err(Refusal::BeyondRange(BeyondRange {
+            longest: wheel.longest_delay(),
+            unswept: false,
+        })),
     }
 }
 

@@ -101,6 +101,18 @@
 //! has come ([`crate::swept`]). What it filed there is met a revolution later, as stale,
 //! redundant or, at worst, early, and then filed again.
 //!
+//! **An inserter or resetter held up while the sweep leaps.** The state holds the low bits of a
+//! deadline, which mean another once the sweep has left it behind by
+//! [`PAST`](crate::tick::Tick::PAST). So the second look also asks how far behind the deadline is:
+//!
+//! * at most `PAST - LONGEST_REST`: the name is in a slot still to come, or it is overdue and the
+//!   sweeper, which takes what is overdue once in `LONGEST_REST`, meets it within `PAST`;
+//! * more: the bits may mean another deadline already, by which the sweeper may have filed a name
+//!   2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that can be
+//!   told, files once more, and looks again ([`Shard::relink`]). If another thread has set another
+//!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
+//!   exchange stands for this operation, which has not returned and so may come after the other.
+//!
 //! **Wake-ups.** Whoever relies on a name relies also on its filer having rung the alarm: an
 //! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
 //! on a link looks at the flag once more, after the link), and the sweeper needs no ring.
@@ -186,7 +198,7 @@ impl<T> Shard<T> {
             let armed = arm(entry, vacant, deadline);
             published();
             if armed.is_relinking() {
-                self.relink_as(false, entry, id, around, filed);
+                self.relink_as(false, entry, id, deadline, around, filed);
             } else {
                 self.rely(entry, id, deadline, around, filed);
             }
@@ -199,8 +211,8 @@ impl<T> Shard<T> {
         entry.state.arm(vacant, deadline);
         self.file(index, place, filed);
         published();
-        if has_passed(place, around.swept.get()) {
-            self.relink(entry, id, around, filed);
+        if has_passed(place, deadline, around.swept.get()) {
+            self.relink(entry, id, deadline, around, filed);
         } else {
             around.alarm.check(at(place, swept));
         }
@@ -240,9 +252,9 @@ impl<T> Shard<T> {
             let next = seen.with_deadline(deadline);
             let next = if early { next.relinking() } else { next };
             match entry.state.try_reset(seen, next) {
-                Ok(()) if early => self.relink_as(true, entry, id, around, filed),
+                Ok(()) if early => self.relink_as(true, entry, id, deadline, around, filed),
                 Ok(()) if free => self.rely(entry, id, deadline, around, filed),
-                Ok(()) => self.relink_as(false, entry, id, around, filed),
+                Ok(()) => self.relink_as(false, entry, id, deadline, around, filed),
                 Err(now) => {
                     seen = now;
                     continue;
@@ -327,6 +339,11 @@ impl<T> Shard<T> {
         self.hierarchy.next_occupied(from)
     }
 
+    /// How many entries the slab may have.
+    pub(crate) fn most_entries(&self) -> u64 {
+        TimerId::INDICES - self.slab.page_len()
+    }
+
     /// How many entries the slab has, vacant or not.
     pub(crate) fn entries(&self) -> u64 {
         self.slab.len()
@@ -386,51 +403,67 @@ impl<T> Shard<T> {
         filed: &mut Filed,
     ) {
         if !in_time(entry.link.load(), deadline, around.swept.get()) {
-            self.relink(entry, id, around, filed);
+            self.relink(entry, id, deadline, around, filed);
         } else if entry.state.load().is_relinking() {
             // The link may have been lowered just now by a resetter that has not rung yet: its
             // flag is then still set, and the link's Acquire shows it.
-            self.relink_as(false, entry, id, around, filed);
+            self.relink_as(false, entry, id, deadline, around, filed);
         }
     }
 
     /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
-    fn relink(&self, entry: &Entry<T>, id: TimerId, around: Surroundings<'_>, filed: &mut Filed) {
+    fn relink(
+        &self,
+        entry: &Entry<T>,
+        id: TimerId,
+        deadline: Tick,
+        around: Surroundings<'_>,
+        filed: &mut Filed,
+    ) {
         let mut seen = entry.state.load();
         while seen.generation() == id.generation() {
             if seen.is_relinking() {
-                return self.relink_as(false, entry, id, around, filed);
+                return self.relink_as(false, entry, id, deadline, around, filed);
             }
             match entry.state.try_reset(seen, seen.relinking()) {
-                Ok(()) => return self.relink_as(true, entry, id, around, filed),
+                Ok(()) => return self.relink_as(true, entry, id, deadline, around, filed),
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag.
+    /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag, `deadline`
+    /// what it has set.
     fn relink_as(
         &self,
         held: bool,
         entry: &Entry<T>,
         id: TimerId,
+        mut deadline: Tick,
         around: Surroundings<'_>,
         filed: &mut Filed,
     ) {
         let _flag = held.then(|| Flag(&entry.state));
         loop {
-            let state = entry.state.load();
+            let mut state = entry.state.load();
             if state.generation() != id.generation() {
                 break;
             }
             let swept = around.swept.get();
+            if deadline.is_left_behind(swept) {
+                state = renew(entry, state, deadline, swept.oldest());
+                deadline = swept.oldest();
+                if state.generation() != id.generation() {
+                    break;
+                }
+            }
             let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
             self.file(id.index(), place, filed);
             if held {
                 set_link(&entry.link, place, swept);
             }
             published();
-            if has_passed(place, around.swept.get()) {
+            if has_passed(place, deadline, around.swept.get()) {
                 continue;
             }
             around.alarm.check(at(place, swept));
@@ -474,6 +507,26 @@ fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryStat
     }
 }
 
+/// Gives a timer whose deadline the sweep has left behind the oldest one that can be told, unless
+/// another has reset it since. Returns its state after that.
+#[cold]
+fn renew<T>(
+    entry: &Entry<T>,
+    mut state: EntryState,
+    deadline: Tick,
+    oldest: Tick,
+) -> EntryState {
+    let generation = state.generation();
+    while state.generation() == generation && state == state.with_deadline(deadline) {
+        let renewed = state.with_deadline(oldest);
+        match entry.state.try_reset(state, renewed) {
+            Ok(()) => return renewed,
+            Err(now) => state = now,
+        }
+    }
+    state
+}
+
 /// Whether a link tells of a name still to come, and not after `deadline`.
 #[inline]
 fn in_time(link: Tick, deadline: Tick, swept: Tick) -> bool {
@@ -503,8 +556,13 @@ fn at(place: Place, swept: Tick) -> Tick {
     }
 }
 
-/// Whether the turn of the slot has come by `swept`. Overdue names are met by every sweep.
+/// Whether the sweep, at `swept`, may not meet a name at `place` before the turn of its slot comes
+/// round once more. What is overdue it meets soon, and in time but for one case: it has left the
+/// deadline behind.
 #[inline]
-fn has_passed(place: Place, swept: Tick) -> bool {
-    matches!(place, Place::Slot { at, .. } if at <= swept)
+fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {
+    match place {
+        Place::Overdue => deadline.is_left_behind(swept),
+        Place::Slot { at, .. } => at <= swept,
+    }
 }

@@ -23,6 +23,7 @@
 use super::entry::Entry;
 use super::state::EntryState;
 use crate::id::{Generation, TimerId};
+use crate::panics::DropEach;
 use crate::reclaim::{Guard, retire};
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
 use std::marker::PhantomData;
@@ -296,6 +297,8 @@ unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
 
 impl<T> Drop for Directory<T> {
     fn drop(&mut self) {
+        // Panics, if a value's drop does, only when all memory has been freed: it is dropped last.
+        let mut values = DropEach::default();
         for (chunk, slots) in self.chunks.iter().enumerate() {
             // Relaxed: `&mut self` already orders everything before this.
             let slots = slots.load(Relaxed);
@@ -315,7 +318,7 @@ impl<T> Drop for Directory<T> {
                 for entry in page.iter().filter(|e| e.state.load().is_armed()) {
                     // SAFETY: the generation is odd, so the value is there, and with `&mut self`
                     // nobody else can end this timer; the entry is not looked at again.
-                    drop(unsafe { entry.take() });
+                    values.drop_one(unsafe { entry.take() });
                 }
             }
         }

@@ -144,7 +144,12 @@ impl<T> Slab<T> {
 
     /// How many entries there are, vacant or not.
     pub(crate) fn len(&self) -> u64 {
-        u64::from(self.directory.pages()) * u64::from(self.directory.page_len())
+        u64::from(self.directory.pages()) * self.page_len()
+    }
+
+    /// How many entries a page has.
+    pub(crate) fn page_len(&self) -> u64 {
+        u64::from(self.directory.page_len())
     }
 
     /// How many bytes the entries take.
