@@ -8,10 +8,10 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::AtomicU64;
 #[cfg(not(modelled))]
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// The number of a calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +135,7 @@ mod tests {
                 all_alive.wait();
                 (caller, caller.home(4))
             };
-            let threads: Vec<_> =
-                (0..Caller::OWN + SHARING).map(|_| scope.spawn(caller)).collect();
+            let threads: Vec<_> = (0..Caller::OWN + SHARING).map(|_| scope.spawn(caller)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         for shard in 0..4 {

@@ -160,7 +160,7 @@ const BATCH: usize = 256;
 
 /// How many names, or slots, a bounded sweep looks at in one call: as many as take some tens of
 /// microseconds when none of them is in a cache.
-const LOOKS: usize = 1 << 10;
+const LOOKS: usize = 1 << 9;
 
 impl<T: Send> Sweeper<T> {
     pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
@@ -250,7 +250,7 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
-    /// about a thousand names, of which some are stale or wait anew. So it may hand over fewer
+    /// some hundreds of names, of which some are stale or wait anew. So it may hand over fewer
     /// timers than `limit`, or none, and not be [finished](Sweep::finished). The next sweep
     /// carries on where this one stopped, to the end that this one had, before it begins its own;
     /// until then, timers that are due can still be cancelled and reset.

@@ -510,12 +510,7 @@ fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryStat
 /// Gives a timer whose deadline the sweep has left behind the oldest one that can be told, unless
 /// another has reset it since. Returns its state after that.
 #[cold]
-fn renew<T>(
-    entry: &Entry<T>,
-    mut state: EntryState,
-    deadline: Tick,
-    oldest: Tick,
-) -> EntryState {
+fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tick) -> EntryState {
     let generation = state.generation();
     while state.generation() == generation && state == state.with_deadline(deadline) {
         let renewed = state.with_deadline(oldest);
