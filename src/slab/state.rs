@@ -32,9 +32,12 @@ use crate::id::Generation;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 use crate::tick::Tick;
 
+const LOW: Field = Field::low(38);
+/// Narrower than [`LOW`] in the models alone.
 const DEADLINE: Field = Field::low(Tick::LOW_BITS);
 const NEXT: Field = Field::low(30);
-const RELINKING: Field = DEADLINE.above(1);
+const RELINKING: Field = LOW.above(1);
+const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
 const GENERATION: Field = RELINKING.above(Generation::BITS);
 
 /// A copied entry state.
