@@ -1,8 +1,9 @@
 //! The sources of tourbillon, compiled with loom's or shuttle's atomics, and what the models share.
 //!
 //! Each file under `tests` is one racing pair. The models drive the public verbs on a wheel of
-//! two levels of two slots, with blocks of two names and pages of two entries, so that each
-//! boundary is near. Time is virtual and moves before the threads start, or by the sweeper.
+//! two levels of two slots, with blocks of two names, pages of two entries, nine bits of a tick and
+//! four of a generation in the packed words, so that each boundary is near. Time is virtual and
+//! moves before the threads start, or by the sweeper.
 //!
 //! Loom explores each model whole within a bound on preemptions, and knows weak memory. With the
 //! feature `shuttle` the same models, and larger ones that loom cannot hold, run random schedules.
@@ -110,6 +111,18 @@ use std::time::{Duration, Instant};
 /// Two levels of two slots, pages of two entries.
 pub const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
 
+/// As [`TINY`], but with 16 slots above: far timers cascade seldom.
+pub const HIGH: Geometry = Geometry { level_bits: 4, ..TINY };
+
+/// How many ticks the packed words tell apart: 512.
+pub const WINDOW: u64 = 1 << tick::Tick::LOW_BITS;
+
+/// How far behind the sweep a tick may lie and still be told, in ticks: 64.
+pub const PAST: u32 = 1 << (tick::Tick::LOW_BITS - 3);
+
+/// How often an entry is used before it is worn out: seven times.
+pub const USES: u64 = id::Generation::WORN.0 as u64 / 2;
+
 /// The length of a tick in the models.
 pub const TICK: Duration = Duration::from_millis(1);
 
@@ -181,6 +194,14 @@ impl World {
         let (wheel, sweeper) = tiny(builder, &clock).build().expect("the shape is in range");
         Self { wheel, sweeper, clock }
     }
+
+    /// One of another shape, whose first tick is `first`.
+    pub fn shaped(geometry: Geometry, first: u64) -> Self {
+        let clock = ManualClock::new();
+        let builder = tiny(Builder::new(), &clock).__shape(geometry, first);
+        let (wheel, sweeper) = builder.build().expect("the shape is in range");
+        Self { wheel, sweeper, clock }
+    }
 }
 
 impl Default for World {
@@ -236,6 +257,11 @@ pub fn as_if_many_had_fired(wheel: &Wheel<Value>) {
     core.tally.add(caller, tally::Count::Inserted, MANY);
     core.tally.add(caller, tally::Count::Filed, MANY);
     tally::bump(&core.sweeper.fired, MANY);
+}
+
+/// How many entries the wheel has, vacant or not.
+pub fn entries(wheel: &Wheel<Value>) -> u64 {
+    wheel.inner.core.entries()
 }
 
 /// Drains; the values handed back.
