@@ -330,6 +330,7 @@ impl<T: Send> Sweeper<T> {
         finished
     }
 
+    // In C, for `ci/genmc`: `sweep`.
     /// Works off what is in hand, then what is overdue, then slot after slot up to `now`. What
     /// is overdue is handed over together, up to `limit`: its order is made by sorting.
     fn step(&mut self, core: &Core<T>, now: Instant, batch: usize, limit: usize) -> bool {
@@ -369,6 +370,7 @@ impl<T: Send> Sweeper<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `work_kept`.
     /// Looks again at blocks whose names were not all written. `false` if the batch was full
     /// before that was done.
     fn work_kept(&mut self, core: &Core<T>, now: Instant, limit: usize) -> bool {
@@ -475,6 +477,7 @@ impl<T: Send> Sweeper<T> {
         self.under_way || !self.batch.is_empty()
     }
 
+    // In C, for `ci/genmc`: `next_turn`.
     /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
     fn next_turn(&self) -> Tick {
         let core = &self.inner.core;
@@ -486,6 +489,7 @@ impl<T: Send> Sweeper<T> {
         self.next_slot(swept)
     }
 
+    // In C, for `ci/genmc`: `next_slot`.
     /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
         let turns = self.inner.core.shards.iter().filter_map(|shard| shard.next_turn(swept));

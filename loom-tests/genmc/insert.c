@@ -4,7 +4,7 @@
 // run:
 // run: -DTO=3
 // run: -DSTALE=3
-// run: -DSTALE=2 -DTO=3
+// rc11: -DSTALE=2 -DTO=3
 // seen: NO_FENCE_AFTER_FILING
 // seen: NO_FENCE_AFTER_ANNOUNCING
 // seen: NO_SECOND_LOOK_AFTER_FILING

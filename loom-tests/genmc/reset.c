@@ -5,7 +5,7 @@
 // run: -DOLD=3 -DNEW=5
 // run: -DOLD=2 -DNEW=5
 // run: -DOLD=5 -DNEW=2
-// run: -DOLD=5 -DNEW=3 -DAGAIN=6
+// rc11: -DOLD=5 -DNEW=3 -DAGAIN=6
 // seen: REFILED_NOT_CONFIRMED
 // seen: STATE_RELAXED
 #include "wheel.h"

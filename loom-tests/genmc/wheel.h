@@ -235,7 +235,7 @@ static void link_store(Tick at) { STORE(link_, at, RELAXED); }
 
 // AtomicLink::replace: what the link was, `seen` if it is `next` now
 static Tick link_replace(Tick seen, Tick next) {
-  TRY(link_, seen, next, ORDER(LINK_RELAXED, ACQ_REL), ACQUIRE);
+  TRY(link_, seen, next, ORDER(LINK_RELAXED, ACQ_REL), ORDER(LINK_RELAXED, ACQUIRE));
   return seen;
 }
 
@@ -507,6 +507,9 @@ static Tick next_slot(void) {
   return near < far ? near : far;
 }
 
+// The taken chains and their slots.
+static u32 hand[8], hand_slot[8];
+
 // Sweeper::step
 static void sweep(Tick target) {
   STORE(until, 0, RELAXED); // Alarm::clear
@@ -516,14 +519,14 @@ static void sweep(Tick target) {
     Tick from = reached, tick = next_slot();
     reached = tick < target ? tick : target;
     announce(reached);
-    u32 hand[8], slots[8], taken = 0;
+    u32 taken = 0;
     for (u32 level = 0; level < LEVELS; level++) { // Hierarchy::take_due
       for (Place due = next_in(level, from); AT(due) <= reached; due = next_in(level, AT(due))) {
-        slots[taken] = SLOT_OF(due);
+        hand_slot[taken] = SLOT_OF(due);
         hand[taken++] = take(SLOT_OF(due));
       }
     }
-    for (u32 i = 0; i < taken; i++) meet_all(hand[i], slots[i]);
+    for (u32 i = 0; i < taken; i++) meet_all(hand[i], hand_slot[i]);
   }
 }
 

@@ -302,6 +302,13 @@ pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     random(40_000, run);
 }
 
+/// How many times as many schedules are wanted: `TOURBILLON_MODEL_FACTOR`.
+#[cfg(shuttle)]
+pub fn factor() -> usize {
+    let factor = std::env::var("TOURBILLON_MODEL_FACTOR");
+    factor.map_or(1, |factor| factor.parse().expect("a number"))
+}
+
 /// Runs a model on so many random schedules, times `TOURBILLON_MODEL_FACTOR`.
 ///
 /// Half of them are random at each step; the other half give the threads priorities and change
@@ -311,9 +318,7 @@ pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 pub fn random(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
-    let factor = std::env::var("TOURBILLON_MODEL_FACTOR");
-    let factor = factor.map_or(1, |factor| factor.parse().expect("a number"));
-    let half = (schedules * factor).div_ceil(2);
+    let half = (schedules * factor()).div_ceil(2);
     let mut config = shuttle::Config::new();
     config.silence_warnings = true;
     let run = std::sync::Arc::new(run);

@@ -163,6 +163,7 @@ impl<T> Shard<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `insert`.
     /// Arms a timer. The value comes back when the slab's indices are used up.
     ///
     /// On return the caller has passed the fence of [`published`].
@@ -216,6 +217,7 @@ impl<T> Shard<T> {
         self.end(entry, id, guard, || ())
     }
 
+    // In C, for `ci/genmc`: `reset`.
     /// Sets the deadline of the timer that `id` names.
     #[inline]
     pub(crate) fn reset(
@@ -347,6 +349,7 @@ impl<T> Shard<T> {
         trim.give_back(&self.slab, guard);
     }
 
+    // In C, for `ci/genmc`: `cancel`.
     /// Ends a timer, calls `between` and releases its entry. Answers its value and its last state.
     #[inline]
     fn end(
@@ -374,6 +377,7 @@ impl<T> Shard<T> {
         None
     }
 
+    // In C, for `ci/genmc`: `rely`.
     /// Sees to a name in time for a timer whose state was exchanged while the flag was clear: the
     /// one that the link tells of, or a new one.
     #[inline]
@@ -394,6 +398,7 @@ impl<T> Shard<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `relink`.
     /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
     fn relink(&self, entry: &Entry<T>, id: TimerId, around: Surroundings<'_>, filed: &mut Filed) {
         let mut seen = entry.state.load();
@@ -408,6 +413,7 @@ impl<T> Shard<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `relink_as`.
     /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag.
     fn relink_as(
         &self,
@@ -454,6 +460,7 @@ impl Drop for Flag<'_> {
     }
 }
 
+// In C, for `ci/genmc`: `ahead_of`.
 /// Where to file a timer that was pulled forward to `deadline`: a quarter of the way sooner,
 /// because a timer that was pulled forward once is likely to be again, and then relies on this
 /// name.
@@ -462,6 +469,7 @@ fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
     deadline.minus(deadline.since(swept) / 4)
 }
 
+// In C, for `ci/genmc`: `arm`.
 /// Arms by an exchange, which keeps the relinking flag of a resetter that was held up.
 #[inline]
 fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryState {
@@ -474,12 +482,14 @@ fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryStat
     }
 }
 
+// In C, for `ci/genmc`: `in_time`.
 /// Whether a link tells of a name still to come, and not after `deadline`.
 #[inline]
 fn in_time(link: Tick, deadline: Tick, swept: Tick) -> bool {
     swept < link && link <= deadline
 }
 
+// In C, for `ci/genmc`: `set_link`.
 /// Step 3 of relinking: the link tells of the name just filed, unless it tells of an earlier one.
 fn set_link(link: &AtomicLink, place: Place, swept: Tick) {
     let Place::Slot { at, .. } = place else {
@@ -503,6 +513,7 @@ fn at(place: Place, swept: Tick) -> Tick {
     }
 }
 
+// In C, for `ci/genmc`: `has_passed`.
 /// Whether the turn of the slot has come by `swept`. Overdue names are met by every sweep.
 #[inline]
 fn has_passed(place: Place, swept: Tick) -> bool {

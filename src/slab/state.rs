@@ -187,6 +187,7 @@ impl AtomicEntryState {
         self.swap(seen, next)
     }
 
+    // In C, for `ci/genmc`: `confirm`.
     /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
     /// before makes this fail.
     #[inline]
@@ -194,6 +195,7 @@ impl AtomicEntryState {
         self.swap(seen, seen)
     }
 
+    // In C, for `ci/genmc`: `settle`.
     /// Clears the relinking flag, by the thread that set it; its timer may have ended.
     #[inline]
     pub(crate) fn settle(&self) {
@@ -202,6 +204,7 @@ impl AtomicEntryState {
         self.0.fetch_and(!RELINKING.put(1), AcqRel);
     }
 
+    // In C, for `ci/genmc`: `state_swap`.
     #[inline]
     fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         // AcqRel: the Acquire half sees what the previous transition published (the value, when
