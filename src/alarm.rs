@@ -36,6 +36,7 @@ impl Alarm {
         Self { until: AtomicU64::new(0), wake }
     }
 
+    // In C, for `ci/genmc`: `rest`.
     /// Steps 1 and 2: from here on names filed in slots before `until` ring.
     pub(crate) fn set(&self, until: Tick) {
         // Relaxed: ordered by the fence.
@@ -49,6 +50,7 @@ impl Alarm {
         self.until.store(0, Relaxed);
     }
 
+    // In C, for `ci/genmc`: `alarm_check`.
     /// Step 6, after the caller's fence: rings if `at` is before the alarm.
     #[inline]
     pub(crate) fn check(&self, at: Tick) {

@@ -115,7 +115,11 @@ impl fmt::Display for TimerId {
 pub(crate) struct Generation(pub(crate) u32);
 
 impl Generation {
+    #[cfg(not(modelled))]
     pub(crate) const BITS: u32 = 25;
+    /// So few that a model wears an entry out: it is used seven times.
+    #[cfg(modelled)]
+    pub(crate) const BITS: u32 = 4;
 
     /// The last vacant generation: an entry that has it is worn out and never used again.
     pub(crate) const WORN: Generation = Generation((1 << Self::BITS) - 2);

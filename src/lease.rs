@@ -110,10 +110,33 @@ fn cycles() -> u64 {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{CYCLES, Lease, Leases};
+    use super::{CYCLES, LEASE, Lease, Leases, counter_is_the_clocks, cycles};
     use crate::caller::Caller;
+    use crate::clock::{Clock, MonotonicClock};
     use crate::tick::Now;
     use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
+
+    /// How long a lease lasts, by a count over 20 ms: too long, if the thread was held up between a
+    /// reading of the clock and one of the counter.
+    fn measured_lease() -> Duration {
+        let (begun, first) = (MonotonicClock.now(), cycles());
+        while MonotonicClock.now().duration_since(begun) < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+        let counted = cycles().wrapping_sub(first);
+        let elapsed = MonotonicClock.now().duration_since(begun);
+        let nanos = elapsed.as_nanos() * u128::from(CYCLES) / u128::from(counted);
+        Duration::from_nanos(u64::try_from(nanos).unwrap())
+    }
+
+    #[test]
+    fn a_lease_is_no_longer_than_what_is_added_for_it() {
+        if counter_is_the_clocks() {
+            let measured = (0..3).map(|_| measured_lease()).min().unwrap();
+            assert!(measured < LEASE, "{measured:?} by the true counter");
+        }
+    }
 
     #[test]
     fn a_reading_is_used_again_until_its_lease_ends() {

@@ -409,6 +409,7 @@ impl<T: Send> Sweeper<T> {
             core.swept.announce(tick);
             taken.extend(self.upkeep.take_due(tick));
             for shard in &core.shards {
+                // In C, for `ci/genmc`: the loop of `sweep`.
                 shard.take_due(swept, tick, &mut taken);
             }
             taken.sort_by_key(|taken| taken.at);
@@ -444,6 +445,7 @@ impl<T: Send> Sweeper<T> {
                 break;
             };
             self.names_from = kept.from;
+            // In C, for `ci/genmc`: `work_kept`.
             if kept.unwritten.look(&mut self.names) {
                 bump(&core.sweeper.blocks_freed, 1);
             } else {
@@ -542,6 +544,7 @@ impl<T: Send> Sweeper<T> {
         self.under_way || !self.batch.is_empty()
     }
 
+    // In C, for `ci/genmc`: `next_turn`.
     /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
     fn next_turn(&self) -> Tick {
         let core = &self.inner.core;
@@ -553,6 +556,7 @@ impl<T: Send> Sweeper<T> {
         self.next_slot(swept)
     }
 
+    // In C, for `ci/genmc`: `next_slot`.
     /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
         let turns = self.inner.core.shards.iter().filter_map(|shard| shard.next_turn(swept));

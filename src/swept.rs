@@ -33,6 +33,7 @@ impl SweptTick {
         Tick(self.0.load(Relaxed))
     }
 
+    // In C, for `ci/genmc`: `announce`.
     /// Steps one of the sweeper: from here on the slots up to `tick` are being taken.
     #[inline]
     pub(crate) fn announce(&self, tick: Tick) {
@@ -42,6 +43,7 @@ impl SweptTick {
     }
 }
 
+// In C, for `ci/genmc`: `PUBLISHED`.
 /// The fence between publishing something and looking at what others announced, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
 /// ([`Alarm`](crate::alarm::Alarm)), inserter and closer ([`Core`](crate::core::Core)).

@@ -23,13 +23,17 @@ impl Tick {
     pub(crate) const NEVER: Tick = Tick(u64::MAX);
 
     /// How many bits of a tick the packed words hold.
+    #[cfg(not(modelled))]
     pub(crate) const LOW_BITS: u32 = 38;
+    /// So few that a model crosses the window.
+    #[cfg(modelled)]
+    pub(crate) const LOW_BITS: u32 = 9;
 
     /// The longest delay, in ticks: 4.35 years of milliseconds.
-    pub(crate) const RANGE: u64 = (1 << 37) - 1;
+    pub(crate) const RANGE: u64 = (1 << (Self::LOW_BITS - 1)) - 1;
 
     /// How far behind the sweep a tick may lie and still be restored: 397 days of milliseconds.
-    pub(crate) const PAST: u64 = 1 << 35;
+    pub(crate) const PAST: u64 = 1 << (Self::LOW_BITS - 3);
 
     /// How far ahead of the sweep a tick may lie and still be restored. The surplus over
     /// [`RANGE`](Tick::RANGE) is for a sweep that lags behind the clock.

@@ -1,8 +1,9 @@
 //! The sources of tourbillon, compiled with loom's or shuttle's atomics, and what the models share.
 //!
 //! Each file under `tests` is one racing pair. The models drive the public verbs on a wheel of
-//! two levels of two slots, with blocks of two names and pages of two entries, so that each
-//! boundary is near. Time is virtual and moves before the threads start, or by the sweeper.
+//! two levels of two slots, with blocks of two names, pages of two entries, nine bits of a tick and
+//! four of a generation in the packed words, so that each boundary is near. Time is virtual and
+//! moves before the threads start, or by the sweeper.
 //!
 //! Loom explores each model whole within a bound on preemptions, and knows weak memory. With the
 //! feature `shuttle` the same models, and larger ones that loom cannot hold, run random schedules.
@@ -80,6 +81,11 @@ mod upkeep;
 #[path = "../../src/wheel.rs"]
 mod wheel;
 
+#[cfg(shuttle)]
+mod any;
+
+#[cfg(shuttle)]
+pub use any::any_operations;
 pub use builder::Builder;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, WaitError};
@@ -109,6 +115,18 @@ use std::time::{Duration, Instant};
 
 /// Two levels of two slots, pages of two entries.
 pub const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
+
+/// As [`TINY`], but with 16 slots above: far timers cascade seldom.
+pub const HIGH: Geometry = Geometry { level_bits: 4, ..TINY };
+
+/// How many ticks the packed words tell apart: 512.
+pub const WINDOW: u64 = 1 << tick::Tick::LOW_BITS;
+
+/// How far behind the sweep a tick may lie and still be told, in ticks: 64.
+pub const PAST: u32 = 1 << (tick::Tick::LOW_BITS - 3);
+
+/// How often an entry is used before it is worn out: seven times.
+pub const USES: u64 = id::Generation::WORN.0 as u64 / 2;
 
 /// The length of a tick in the models.
 pub const TICK: Duration = Duration::from_millis(1);
@@ -181,6 +199,14 @@ impl World {
         let (wheel, sweeper) = tiny(builder, &clock).build().expect("the shape is in range");
         Self { wheel, sweeper, clock }
     }
+
+    /// One of another shape, whose first tick is `first`.
+    pub fn shaped(geometry: Geometry, first: u64) -> Self {
+        let clock = ManualClock::new();
+        let builder = tiny(Builder::new(), &clock).__shape(geometry, first);
+        let (wheel, sweeper) = builder.build().expect("the shape is in range");
+        Self { wheel, sweeper, clock }
+    }
 }
 
 impl Default for World {
@@ -238,6 +264,11 @@ pub fn as_if_many_had_fired(wheel: &Wheel<Value>) {
     tally::bump(&core.sweeper.fired, MANY);
 }
 
+/// How many entries the wheel has, vacant or not.
+pub fn entries(wheel: &Wheel<Value>) -> u64 {
+    wheel.inner.core.entries()
+}
+
 /// Drains; the values handed back.
 pub fn drain(wheel: &Wheel<Value>) -> Vec<u64> {
     wheel.drain().into_iter().map(|timer| timer.value.into()).collect()
@@ -276,6 +307,13 @@ pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     random(40_000, run);
 }
 
+/// How many times as many schedules are wanted: `TOURBILLON_MODEL_FACTOR`.
+#[cfg(shuttle)]
+pub fn factor() -> usize {
+    let factor = std::env::var("TOURBILLON_MODEL_FACTOR");
+    factor.map_or(1, |factor| factor.parse().expect("a number"))
+}
+
 /// Runs a model on so many random schedules, times `TOURBILLON_MODEL_FACTOR`.
 ///
 /// Half of them are random at each step; the other half give the threads priorities and change
@@ -285,9 +323,7 @@ pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 pub fn random(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
-    let factor = std::env::var("TOURBILLON_MODEL_FACTOR");
-    let factor = factor.map_or(1, |factor| factor.parse().expect("a number"));
-    let half = (schedules * factor).div_ceil(2);
+    let half = (schedules * factor()).div_ceil(2);
     let mut config = shuttle::Config::new();
     config.silence_warnings = true;
     let run = std::sync::Arc::new(run);

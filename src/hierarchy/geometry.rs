@@ -100,6 +100,7 @@ impl Geometry {
         SlotIndex { level, within: to_index(number & (self.slots(level) - 1)) }
     }
 
+    // In C, for `ci/genmc`: `next_turn_of`.
     /// When the slot is next taken by a sweep that has reached `swept`.
     #[inline]
     pub(crate) fn next_turn(self, slot: SlotIndex, swept: Tick) -> Tick {
@@ -108,6 +109,7 @@ impl Geometry {
         self.taken_at(slot.level, next + ahead)
     }
 
+    // In C, for `ci/genmc`: `is_taken_at`.
     /// Whether a slot that is taken at `at` can be this one.
     #[inline]
     pub(crate) fn is_taken_at(self, slot: SlotIndex, at: Tick) -> bool {
@@ -115,6 +117,7 @@ impl Geometry {
         self.slot(slot.level, number) == slot && self.taken_at(slot.level, number) == at
     }
 
+    // In C, for `ci/genmc`: `place_for`.
     /// Where a timer of this deadline waits when the sweep has reached `swept`.
     #[inline]
     pub(crate) fn place(self, deadline: Tick, swept: Tick) -> Place {

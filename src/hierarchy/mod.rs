@@ -81,6 +81,7 @@ impl Hierarchy {
         self.geometry.place(deadline, swept)
     }
 
+    // In C, for `ci/genmc`: `file`.
     /// Files a name, and then marks its slot. Answers whether a block was made for it.
     #[inline]
     pub(crate) fn file(&self, name: Name, place: Place) -> bool {
@@ -114,6 +115,7 @@ impl Hierarchy {
         })
     }
 
+    // In C, for `ci/genmc`: `sweep`.
     /// Takes every occupied slot whose turn is after `from` and not after `to`.
     pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut Vec<Taken>) {
         for level in 0..self.geometry.levels {
@@ -162,6 +164,7 @@ impl Hierarchy {
         })
     }
 
+    // In C, for `ci/genmc`: `take`.
     /// Clears the mark, then takes the names: whoever pushes after the swap marks again.
     fn take(&self, slot: SlotIndex, at: Tick) -> Taken {
         let level = &self.levels[slot.level as usize];

@@ -22,6 +22,7 @@ impl Occupancy {
         Self { words, slots }
     }
 
+    // In C, for `ci/genmc`: `occupancy_mark`.
     /// Notes that `slot` may hold names; called after the push.
     #[inline]
     pub(crate) fn mark(&self, slot: usize) {
@@ -36,6 +37,7 @@ impl Occupancy {
         }
     }
 
+    // In C, for `ci/genmc`: `occupancy_clear`.
     /// Notes that `slot` is about to be taken; called before the swap.
     #[inline]
     pub(crate) fn clear(&self, slot: usize) {
@@ -51,6 +53,7 @@ impl Occupancy {
         (slot < self.slots).then_some(slot)
     }
 
+    // In C, for `ci/genmc`: `next_in`.
     /// The distance, from 0 to `slots - 1`, from `start` to the first occupied slot at or after
     /// it, going round.
     pub(crate) fn distance(&self, start: usize) -> Option<usize> {

@@ -129,6 +129,7 @@ impl SlotHead {
         Head(self.0.load(Acquire)) == Head::EMPTY
     }
 
+    // In C, for `ci/genmc`: `slot_push`.
     /// Files a name. Answers whether a block was made for it.
     #[inline]
     pub(crate) fn push(&self, name: Name) -> bool {
@@ -181,6 +182,7 @@ impl SlotHead {
         }
     }
 
+    // In C, for `ci/genmc`: `slot_take`.
     /// Takes all names.
     pub(crate) fn take(&self) -> Chain {
         // AcqRel: the Acquire half pairs with the exchanges of `push`; the Release half shows
@@ -288,6 +290,7 @@ impl Unwritten {
         (0..NAMES).filter(move |place| waiting & (1 << place) != 0)
     }
 
+    // In C, for `ci/genmc`: `look`.
     /// Appends the names written since the last look. Answers whether that was all; if so the
     /// block is freed.
     #[inline]

@@ -44,6 +44,7 @@ pub(crate) enum Met<T> {
 }
 
 impl<T> Shard<T> {
+    // In C, for `ci/genmc`: `meet`.
     /// Meets a name.
     ///
     /// Entries of timers that end here, and what is filed, gather in `gathered`.
@@ -107,6 +108,7 @@ impl<T> Shard<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `leave`.
     /// What a name that has ended its timer leaves to the entry: nothing that the link may still
     /// tell of is gone. `ended` is the timer's last state; the entry has not been given back.
     #[inline]
@@ -128,6 +130,7 @@ impl<T> Shard<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `try_drop`.
     /// Steps 1 and 2 of meeting a name that is not due. Whether it may be dropped, or the present
     /// state, if that is another.
     #[inline]
@@ -154,6 +157,7 @@ impl<T> Shard<T> {
         entry.state.try_confirm(state).map(|()| true)
     }
 
+    // In C, for `ci/genmc`: `try_refile`.
     /// Steps 3 and 4 of meeting a name that is not due. The present state, if it did not come
     /// about.
     fn try_refile(

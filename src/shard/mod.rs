@@ -175,6 +175,7 @@ impl<T> Shard<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `insert`.
     /// Arms a timer. The value comes back when the slab's indices are used up.
     ///
     /// On return the caller has passed the fence of [`published`].
@@ -228,6 +229,7 @@ impl<T> Shard<T> {
         self.end(entry, id, guard, || ())
     }
 
+    // In C, for `ci/genmc`: `reset`.
     /// Sets the deadline of the timer that `id` names.
     #[inline]
     pub(crate) fn reset(
@@ -364,6 +366,7 @@ impl<T> Shard<T> {
         trim.give_back(&self.slab, guard);
     }
 
+    // In C, for `ci/genmc`: `cancel`.
     /// Ends a timer, calls `between` and releases its entry. Answers its value and its last state.
     #[inline]
     fn end(
@@ -391,6 +394,7 @@ impl<T> Shard<T> {
         None
     }
 
+    // In C, for `ci/genmc`: `rely`.
     /// Sees to a name in time for a timer whose state was exchanged while the flag was clear: the
     /// one that the link tells of, or a new one.
     #[inline]
@@ -411,6 +415,7 @@ impl<T> Shard<T> {
         }
     }
 
+    // In C, for `ci/genmc`: `relink`.
     /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
     fn relink(
         &self,
@@ -443,6 +448,7 @@ impl<T> Shard<T> {
         around: Surroundings<'_>,
         filed: &mut Filed,
     ) {
+        // In C, for `ci/genmc`: `relink_as`.
         let _flag = held.then(|| Flag(&entry.state));
         loop {
             let mut state = entry.state.load();
@@ -487,6 +493,7 @@ impl Drop for Flag<'_> {
     }
 }
 
+// In C, for `ci/genmc`: `ahead_of`.
 /// Where to file a timer that was pulled forward to `deadline`: a quarter of the way sooner,
 /// because a timer that was pulled forward once is likely to be again, and then relies on this
 /// name.
@@ -495,6 +502,7 @@ fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
     deadline.minus(deadline.since(swept) / 4)
 }
 
+// In C, for `ci/genmc`: `arm`.
 /// Arms by an exchange, which keeps the relinking flag of a resetter that was held up.
 #[inline]
 fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryState {
@@ -525,9 +533,11 @@ fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tic
 /// Whether a link tells of a name still to come, and not after `deadline`.
 #[inline]
 fn in_time(link: Tick, deadline: Tick, swept: Tick) -> bool {
+    // In C, for `ci/genmc`: `in_time`.
     swept < link && link <= deadline
 }
 
+// In C, for `ci/genmc`: `set_link`.
 /// Step 3 of relinking: the link tells of the name just filed, unless it tells of an earlier one.
 fn set_link(link: &AtomicLink, place: Place, swept: Tick) {
     let Place::Slot { at, .. } = place else {

@@ -92,6 +92,7 @@ impl<T> Directory<T> {
         size_of::<Entry<T>>() << self.page_bits
     }
 
+    // In C, for `ci/genmc`: `look_up` in `page.c`.
     /// The entry at `index`, if its page is there.
     #[inline]
     pub(crate) fn entry<'g>(&'g self, index: u32, _guard: &'g Guard) -> Option<&'g Entry<T>> {
@@ -109,6 +110,7 @@ impl<T> Directory<T> {
         Some(unsafe { &*entry })
     }
 
+    // In C, for `ci/genmc`: `install` in `page.c`.
     /// Puts a new page in, all entries vacant and chained, in the order of their indices.
     ///
     /// The caller alone holds the page's entries. Answers the index of the first, or `None` when

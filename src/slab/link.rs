@@ -24,6 +24,7 @@ impl AtomicLink {
         Self(AtomicU64::new(Self::NONE.0))
     }
 
+    // In C, for `ci/genmc`: `link_load`.
     #[inline]
     pub(crate) fn load(&self) -> Tick {
         // Acquire: the sweeper that drops a name because of the tick it reads here relies on the
@@ -31,6 +32,7 @@ impl AtomicLink {
         Tick(self.0.load(Acquire))
     }
 
+    // In C, for `ci/genmc`: `link_store`.
     /// Writes the link of an entry that the caller alone holds: claimed and not armed yet, or ended
     /// and not released yet.
     #[inline]
@@ -40,6 +42,7 @@ impl AtomicLink {
         self.0.store(at.0, Relaxed);
     }
 
+    // In C, for `ci/genmc`: `link_replace`.
     /// Writes `next` if the link is still `seen`.
     #[inline]
     pub(crate) fn replace(&self, seen: Tick, next: Tick) -> Result<(), Tick> {

@@ -32,9 +32,12 @@ use crate::id::Generation;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 use crate::tick::Tick;
 
+const LOW: Field = Field::low(38);
+/// Narrower than [`LOW`] in the models alone.
 const DEADLINE: Field = Field::low(Tick::LOW_BITS);
 const NEXT: Field = Field::low(30);
-const RELINKING: Field = DEADLINE.above(1);
+const RELINKING: Field = LOW.above(1);
+const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
 const GENERATION: Field = RELINKING.above(Generation::BITS);
 
 /// A copied entry state.
@@ -184,6 +187,7 @@ impl AtomicEntryState {
         self.swap(seen, next)
     }
 
+    // In C, for `ci/genmc`: `confirm`.
     /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
     /// before makes this fail.
     #[inline]
@@ -191,6 +195,7 @@ impl AtomicEntryState {
         self.swap(seen, seen)
     }
 
+    // In C, for `ci/genmc`: `settle`.
     /// Clears the relinking flag, by the thread that set it; its timer may have ended.
     #[inline]
     pub(crate) fn settle(&self) {
@@ -199,6 +204,7 @@ impl AtomicEntryState {
         self.0.fetch_and(!RELINKING.put(1), AcqRel);
     }
 
+    // In C, for `ci/genmc`: `state_swap`.
     #[inline]
     fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         // AcqRel: the Acquire half sees what the previous transition published (the value, when

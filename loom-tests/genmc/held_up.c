@@ -1,0 +1,43 @@
+// A resetter that stands still after it has lowered the link and before it has rung; another, to
+// the same tick, that relies on this link; a sweeper that has moved the name and goes to rest. The
+// second must not rely on a ring that has not come.
+//
+// The sweeper and the first resetter run one after the other on one thread: enough for the faults,
+// and few executions.
+//
+// run:
+// seen: LINK_RELAXED
+// seen: NO_LOOK_AT_THE_FLAG
+// seen: NO_FENCE_AFTER_FILING
+#include "wheel.h"
+
+static Tick rests;
+
+static void *first(void *unused) {
+  sweep_slot_3();
+  rests = rest();
+  u32 spare = 4, seen = STATE(1, 9), was = state_swap(seen, STATE(1, 3) | RELINKING);
+  if (was != seen) {
+    seen = was;
+    was = state_swap(seen, STATE(1, 3) | RELINKING);
+  }
+  if (was == seen) { // steps 2 and 3 of Shard::relink_as, and no further
+    Tick swept = swept_get();
+    Place place = place_for(3, swept);
+    file(place, &spare);
+    set_link(place, swept);
+  }
+  return unused;
+}
+static void *second(void *unused) {
+  u32 spare = 8;
+  reset(1, 3, &spare);
+  return unused;
+}
+
+int main(void) {
+  armed_in_slot_3(9);
+  run(first, second, 0);
+  u32 now = state_load();
+  if (IS_ARMED(now) && DEADLINE(now) == 3 && !LOAD(rung, RELAXED)) assert(rests <= 3);
+}

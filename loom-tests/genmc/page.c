@@ -1,0 +1,37 @@
+// A page is put in while somebody looks up an entry on it who has not come by the vacant stack: a
+// drain, or a made-up id. Whoever finds the page finds its entries whole.
+//
+// run:
+// seen: PAGE_RELAXED
+#include "wheel.h"
+#include <stdlib.h>
+
+struct entry {
+  u32 value;
+  _Atomic u32 state;
+};
+static struct entry *_Atomic page;
+static _Atomic u32 base;
+
+// Directory::install, with Directory::new_page and Directory::renew_page
+static void *install(void *unused) {
+  struct entry *made = malloc(sizeof *made), *absent = 0;
+  made->value = 1; // Entry::vacant, before anybody knows of it
+  STORE(made->state, STATE(0, 1), RELAXED);
+  if (!TRY(page, absent, made, ORDER(PAGE_RELAXED, ACQ_REL), RELAXED)) return unused;
+  u32 generation = LOAD(base, RELAXED);
+  if (generation) STORE(made->state, STATE(generation, 1), RELEASE);
+  return unused;
+}
+
+// Directory::entry, by Shard::drain
+static void *look_up(void *unused) {
+  struct entry *found = LOAD(page, ACQUIRE);
+  if (!found) return unused;
+  assert(found->value == 1);
+  u32 seen = LOAD(found->state, ACQUIRE);
+  assert(!IS_ARMED(seen) && DEADLINE(seen) == 1);
+  return unused;
+}
+
+int main(void) { run(install, look_up, 0); }

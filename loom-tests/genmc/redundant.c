@@ -1,0 +1,34 @@
+// The sweep meets a name that looks redundant, because a resetter has filed an earlier one, while
+// another sets a later deadline: afterwards a name waits in a slot that is taken no later than the
+// deadline (I1 of src/shard/mod.rs).
+//
+// run:
+// seen: REDUNDANT_NOT_CONFIRMED
+// seen: STATE_RELAXED
+#include "wheel.h"
+
+static void *sweeper(void *unused) {
+  reached = 2;
+  announce(2);
+  meet_all(slot_take(3), 3);
+  return unused;
+}
+static void *earlier(void *unused) {
+  u32 spare = 4;
+  reset(1, 3, &spare);
+  return unused;
+}
+static void *later(void *unused) {
+  state_swap(STATE(1, 5), STATE(1, 6)); // a reset that relies on the link
+  return unused;
+}
+
+int main(void) {
+  armed_in_slot_3(5);
+  run(earlier, later, sweeper);
+  if (fired) return 0;
+  bool waits = LOAD(heads[OVERDUE], RELAXED) || kept;
+  for (u32 slot = 0; slot < SLOTS; slot++)
+    if (LOAD(heads[slot], RELAXED) && next_turn_of(slot, 2) <= DEADLINE(state_load())) waits = true;
+  assert(waits);
+}
