@@ -73,7 +73,10 @@ impl TimerId {
 
     /// The id that [`to_bits`](Self::to_bits) gave as `bits`; `None` if it never gives that number.
     ///
-    /// A number that was made up, or kept too long, is refused here or names no timer.
+    /// An id that was kept too long names no timer. One that was made up may: ids are predictable,
+    /// so that this is for numbers from your own [`to_bits`](Self::to_bits), not for ones that a
+    /// peer sends. Whoever cancels or resets by a guessed id, while the insert that will return it
+    /// is still under way, may moreover make the next timer of its place fire late.
     #[must_use]
     #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {

@@ -20,8 +20,10 @@ use std::time::{Duration, Instant};
 /// a while makes timers fire that much sooner than the delay after the call: [`repin`] it for
 /// each batch.
 ///
-/// While a thread is pinned, no memory of any wheel goes back to the allocator: hold it for a
-/// batch of events, not while waiting for them.
+/// While a thread is pinned, no memory of any wheel goes back to the allocator, nor any other
+/// garbage of `crossbeam-epoch`'s default collector (rayon's, say): hold it for a batch of events,
+/// not while waiting for them. And do not keep one in a thread-local that another thread-local's
+/// destructor may use: by then another thread may count under this one's number.
 ///
 /// # Examples
 ///
