@@ -3,62 +3,54 @@
 //! Numbers below [`Caller::OWN`] belong to one thread at a time, so that what is kept for a
 //! number (a shard to prefer, a stripe of counters) is written by one thread only. A thread takes
 //! the lowest free number at its first call and returns it when it ends. When all are taken, or
-//! while a thread is being torn down, the shared number does; threads that share it still insert
-//! into shards of their own ([`Caller::home`]).
+//! while a thread is being torn down, a shared number does.
 
 #![forbid(unsafe_code)]
 
-use std::sync::atomic::AtomicU64;
 #[cfg(not(modelled))]
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// The number of a calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Caller(pub(crate) usize);
+pub(crate) struct Caller {
+    /// Under which its counts and its lease are kept.
+    pub(crate) number: u32,
+    /// By which its home shard is chosen.
+    seat: u32,
+}
 
 impl Caller {
     /// How many numbers belong to one thread at a time.
     #[cfg(not(modelled))]
-    pub(crate) const OWN: usize = 256;
+    pub(crate) const OWN: u32 = 256;
     /// In a model all threads share a number: its threads are one thread of the system.
     #[cfg(modelled)]
-    pub(crate) const OWN: usize = 0;
-
-    /// The number that all other threads share.
-    pub(crate) const SHARED: Caller = Caller(Self::OWN);
+    pub(crate) const OWN: u32 = 0;
 
     /// The calling thread's number.
     #[inline]
     pub(crate) fn current() -> Caller {
-        NUMBER.try_with(|number| number.0).unwrap_or(Caller::SHARED)
+        NUMBER.try_with(|number| number.0).unwrap_or(Caller::shared(0))
     }
 
-    /// Which of `shards` this caller, the calling thread, inserts into.
+    /// The number that all other threads share; they insert into different shards all the same.
+    pub(crate) const fn shared(seat: u32) -> Caller {
+        Caller { number: Self::OWN, seat }
+    }
+
+    /// Whether other threads count under the same number.
+    #[inline]
+    pub(crate) fn is_shared(self) -> bool {
+        self.number == Self::OWN
+    }
+
+    /// Which of `shards` this caller inserts into.
     #[inline]
     pub(crate) fn home(self, shards: usize) -> usize {
-        let number = if self == Self::SHARED { seat() } else { self.0 };
-        number % shards
+        self.seat as usize % shards
     }
-}
-
-/// A number of the calling thread's own, for those that share [`Caller::SHARED`]: they would all
-/// insert into one shard.
-#[cfg(not(modelled))]
-#[cold]
-fn seat() -> usize {
-    static SEATS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        // Relaxed: any number will do.
-        static SEAT: usize = SEATS.fetch_add(1, Relaxed);
-    }
-    SEAT.try_with(|seat| *seat).unwrap_or(0)
-}
-
-/// All threads of a model insert into one shard: its executions must not differ by thread.
-#[cfg(modelled)]
-fn seat() -> usize {
-    0
 }
 
 /// A number, returned when its thread ends.
@@ -69,7 +61,22 @@ thread_local! {
 }
 
 /// One bit for each number in use.
-static IN_USE: [AtomicU64; Caller::OWN / 64] = [const { AtomicU64::new(0) }; Caller::OWN / 64];
+static IN_USE: [AtomicU64; Caller::OWN as usize / 64] =
+    [const { AtomicU64::new(0) }; Caller::OWN as usize / 64];
+
+/// Where the next thread without a number of its own is to insert.
+#[cfg(not(modelled))]
+fn next_seat() -> u32 {
+    static SEATS: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: any seat will do.
+    SEATS.fetch_add(1, Relaxed)
+}
+
+/// Threads of a model insert into one shard: its executions must not differ by thread.
+#[cfg(modelled)]
+fn next_seat() -> u32 {
+    0
+}
 
 impl Number {
     fn take() -> Number {
@@ -81,19 +88,22 @@ impl Number {
                 // AcqRel: the Acquire half pairs with the Release of the number's last owner, so
                 // that its counts are seen and carried on. Acquire on failure for the same.
                 match word.compare_exchange(seen, seen | 1 << free, AcqRel, Acquire) {
-                    Ok(_) => return Number(Caller(index * 64 + free as usize)),
+                    Ok(_) => {
+                        let number = 64 * index as u32 + free;
+                        return Number(Caller { number, seat: number });
+                    }
                     Err(now) => seen = now,
                 }
             }
         }
-        Number(Caller::SHARED)
+        Number(Caller::shared(next_seat()))
     }
 }
 
 impl Drop for Number {
     fn drop(&mut self) {
-        let Caller(number) = self.0;
-        if let Some(word) = IN_USE.get(number / 64) {
+        let Caller { number, .. } = self.0;
+        if let Some(word) = IN_USE.get(number as usize / 64) {
             // AcqRel: the Release half publishes this thread's counts to the next owner.
             word.fetch_and(!(1 << (number % 64)), AcqRel);
         }
@@ -109,9 +119,9 @@ mod tests {
     #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
     fn live_threads_have_numbers_of_their_own() {
         let all_alive = Barrier::new(8);
-        let mut numbers: Vec<usize> = std::thread::scope(|scope| {
+        let mut numbers: Vec<u32> = std::thread::scope(|scope| {
             let number = || {
-                let number = Caller::current().0;
+                let number = Caller::current().number;
                 all_alive.wait();
                 number
             };
@@ -128,18 +138,19 @@ mod tests {
     #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
     fn threads_that_share_a_number_insert_into_different_shards() {
         const SHARING: usize = 64;
-        let all_alive = Barrier::new(Caller::OWN + SHARING);
+        const THREADS: usize = Caller::OWN as usize + SHARING;
+        let all_alive = Barrier::new(THREADS);
         let callers: Vec<(Caller, usize)> = std::thread::scope(|scope| {
             let caller = || {
                 let caller = Caller::current();
                 all_alive.wait();
                 (caller, caller.home(4))
             };
-            let threads: Vec<_> = (0..Caller::OWN + SHARING).map(|_| scope.spawn(caller)).collect();
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(caller)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         for shard in 0..4 {
-            let home = |&&(caller, home): &&_| caller == Caller::SHARED && home == shard;
+            let home = |&&(caller, home): &&(Caller, usize)| caller.is_shared() && home == shard;
             // More, where other tests' threads have numbers of their own.
             assert!(callers.iter().filter(home).count() >= SHARING / 8, "{callers:?}");
         }

@@ -135,12 +135,17 @@ impl<T> Core<T> {
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
     #[inline]
     pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
-        let soon = self.timeline.soon(delay, now);
-        let in_window = |tick: &Tick| tick.0.wrapping_sub(self.swept.get().0) <= Tick::AHEAD;
-        soon.filter(in_window).ok_or(()).or_else(|()| {
-            let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
-            self.tick_of(deadline, now)
-        })
+        match self.timeline.soon(delay, now) {
+            Some(tick) if tick.0.wrapping_sub(self.swept.get().0) <= Tick::AHEAD => Ok(tick),
+            _ => self.tick_of_any(delay, now),
+        }
+    }
+
+    /// As [`tick_after`](Self::tick_after), for delays that are not plain.
+    #[cold]
+    fn tick_of_any(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
+        let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
+        self.tick_of(deadline, now)
     }
 
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that

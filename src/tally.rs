@@ -49,8 +49,8 @@ impl Tally {
     /// Adds to a count. Answers the caller's new count.
     #[inline]
     pub(crate) fn add(&self, caller: Caller, count: Count, more: u64) -> u64 {
-        let counter = &self.stripes[caller.0].0[count as usize];
-        if caller == Caller::SHARED {
+        let counter = &self.stripes[caller.number as usize].0[count as usize];
+        if caller.is_shared() {
             // Release: see below.
             return counter.fetch_add(more, Release).wrapping_add(more);
         }

@@ -417,6 +417,7 @@ impl<T> Shard<T> {
 
     // In C, for `ci/genmc`: `relink`.
     /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
+    #[inline(never)]
     fn relink(
         &self,
         entry: &Entry<T>,
@@ -439,6 +440,7 @@ impl<T> Shard<T> {
 
     /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag, `deadline`
     /// what it has set.
+    #[inline(never)]
     fn relink_as(
         &self,
         held: bool,
