@@ -330,7 +330,6 @@ impl<T: Send> Sweeper<T> {
         finished
     }
 
-    // In C, for `ci/genmc`: `sweep`.
     /// Works off what is in hand, then what is overdue, then slot after slot up to `now`. What
     /// is overdue is handed over together, up to `limit`: its order is made by sorting.
     fn step(&mut self, core: &Core<T>, now: Instant, batch: usize, limit: usize) -> bool {
@@ -355,6 +354,7 @@ impl<T: Send> Sweeper<T> {
             let tick = self.next_slot(swept).min(target).min(farthest);
             core.swept.announce(tick);
             for shard in &core.shards {
+                // In C, for `ci/genmc`: the loop of `sweep`.
                 shard.take_due(swept, tick, &mut taken);
             }
             taken.sort_by_key(|taken| taken.at);
@@ -370,7 +370,6 @@ impl<T: Send> Sweeper<T> {
         }
     }
 
-    // In C, for `ci/genmc`: `work_kept`.
     /// Looks again at blocks whose names were not all written. `false` if the batch was full
     /// before that was done.
     fn work_kept(&mut self, core: &Core<T>, now: Instant, limit: usize) -> bool {
@@ -381,6 +380,7 @@ impl<T: Send> Sweeper<T> {
                 break;
             };
             self.names_from = kept.from;
+            // In C, for `ci/genmc`: `work_kept`.
             if kept.unwritten.look(&mut self.names) {
                 bump(&core.sweeper.blocks_freed, 1);
             } else {

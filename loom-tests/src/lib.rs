@@ -81,6 +81,11 @@ mod upkeep;
 #[path = "../../src/wheel.rs"]
 mod wheel;
 
+#[cfg(shuttle)]
+mod any;
+
+#[cfg(shuttle)]
+pub use any::any_operations;
 pub use builder::Builder;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, WaitError};

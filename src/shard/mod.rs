@@ -413,7 +413,6 @@ impl<T> Shard<T> {
         }
     }
 
-    // In C, for `ci/genmc`: `relink_as`.
     /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag.
     fn relink_as(
         &self,
@@ -423,6 +422,7 @@ impl<T> Shard<T> {
         around: Surroundings<'_>,
         filed: &mut Filed,
     ) {
+        // In C, for `ci/genmc`: `relink_as`.
         let _flag = held.then(|| Flag(&entry.state));
         loop {
             let state = entry.state.load();
@@ -482,10 +482,10 @@ fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryStat
     }
 }
 
-// In C, for `ci/genmc`: `in_time`.
 /// Whether a link tells of a name still to come, and not after `deadline`.
 #[inline]
 fn in_time(link: Tick, deadline: Tick, swept: Tick) -> bool {
+    // In C, for `ci/genmc`: `in_time`.
     swept < link && link <= deadline
 }
 
@@ -513,7 +513,6 @@ fn at(place: Place, swept: Tick) -> Tick {
     }
 }
 
-// In C, for `ci/genmc`: `has_passed`.
 /// Whether the turn of the slot has come by `swept`. Overdue names are met by every sweep.
 #[inline]
 fn has_passed(place: Place, swept: Tick) -> bool {
