@@ -1,5 +1,7 @@
 //! A scenario of random operations, for the models that shuttle alone can hold.
 
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
 use crate::{TICK, TimerId, World, beside, drain, sweep_after, sweep_with_upkeep, v};
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Mutex};
