@@ -83,6 +83,8 @@ struct Desk {
     scheduler: Scheduler,
     /// How far the wall clock has been set, in seconds.
     set: Arc<AtomicI64>,
+    /// How much time passes at each look at the wall clock.
+    look: Duration,
     runs: Arc<AtomicU32>,
 }
 
@@ -93,16 +95,19 @@ impl Desk {
         let clock = ManualClock::new();
         let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
         let scheduler = Scheduler::new(wheel);
-        Self { clock, sweeper, scheduler, set: Arc::default(), runs: Arc::default() }
+        let (set, runs) = (Arc::default(), Arc::default());
+        Self { clock, sweeper, scheduler, set, look: Duration::ZERO, runs }
     }
 
     /// Counts runs at noon, UTC.
     fn at_noon(&self) -> Scheduled {
         let (clock, set, start) = (self.clock.clone(), Arc::clone(&self.set), at(START)());
+        let look = self.look;
         let wall = move || {
             let set = set.load(Relaxed);
             let step = Duration::from_secs(set.unsigned_abs());
             let now = start + (clock.now() - clock.start());
+            clock.advance(look);
             if set < 0 { now - step } else { now + step }
         };
         let noon = Calendar::with_wall_clock("0 12 * * *", "UTC", wall).unwrap();
@@ -142,6 +147,19 @@ fn a_day_passes_and_noon_comes_at_noon() {
     let noon = desk.at_noon();
     assert_eq!(desk.pass(28 * HOUR), [2 * HOUR, 26 * HOUR]);
     assert_eq!(noon.ending(), None);
+}
+
+/// Time passes between the first question and the second, as by a precise clock.
+#[test]
+fn a_first_run_less_than_a_minute_ahead_comes() {
+    for look in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(100)] {
+        let mut desk = Desk::new();
+        desk.look = look;
+        desk.clock.advance(Duration::from_secs(2 * 3600 - 30));
+        let noon = desk.at_noon();
+        assert_eq!(desk.pass(HOUR), [30], "with {look:?} a look");
+        assert_eq!(noon.ending(), None);
+    }
 }
 
 #[test]

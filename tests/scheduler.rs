@@ -225,6 +225,37 @@ fn a_question_beyond_the_range_is_asked_and_runs_nothing() {
     assert_eq!(count.load(Relaxed), 0);
 }
 
+/// A rule that tells what it is asked with, and takes its time.
+struct Telling(mpsc::Sender<LastRun>, ManualClock);
+
+impl Rule for Telling {
+    fn next(&mut self, last: &LastRun) -> Next {
+        self.0.send(*last).unwrap();
+        self.1.advance(MS);
+        if last.runs == 0 && self.1.now() - last.ended < MS * 5 {
+            return Next::AskAfter(MS);
+        }
+        Next::After(Duration::ZERO)
+    }
+}
+
+#[test]
+fn a_rule_is_asked_with_one_last_run_until_there_is_another() {
+    let mut desk = Desk::new();
+    let (send, asked) = mpsc::channel();
+    let start = desk.clock.now();
+    let _ = desk.scheduler.by(Telling(send, desk.clock.clone())).run(|| ()).unwrap();
+    (0..20).for_each(|_| desk.advance(MS));
+    let asked: Vec<LastRun> = asked.try_iter().collect();
+    let first = asked[0];
+    assert_eq!((first.runs, first.due, first.began, first.ended), (0, start, start, start));
+    let again = asked.iter().take_while(|last| last.runs == 0);
+    assert!(again.clone().all(|last| *last == first), "{asked:?}");
+    let runs: Vec<u64> = asked.iter().skip(again.count()).map(|last| last.runs).collect();
+    assert_eq!(runs, (1..=runs.len() as u64).collect::<Vec<_>>());
+    assert!(runs.len() > 2, "{runs:?}");
+}
+
 struct AsksIn(Duration, Box<dyn FnMut() + Send>);
 
 impl Rule for AsksIn {

@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use std::error::Error;
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// How long a step of the wall clock may stay unnoticed.
 const LOOK: Duration = Duration::from_secs(60);
@@ -77,8 +77,8 @@ pub struct Calendar {
     wall: Box<dyn WallClock>,
     /// Up to here everything has run.
     passed: Option<Timestamp>,
-    /// When the last run began that this rule knows of.
-    ran: Option<Instant>,
+    /// How many runs this rule knows of.
+    runs: u64,
     /// Whether the next run is this rule's own: a handle may let it run at other times.
     answered: bool,
 }
@@ -127,7 +127,7 @@ impl Calendar {
             parser.parse(expression).map_err(|error| unreadable(&parser, expression, &error))?;
         let zone = TimeZone::get(zone).map_err(|_| CalendarError::Zone(zone.to_owned()))?;
         let calendar =
-            Self { cron, zone, wall: Box::new(wall), passed: None, ran: None, answered: false };
+            Self { cron, zone, wall: Box::new(wall), passed: None, runs: 0, answered: false };
         match calendar.next_after(calendar.wall.now()) {
             Some(_) => Ok(calendar),
             None => Err(CalendarError::Never(expression.to_owned())),
@@ -169,7 +169,7 @@ impl Rule for Calendar {
             Some(passed) if passed.duration_since(now).unsigned_abs() <= SET_BACK => passed,
             _ => now,
         };
-        let has_run = self.ran.replace(last.began) != Some(last.began);
+        let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
         let own = std::mem::take(&mut self.answered);
         // A run at another time stands for all that had come by then.
         let passed = if has_run && !own { passed.max(now) } else { passed };

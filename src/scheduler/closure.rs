@@ -143,11 +143,11 @@ struct Outcome {
 }
 
 impl Closure {
-    /// Arms a closure for the first time. `f` becomes its work once the wheel has accepted it, and
-    /// comes back otherwise.
+    /// Arms a closure for the first time, at `first`, which its rule answered when it was asked
+    /// with `last`. `f` becomes its work once the wheel has accepted it, and comes back otherwise.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
-        (first, repeats): (Next, bool),
+        (first, last, repeats): (Next, LastRun, bool),
         f: F,
         work: impl FnOnce(F) -> Work,
     ) -> Result<Arc<Self>, InsertError<F>> {
@@ -169,7 +169,6 @@ impl Closure {
             Ok(Some(armed)) => state.phase = Phase::Armed(armed),
             Err(reason) => return Err(InsertError { reason, value: f }),
         }
-        let last = LastRun::none(pinned.now());
         *lock(&closure.work) = Some((work(f), last));
         drop(state);
         Ok(closure)
@@ -413,6 +412,7 @@ impl Work {
     ) -> Outcome {
         let mut panic = None;
         if !aim.asks {
+            last.runs += 1;
             last.due = aim.due;
             last.began = wheel.pin().now();
             last.late = last.began.saturating_duration_since(aim.due.max(deadline));

@@ -303,7 +303,8 @@ impl Scheduler {
             };
             Work { body: Box::new(body), rule: Box::new(Once), after_panic: AfterPanic::Stop }
         };
-        let closure = Closure::schedule(&self.wheel, (next, false), closure, work)?;
+        let none = LastRun::none(self.wheel.pin().now());
+        let closure = Closure::schedule(&self.wheel, (next, none, false), closure, work)?;
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Ok(Joined { scheduled, result })
     }

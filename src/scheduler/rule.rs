@@ -20,11 +20,14 @@ pub enum Next {
     End,
 }
 
-/// The run before the one that a [`Rule`] is asked for; before the first, all instants are the
-/// moment at which the closure was scheduled.
+/// The run before the one that a [`Rule`] is asked for. Before the first run all instants are the
+/// moment at which the closure was scheduled, however often the rule is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastRun {
+    /// How many runs there have been, this one included; 0 before the first. Only this tells two
+    /// runs apart: a clock may give both the same instants.
+    pub runs: u64,
     /// When it was due, by the rule.
     pub due: Instant,
     /// When it began.
@@ -38,7 +41,7 @@ pub struct LastRun {
 impl LastRun {
     /// None yet.
     pub(super) fn none(now: Instant) -> Self {
-        Self { due: now, began: now, ended: now, late: Duration::ZERO }
+        Self { runs: 0, due: now, began: now, ended: now, late: Duration::ZERO }
     }
 }
 
@@ -163,7 +166,7 @@ mod tests {
         let after = |missed, began: u64| {
             let began = start + Duration::from_millis(began);
             let late = began - start;
-            let last = LastRun { due: start, began, ended: began, late };
+            let last = LastRun { runs: 1, due: start, began, ended: began, late };
             match (FixedRate { period, missed }).next(&last) {
                 Next::At(at) => (at - start).as_millis(),
                 next => panic!("{next:?}"),
