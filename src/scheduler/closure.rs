@@ -33,7 +33,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What a delay counts as that no instant can tell: 2^32 s, 136 years.
+const FAR: Duration = Duration::from_secs(1 << 32);
 
 /// What becomes of a repetition after a run that panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -394,9 +397,9 @@ fn aim(wheel: &Wheel<Due>, pinned: &Pinned<'_, Due>, next: Next) -> Result<Optio
         Next::After(delay) => (delay, false),
         Next::AskAfter(delay) => (delay, true),
     };
-    match pinned.instant_after(delay) {
+    match pinned.instant_after(delay).or_else(|| pinned.instant_after(FAR)) {
         Some(due) => Ok(Some(Aim { due, asks })),
-        // Past the last instant that can be told.
+        // A clock near the last instant that can be told.
         None => Err(Refusal::BeyondRange(BeyondRange { longest: wheel.longest_delay() })),
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub enum Next {
     /// Run at this instant; at once, if it has passed.
     At(Instant),
-    /// Run when so much time has passed.
+    /// Run when so much time has passed; more than an [`Instant`] can tell counts as 136 years.
     After(Duration),
     /// Ask the rule again when so much time has passed: for rules that depend on more than time,
     /// such as the wall clock, which may be set.
@@ -129,7 +129,7 @@ pub(super) struct FixedRate {
 
 impl Rule for FixedRate {
     fn next(&mut self, last: &LastRun) -> Next {
-        self.missed.next(last, self.period).map_or(Next::End, Next::At)
+        self.missed.next(last, self.period).map_or(Next::After(self.period), Next::At)
     }
 }
 
@@ -180,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_period_beyond_all_time_ends() {
+    fn a_period_beyond_all_time_is_as_long_as_can_be() {
         let rate = |missed| FixedRate { period: Duration::MAX, missed };
         let now = ManualClock::new().start();
         let late = LastRun { late: Duration::from_secs(1), ..LastRun::none(now) };
         for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
-            assert_eq!(rate(missed).next(&late), Next::End);
+            assert_eq!(rate(missed).next(&late), Next::After(Duration::MAX));
         }
     }
 }
