@@ -55,6 +55,12 @@ fn what_a_handler_spawns_on_rayon_runs() {
 }
 
 #[test]
+#[cfg(feature = "rayon")]
+fn batches_run_while_the_worker_is_busy() {
+    common::busy::batches_run_while_the_worker_is_busy();
+}
+
+#[test]
 fn timers_fire_on_the_default_executor() {
     let clock = ManualClock::new();
     let (driver, fired) = reporting(&clock, |builder| builder);
@@ -155,6 +161,7 @@ fn shutdown_from_a_handler_on_a_pool_of_one() {
 struct Joining(Option<Sender<Job>>, Option<JoinHandle<()>>);
 
 impl Joining {
+    #[allow(clippy::disallowed_methods, reason = "a pool has threads")]
     fn new() -> Self {
         let (send, jobs) = mpsc::channel::<Job>();
         Self(Some(send), Some(std::thread::spawn(move || jobs.into_iter().for_each(|job| job()))))

@@ -568,6 +568,7 @@ fn closures_that_are_due_together_run_side_by_side() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a drop that does not end is to be seen")]
 fn the_last_handle_may_be_dropped_under_a_lock_that_closures_take() {
     let clock = ManualClock::new();
     let driver = Builder::new().clock(clock.clone()).driver().executor(Inline);

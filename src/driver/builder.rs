@@ -288,7 +288,7 @@ impl fmt::Debug for DriverBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DriverBuilder")
             .field("wheel", &self.wheel)
-            .field("batch", &self.batch)
+            .field("batch", &self.batch.unwrap_or(self.default_batch))
             .field("max_in_flight", &self.max_in_flight)
             .field("thread_name", &self.thread_name)
             .finish_non_exhaustive()
