@@ -1,5 +1,7 @@
 //! The default executor while its thread is busy.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use super::receive;
 use std::sync::{Mutex, mpsc};
 use std::thread;
