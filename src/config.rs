@@ -51,8 +51,8 @@ pub struct Config {
     pub shards: Option<usize>,
     /// As [`Builder::capacity`]; without it, unbounded.
     pub capacity: Option<u64>,
-    /// As [`DriverBuilder::batch`].
-    pub batch: usize,
+    /// As [`DriverBuilder::batch`]; without it, as many as the driver makes by default.
+    pub batch: Option<usize>,
     /// As [`DriverBuilder::max_in_flight`]; without it, unbounded.
     pub max_in_flight: Option<usize>,
     /// As [`DriverBuilder::thread_name`].
@@ -66,7 +66,7 @@ impl Default for Config {
             resolution: Duration::from_millis(1),
             shards: None,
             capacity: None,
-            batch: 2048,
+            batch: None,
             max_in_flight: None,
             thread_name: String::from("tourbillon"),
         }
@@ -122,18 +122,21 @@ impl Config {
     /// ```
     /// use tourbillon::{Config, Expired, ManualClock};
     ///
-    /// let config = Config { batch: 64, ..Config::default() };
+    /// let config = Config { batch: Some(64), ..Config::default() };
     /// let wheel = config.builder().clock(ManualClock::new());
     /// let driver = config.driver_of(wheel).spawn(|_: Expired<()>| ())?;
     /// # drop(driver);
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn driver_of(&self, wheel: Builder) -> DriverBuilder {
-        let driver = wheel.driver().batch(self.batch).thread_name(&self.thread_name);
-        match self.max_in_flight {
-            Some(timers) => driver.max_in_flight(timers),
-            None => driver,
+        let mut driver = wheel.driver().thread_name(&self.thread_name);
+        if let Some(timers) = self.batch {
+            driver = driver.batch(timers);
         }
+        if let Some(timers) = self.max_in_flight {
+            driver = driver.max_in_flight(timers);
+        }
+        driver
     }
 }
 

@@ -1,4 +1,4 @@
-//! The errors of the public verbs. Each says what was wrong and what is allowed.
+//! The errors of the public operations. Each says what was wrong and what is allowed.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ impl Error for BeyondRange {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The wheel has been closed, or its sweeper has gone.
+    /// The wheel has been closed, or its sweeper or driver has been dropped.
     Closed,
     /// As many timers are armed as the wheel may hold.
     AtCapacity {
@@ -47,7 +47,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Closed => f.write_str("the wheel is closed: it takes no more timers"),
+            Refusal::Closed => f.write_str(
+                "the wheel takes no more timers: it was closed, or its sweeper or driver was dropped",
+            ),
             Refusal::AtCapacity { capacity } => {
                 write!(f, "the wheel is at its capacity of {capacity} armed timers")
             }

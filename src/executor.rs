@@ -5,6 +5,10 @@
 
 use std::io;
 #[cfg(feature = "rayon")]
+use std::panic::catch_unwind;
+#[cfg(feature = "rayon")]
+use std::sync::OnceLock;
+#[cfg(feature = "rayon")]
 use std::sync::mpsc::{self, TrySendError};
 
 /// A batch of expired timers with their handler, ready to run once.
@@ -92,6 +96,9 @@ impl Executor for std::sync::Arc<rayon::ThreadPool> {
 ///
 /// It is no thread of a pool: what a handler spawns on rayon would wait there behind its loop.
 ///
+/// If there can be no global pool (its threads could not be started), the batches that come while the
+/// thread is busy run where they are handed over: rayon would drop them.
+///
 /// # Errors
 ///
 /// The thread could not be started.
@@ -103,9 +110,16 @@ pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
     std::thread::Builder::new()
         .name(format!("{name}-worker"))
         .spawn(move || waiting.into_iter().for_each(|job| job()))?;
+    // Asked when it is first needed, since the question starts the pool; its answer never changes.
+    let pool = OnceLock::new();
     Ok(Box::new(move |job| match hand.try_send(job) {
         Ok(()) => {}
-        Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => rayon::spawn(job),
+        Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
+            match pool.get_or_init(|| catch_unwind(rayon::current_num_threads).is_ok()) {
+                true => rayon::spawn(job),
+                false => job(),
+            }
+        }
     }))
 }
 

@@ -90,7 +90,6 @@ impl WheelRuntime {
     }
 
     /// The timer.
-    #[must_use]
     pub fn timer(&self) -> &Timer {
         &self.0.timer
     }

@@ -96,6 +96,7 @@ pub struct Sweep {
 /// assert_eq!(fired, ["first"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "dropping it closes the wheel"]
 pub struct Sweeper<T> {
     inner: Arc<Inner<T>>,
     /// Taken chains whose names have not all been met, in the order of their turns.

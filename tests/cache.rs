@@ -548,7 +548,10 @@ fn everything_has_a_text_for_people() {
     assert!(failed.source().unwrap().is::<BuildError>());
     rig.cache.stop();
     let refused = rig.cache.take_or_load(&2, || Ok::<_, BuildError>(20)).unwrap_err();
-    assert_eq!(refused.to_string(), "the wheel is closed: it takes no more timers");
+    assert_eq!(
+        refused.to_string(),
+        "the wheel takes no more timers: it was closed, or its sweeper or driver was dropped"
+    );
     assert!(refused.source().is_none());
     let refused = rig.cache.insert(2, 20).unwrap_err();
     assert_eq!(format!("{refused:?}"), "CacheInsertError { reason: Wheel(Closed), .. }");

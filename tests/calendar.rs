@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -61,6 +63,124 @@ fn a_step_leaves_out_what_does_not_exist_and_runs_through_what_comes_twice() {
 }
 
 #[test]
+fn lists_and_ranges_of_fixed_times_are_fixed_times() {
+    // The first time that exists on the 29th of March is 03:00 (01:00 UTC).
+    assert_eq!(
+        times("30 2,14 * * *", "Europe/Berlin", "2026-03-28T22:30:00Z", 3),
+        ["2026-03-29T01:00:00Z", "2026-03-29T12:30:00Z", "2026-03-30T00:30:00Z"],
+    );
+    assert_eq!(
+        times("0,30 2 * * *", "Europe/Berlin", "2026-03-28T22:30:00Z", 2),
+        ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"],
+    );
+    assert_eq!(
+        times("0 1-4 * * *", "Europe/Berlin", "2026-03-28T22:30:00Z", 4),
+        [
+            "2026-03-29T00:00:00Z",
+            "2026-03-29T01:00:00Z",
+            "2026-03-29T02:00:00Z",
+            "2026-03-29T23:00:00Z"
+        ],
+    );
+    // On the 25th of October each of them comes once, the first time that it is that late.
+    assert_eq!(
+        times("30 2,14 * * *", "Europe/Berlin", "2026-10-24T22:30:00Z", 3),
+        ["2026-10-25T00:30:00Z", "2026-10-25T13:30:00Z", "2026-10-26T01:30:00Z"],
+    );
+    assert_eq!(
+        times("0,30 2 * * *", "Europe/Berlin", "2026-10-24T22:30:00Z", 3),
+        ["2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:00:00Z"],
+    );
+    // Also when asked in the midst of the hour that comes again.
+    assert_eq!(
+        times("0,30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", 1),
+        ["2026-10-26T01:00:00Z"],
+    );
+}
+
+#[test]
+fn a_day_that_a_zone_leaves_out_ends_nothing() {
+    // There was no 30th of December in Apia: the 31st began at 10:00 UTC.
+    assert_eq!(
+        times("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3),
+        ["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"],
+    );
+    assert_eq!(
+        times("*/30 12 * * *", "Pacific/Apia", "2011-12-29T22:10:00Z", 2),
+        ["2011-12-29T22:30:00Z", "2011-12-30T22:00:00Z"],
+    );
+}
+
+/// What cron does, minute by minute: a step runs when the wall clock says its time, a fixed time
+/// when the wall clock has come that far for the first time.
+fn by_minutes(calendar: &str, step: bool, zone: &TimeZone, from: Timestamp) -> Vec<Timestamp> {
+    let day = Calendar::with_wall_clock(calendar, "UTC", at(START)).unwrap();
+    let matches = |time: DateTime| {
+        let time = SystemTime::from(TimeZone::UTC.to_timestamp(time).unwrap());
+        day.next_after(time - Duration::from_nanos(1)) == Some(time)
+    };
+    let minute = SignedDuration::from_mins(1);
+    let mut reached = zone.to_datetime(from);
+    let mut runs = Vec::new();
+    for n in 1..=MINUTES {
+        let now = from + minute * n;
+        let time = zone.to_datetime(now);
+        let mut runs_now = step && matches(time);
+        while reached < time {
+            reached += minute;
+            runs_now |= !step && matches(reached);
+        }
+        runs.extend(runs_now.then_some(now));
+    }
+    runs
+}
+
+const MINUTES: i32 = 2 * 24 * 60;
+
+#[test]
+fn every_kind_of_change_of_clocks_is_as_minute_by_minute() {
+    let changes = [
+        ("Europe/Berlin", "2026-03-28T12:00:00Z"),
+        ("Europe/Berlin", "2026-10-24T12:00:00Z"),
+        ("Africa/Cairo", "2026-04-23T12:00:00Z"), // at midnight
+        ("Africa/Cairo", "2026-10-29T12:00:00Z"), // to the day before
+        ("Australia/Lord_Howe", "2026-10-03T00:00:00Z"), // by half an hour
+        ("Australia/Lord_Howe", "2026-04-04T00:00:00Z"),
+        ("Pacific/Apia", "2011-12-29T10:00:00Z"), // by a day
+        ("Kwajalein", "1969-09-30T00:00:00Z"),    // back by most of a day
+        ("Africa/Casablanca", "2026-02-14T12:00:00Z"),
+    ];
+    let expressions = [
+        ("30 2 * * *", false),
+        ("0,30 0-3 * * *", false),
+        ("15 2,23 * * *", false),
+        ("0 0-23 * * *", false),
+        ("*/17 * * * *", true),
+        ("*/20 2 * * *", true),
+        ("5 * * * *", true),
+        ("5 */2 * * *", true),
+    ];
+    for (zone, from) in changes {
+        let tz = TimeZone::get(zone).unwrap();
+        let from: Timestamp = from.parse().unwrap();
+        for (expression, step) in expressions {
+            let calendar = Calendar::with_wall_clock(expression, zone, at(START)).unwrap();
+            let expected = by_minutes(expression, step, &tz, from);
+            // Asked at the run before, and at every minute.
+            let next = |time: Timestamp| {
+                let next = calendar.next_after(SystemTime::from(time)).unwrap();
+                Timestamp::try_from(next).unwrap()
+            };
+            for n in 0..MINUTES {
+                let now = from + SignedDuration::from_mins(1) * n;
+                let Some(run) = expected.iter().find(|run| **run > now) else { break };
+                assert_eq!(next(now), *run, "{expression} in {zone} after {now}");
+            }
+        }
+    }
+}
+
+#[test]
 fn months_end_and_years_leap() {
     assert_eq!(
         times("0 0 L * *", "UTC", "2028-01-31T12:00:00Z", 3),
@@ -83,6 +203,8 @@ struct Desk {
     scheduler: Scheduler,
     /// How far the wall clock has been set, in seconds.
     set: Arc<AtomicI64>,
+    /// How much time passes at each look at the wall clock.
+    look: Duration,
     runs: Arc<AtomicU32>,
 }
 
@@ -93,16 +215,19 @@ impl Desk {
         let clock = ManualClock::new();
         let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
         let scheduler = Scheduler::new(wheel);
-        Self { clock, sweeper, scheduler, set: Arc::default(), runs: Arc::default() }
+        let (set, runs) = (Arc::default(), Arc::default());
+        Self { clock, sweeper, scheduler, set, look: Duration::ZERO, runs }
     }
 
     /// Counts runs at noon, UTC.
     fn at_noon(&self) -> Scheduled {
         let (clock, set, start) = (self.clock.clone(), Arc::clone(&self.set), at(START)());
+        let look = self.look;
         let wall = move || {
             let set = set.load(Relaxed);
             let step = Duration::from_secs(set.unsigned_abs());
             let now = start + (clock.now() - clock.start());
+            clock.advance(look);
             if set < 0 { now - step } else { now + step }
         };
         let noon = Calendar::with_wall_clock("0 12 * * *", "UTC", wall).unwrap();
@@ -142,6 +267,19 @@ fn a_day_passes_and_noon_comes_at_noon() {
     let noon = desk.at_noon();
     assert_eq!(desk.pass(28 * HOUR), [2 * HOUR, 26 * HOUR]);
     assert_eq!(noon.ending(), None);
+}
+
+/// Time passes between the first question and the second, as by a precise clock.
+#[test]
+fn a_first_run_less_than_a_minute_ahead_comes() {
+    for look in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(100)] {
+        let mut desk = Desk::new();
+        desk.look = look;
+        desk.clock.advance(Duration::from_secs(2 * 3600 - 30));
+        let noon = desk.at_noon();
+        assert_eq!(desk.pass(HOUR), [30], "with {look:?} a look");
+        assert_eq!(noon.ending(), None);
+    }
 }
 
 #[test]

@@ -424,10 +424,36 @@ fn jdk_shutdown_now() {
 
 #[test]
 fn jdk_shutdown_that_runs_what_is_delayed() {
+    // At its time.
+    let mut desk = Desk::new();
+    let answer = desk.scheduler.after(SECOND, || 42).unwrap();
+    let (runs, closure) = counting();
+    let periodic = desk.scheduler.every(SECOND).run(closure).unwrap();
+    desk.scheduler.wheel().close();
+    assert_eq!(desk.scheduler.after(SECOND, || 43).unwrap_err().reason, Refusal::Closed);
+    assert!(answer.try_join().unwrap().is_none());
+    desk.advance(SECOND);
+    assert_eq!(answer.join().unwrap(), 42);
+    assert_eq!((runs.load(Relaxed), periodic.ending()), (1, Some(Ending::ShutDown)));
+    // Or at once.
     let desk = Desk::new();
     let answer = desk.scheduler.after(SECOND, || 42).unwrap();
     desk.scheduler.shutdown().into_iter().for_each(tourbillon::scheduler::Unrun::run);
     assert_eq!(answer.join().unwrap(), 42);
+}
+
+#[test]
+#[cfg(feature = "rayon")]
+fn jdk_threads_of_a_pool() {
+    let clock = ManualClock::new();
+    let scheduler = Scheduler::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();
+    let (send, sent) = mpsc::channel();
+    // Whichever comes first waits for the other.
+    let waits = scheduler.after(SECOND, move || common::receive(&sent, 1)).unwrap();
+    let sends = scheduler.after(SECOND, move || send.send(42).unwrap()).unwrap();
+    clock.advance(SECOND);
+    assert_eq!(waits.join().unwrap(), [42]);
+    sends.join().unwrap();
 }
 
 #[test]
@@ -464,6 +490,31 @@ fn jdk_timer_purge() {
     let ids: Vec<_> = (0..100).map(|_| bench.wheel.insert("task", SECOND).unwrap()).collect();
     assert!(ids.into_iter().all(|id| bench.wheel.cancel(id).is_some()));
     assert!(bench.wheel.is_empty(), "a cancelled timer's place is free at once");
+}
+
+// Quartz and Spring
+
+#[test]
+#[cfg(feature = "cron")]
+fn quartz_weekdays() {
+    use std::time::SystemTime;
+    use tourbillon::scheduler::Calendar;
+
+    // The epoch was a Thursday.
+    let days = |expression: &str| {
+        let calendar = Calendar::new(expression, "UTC").unwrap();
+        let mut time = SystemTime::UNIX_EPOCH;
+        let mut day = || {
+            time = calendar.next_after(time).unwrap();
+            time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 86_400
+        };
+        [day(), day(), day(), day()]
+    };
+    assert_eq!(days("0 15 10 ? * MON-FRI"), [0, 1, 4, 5]);
+    assert_eq!(days("0 15 10 ? * 1-5"), [0, 1, 4, 5], "Monday is 1");
+    assert_eq!(days("0 15 10 ? * 2-6"), [0, 1, 2, 5], "and not Sunday");
+    let refused = Calendar::new("0 0/15 * * * ?", "UTC").unwrap_err();
+    assert!(refused.to_string().contains("minute"), "{refused}");
 }
 
 // Netty's HashedWheelTimer

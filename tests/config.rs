@@ -10,7 +10,7 @@ fn full() -> Config {
         resolution: Duration::from_micros(2500),
         shards: Some(3),
         capacity: Some(1_000_000),
-        batch: 64,
+        batch: Some(64),
         max_in_flight: Some(10_000),
         thread_name: String::from("timeouts"),
     }
@@ -49,7 +49,7 @@ fn a_configuration_is_written_for_people() {
     assert_eq!(json, expected);
     // An absent bound is left out where a format has no word for it.
     let toml = toml::to_string(&Config::default()).unwrap();
-    assert_eq!(toml, "resolution = \"1ms\"\nbatch = 2048\nthread_name = \"tourbillon\"\n");
+    assert_eq!(toml, "resolution = \"1ms\"\nthread_name = \"tourbillon\"\n");
 }
 
 #[test]

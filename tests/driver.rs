@@ -10,6 +10,7 @@ use common::receive;
 use std::collections::HashSet;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tourbillon::{
     BuildError, Builder, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
@@ -51,6 +52,12 @@ fn what_a_handler_spawns_on_rayon_runs() {
         clock.advance(TICK);
         assert_eq!(receive(&ran, 1), [n]);
     }
+}
+
+#[test]
+#[cfg(feature = "rayon")]
+fn batches_run_while_the_worker_is_busy() {
+    common::busy::batches_run_while_the_worker_is_busy();
 }
 
 #[test]
@@ -148,6 +155,35 @@ fn shutdown_from_an_inline_handler() {
 fn shutdown_from_a_handler_on_a_pool_of_one() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     shutdown_from_a_handler(Arc::new(pool));
+}
+
+/// A pool of one that waits for its worker when it is dropped.
+struct Joining(Option<Sender<Job>>, Option<JoinHandle<()>>);
+
+impl Joining {
+    #[allow(clippy::disallowed_methods, reason = "a pool has threads")]
+    fn new() -> Self {
+        let (send, jobs) = mpsc::channel::<Job>();
+        Self(Some(send), Some(std::thread::spawn(move || jobs.into_iter().for_each(|job| job()))))
+    }
+}
+
+impl Executor for Joining {
+    fn execute(&self, job: Job) {
+        self.0.as_ref().unwrap().send(job).unwrap();
+    }
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        self.1.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn shutdown_from_a_handler_on_a_pool_that_waits_for_its_workers() {
+    shutdown_from_a_handler(Joining::new());
 }
 
 #[test]

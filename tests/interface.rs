@@ -32,7 +32,10 @@ fn a_refused_insert_says_why_and_gives_the_value_back() {
     assert_eq!(full.to_string(), "the wheel is at its capacity of 1 armed timers");
     wheel.close();
     let closed = wheel.insert(4, Duration::MAX).unwrap_err();
-    assert_eq!(closed.to_string(), "the wheel is closed: it takes no more timers");
+    assert_eq!(
+        closed.to_string(),
+        "the wheel takes no more timers: it was closed, or its sweeper or driver was dropped"
+    );
     assert_eq!([too_far.value, full.value, closed.value], [1, 3, 4]);
     assert_eq!(format!("{closed:?}"), "InsertError { reason: Closed, .. }");
     assert_eq!(Refusal::from(closed), Refusal::Closed);

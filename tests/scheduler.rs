@@ -6,6 +6,7 @@ mod common;
 
 use common::desk::{Desk, counting};
 use common::receive;
+use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
@@ -14,10 +15,13 @@ use tourbillon::scheduler::{
     AfterPanic, Cancel, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal, Rule,
     Scheduled, Scheduler, Unrun,
 };
-use tourbillon::{Builder, Clock, Job, ManualClock, Refusal};
+use tourbillon::{Builder, Clock, DriverBuilder, Inline, Job, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
+
+/// What a delay counts as that no instant can tell: 136 years.
+const FAR: Duration = Duration::from_secs(1 << 32);
 
 #[test]
 fn a_fixed_rate_does_not_drift_over_a_million_periods() {
@@ -196,11 +200,11 @@ fn a_reschedule_during_a_run_moves_the_next() {
         clock.advance(MS * 50);
     };
     assert_eq!(next_after_a_run(slow), Some(MS * 70));
-    // What is refused changes nothing.
+    // What no instant can tell is far away.
     let absurd = |own: &Scheduled, _: &ManualClock| {
-        assert!(matches!(own.reschedule(Duration::MAX), Err(Refusal::BeyondRange(_))));
+        assert_eq!(own.reschedule(Duration::MAX), Ok(true));
     };
-    assert_eq!(next_after_a_run(absurd), Some(SECOND));
+    assert_eq!(next_after_a_run(absurd), Some(FAR));
     // A run that panics stops, whatever it has asked for.
     let failing = |own: &Scheduled, _: &ManualClock| {
         assert_eq!(own.reschedule(MS * 70), Ok(true));
@@ -223,6 +227,37 @@ fn a_question_beyond_the_range_is_asked_and_runs_nothing() {
     }
     assert_eq!(desk.clock.now() - desk.clock.start(), year);
     assert_eq!(count.load(Relaxed), 0);
+}
+
+/// A rule that tells what it is asked with, and takes its time.
+struct Telling(mpsc::Sender<LastRun>, ManualClock);
+
+impl Rule for Telling {
+    fn next(&mut self, last: &LastRun) -> Next {
+        self.0.send(*last).unwrap();
+        self.1.advance(MS);
+        if last.runs == 0 && self.1.now() - last.ended < MS * 5 {
+            return Next::AskAfter(MS);
+        }
+        Next::After(Duration::ZERO)
+    }
+}
+
+#[test]
+fn a_rule_is_asked_with_one_last_run_until_there_is_another() {
+    let mut desk = Desk::new();
+    let (send, asked) = mpsc::channel();
+    let start = desk.clock.now();
+    let _ = desk.scheduler.by(Telling(send, desk.clock.clone())).run(|| ()).unwrap();
+    (0..20).for_each(|_| desk.advance(MS));
+    let asked: Vec<LastRun> = asked.try_iter().collect();
+    let first = asked[0];
+    assert_eq!((first.runs, first.due, first.began, first.ended), (0, start, start, start));
+    let again = asked.iter().take_while(|last| last.runs == 0);
+    assert!(again.clone().all(|last| *last == first), "{asked:?}");
+    let runs: Vec<u64> = asked.iter().skip(again.count()).map(|last| last.runs).collect();
+    assert_eq!(runs, (1..=runs.len() as u64).collect::<Vec<_>>());
+    assert!(runs.len() > 2, "{runs:?}");
 }
 
 struct AsksIn(Duration, Box<dyn FnMut() + Send>);
@@ -315,6 +350,13 @@ fn what_was_not_run_is_handed_back_at_shutdown() {
     unrun.sort_by_key(Unrun::due);
     let due: Vec<_> = unrun.iter().map(|unrun| unrun.due() - start).collect();
     assert_eq!(due, [SECOND, SECOND * 2, SECOND * 3]);
+    // Which closure each is can be told, one by one or by looking it up.
+    let all = [run.scheduled(), dropped.scheduled(), &repeated];
+    let told: Vec<_> = unrun.iter().map(Unrun::scheduled).collect();
+    assert_eq!(told, all);
+    assert!(*told[0] != repeated && *told[2] == repeated.clone());
+    let state = RandomState::new();
+    assert_eq!(state.hash_one(told[2]), state.hash_one(&repeated));
     assert_eq!(repeated.ending(), Some(Ending::ShutDown));
     unrun.swap_remove(0).run();
     drop(unrun);
@@ -459,8 +501,99 @@ fn bad_input_is_refused_and_nothing_is_armed() {
     let refused = desk.scheduler.after(SECOND, || "back").unwrap_err();
     assert_eq!(refused.reason, Refusal::AtCapacity { capacity: 1 });
     assert_eq!((refused.value)(), "back");
-    let refused = desk.scheduler.after(Duration::MAX, || ()).unwrap_err();
-    assert!(matches!(refused.reason, Refusal::BeyondRange(_) | Refusal::AtCapacity { .. }));
+}
+
+#[test]
+fn a_period_that_no_instant_can_tell_ends_no_repetition() {
+    let mut desk = Desk::new();
+    let rate = desk.scheduler.every(Duration::MAX).run(|| ()).unwrap();
+    assert_eq!(desk.since_start(rate.next_run()), Some(FAR));
+    let begun = || desk.scheduler.every(Duration::MAX).first_after(SECOND);
+    let rate = begun().run(|| ()).unwrap();
+    let skipping = begun().missed(MissedTickBehavior::Skip).run(|| ()).unwrap();
+    let delay = begun().fixed_delay().run(|| ()).unwrap();
+    let once = desk.scheduler.after(Duration::MAX, || ()).unwrap();
+    desk.advance(SECOND * 3);
+    for repetition in [rate, skipping, delay] {
+        assert_eq!(desk.since_start(repetition.next_run()), Some(FAR + SECOND * 3));
+        assert_eq!(repetition.ending(), None);
+    }
+    assert_eq!(desk.since_start(once.scheduled().next_run()), Some(FAR));
+}
+
+#[test]
+fn closures_that_are_due_together_are_handed_over_one_by_one() {
+    let jobs_of = |set: fn(DriverBuilder) -> DriverBuilder| {
+        let (send, jobs) = mpsc::channel::<Job>();
+        let clock = ManualClock::new();
+        let driver = Builder::new().clock(clock.clone()).driver();
+        let driver = driver.executor(move |job| drop(send.send(job)));
+        let scheduler = Scheduler::spawn(set(driver)).unwrap();
+        let due: Vec<_> = (0..6).map(|n| scheduler.after(SECOND, move || n).unwrap()).collect();
+        clock.advance(SECOND);
+        let mut handed = 0;
+        for (n, closure) in due.into_iter().enumerate() {
+            let result = loop {
+                if let Some(result) = closure.try_join().unwrap() {
+                    break result;
+                }
+                receive(&jobs, 1).remove(0)();
+                handed += 1;
+            };
+            assert_eq!(result, n);
+        }
+        handed
+    };
+    assert_eq!(jobs_of(|driver| driver), 6);
+    assert_eq!(jobs_of(|driver| driver.batch(100)), 1);
+}
+
+// Without rayon they run on the tick thread.
+#[cfg(feature = "rayon")]
+#[test]
+fn closures_that_are_due_together_run_side_by_side() {
+    let clock = ManualClock::new();
+    let scheduler = Scheduler::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();
+    let (meet, met) = mpsc::channel();
+    let (answer, answered) = mpsc::channel::<()>();
+    // Either waits for the other.
+    let first = scheduler.after(SECOND, move || receive(&met, 1)).unwrap();
+    let second = scheduler.after(SECOND, move || {
+        meet.send(answer).unwrap();
+        answered.recv_timeout(SECOND * 60)
+    });
+    clock.advance(SECOND);
+    drop(first.join().unwrap());
+    assert_eq!(second.unwrap().join().unwrap(), Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a drop that does not end is to be seen")]
+fn the_last_handle_may_be_dropped_under_a_lock_that_closures_take() {
+    let clock = ManualClock::new();
+    let driver = Builder::new().clock(clock.clone()).driver().executor(Inline);
+    let scheduler = Scheduler::spawn(driver).unwrap();
+    let lock = Arc::new(Mutex::new(()));
+    let takes = Arc::clone(&lock);
+    let (begin, begun) = mpsc::channel();
+    let run = scheduler.after(SECOND, move || {
+        begin.send(()).unwrap();
+        drop(takes.lock().unwrap());
+    });
+    let later = scheduler.after(SECOND * 2, || ()).unwrap();
+    let held = lock.lock().unwrap();
+    clock.advance(SECOND);
+    receive(&begun, 1); // the tick thread is in the closure
+    let (end, ended) = mpsc::channel();
+    let dropping = std::thread::spawn(move || {
+        drop(scheduler);
+        end.send(()).unwrap();
+    });
+    receive(&ended, 1);
+    drop(held);
+    dropping.join().unwrap();
+    run.unwrap().join().unwrap();
+    assert!(matches!(later.join(), Err(JoinError::NotRun)));
 }
 
 // Without rayon a run keeps the tick thread, and nothing else runs beside it.

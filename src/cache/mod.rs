@@ -89,6 +89,7 @@ impl<K> fmt::Debug for CacheTimer<K> {
 /// A concurrent cache whose entries expire by the wheel. Clones share it.
 ///
 /// See the [module](self) for what it promises; [`builder`](Self::builder) makes one.
+#[must_use = "dropping the last handle ends it, and its entries"]
 pub struct Cache<K, V> {
     shared: Arc<Shared<K, V>>,
 }

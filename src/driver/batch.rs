@@ -32,8 +32,40 @@ pub(super) struct Shared<T> {
     pub(super) unfired: Mutex<Vec<Expired<T>>>,
     pub(super) quiet: Condvar,
     pub(super) quiet_lock: Mutex<()>,
+    pub(super) last_sweep: LastSweep,
     pub(super) bell: Arc<Bell>,
     pub(super) teller: Teller,
+}
+
+/// The moment at which the tick thread has swept for the last time and let go of the sweeper.
+pub(super) struct LastSweep {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl LastSweep {
+    pub(super) fn new() -> Self {
+        Self { over: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    /// Waits for it.
+    pub(super) fn wait(&self) {
+        let mut over = lock(&self.over);
+        while !*over {
+            over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Notifies whoever waits for the [`LastSweep`] when it is dropped, also by a panic.
+pub(super) struct SaysLast<T>(pub(super) Arc<Shared<T>>);
+
+impl<T> Drop for SaysLast<T> {
+    fn drop(&mut self) {
+        let last = &self.0.last_sweep;
+        *lock(&last.over) = true;
+        last.changed.notify_all();
+    }
 }
 
 /// Timers on their way through the executor.

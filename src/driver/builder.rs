@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::batch::{PanicObserver, Shared};
+use super::batch::{LastSweep, PanicObserver, SaysLast, Shared};
 use super::{Driver, TickThread};
 use crate::TimerId;
 use crate::bell::Bell;
@@ -43,11 +43,13 @@ use std::sync::Arc;
 pub struct DriverBuilder {
     wheel: Builder,
     executor: Option<Box<dyn Executor>>,
-    batch: usize,
+    batch: Option<usize>,
+    default_batch: usize,
     max_in_flight: usize,
     thread_name: String,
     on_panic: PanicObserver,
     drop_unrun: bool,
+    detach_on_drop: bool,
 }
 
 impl DriverBuilder {
@@ -55,16 +57,21 @@ impl DriverBuilder {
         Self {
             wheel,
             executor: None,
-            batch: 2048,
+            batch: None,
+            default_batch: 2048,
             max_in_flight: usize::MAX,
             thread_name: String::from("tourbillon"),
             on_panic: Box::new(|_, _| ()),
             drop_unrun: false,
+            detach_on_drop: false,
         }
     }
 
     /// Where batches run. By default, one after the other on a thread of the driver's own, and on
-    /// rayon's global pool while that is busy; without the feature `rayon`, on the tick thread.
+    /// rayon's global pool while that is busy (if there can be no such pool, on the tick thread);
+    /// without the feature `rayon`, on the tick thread.
+    ///
+    /// The tick thread drops the executor after its last sweep; nobody waits for that.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Box::new(executor));
         self
@@ -73,7 +80,30 @@ impl DriverBuilder {
     /// The most timers that a batch holds, at least 1; 2048 by default. The handlers of a batch run
     /// one after the other: make it small if they may take long.
     pub fn batch(mut self, timers: usize) -> Self {
-        self.batch = timers;
+        self.batch = Some(timers);
+        self
+    }
+
+    /// What [`batch`](Self::batch) is unless it is called, before or after: for a layer that is
+    /// given a builder and knows what its handlers are like.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::{BuildError, Driver, DriverBuilder, Expired};
+    ///
+    /// /// Sends letters, which takes long: two that are due together go out side by side.
+    /// fn letters(driver: DriverBuilder) -> Result<Driver<String>, BuildError> {
+    ///     driver.default_batch(1).spawn(|letter: Expired<String>| println!("{}", letter.value))
+    /// }
+    ///
+    /// let mine = letters(tourbillon::Builder::new().driver())?;
+    /// let theirs = letters(tourbillon::Builder::new().driver().batch(100))?;
+    /// # drop((mine, theirs));
+    /// # Ok::<(), BuildError>(())
+    /// ```
+    pub fn default_batch(mut self, timers: usize) -> Self {
+        self.default_batch = timers;
         self
     }
 
@@ -125,6 +155,35 @@ impl DriverBuilder {
         self
     }
 
+    /// Lets a drop of the driver end as [`Driver::detach`] does, without waiting for the tick thread:
+    /// for a driver that may be dropped under a lock which its handlers take.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, Expired, Inline};
+    ///
+    /// let lock = Arc::new(Mutex::new(()));
+    /// let takes = Arc::clone(&lock);
+    /// let driver = Builder::new()
+    ///     .driver()
+    ///     .executor(Inline)
+    ///     .detach_on_drop()
+    ///     .spawn(move |_: Expired<()>| drop(takes.lock()))?;
+    /// driver.wheel().insert((), Duration::ZERO)?;
+    ///
+    /// let held = lock.lock();
+    /// drop(driver); // the handler may be waiting for the lock
+    /// drop(held);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn detach_on_drop(mut self) -> Self {
+        self.detach_on_drop = true;
+        self
+    }
+
     /// Builds the wheel and starts its tick thread. `handler` runs once for each timer that
     /// reaches its deadline. A handler that panics harms no other timer.
     ///
@@ -172,7 +231,8 @@ impl DriverBuilder {
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);
             return Err(BuildError::Thread(error));
         }
-        if self.batch == 0 {
+        let batch = self.batch.unwrap_or(self.default_batch);
+        if batch == 0 {
             return Err(BuildError::Batch);
         }
         if self.max_in_flight == 0 {
@@ -201,14 +261,16 @@ impl DriverBuilder {
             unfired: Mutex::new(Vec::new()),
             quiet: Condvar::new(),
             quiet_lock: Mutex::new(()),
+            last_sweep: LastSweep::new(),
             bell,
             teller: Teller::new(&self.thread_name),
         });
         let ticking = TickThread {
             sweeper,
-            shared: Arc::clone(&shared),
+            _says_last: SaysLast(Arc::clone(&shared)),
             executor,
-            batch: self.batch,
+            shared: Arc::clone(&shared),
+            batch,
             max_in_flight: self.max_in_flight,
             watch: Watch::new(&shared.teller),
         };
@@ -218,7 +280,7 @@ impl DriverBuilder {
             .map_err(BuildError::Thread)?;
         let tick_thread = thread.thread().id();
         shared.teller.started(&wheel);
-        Ok(Driver { wheel, shared, tick_thread, thread: Mutex::new(Some(thread)) })
+        Ok(Driver { wheel, shared, tick_thread, waits: !self.detach_on_drop })
     }
 }
 
@@ -226,7 +288,7 @@ impl fmt::Debug for DriverBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DriverBuilder")
             .field("wheel", &self.wheel)
-            .field("batch", &self.batch)
+            .field("batch", &self.batch.unwrap_or(self.default_batch))
             .field("max_in_flight", &self.max_in_flight)
             .field("thread_name", &self.thread_name)
             .finish_non_exhaustive()

@@ -18,10 +18,12 @@
 //! can still be cancelled and reset, and the end of a batch wakes the tick thread. A batch that an
 //! executor drops unrun hands its timers to `unfired`; [`Driver::shutdown`] gives them back.
 //!
-//! **Shutting down** from anywhere: close the wheel, stop and join the tick thread (not from the
-//! tick thread itself, where an inline handler may be calling), drain the wheel. The thread never
-//! waits for a handler, so joining it from a handler ends. Waiting for handlers is a verb of its
-//! own, which a handler is refused.
+//! **Shutting down** from anywhere: close the wheel, stop the tick thread and wait for its last
+//! sweep (not from the tick thread itself, where an inline handler may be calling), drain the wheel.
+//! The tick thread does not wait for a handler before its last sweep, so a handler that waits for
+//! that comes to an end. After it, the tick thread drops the executor, and nobody waits for that: an
+//! executor may join its workers when it is dropped, and the one that shuts down may be one of them.
+//! Waiting for handlers is an operation of its own, which a handler is refused.
 
 #![forbid(unsafe_code)]
 
@@ -37,12 +39,12 @@ use crate::metrics::Metrics;
 use crate::panics::quietly;
 use crate::reclaim::pin;
 use crate::sweeper::{Expired, Sweeper};
-use crate::sync::thread::{self, JoinHandle, ThreadId};
-use crate::sync::{Acquire, AtomicUsize, Mutex, Relaxed, Release};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{Acquire, AtomicUsize, Relaxed, Release};
 use crate::tick::Tick;
 use crate::trace::Watch;
 use crate::wheel::{Armed, Wheel};
-use batch::{Batch, Inside, Shared, drop_each, lock};
+use batch::{Batch, Inside, SaysLast, Shared, drop_each, lock};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -50,7 +52,9 @@ use std::time::Instant;
 /// A wheel with a tick thread that hands what is due to an executor.
 ///
 /// Dropping the driver shuts it down; what had not fired is then dropped, also if handles of the
-/// wheel live on.
+/// wheel live on. The drop waits for the tick thread's last sweep, and with
+/// [`Inline`](crate::Inline) for its handlers, unless it is called there or the builder says
+/// [otherwise](DriverBuilder::detach_on_drop).
 ///
 /// With the feature `tracing` it tells events of the target `tourbillon`, each with the thread's
 /// name as `driver`: start and end (level debug), panics of handlers (error) and, at most once a
@@ -78,11 +82,13 @@ use std::time::Instant;
 /// assert!(driver.shutdown().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "dropping it shuts it down"]
 pub struct Driver<T> {
     wheel: Wheel<T>,
     shared: Arc<Shared<T>>,
     tick_thread: ThreadId,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Whether its drop waits for the last sweep.
+    waits: bool,
 }
 
 /// Why waiting for handlers was refused.
@@ -148,7 +154,7 @@ impl<T: Send + 'static> Driver<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Vec<Armed<T>> {
-        let first = self.stop();
+        let first = self.stop(true);
         let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
         let mut returned: Vec<Armed<T>> = unfired
             .into_iter()
@@ -206,25 +212,20 @@ impl<T> Driver<T> {
     /// assert!(wheel.is_closed());
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
-    pub fn detach(self) {
+    pub fn detach(mut self) {
         // Of what the tick thread has in hand each timer goes to the executor still.
-        drop(lock(&self.thread).take());
+        self.waits = false;
     }
 
-    /// Answers whether this is the first call.
-    fn stop(&self) -> bool {
+    /// Returns whether this is the first call.
+    fn stop(&self, waits: bool) -> bool {
         self.wheel.inner.core.close();
         // Release: pairs with the Acquire of the tick thread's look.
         let first = !self.shared.stopping.swap(true, Release);
         self.shared.bell.ring();
-        if thread::current().id() == self.tick_thread {
-            return first;
-        }
-        // Joined under the lock, so that of two threads that shut down both see it ended.
-        let mut thread = lock(&self.thread);
-        if let Some(running) = thread.take() {
-            // A tick thread that panicked has dropped its sweeper; the drain finds the rest.
-            let _ = running.join();
+        if waits && thread::current().id() != self.tick_thread {
+            // A tick thread that panicked has dropped its sweeper too; the drain finds the rest.
+            self.shared.last_sweep.wait();
         }
         first
     }
@@ -232,7 +233,7 @@ impl<T> Driver<T> {
 
 impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
-        let first = self.stop();
+        let first = self.stop(self.waits);
         let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
         let dropped = drop_each(unfired.into_iter()) + drop_armed(&self.wheel);
         self.shared.teller.stopped(first, 0, dropped);
@@ -256,11 +257,13 @@ impl<T> fmt::Debug for Driver<T> {
     }
 }
 
-/// The tick thread's own.
+/// The tick thread's own, dropped in this order: the sweeper, before that is said, and the executor
+/// after, which may wait for a handler that waits for it.
 struct TickThread<T> {
     sweeper: Sweeper<T>,
-    shared: Arc<Shared<T>>,
+    _says_last: SaysLast<T>,
     executor: Box<dyn Executor>,
+    shared: Arc<Shared<T>>,
     batch: usize,
     max_in_flight: usize,
     watch: Watch,

@@ -67,6 +67,7 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "dropping the last handle ends its driver"]
 pub struct Timer(Arc<Handle>);
 
 /// One clone of a timer.
@@ -113,7 +114,6 @@ impl Timer {
     /// The wheel is the timer's alone: a sleep whose timer another has cancelled is woken, and arms
     /// itself again (or ends, if its [id was handed out](Sleep::id)). Who drops the sweeper calls
     /// [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
-    #[must_use]
     pub fn new(wheel: Wheel<Wake>) -> Self {
         Self::of(wheel, None)
     }
@@ -243,7 +243,6 @@ impl Timer {
 
     /// The same clone once more, with its count of sleeps: without the allocation that another
     /// [clone](Self::clone) is, for what belongs together, such as the parts of a connection.
-    #[must_use]
     pub fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }

@@ -87,6 +87,7 @@ use timer::{What, When};
 /// assert_eq!(timers.remove(&8), Some("a busy one")); // it closes
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "dropping the last handle of a driver's ends it, and its timers"]
 pub struct KeyedTimers<K, V> {
     wheel: Wheel<KeyedTimer<K>>,
     shared: Arc<Shared<K, V>>,
@@ -134,7 +135,6 @@ where
     /// assert_eq!(fired, [("tea", 2)]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn new(wheel: Wheel<KeyedTimer<K>>) -> Self {
         Self { wheel, shared: Arc::new(Shared::new()), running: None }
     }

@@ -4,6 +4,9 @@
 //! The wheel runs on monotonic time, and the wall clock may be set at any moment. So nothing is
 //! armed far ahead: the rule is asked again after [`LOOK`] at most, and each time looks at the wall
 //! clock anew. What has run is remembered by its wall time.
+//!
+//! `croner` reads the expressions and finds the times on a wall clock that nobody changes. What
+//! becomes of them where the clocks change is decided here, as Vixie's cron does.
 
 #![forbid(unsafe_code)]
 
@@ -11,11 +14,11 @@ use super::rule::{LastRun, Next, Rule};
 use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::Timestamp;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use std::error::Error;
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// How long a step of the wall clock may stay unnoticed.
 const LOOK: Duration = Duration::from_secs(60);
@@ -42,10 +45,19 @@ impl<F: Fn() -> SystemTime + Send + 'static> WallClock for F {
 /// six, with seconds first; lists, ranges, steps, names, `L` for the last day and `#` for the nth
 /// weekday of a month (the dialect of the crate `croner`). If both days are given, either will do.
 ///
-/// **Where the clocks go forward**, a fixed time that does not exist runs at the first one that
-/// does (02:30 runs at 03:00); a step such as every ten minutes leaves out what does not exist.
-/// **Where they go back**, a fixed time runs once, at the first of both; a step runs through both
-/// hours.
+/// **Where the clocks change**, it matters whether an expression means fixed times or a step. It
+/// means a step if its second, minute or hour has a star (`*`, `*/10`), as in Vixie's cron;
+/// numbers, lists and ranges (`30 2,14 * * *`, `0 0-23 * * *`) are fixed times.
+///
+/// * Where clocks go *forward*, fixed times that do not exist run at the first time that does,
+///   once for all of them (02:30 runs at 03:00); a step leaves them out.
+/// * Where they go *back*, a fixed time runs once, at the first of both; a step runs through both
+///   hours.
+///
+/// **Time zones** come from the system's IANA database: in `TZDIR`, or in the usual places such as
+/// `/usr/share/zoneinfo`. A container image without that (scratch, distroless and Alpine images
+/// often are) knows no zone but UTC: install the package `tzdata`, or have the program depend on
+/// `jiff` with its feature `tzdb-bundle-always`, which compiles the database in.
 ///
 /// **If the wall clock is set**, that is noticed within a minute. Set forward, or after the machine
 /// has slept, what was passed over runs once, at once, however many times it was. Set back by up
@@ -73,12 +85,14 @@ impl<F: Fn() -> SystemTime + Send + 'static> WallClock for F {
 /// ```
 pub struct Calendar {
     cron: Cron,
+    /// Whether it means fixed times, and not a step.
+    fixed: bool,
     zone: TimeZone,
     wall: Box<dyn WallClock>,
     /// Up to here everything has run.
     passed: Option<Timestamp>,
-    /// When the last run began that this rule knows of.
-    ran: Option<Instant>,
+    /// How many runs this rule knows of.
+    runs: u64,
     /// Whether the next run is this rule's own: a handle may let it run at other times.
     answered: bool,
 }
@@ -126,8 +140,10 @@ impl Calendar {
         let cron =
             parser.parse(expression).map_err(|error| unreadable(&parser, expression, &error))?;
         let zone = TimeZone::get(zone).map_err(|_| CalendarError::Zone(zone.to_owned()))?;
-        let calendar =
-            Self { cron, zone, wall: Box::new(wall), passed: None, ran: None, answered: false };
+        let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
+        let fixed = !times.iter().any(|field| field.from_wildcard);
+        let wall = Box::new(wall);
+        let calendar = Self { cron, fixed, zone, wall, passed: None, runs: 0, answered: false };
         match calendar.next_after(calendar.wall.now()) {
             Some(_) => Ok(calendar),
             None => Err(CalendarError::Never(expression.to_owned())),
@@ -155,8 +171,47 @@ impl Calendar {
     }
 
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        let after = Zoned::new(after, self.zone.clone());
-        self.cron.find_next_occurrence(&after, false).ok().map(|next| next.timestamp())
+        if self.fixed { self.next_fixed(after) } else { self.next_step(after) }
+    }
+
+    /// The first moment after `after` at which the wall clock reaches a time of the expression, or
+    /// leaps over it, and has not done so before.
+    fn next_fixed(&self, after: Timestamp) -> Option<Timestamp> {
+        let mut time = self.zone.to_datetime(after);
+        loop {
+            time = self.cron.find_next_occurrence(&time, false).ok()?;
+            let ambiguous = self.zone.to_ambiguous_timestamp(time);
+            let reached = match ambiguous.offset() {
+                AmbiguousOffset::Gap { after, .. } => {
+                    let before = ambiguous.earlier().ok()?;
+                    let mut changes = self.zone.following(before);
+                    changes.find(|change| change.offset() == after)?.timestamp()
+                }
+                _ => ambiguous.earlier().ok()?,
+            };
+            // In an hour that comes again, times that are still ahead have been reached before.
+            if reached > after {
+                return Some(reached);
+            }
+        }
+    }
+
+    /// The first moment after `after` at which the wall clock says a time of the expression. Between
+    /// two changes of clocks it runs evenly, so each such stretch is looked at alone.
+    fn next_step(&self, after: Timestamp) -> Option<Timestamp> {
+        let (mut from, mut inclusive) = (after, false);
+        loop {
+            let offset = self.zone.to_offset(from);
+            let time = offset.to_datetime(from);
+            let time = self.cron.find_next_occurrence(&time, inclusive).ok()?;
+            let next = offset.to_timestamp(time).ok()?;
+            match self.zone.following(from).next() {
+                Some(change) if change.timestamp() <= next => {
+                    (from, inclusive) = (change.timestamp(), true);
+                }
+                _ => return Some(next),
+            }
+        }
     }
 }
 
@@ -169,7 +224,7 @@ impl Rule for Calendar {
             Some(passed) if passed.duration_since(now).unsigned_abs() <= SET_BACK => passed,
             _ => now,
         };
-        let has_run = self.ran.replace(last.began) != Some(last.began);
+        let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
         let own = std::mem::take(&mut self.answered);
         // A run at another time stands for all that had come by then.
         let passed = if has_run && !own { passed.max(now) } else { passed };

@@ -33,7 +33,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What a delay counts as that no instant can tell: 2^32 s, 136 years.
+const FAR: Duration = Duration::from_secs(1 << 32);
 
 /// What becomes of a repetition after a run that panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,11 +146,11 @@ struct Outcome {
 }
 
 impl Closure {
-    /// Arms a closure for the first time. `f` becomes its work once the wheel has accepted it, and
-    /// comes back otherwise.
+    /// Arms a closure for the first time, at `first`, which its rule answered when it was asked
+    /// with `last`. `f` becomes its work once the wheel has accepted it, and comes back otherwise.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
-        (first, repeats): (Next, bool),
+        (first, last, repeats): (Next, LastRun, bool),
         f: F,
         work: impl FnOnce(F) -> Work,
     ) -> Result<Arc<Self>, InsertError<F>> {
@@ -169,7 +172,6 @@ impl Closure {
             Ok(Some(armed)) => state.phase = Phase::Armed(armed),
             Err(reason) => return Err(InsertError { reason, value: f }),
         }
-        let last = LastRun::none(pinned.now());
         *lock(&closure.work) = Some((work(f), last));
         drop(state);
         Ok(closure)
@@ -395,13 +397,13 @@ fn aim(wheel: &Wheel<Due>, pinned: &Pinned<'_, Due>, next: Next) -> Result<Optio
         Next::After(delay) => (delay, false),
         Next::AskAfter(delay) => (delay, true),
     };
-    match pinned.instant_after(delay) {
+    match pinned.instant_after(delay).or_else(|| pinned.instant_after(FAR)) {
         Some(due) => Ok(Some(Aim { due, asks })),
-        // Past the last instant that can be told.
-        None => Err(Refusal::BeyondRange(BeyondRange {
-            longest: wheel.longest_delay(),
-            unswept: false,
-        })),
+        // A clock near the last instant that can be told.
+        None => {
+            let longest = wheel.longest_delay();
+            Err(Refusal::BeyondRange(BeyondRange { longest, unswept: false }))
+        }
     }
 }
 
@@ -416,6 +418,7 @@ impl Work {
     ) -> Outcome {
         let mut panic = None;
         if !aim.asks {
+            last.runs += 1;
             last.due = aim.due;
             last.began = wheel.pin().now();
             last.late = last.began.saturating_duration_since(aim.due.max(deadline));

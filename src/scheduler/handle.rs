@@ -10,10 +10,12 @@ use crate::{Refusal, WaitError, Wheel};
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A closure that was scheduled. Clones speak of the same one; dropping them changes nothing.
+/// A closure that was scheduled. Clones are of the same one, and equal to each other and to no
+/// others; dropping them changes nothing.
 ///
 /// # Examples
 ///
@@ -35,6 +37,20 @@ pub struct Scheduled {
     pub(super) wheel: Wheel<Due>,
 }
 
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.closure, &other.closure)
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl Hash for Scheduled {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.closure).hash(state);
+    }
+}
+
 impl Scheduled {
     /// Lets it run no more, and says whether that comes in time. O(1).
     ///
@@ -45,7 +61,8 @@ impl Scheduled {
     }
 
     /// Lets it run next when `delay` has passed, and by its rule from there. `false`: no run is to
-    /// come, and so none is moved. During a run it moves the one after that. O(1).
+    /// come, and so none is moved. During a run it moves the one after that. A delay that an
+    /// [`Instant`] cannot tell counts as 136 years. O(1).
     ///
     /// # Errors
     ///
@@ -133,8 +150,8 @@ impl<R> Joined<R> {
         self.scheduled.cancel()
     }
 
-    /// Waits for the result. In a closure it may wait for ever: for one that is due in the same
-    /// batch and stands behind (see [`Scheduler::spawn`](super::Scheduler::spawn)).
+    /// Waits for the result. In a closure it may wait for ever: for one that stands behind, in the
+    /// same [batch](crate::DriverBuilder::batch) or because no thread of the executor is free.
     ///
     /// # Errors
     ///

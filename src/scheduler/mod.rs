@@ -45,6 +45,11 @@ use std::time::{Duration, Instant};
 
 /// Runs closures at their time. Clones share the wheel.
 ///
+/// Dropping the last clone of one with a driver of its own ends it, as
+/// [`shutdown`](Self::shutdown) does, and drops what had not run. The drop waits for nothing: neither
+/// for a run that is under way nor for the tick thread, so it may come under a lock that closures
+/// take.
+///
 /// # Examples
 ///
 /// ```
@@ -88,6 +93,7 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "dropping the last clone of one with a driver of its own ends it"]
 pub struct Scheduler {
     wheel: Wheel<Due>,
     /// None in the handle that the driver's own handler has, and on a wheel that is swept by hand.
@@ -123,22 +129,23 @@ impl Drop for Due {
 pub struct Unrun {
     work: Work,
     due: Instant,
+    scheduled: Scheduled,
 }
 
 impl Scheduler {
-    /// A scheduler with a driver of its own, which ends when the last clone is dropped; what had
-    /// not run is then dropped. For closures that schedule others there is
-    /// [`handle`](Self::handle).
+    /// A scheduler with a driver of its own, which ends when the last clone is dropped. For closures
+    /// that schedule others there is [`handle`](Self::handle).
     ///
-    /// Closures that are due together run one after the other, as the timers of a
-    /// [batch](DriverBuilder::batch) do: if some of them take long, or wait for one another, make
-    /// batches of one.
+    /// Closures that are due together run side by side, as far as the driver's
+    /// [executor](DriverBuilder::executor) has threads: one that takes long holds up no other. For
+    /// many short ones, due at once, larger [batches](DriverBuilder::batch) cost less; the closures of
+    /// a batch run one after the other.
     ///
     /// # Errors
     ///
     /// As [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
-        let driver = driver.spawn_with(|wheel| {
+        let driver = driver.default_batch(1).detach_on_drop().spawn_with(|wheel| {
             let scheduler = Self::new(wheel);
             move |timer| scheduler.fire(timer)
         })?;
@@ -146,7 +153,6 @@ impl Scheduler {
     }
 
     /// A scheduler on a wheel that somebody else sweeps, with [`fire`](Self::fire) as handler.
-    #[must_use]
     pub fn new(wheel: Wheel<Due>) -> Self {
         Self { wheel, driver: None }
     }
@@ -179,7 +185,6 @@ impl Scheduler {
     /// assert_eq!(done.recv()?, 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn handle(&self) -> Self {
         Self::new(self.wheel.clone())
     }
@@ -204,12 +209,12 @@ impl Scheduler {
         self.driver.as_deref()
     }
 
-    /// Runs `closure` once, when `delay` has passed.
+    /// Runs `closure` once, when `delay` has passed. A delay that an [`Instant`] cannot tell counts
+    /// as 136 years.
     ///
     /// # Errors
     ///
-    /// The wheel is closed or full, or the delay is beyond all time (an [`Instant`] cannot tell
-    /// it); the closure comes back.
+    /// The wheel is closed or full; the closure comes back.
     pub fn after<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
         &self,
         delay: Duration,
@@ -231,7 +236,8 @@ impl Scheduler {
         self.once(Next::At(at), closure)
     }
 
-    /// Begins to say what is to run every `period`, which must not be zero.
+    /// Begins to say what is to run every `period`, which must not be zero. As a delay, one that an
+    /// [`Instant`] cannot tell counts as 136 years.
     pub fn every(&self, period: Duration) -> Every<'_> {
         Every::new(self, period)
     }
@@ -258,10 +264,29 @@ impl Scheduler {
         &self.wheel
     }
 
-    /// Takes no more closures and hands back those that had not run, of a repetition as well; it
-    /// waits for no run ([`Scheduled::wait`] does, and [`Driver::wait`] for all). Idempotent.
+    /// Takes no more closures and hands back those that had not run, of a repetition as well.
+    /// Idempotent.
+    ///
+    /// It waits for the tick thread's last sweep, unless it is called there, and so, if closures run
+    /// [inline](crate::Inline), for those that are due. It waits for no other run:
+    /// [`Scheduled::wait`] does, and [`Driver::wait`] for all.
+    ///
+    /// To let those that were scheduled run at their time still, close the wheel instead, and keep the
+    /// scheduler: a repetition then ends with its next run.
     ///
     /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+    /// let answer = scheduler.after(Duration::from_millis(2), || 42)?;
+    /// scheduler.wheel().close();
+    /// assert_eq!(answer.join()?, 42);
+    /// assert!(scheduler.after(Duration::ZERO, || 43).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// ```
     /// use std::time::Duration;
@@ -277,10 +302,10 @@ impl Scheduler {
     /// ```
     pub fn shutdown(&self) -> Vec<Unrun> {
         match &self.driver {
-            Some(driver) => unrun(driver.shutdown()),
+            Some(driver) => self.unrun(driver.shutdown()),
             None => {
                 self.wheel.close();
-                unrun(self.wheel.drain())
+                self.unrun(self.wheel.drain())
             }
         }
     }
@@ -303,20 +328,22 @@ impl Scheduler {
             };
             Work { body: Box::new(body), rule: Box::new(Once), after_panic: AfterPanic::Stop }
         };
-        let closure = Closure::schedule(&self.wheel, (next, false), closure, work)?;
+        let none = LastRun::none(self.wheel.pin().now());
+        let closure = Closure::schedule(&self.wheel, (next, none, false), closure, work)?;
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Ok(Joined { scheduled, result })
     }
-}
 
-/// The closures of timers that did not fire.
-fn unrun(unfired: Vec<Armed<Due>>) -> Vec<Unrun> {
-    let unrun = unfired.into_iter().filter_map(|mut timer| {
-        let (closure, number) = timer.value.take()?;
-        let (work, due) = closure.shut_down(number)?;
-        Some(Unrun { work, due })
-    });
-    unrun.collect()
+    /// The closures of timers that did not fire.
+    fn unrun(&self, unfired: Vec<Armed<Due>>) -> Vec<Unrun> {
+        let unrun = unfired.into_iter().filter_map(|mut timer| {
+            let (closure, number) = timer.value.take()?;
+            let (work, due) = closure.shut_down(number)?;
+            let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
+            Some(Unrun { work, due, scheduled })
+        });
+        unrun.collect()
+    }
 }
 
 impl Unrun {
@@ -329,6 +356,30 @@ impl Unrun {
     #[must_use]
     pub fn due(&self) -> Instant {
         self.due
+    }
+
+    /// Which closure it is: equal to what its caller was given when it was scheduled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+    /// let save = scheduler.every(Duration::from_secs(60)).run(|| println!("saved"))?;
+    /// let clean = scheduler.every(Duration::from_secs(3600)).run(|| println!("cleaned"))?;
+    /// for unrun in scheduler.shutdown() {
+    ///     if *unrun.scheduled() == save {
+    ///         unrun.run(); // once more
+    ///     }
+    /// }
+    /// # drop(clean);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn scheduled(&self) -> &Scheduled {
+        &self.scheduled
     }
 }
 

@@ -125,7 +125,8 @@ impl<'s> Every<'s> {
             false => Box::new(FixedRate { period, missed }),
         };
         let first = first.unwrap_or(Next::After(period));
-        start(scheduler, first, rule, after_panic, closure)
+        let none = LastRun::none(scheduler.wheel().pin().now());
+        start(scheduler, (first, none), rule, after_panic, closure)
     }
 }
 
@@ -149,23 +150,27 @@ impl<'s, R: Rule> By<'s, R> {
         mut self,
         closure: F,
     ) -> Result<Scheduled, RepeatError<F>> {
-        match self.rule.next(&LastRun::none(self.scheduler.wheel().pin().now())) {
+        let none = LastRun::none(self.scheduler.wheel().pin().now());
+        match self.rule.next(&none) {
             Next::End => Err(RepeatError { reason: RepeatRefusal::Never, closure }),
-            first => start(self.scheduler, first, Box::new(self.rule), self.after_panic, closure),
+            first => {
+                let rule = Box::new(self.rule);
+                start(self.scheduler, (first, none), rule, self.after_panic, closure)
+            }
         }
     }
 }
 
 fn start<F: FnMut() + Send + 'static>(
     scheduler: &Scheduler,
-    first: Next,
+    (first, none): (Next, LastRun),
     rule: Box<dyn Rule>,
     after_panic: AfterPanic,
     closure: F,
 ) -> Result<Scheduled, RepeatError<F>> {
     let wheel = scheduler.wheel().clone();
     let work = |closure| Work { body: Box::new(closure), rule, after_panic };
-    match Closure::schedule(&wheel, (first, true), closure, work) {
+    match Closure::schedule(&wheel, (first, none, true), closure, work) {
         Ok(closure) => Ok(Scheduled { closure, wheel }),
         Err(InsertError { reason, value: closure }) => {
             Err(RepeatError { reason: RepeatRefusal::Wheel(reason), closure })

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub enum Next {
     /// Run at this instant; at once, if it has passed.
     At(Instant),
-    /// Run when so much time has passed.
+    /// Run when so much time has passed; more than an [`Instant`] can tell counts as 136 years.
     After(Duration),
     /// Ask the rule again when so much time has passed: for rules that depend on more than time,
     /// such as the wall clock, which may be set.
@@ -20,11 +20,14 @@ pub enum Next {
     End,
 }
 
-/// The run before the one that a [`Rule`] is asked for; before the first, all instants are the
-/// moment at which the closure was scheduled.
+/// The run before the one that a [`Rule`] is asked for. Before the first run all instants are the
+/// moment at which the closure was scheduled, however often the rule is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastRun {
+    /// How many runs there have been, this one included; 0 before the first. Only this tells two
+    /// runs apart: a clock may give both the same instants.
+    pub runs: u64,
     /// When it was due, by the rule.
     pub due: Instant,
     /// When it began.
@@ -38,7 +41,7 @@ pub struct LastRun {
 impl LastRun {
     /// None yet.
     pub(super) fn none(now: Instant) -> Self {
-        Self { due: now, began: now, ended: now, late: Duration::ZERO }
+        Self { runs: 0, due: now, began: now, ended: now, late: Duration::ZERO }
     }
 }
 
@@ -126,7 +129,7 @@ pub(super) struct FixedRate {
 
 impl Rule for FixedRate {
     fn next(&mut self, last: &LastRun) -> Next {
-        self.missed.next(last, self.period).map_or(Next::End, Next::At)
+        self.missed.next(last, self.period).map_or(Next::After(self.period), Next::At)
     }
 }
 
@@ -163,7 +166,7 @@ mod tests {
         let after = |missed, began: u64| {
             let began = start + Duration::from_millis(began);
             let late = began - start;
-            let last = LastRun { due: start, began, ended: began, late };
+            let last = LastRun { runs: 1, due: start, began, ended: began, late };
             match (FixedRate { period, missed }).next(&last) {
                 Next::At(at) => (at - start).as_millis(),
                 next => panic!("{next:?}"),
@@ -177,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_period_beyond_all_time_ends() {
+    fn a_period_beyond_all_time_is_as_long_as_can_be() {
         let rate = |missed| FixedRate { period: Duration::MAX, missed };
         let now = ManualClock::new().start();
         let late = LastRun { late: Duration::from_secs(1), ..LastRun::none(now) };
         for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
-            assert_eq!(rate(missed).next(&late), Next::End);
+            assert_eq!(rate(missed).next(&late), Next::After(Duration::MAX));
         }
     }
 }

@@ -566,6 +566,7 @@ fn at(place: Place, swept: Tick) -> Tick {
 /// Whether the sweep, at `swept`, may not meet a name at `place` before the turn of its slot comes
 /// round once more. What is overdue it meets soon, and in time but for one case: it has left the
 /// deadline behind.
+// In C, for `ci/genmc`: `has_passed`, without that case: the ports have no window.
 #[inline]
 fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {
     match place {
