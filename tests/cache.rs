@@ -16,13 +16,14 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, TakeError};
+use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, LoadError};
 use tourbillon::{BuildError, Builder, Inline, ManualClock, Refusal};
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
@@ -59,7 +60,7 @@ fn a_late_sweeper_does_not_serve_what_has_expired() {
     assert_eq!(rig.cache.get(&0), None);
     assert!(!rig.cache.contains(&0));
     assert_eq!(rig.cache.remove(&1), None);
-    assert_eq!(rig.cache.take_or_load(&2, || Ok::<_, ()>(8)), Ok(8));
+    assert_eq!(rig.cache.get_or_load(&2, || Ok::<_, ()>(8)), Ok(8));
     rig.cache.insert(3, 9).unwrap();
     // Whatever took them out, they had expired; the others are still to be swept.
     let expired = |key| (key, 7, Cause::Expired);
@@ -80,7 +81,7 @@ fn a_value_written_while_the_old_one_expires_stays() {
     let on_their_way = rig.sweep_apart();
     assert_eq!(on_their_way.len(), 2);
     rig.cache.insert(1, 11).unwrap();
-    assert_eq!(rig.cache.take_or_load(&2, || Ok::<_, ()>(21)), Ok(21));
+    assert_eq!(rig.cache.get_or_load(&2, || Ok::<_, ()>(21)), Ok(21));
     on_their_way.into_iter().for_each(|timer| rig.cache.fire(timer));
     assert_eq!((rig.cache.get(&1), rig.cache.get(&2)), (Some(11), Some(21)));
     assert_eq!(rig.told(), [(1, 10, Cause::Expired), (2, 20, Cause::Expired)]);
@@ -193,7 +194,7 @@ fn a_spread_keeps_its_bounds_and_fills_them() {
     assert_ne!(drawn, lives(2));
 }
 
-type Taken = Result<u64, TakeError<u64, &'static str>>;
+type Taken = Result<u64, LoadError<u64, &'static str>>;
 
 /// Callers that take one key at once; what each had, and how many loads began. The first load ends
 /// when all callers are there.
@@ -206,7 +207,7 @@ fn take_at_once(
     let all = thread::scope(|scope| {
         let call = || {
             there.wait();
-            cache.take_or_load(&1, || {
+            cache.get_or_load(&1, || {
                 let before = loads.fetch_add(1, SeqCst);
                 // Long enough for the others to come and wait.
                 (0..1000).for_each(|_| thread::yield_now());
@@ -231,48 +232,157 @@ fn concurrent_misses_of_one_key_have_one_load() {
     }
 }
 
-#[test]
-fn a_failed_load_lets_the_next_one_try() {
-    let rig = Rig::new(|builder| builder);
-    let fail_twice = |before| if before < 2 { Err("down") } else { Ok(42) };
-    let (taken, loads) = take_at_once(&rig.cache, 8, fail_twice);
-    let taken: Vec<_> = taken.into_iter().map(Result::unwrap).collect();
-    assert_eq!(loads, 3);
-    assert_eq!(taken.iter().filter(|&&taken| taken == Err(TakeError::Load("down"))).count(), 2);
-    assert_eq!(taken.iter().filter(|&&taken| taken == Ok(42)).count(), 6);
-    let stats = rig.cache.stats();
-    assert_eq!((stats.misses, stats.loads, stats.loaded), (3, 3, 1));
-    // Nothing was kept of a failure.
-    assert_eq!(rig.cache.take_or_load(&2, || Err("down")), Err(TakeError::Load("down")));
-    assert_eq!((rig.cache.len(), rig.wheel.len(), rig.cache.contains(&2)), (1, 1, false));
+/// A load in the thread of `first`, for which `callers` threads wait: they come when it has begun,
+/// and it ends with what `first` gives when all of them wait (each keeps the load alive, and the
+/// test sees by its misses that none began another).
+fn wait_for_a_load(
+    cache: &Cache<Key, u64>,
+    callers: usize,
+    first: impl FnOnce() -> Result<u64, &'static str> + Send,
+    other: impl Fn() -> Result<u64, &'static str> + Sync,
+) -> (thread::Result<Taken>, Vec<Taken>) {
+    let (begin, begun) = mpsc::channel();
+    let coming = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let coming = &coming;
+        let loader = scope.spawn(move || {
+            cache.get_or_load(&1, || {
+                begin.send(()).unwrap();
+                while coming.load(SeqCst) < callers {
+                    thread::yield_now();
+                }
+                // Long enough for the last of them to come from the count to its wait.
+                (0..1000).for_each(|_| thread::yield_now());
+                first()
+            })
+        });
+        begun.recv().unwrap();
+        let wait = || {
+            coming.fetch_add(1, SeqCst);
+            cache.get_or_load(&1, &other)
+        };
+        let waiting: Vec<_> = (0..callers).map(|_| scope.spawn(wait)).collect();
+        let answers = waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect();
+        (loader.join(), answers)
+    })
+}
+
+fn failed(error: &'static str) -> Taken {
+    Err(LoadError::Failed(Arc::new(error)))
 }
 
 #[test]
-fn a_load_that_panics_lets_the_next_one_try() {
+fn all_who_wait_for_a_load_that_fails_have_its_error() {
     let rig = Rig::new(|builder| builder);
-    let panic_once = |before| {
-        if before == 0 {
-            resume_unwind(Box::new("a load that panics"));
-        }
-        Ok(42)
-    };
-    let (taken, loads) = take_at_once(&rig.cache, 8, panic_once);
-    assert_eq!(loads, 2);
-    let taken: Vec<_> = taken.into_iter().filter_map(Result::ok).collect();
-    assert_eq!(taken, [Ok(42); 7]);
-    assert_eq!((rig.cache.stats().loads, rig.cache.stats().loaded), (2, 1));
+    let unneeded = || panic!("one load for all");
+    let (first, others) = wait_for_a_load(&rig.cache, 20, || Err("down"), unneeded);
+    assert_eq!(first.unwrap(), failed("down"));
+    assert!(others.iter().all(|other| *other == failed("down")), "{others:?}");
+    let stats = rig.cache.stats();
+    assert_eq!((stats.hits, stats.misses, stats.loads, stats.loaded), (0, 21, 1, 0));
+    // Nothing was kept of a failure: whoever comes after it loads anew.
+    assert_eq!((rig.cache.len(), rig.wheel.len()), (0, 0));
+    assert_eq!(rig.cache.get_or_load(&1, || Err("still down")), failed("still down"));
+    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(42)), Ok(42));
+}
+
+#[test]
+fn all_who_wait_for_a_load_that_panics_are_told_so() {
+    let rig = Rig::new(|builder| builder);
+    let panics = || resume_unwind(Box::new("a load that panics"));
+    let unneeded = || panic!("one load for all");
+    let (first, others) = wait_for_a_load(&rig.cache, 8, panics, unneeded);
+    assert_eq!(*first.unwrap_err().downcast::<&str>().unwrap(), "a load that panics");
+    assert!(others.iter().all(|other| *other == Err(LoadError::Panicked)), "{others:?}");
+    assert_eq!((rig.cache.stats().loads, rig.cache.stats().loaded), (1, 0));
+    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(42)), Ok(42));
+}
+
+#[test]
+fn all_who_wait_for_a_load_that_is_refused_have_its_value() {
+    let rig = Rig::new(|builder| builder);
+    rig.cache.stop();
+    let unneeded = || panic!("one load for all");
+    let (first, others) = wait_for_a_load(&rig.cache, 3, || Ok(42), unneeded);
+    for answer in others.into_iter().chain(first) {
+        let Err(LoadError::Refused(refused)) = answer else {
+            panic!("the wheel is closed");
+        };
+        assert_eq!((refused.value, refused.reason), (42, CacheRefusal::Wheel(Refusal::Closed)));
+    }
+    assert_eq!(rig.cache.stats().loads, 1);
+}
+
+/// An error of another type cannot be handed on: whoever waited loads.
+#[test]
+fn whose_error_is_of_another_type_loads() {
+    let rig = Rig::new(|builder| builder);
+    let (cache, (begin, begun)) = (&rig.cache, mpsc::channel());
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            begun.recv().unwrap();
+            cache.get_or_load(&1, || Err::<u64, u8>(7))
+        });
+        let first = cache.get_or_load(&1, || {
+            begin.send(()).unwrap();
+            (0..100).for_each(|_| thread::yield_now());
+            Err("down")
+        });
+        assert_eq!(first, failed("down"));
+        assert_eq!(other.join().unwrap(), Err(LoadError::Failed(Arc::new(7))));
+    });
+    assert_eq!((cache.stats().loads, cache.stats().misses), (2, 2));
+}
+
+/// Not the old one's, which may have read before the removal.
+#[test]
+fn who_misses_after_a_removal_begins_a_load_of_their_own() {
+    let rig = Rig::new(|builder| builder);
+    type End = fn(&Cache<Key, u64>);
+    let removals: [End; 2] = [|cache| assert_eq!(cache.remove(&1), None), Cache::clear];
+    for (removal, kept) in removals.into_iter().zip([21, 22]) {
+        let overtaken = rig.cache.get_or_load(&1, || {
+            removal(&rig.cache);
+            assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, ()>(kept)), Ok(kept));
+            Ok::<_, ()>(10)
+        });
+        assert_eq!((overtaken, rig.cache.remove(&1)), (Ok(10), Some(kept)));
+    }
+    assert!(rig.wheel.is_empty(), "nothing lingers");
+}
+
+#[test]
+fn a_load_is_looked_up_by_borrowed_forms_of_its_key() {
+    fn load<K: std::hash::Hash + Eq + Clone + Send + 'static>() -> Cache<K, u64> {
+        let (wheel, _sweeper) = Builder::new().build().unwrap();
+        let cache = Cache::builder(TTL).build(wheel).unwrap();
+        // Loads are answered though a closed wheel keeps none.
+        cache.stop();
+        cache
+    }
+    let down = || Err::<u64, _>("down");
+    let missed = failed("down");
+    assert_eq!(load::<String>().get_or_load("key", down), missed);
+    assert_eq!(load::<Arc<str>>().get_or_load("key", down), missed);
+    assert_eq!(load::<Box<str>>().get_or_load("key", down), missed);
+    assert_eq!(load::<&'static str>().get_or_load("key", down), missed);
+    assert_eq!(load::<&'static str>().get_or_load(&"key", down), missed);
+    assert_eq!(load::<Arc<str>>().get_or_load(&Arc::from("key"), down), missed);
+    assert_eq!(load::<Vec<u8>>().get_or_load(&b"key"[..], down), missed);
+    assert_eq!(load::<PathBuf>().get_or_load(Path::new("key"), down), missed);
+    assert_eq!(load::<(u8, u64)>().get_or_load(&(1, 2), down), missed);
 }
 
 /// go-zero's `Take` puts back what it had read before a newer value was set.
 #[test]
 fn a_load_that_was_overtaken_is_not_kept() {
     let rig = Rig::new(|builder| builder);
-    let overtaken = rig.cache.take_or_load(&1, || {
+    let overtaken = rig.cache.get_or_load(&1, || {
         rig.cache.insert(1, 11).unwrap();
         Ok::<_, ()>(10)
     });
     assert_eq!((overtaken, rig.cache.get(&1)), (Ok(10), Some(11)));
-    let overtaken = rig.cache.take_or_load(&2, || {
+    let overtaken = rig.cache.get_or_load(&2, || {
         assert_eq!(rig.cache.remove(&2), None);
         Ok::<_, ()>(20)
     });
@@ -288,7 +398,7 @@ fn the_bound_evicts_and_tells_the_listener() {
         for key in 0..10_000 {
             rig.cache.insert(key, u64::from(key)).unwrap();
             assert!(rig.cache.len() <= capacity);
-            assert_eq!(rig.cache.take_or_load(&(key + 1), || Ok::<_, ()>(1)), Ok(1));
+            assert_eq!(rig.cache.get_or_load(&(key + 1), || Ok::<_, ()>(1)), Ok(1));
         }
         let left = rig.cache.len();
         assert!(left > capacity / 2 && left <= capacity, "{left} of {capacity}");
@@ -329,7 +439,7 @@ fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
             match random.u32(..8) {
                 0 => drop(cache.remove(&key)),
                 1 | 2 => drop(cache.get(&key)),
-                3 => drop(cache.take_or_load(&key, || Ok::<_, ()>(value))),
+                3 => drop(cache.get_or_load(&key, || Ok::<_, ()>(value))),
                 4 if value % 512 == 0 => cache.clear(),
                 _ => {
                     cache.insert_with_ttl(key, value, TICK * random.u32(1..4)).unwrap();
@@ -375,9 +485,9 @@ fn hits_misses_and_ends_are_counted() {
     rig.cache.insert(1, 10).unwrap();
     assert!(rig.cache.contains(&1) && !rig.cache.contains(&2));
     let _ = (rig.cache.get(&1), rig.cache.get(&1), rig.cache.get(&2));
-    let _ = rig.cache.take_or_load(&1, || Err("not called"));
-    let _ = rig.cache.take_or_load(&3, || Err("down"));
-    let _ = rig.cache.take_or_load(&4, || Ok::<_, ()>(40));
+    let _ = rig.cache.get_or_load(&1, || Err("not called"));
+    let _ = rig.cache.get_or_load(&3, || Err("down"));
+    let _ = rig.cache.get_or_load(&4, || Ok::<_, ()>(40));
     rig.cache.remove(&4);
     rig.advance(TTL);
     let stats = rig.cache.stats();
@@ -424,7 +534,7 @@ fn a_load_that_is_refused_gives_its_value_back() {
     rig.cache.stop();
     let refused = rig.cache.insert(2, 20).unwrap_err();
     assert_eq!((refused.reason, refused.value), (CacheRefusal::Wheel(Refusal::Closed), 20));
-    let Err(TakeError::Refused(refused)) = rig.cache.take_or_load(&2, || Ok::<_, ()>(20)) else {
+    let Err(LoadError::Refused(refused)) = rig.cache.get_or_load(&2, || Ok::<_, ()>(20)) else {
         panic!("the wheel is closed");
     };
     assert_eq!((refused.value, rig.cache.get(&1)), (20, Some(10)));
@@ -543,11 +653,11 @@ fn everything_has_a_text_for_people() {
     assert!(format!("{builder:?}").starts_with("CacheBuilder { ttl: 100ms, capacity: None"));
     rig.cache.insert(1, 10).unwrap();
     assert_eq!(format!("{:?}", rig.wheel.drain()[0].value), "CacheTimer { .. }");
-    let failed = rig.cache.take_or_load(&2, || Err(BuildError::Batch)).unwrap_err();
+    let failed = rig.cache.get_or_load(&2, || Err(BuildError::Batch)).unwrap_err();
     assert!(failed.to_string().starts_with("the load failed: batches of 0"));
     assert!(failed.source().unwrap().is::<BuildError>());
     rig.cache.stop();
-    let refused = rig.cache.take_or_load(&2, || Ok::<_, BuildError>(20)).unwrap_err();
+    let refused = rig.cache.get_or_load(&2, || Ok::<_, BuildError>(20)).unwrap_err();
     assert_eq!(refused.to_string(), "the wheel is closed: it takes no more timers");
     assert!(refused.source().is_none());
     let refused = rig.cache.insert(2, 20).unwrap_err();
@@ -593,16 +703,16 @@ fn who_waited_for_a_load_that_failed_takes_the_value_that_came_meanwhile() {
             let cache = &rig.cache;
             scope.spawn(move || {
                 begun.recv().unwrap();
-                let taken = cache.take_or_load(&7, || Err::<u64, _>("unneeded"));
+                let taken = cache.get_or_load(&7, || Err::<u64, &str>("unneeded"));
                 assert_eq!(taken, Ok(1));
             });
-            let failed = cache.take_or_load(&7, || {
+            let failed = cache.get_or_load(&7, || {
                 begin.send(()).unwrap();
                 (0..100).for_each(|_| std::thread::yield_now());
                 cache.insert(7, 1).unwrap();
                 Err("down")
             });
-            assert_eq!(failed, Err(TakeError::Load("down")));
+            assert_eq!(failed, Err(LoadError::Failed(Arc::new("down"))));
         });
     }
 }

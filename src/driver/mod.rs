@@ -207,6 +207,21 @@ impl<T> Driver<T> {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn detach(self) {
+        self.detach_thread();
+    }
+
+    /// Lets the tick thread go: from now on neither [`shutdown`](Self::shutdown) nor the drop waits
+    /// for it. As [`detach`](Self::detach), for a driver that others hold too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let driver = tourbillon::Builder::new().driver().spawn(|_: tourbillon::Expired<()>| ())?;
+    /// driver.detach_thread();
+    /// assert!(driver.shutdown().is_empty());
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    pub fn detach_thread(&self) {
         // Of what the tick thread has in hand each timer goes to the executor still.
         drop(lock(&self.thread).take());
     }
