@@ -16,7 +16,6 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -232,147 +231,6 @@ fn concurrent_misses_of_one_key_have_one_load() {
     }
 }
 
-/// A load in the thread of `first`, for which `callers` threads wait: they come when it has begun,
-/// and it ends with what `first` gives when all of them wait (each keeps the load alive, and the
-/// test sees by its misses that none began another).
-fn wait_for_a_load(
-    cache: &Cache<Key, u64>,
-    callers: usize,
-    first: impl FnOnce() -> Result<u64, &'static str> + Send,
-    other: impl Fn() -> Result<u64, &'static str> + Sync,
-) -> (thread::Result<Taken>, Vec<Taken>) {
-    let (begin, begun) = mpsc::channel();
-    let coming = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        let coming = &coming;
-        let loader = scope.spawn(move || {
-            cache.get_or_load(&1, || {
-                begin.send(()).unwrap();
-                while coming.load(SeqCst) < callers {
-                    thread::yield_now();
-                }
-                // Long enough for the last of them to come from the count to its wait.
-                (0..1000).for_each(|_| thread::yield_now());
-                first()
-            })
-        });
-        begun.recv().unwrap();
-        let wait = || {
-            coming.fetch_add(1, SeqCst);
-            cache.get_or_load(&1, &other)
-        };
-        let waiting: Vec<_> = (0..callers).map(|_| scope.spawn(wait)).collect();
-        let answers = waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect();
-        (loader.join(), answers)
-    })
-}
-
-fn failed(error: &'static str) -> Taken {
-    Err(LoadError::Failed(Arc::new(error)))
-}
-
-#[test]
-fn all_who_wait_for_a_load_that_fails_have_its_error() {
-    let rig = Rig::new(|builder| builder);
-    let unneeded = || panic!("one load for all");
-    let (first, others) = wait_for_a_load(&rig.cache, 20, || Err("down"), unneeded);
-    assert_eq!(first.unwrap(), failed("down"));
-    assert!(others.iter().all(|other| *other == failed("down")), "{others:?}");
-    let stats = rig.cache.stats();
-    assert_eq!((stats.hits, stats.misses, stats.loads, stats.loaded), (0, 21, 1, 0));
-    // Nothing was kept of a failure: whoever comes after it loads anew.
-    assert_eq!((rig.cache.len(), rig.wheel.len()), (0, 0));
-    assert_eq!(rig.cache.get_or_load(&1, || Err("still down")), failed("still down"));
-    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(42)), Ok(42));
-}
-
-#[test]
-fn all_who_wait_for_a_load_that_panics_are_told_so() {
-    let rig = Rig::new(|builder| builder);
-    let panics = || resume_unwind(Box::new("a load that panics"));
-    let unneeded = || panic!("one load for all");
-    let (first, others) = wait_for_a_load(&rig.cache, 8, panics, unneeded);
-    assert_eq!(*first.unwrap_err().downcast::<&str>().unwrap(), "a load that panics");
-    assert!(others.iter().all(|other| *other == Err(LoadError::Panicked)), "{others:?}");
-    assert_eq!((rig.cache.stats().loads, rig.cache.stats().loaded), (1, 0));
-    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(42)), Ok(42));
-}
-
-#[test]
-fn all_who_wait_for_a_load_that_is_refused_have_its_value() {
-    let rig = Rig::new(|builder| builder);
-    rig.cache.stop();
-    let unneeded = || panic!("one load for all");
-    let (first, others) = wait_for_a_load(&rig.cache, 3, || Ok(42), unneeded);
-    for answer in others.into_iter().chain(first) {
-        let Err(LoadError::Refused(refused)) = answer else {
-            panic!("the wheel is closed");
-        };
-        assert_eq!((refused.value, refused.reason), (42, CacheRefusal::Wheel(Refusal::Closed)));
-    }
-    assert_eq!(rig.cache.stats().loads, 1);
-}
-
-/// An error of another type cannot be handed on: whoever waited loads.
-#[test]
-fn whose_error_is_of_another_type_loads() {
-    let rig = Rig::new(|builder| builder);
-    let (cache, (begin, begun)) = (&rig.cache, mpsc::channel());
-    thread::scope(|scope| {
-        let other = scope.spawn(move || {
-            begun.recv().unwrap();
-            cache.get_or_load(&1, || Err::<u64, u8>(7))
-        });
-        let first = cache.get_or_load(&1, || {
-            begin.send(()).unwrap();
-            (0..100).for_each(|_| thread::yield_now());
-            Err("down")
-        });
-        assert_eq!(first, failed("down"));
-        assert_eq!(other.join().unwrap(), Err(LoadError::Failed(Arc::new(7))));
-    });
-    assert_eq!((cache.stats().loads, cache.stats().misses), (2, 2));
-}
-
-/// Not the old one's, which may have read before the removal.
-#[test]
-fn who_misses_after_a_removal_begins_a_load_of_their_own() {
-    let rig = Rig::new(|builder| builder);
-    type End = fn(&Cache<Key, u64>);
-    let removals: [End; 2] = [|cache| assert_eq!(cache.remove(&1), None), Cache::clear];
-    for (removal, kept) in removals.into_iter().zip([21, 22]) {
-        let overtaken = rig.cache.get_or_load(&1, || {
-            removal(&rig.cache);
-            assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, ()>(kept)), Ok(kept));
-            Ok::<_, ()>(10)
-        });
-        assert_eq!((overtaken, rig.cache.remove(&1)), (Ok(10), Some(kept)));
-    }
-    assert!(rig.wheel.is_empty(), "nothing lingers");
-}
-
-#[test]
-fn a_load_is_looked_up_by_borrowed_forms_of_its_key() {
-    fn load<K: std::hash::Hash + Eq + Clone + Send + 'static>() -> Cache<K, u64> {
-        let (wheel, _sweeper) = Builder::new().build().unwrap();
-        let cache = Cache::builder(TTL).build(wheel).unwrap();
-        // Loads are answered though a closed wheel keeps none.
-        cache.stop();
-        cache
-    }
-    let down = || Err::<u64, _>("down");
-    let missed = failed("down");
-    assert_eq!(load::<String>().get_or_load("key", down), missed);
-    assert_eq!(load::<Arc<str>>().get_or_load("key", down), missed);
-    assert_eq!(load::<Box<str>>().get_or_load("key", down), missed);
-    assert_eq!(load::<&'static str>().get_or_load("key", down), missed);
-    assert_eq!(load::<&'static str>().get_or_load(&"key", down), missed);
-    assert_eq!(load::<Arc<str>>().get_or_load(&Arc::from("key"), down), missed);
-    assert_eq!(load::<Vec<u8>>().get_or_load(&b"key"[..], down), missed);
-    assert_eq!(load::<PathBuf>().get_or_load(Path::new("key"), down), missed);
-    assert_eq!(load::<(u8, u64)>().get_or_load(&(1, 2), down), missed);
-}
-
 /// go-zero's `Take` puts back what it had read before a newer value was set.
 #[test]
 fn a_load_that_was_overtaken_is_not_kept() {
@@ -546,21 +404,21 @@ fn a_load_that_is_refused_gives_its_value_back() {
 fn a_listener_may_use_the_cache_and_may_panic() {
     let Bench { wheel, mut sweeper, clock, .. } =
         Bench::new(Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 });
-    let place: Arc<Mutex<Option<Cache<Key, u64>>>> = Arc::default();
     let told = Arc::new(AtomicUsize::new(0));
-    let (inside, count) = (Arc::clone(&place), Arc::clone(&told));
-    let cache = Cache::builder(TTL)
-        .listener(move |gone| {
-            let cache = inside.lock().unwrap().clone().unwrap();
-            assert_eq!(cache.get(&gone.key), None);
-            if count.fetch_add(1, SeqCst) == 0 {
-                cache.insert(gone.key + 100, 1).unwrap();
+    let count = Arc::clone(&told);
+    let cache = Cache::<Key, u64>::builder(TTL)
+        .listener_with(|cache| {
+            move |gone| {
+                let cache = cache.upgrade().unwrap();
+                assert_eq!(cache.get(&gone.key), None);
+                if count.fetch_add(1, SeqCst) == 0 {
+                    cache.insert(gone.key + 100, 1).unwrap();
+                }
+                resume_unwind(Box::new("a listener that panics"));
             }
-            resume_unwind(Box::new("a listener that panics"));
         })
         .build(wheel.clone())
         .unwrap();
-    *place.lock().unwrap() = Some(cache.clone());
     for key in 0..4 {
         cache.insert(key, 0).unwrap();
     }
@@ -573,7 +431,40 @@ fn a_listener_may_use_the_cache_and_may_panic() {
     let mut swept = || sweeper.sweep(|timer| cache.fire(timer));
     while catch_unwind(AssertUnwindSafe(&mut swept)).is_err() {}
     assert!(cache.is_empty() && wheel.is_empty());
-    *place.lock().unwrap() = None;
+    drop(cache);
+    assert_eq!(Arc::strong_count(&told), 1, "the listener's handle does not keep the cache");
+}
+
+/// A value whose drop panics, once; it counts those that were dropped.
+struct Panics(Option<Arc<AtomicUsize>>);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        if let Some(dropped) = self.0.take() {
+            dropped.fetch_add(1, SeqCst);
+            resume_unwind(Box::new("a drop that panics"));
+        }
+    }
+}
+
+impl Clone for Panics {
+    fn clone(&self) -> Self {
+        Panics(None)
+    }
+}
+
+#[test]
+fn a_value_whose_drop_panics_harms_no_other() {
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let cache = Cache::builder(TTL).build(wheel.clone()).unwrap();
+    let fill = || (0..9).for_each(|key| cache.insert(key, Panics(Some(dropped.clone()))).unwrap());
+    fill();
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.clear())).is_err(), "the first panic comes out");
+    assert_eq!((dropped.load(SeqCst), cache.len(), wheel.len()), (9, 0, 0));
+    fill();
+    drop(cache);
+    assert_eq!((dropped.load(SeqCst), wheel.len()), (18, 0), "the last handle has nobody to tell");
 }
 
 #[test]
