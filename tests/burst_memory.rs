@@ -31,12 +31,12 @@ struct Keyed {
 
 impl Keyed {
     fn fill(&mut self) {
-        (0..BURST).for_each(|key| drop(self.timers.set(key, key, LIFE).unwrap()));
+        (0..BURST).for_each(|key| assert_eq!(self.timers.set(key, key, LIFE), Ok(None)));
     }
 
     fn sweep(&mut self) {
         while self.sweeper.next_deadline().is_some() {
-            let _ = self.sweeper.sweep(|timer| drop(self.timers.fire(timer)));
+            let _ = self.sweeper.sweep(|timer| assert!(self.timers.fire(timer).is_some()));
         }
         assert!(self.timers.is_empty());
     }
@@ -68,7 +68,9 @@ fn a_burst_of_keys_gives_its_memory_back() {
     let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
     let mut keyed = Keyed { timers: KeyedTimers::new(wheel), sweeper, clock };
     let ends: [(&str, fn(&mut Keyed)); 2] = [
-        ("removed", |keyed| (0..BURST).for_each(|key| drop(keyed.timers.remove(&key).unwrap()))),
+        ("removed", |keyed| {
+            (0..BURST).for_each(|key| assert_eq!(keyed.timers.remove(&key), Some(key)))
+        }),
         ("fired", |keyed| keyed.clock.advance(LIFE * 2)),
     ];
     for (end, by) in ends {
@@ -84,7 +86,9 @@ fn a_burst_of_keys_gives_its_memory_back() {
     let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
     let mut cached = Cached { cache: Cache::builder(LIFE).build(wheel).unwrap(), sweeper, clock };
     let ends: [(&str, fn(&mut Cached)); 3] = [
-        ("removed", |cached| (0..BURST).for_each(|key| drop(cached.cache.remove(&key).unwrap()))),
+        ("removed", |cached| {
+            (0..BURST).for_each(|key| assert_eq!(cached.cache.remove(&key), Some(key)))
+        }),
         ("expired", |cached| cached.clock.advance(LIFE * 2)),
         ("cleared", |cached| cached.cache.clear()),
     ];

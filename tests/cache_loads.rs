@@ -8,7 +8,7 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tourbillon::cache::{Cache, CacheRefusal, CacheTimer, IntoKey, LoadError};
@@ -46,14 +46,15 @@ impl Hash for Watched {
 struct Waiting {
     cache: Cache<Watched, u64>,
     key: Watched,
-    _sweeper: Sweeper<CacheTimer<Watched>>,
+    /// Shared, because a wheel without a sweeper is closed.
+    _sweeper: Mutex<Sweeper<CacheTimer<Watched>>>,
 }
 
 impl Waiting {
     fn new() -> Self {
         let (wheel, sweeper) = Builder::new().build().unwrap();
         let cache = Cache::builder(TTL).build(wheel).unwrap();
-        Self { cache, key: Watched(Arc::default()), _sweeper: sweeper }
+        Self { cache, key: Watched(Arc::default()), _sweeper: Mutex::new(sweeper) }
     }
 
     fn load(&self, load: impl FnOnce() -> Result<u64, &'static str>) -> Taken {

@@ -56,9 +56,11 @@ impl<K, V> Lifecycle<K, Held<V>> for Collect {
 type Entries<K, V> = Cache<K, Held<V>, UnitWeighter, DefaultHashBuilder, Collect>;
 type Loads<K, V> = HashMap<K, Arc<Load<V>>, DefaultHashBuilder>;
 
+type Locked<K, V> = CachePadded<RwLock<Shard<K, V>>>;
+
 /// The concurrent map from keys to values.
 pub(super) struct Map<K, V> {
-    shards: Box<[CachePadded<RwLock<Shard<K, V>>>]>,
+    shards: Box<[Locked<K, V>]>,
     hasher: DefaultHashBuilder,
 }
 

@@ -340,11 +340,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                     return Ok(value);
                 }
                 Found::Stale(key, held) => shared.part([(key, held, Cause::Expired)]),
-                Found::Loading(other) => match self.joined(key, other.wait()) {
-                    Some(answer) => return answer,
-                    // An error that this call's own cannot stand for.
-                    None => {}
-                },
+                // Looks again after an error that this call's own type cannot stand for.
+                Found::Loading(other) => {
+                    if let Some(answer) = self.joined(key, other.wait()) {
+                        return answer;
+                    }
+                }
                 Found::Missing(ticket) => return self.load(ticket, load),
             }
         }
