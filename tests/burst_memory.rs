@@ -14,6 +14,9 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const BURST: u64 = 200_000;
 const LIFE: Duration = Duration::from_secs(10);
 
+/// How a burst ends, and what ends it.
+type End<T> = (&'static str, fn(&mut T));
+
 /// How much is left of a burst that comes by `fill` and goes by `end`, and how much it was.
 fn burst<T>(of: &mut T, fill: impl FnOnce(&mut T), end: impl FnOnce(&mut T)) -> (usize, usize) {
     let before = ALLOCATOR.allocated();
@@ -67,9 +70,9 @@ fn a_burst_of_keys_gives_its_memory_back() {
     let clock = ManualClock::new();
     let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
     let mut keyed = Keyed { timers: KeyedTimers::new(wheel), sweeper, clock };
-    let ends: [(&str, fn(&mut Keyed)); 2] = [
+    let ends: [End<Keyed>; 2] = [
         ("removed", |keyed| {
-            (0..BURST).for_each(|key| assert_eq!(keyed.timers.remove(&key), Some(key)))
+            (0..BURST).for_each(|key| assert_eq!(keyed.timers.remove(&key), Some(key)));
         }),
         ("fired", |keyed| keyed.clock.advance(LIFE * 2)),
     ];
@@ -85,9 +88,9 @@ fn a_burst_of_keys_gives_its_memory_back() {
     let clock = ManualClock::new();
     let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
     let mut cached = Cached { cache: Cache::builder(LIFE).build(wheel).unwrap(), sweeper, clock };
-    let ends: [(&str, fn(&mut Cached)); 3] = [
+    let ends: [End<Cached>; 3] = [
         ("removed", |cached| {
-            (0..BURST).for_each(|key| assert_eq!(cached.cache.remove(&key), Some(key)))
+            (0..BURST).for_each(|key| assert_eq!(cached.cache.remove(&key), Some(key)));
         }),
         ("expired", |cached| cached.clock.advance(LIFE * 2)),
         ("cleared", |cached| cached.cache.clear()),
