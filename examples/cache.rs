@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut asked = 0;
             while Instant::now() < end {
                 let user = users.u32(..51);
-                let page = cache.take_or_load(&user, || from_the_store(user));
+                let page = cache.get_or_load(&user, || from_the_store(user));
                 assert_eq!(page.is_ok(), user < 50);
                 asked += 1;
             }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, TakeError};
+use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, LoadError};
 use tourbillon::{BuildError, Builder, Inline, ManualClock, Refusal};
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
@@ -59,7 +59,7 @@ fn a_late_sweeper_does_not_serve_what_has_expired() {
     assert_eq!(rig.cache.get(&0), None);
     assert!(!rig.cache.contains(&0));
     assert_eq!(rig.cache.remove(&1), None);
-    assert_eq!(rig.cache.take_or_load(&2, || Ok::<_, ()>(8)), Ok(8));
+    assert_eq!(rig.cache.get_or_load(&2, || Ok::<_, ()>(8)), Ok(8));
     rig.cache.insert(3, 9).unwrap();
     // Whatever took them out, they had expired; the others are still to be swept.
     let expired = |key| (key, 7, Cause::Expired);
@@ -80,7 +80,7 @@ fn a_value_written_while_the_old_one_expires_stays() {
     let on_their_way = rig.sweep_apart();
     assert_eq!(on_their_way.len(), 2);
     rig.cache.insert(1, 11).unwrap();
-    assert_eq!(rig.cache.take_or_load(&2, || Ok::<_, ()>(21)), Ok(21));
+    assert_eq!(rig.cache.get_or_load(&2, || Ok::<_, ()>(21)), Ok(21));
     on_their_way.into_iter().for_each(|timer| rig.cache.fire(timer));
     assert_eq!((rig.cache.get(&1), rig.cache.get(&2)), (Some(11), Some(21)));
     assert_eq!(rig.told(), [(1, 10, Cause::Expired), (2, 20, Cause::Expired)]);
@@ -193,7 +193,7 @@ fn a_spread_keeps_its_bounds_and_fills_them() {
     assert_ne!(drawn, lives(2));
 }
 
-type Taken = Result<u64, TakeError<u64, &'static str>>;
+type Taken = Result<u64, LoadError<u64, &'static str>>;
 
 /// Callers that take one key at once; what each had, and how many loads began. The first load ends
 /// when all callers are there.
@@ -206,7 +206,7 @@ fn take_at_once(
     let all = thread::scope(|scope| {
         let call = || {
             there.wait();
-            cache.take_or_load(&1, || {
+            cache.get_or_load(&1, || {
                 let before = loads.fetch_add(1, SeqCst);
                 // Long enough for the others to come and wait.
                 (0..1000).for_each(|_| thread::yield_now());
@@ -231,48 +231,16 @@ fn concurrent_misses_of_one_key_have_one_load() {
     }
 }
 
-#[test]
-fn a_failed_load_lets_the_next_one_try() {
-    let rig = Rig::new(|builder| builder);
-    let fail_twice = |before| if before < 2 { Err("down") } else { Ok(42) };
-    let (taken, loads) = take_at_once(&rig.cache, 8, fail_twice);
-    let taken: Vec<_> = taken.into_iter().map(Result::unwrap).collect();
-    assert_eq!(loads, 3);
-    assert_eq!(taken.iter().filter(|&&taken| taken == Err(TakeError::Load("down"))).count(), 2);
-    assert_eq!(taken.iter().filter(|&&taken| taken == Ok(42)).count(), 6);
-    let stats = rig.cache.stats();
-    assert_eq!((stats.misses, stats.loads, stats.loaded), (3, 3, 1));
-    // Nothing was kept of a failure.
-    assert_eq!(rig.cache.take_or_load(&2, || Err("down")), Err(TakeError::Load("down")));
-    assert_eq!((rig.cache.len(), rig.wheel.len(), rig.cache.contains(&2)), (1, 1, false));
-}
-
-#[test]
-fn a_load_that_panics_lets_the_next_one_try() {
-    let rig = Rig::new(|builder| builder);
-    let panic_once = |before| {
-        if before == 0 {
-            resume_unwind(Box::new("a load that panics"));
-        }
-        Ok(42)
-    };
-    let (taken, loads) = take_at_once(&rig.cache, 8, panic_once);
-    assert_eq!(loads, 2);
-    let taken: Vec<_> = taken.into_iter().filter_map(Result::ok).collect();
-    assert_eq!(taken, [Ok(42); 7]);
-    assert_eq!((rig.cache.stats().loads, rig.cache.stats().loaded), (2, 1));
-}
-
 /// go-zero's `Take` puts back what it had read before a newer value was set.
 #[test]
 fn a_load_that_was_overtaken_is_not_kept() {
     let rig = Rig::new(|builder| builder);
-    let overtaken = rig.cache.take_or_load(&1, || {
+    let overtaken = rig.cache.get_or_load(&1, || {
         rig.cache.insert(1, 11).unwrap();
         Ok::<_, ()>(10)
     });
     assert_eq!((overtaken, rig.cache.get(&1)), (Ok(10), Some(11)));
-    let overtaken = rig.cache.take_or_load(&2, || {
+    let overtaken = rig.cache.get_or_load(&2, || {
         assert_eq!(rig.cache.remove(&2), None);
         Ok::<_, ()>(20)
     });
@@ -288,7 +256,7 @@ fn the_bound_evicts_and_tells_the_listener() {
         for key in 0..10_000 {
             rig.cache.insert(key, u64::from(key)).unwrap();
             assert!(rig.cache.len() <= capacity);
-            assert_eq!(rig.cache.take_or_load(&(key + 1), || Ok::<_, ()>(1)), Ok(1));
+            assert_eq!(rig.cache.get_or_load(&(key + 1), || Ok::<_, ()>(1)), Ok(1));
         }
         let left = rig.cache.len();
         assert!(left > capacity / 2 && left <= capacity, "{left} of {capacity}");
@@ -329,7 +297,7 @@ fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
             match random.u32(..8) {
                 0 => drop(cache.remove(&key)),
                 1 | 2 => drop(cache.get(&key)),
-                3 => drop(cache.take_or_load(&key, || Ok::<_, ()>(value))),
+                3 => drop(cache.get_or_load(&key, || Ok::<_, ()>(value))),
                 4 if value % 512 == 0 => cache.clear(),
                 _ => {
                     cache.insert_with_ttl(key, value, TICK * random.u32(1..4)).unwrap();
@@ -375,9 +343,9 @@ fn hits_misses_and_ends_are_counted() {
     rig.cache.insert(1, 10).unwrap();
     assert!(rig.cache.contains(&1) && !rig.cache.contains(&2));
     let _ = (rig.cache.get(&1), rig.cache.get(&1), rig.cache.get(&2));
-    let _ = rig.cache.take_or_load(&1, || Err("not called"));
-    let _ = rig.cache.take_or_load(&3, || Err("down"));
-    let _ = rig.cache.take_or_load(&4, || Ok::<_, ()>(40));
+    let _ = rig.cache.get_or_load(&1, || Err("not called"));
+    let _ = rig.cache.get_or_load(&3, || Err("down"));
+    let _ = rig.cache.get_or_load(&4, || Ok::<_, ()>(40));
     rig.cache.remove(&4);
     rig.advance(TTL);
     let stats = rig.cache.stats();
@@ -424,7 +392,7 @@ fn a_load_that_is_refused_gives_its_value_back() {
     rig.cache.stop();
     let refused = rig.cache.insert(2, 20).unwrap_err();
     assert_eq!((refused.reason, refused.value), (CacheRefusal::Wheel(Refusal::Closed), 20));
-    let Err(TakeError::Refused(refused)) = rig.cache.take_or_load(&2, || Ok::<_, ()>(20)) else {
+    let Err(LoadError::Refused(refused)) = rig.cache.get_or_load(&2, || Ok::<_, ()>(20)) else {
         panic!("the wheel is closed");
     };
     assert_eq!((refused.value, rig.cache.get(&1)), (20, Some(10)));
@@ -436,21 +404,21 @@ fn a_load_that_is_refused_gives_its_value_back() {
 fn a_listener_may_use_the_cache_and_may_panic() {
     let Bench { wheel, mut sweeper, clock, .. } =
         Bench::new(Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 });
-    let place: Arc<Mutex<Option<Cache<Key, u64>>>> = Arc::default();
     let told = Arc::new(AtomicUsize::new(0));
-    let (inside, count) = (Arc::clone(&place), Arc::clone(&told));
-    let cache = Cache::builder(TTL)
-        .listener(move |gone| {
-            let cache = inside.lock().unwrap().clone().unwrap();
-            assert_eq!(cache.get(&gone.key), None);
-            if count.fetch_add(1, SeqCst) == 0 {
-                cache.insert(gone.key + 100, 1).unwrap();
+    let count = Arc::clone(&told);
+    let cache = Cache::<Key, u64>::builder(TTL)
+        .listener_with(|cache| {
+            move |gone| {
+                let cache = cache.upgrade().unwrap();
+                assert_eq!(cache.get(&gone.key), None);
+                if count.fetch_add(1, SeqCst) == 0 {
+                    cache.insert(gone.key + 100, 1).unwrap();
+                }
+                resume_unwind(Box::new("a listener that panics"));
             }
-            resume_unwind(Box::new("a listener that panics"));
         })
         .build(wheel.clone())
         .unwrap();
-    *place.lock().unwrap() = Some(cache.clone());
     for key in 0..4 {
         cache.insert(key, 0).unwrap();
     }
@@ -463,7 +431,40 @@ fn a_listener_may_use_the_cache_and_may_panic() {
     let mut swept = || sweeper.sweep(|timer| cache.fire(timer));
     while catch_unwind(AssertUnwindSafe(&mut swept)).is_err() {}
     assert!(cache.is_empty() && wheel.is_empty());
-    *place.lock().unwrap() = None;
+    drop(cache);
+    assert_eq!(Arc::strong_count(&told), 1, "the listener's handle does not keep the cache");
+}
+
+/// A value whose drop panics, once; it counts those that were dropped.
+struct Panics(Option<Arc<AtomicUsize>>);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        if let Some(dropped) = self.0.take() {
+            dropped.fetch_add(1, SeqCst);
+            resume_unwind(Box::new("a drop that panics"));
+        }
+    }
+}
+
+impl Clone for Panics {
+    fn clone(&self) -> Self {
+        Panics(None)
+    }
+}
+
+#[test]
+fn a_value_whose_drop_panics_harms_no_other() {
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let cache = Cache::builder(TTL).build(wheel.clone()).unwrap();
+    let fill = || (0..9).for_each(|key| cache.insert(key, Panics(Some(dropped.clone()))).unwrap());
+    fill();
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.clear())).is_err(), "the first panic comes out");
+    assert_eq!((dropped.load(SeqCst), cache.len(), wheel.len()), (9, 0, 0));
+    fill();
+    drop(cache);
+    assert_eq!((dropped.load(SeqCst), wheel.len()), (18, 0), "the last handle has nobody to tell");
 }
 
 #[test]
@@ -543,11 +544,11 @@ fn everything_has_a_text_for_people() {
     assert!(format!("{builder:?}").starts_with("CacheBuilder { ttl: 100ms, capacity: None"));
     rig.cache.insert(1, 10).unwrap();
     assert_eq!(format!("{:?}", rig.wheel.drain()[0].value), "CacheTimer { .. }");
-    let failed = rig.cache.take_or_load(&2, || Err(BuildError::Batch)).unwrap_err();
+    let failed = rig.cache.get_or_load(&2, || Err(BuildError::Batch)).unwrap_err();
     assert!(failed.to_string().starts_with("the load failed: batches of 0"));
     assert!(failed.source().unwrap().is::<BuildError>());
     rig.cache.stop();
-    let refused = rig.cache.take_or_load(&2, || Ok::<_, BuildError>(20)).unwrap_err();
+    let refused = rig.cache.get_or_load(&2, || Ok::<_, BuildError>(20)).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "the wheel takes no more timers: it was closed, or its sweeper or driver was dropped"
@@ -596,16 +597,16 @@ fn who_waited_for_a_load_that_failed_takes_the_value_that_came_meanwhile() {
             let cache = &rig.cache;
             scope.spawn(move || {
                 begun.recv().unwrap();
-                let taken = cache.take_or_load(&7, || Err::<u64, _>("unneeded"));
+                let taken = cache.get_or_load(&7, || Err::<u64, &str>("unneeded"));
                 assert_eq!(taken, Ok(1));
             });
-            let failed = cache.take_or_load(&7, || {
+            let failed = cache.get_or_load(&7, || {
                 begin.send(()).unwrap();
                 (0..100).for_each(|_| std::thread::yield_now());
                 cache.insert(7, 1).unwrap();
                 Err("down")
             });
-            assert_eq!(failed, Err(TakeError::Load("down")));
+            assert_eq!(failed, Err(LoadError::Failed(Arc::new("down"))));
         });
     }
 }

@@ -230,11 +230,11 @@ fn go_zero_cache_del() {
 #[test]
 fn go_zero_take() {
     let cached = Cached::new(|builder| builder);
-    let failed = cached.cache.take_or_load(&"key", || Err::<u32, _>("no database"));
+    let failed = cached.cache.get_or_load(&"key", || Err::<u32, _>("no database"));
     assert!(failed.is_err());
-    assert_eq!(cached.cache.take_or_load(&"key", || Ok::<_, &str>(1)).unwrap(), 1);
+    assert_eq!(cached.cache.get_or_load(&"key", || Ok::<_, &str>(1)).unwrap(), 1);
     let unneeded = || -> Result<u32, &str> { panic!("it is there") };
-    assert_eq!(cached.cache.take_or_load(&"key", unneeded).unwrap(), 1);
+    assert_eq!(cached.cache.get_or_load(&"key", unneeded).unwrap(), 1);
 }
 
 // RussellLuo/timingwheel

@@ -7,9 +7,11 @@
 mod common;
 
 use common::{Bench, SMALL, Shape, operations, receive};
+use std::cell::Cell;
+use std::panic::resume_unwind;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tourbillon::{Builder, Clock, Inline, Job, KeyedTimers, ManualClock, WaitError};
@@ -32,12 +34,83 @@ fn the_last_handle_drops_what_had_not_fired_though_one_inside_lives_on() {
     assert!(!inside.contains(&7) && inside.set(7, held, Duration::ZERO).is_err());
 }
 
+/// In a drop, a thread can be under any lock, also under one that a handler takes.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the drop is another thread's, and may hang")]
+fn the_last_handle_may_be_dropped_under_a_lock_that_a_handler_takes() {
+    let (clock, lock) = (ManualClock::new(), Arc::new(Mutex::new(())));
+    let (send, told) = mpsc::channel();
+    let (inside, from_inside) = (Arc::clone(&lock), send.clone());
+    let builder = Builder::new().clock(clock.clone()).driver().executor(Inline);
+    let timers = KeyedTimers::spawn(builder, move |_: u32, value: &str| {
+        from_inside.send("begun").unwrap();
+        drop(inside.lock().unwrap());
+        from_inside.send(value).unwrap();
+    })
+    .unwrap();
+    timers.set(7, "fired", TICK).unwrap();
+    let held = lock.lock().unwrap();
+    clock.advance(TICK);
+    assert_eq!(receive(&told, 1), ["begun"]);
+    // The lock is held until the drop has ended.
+    thread::spawn(move || {
+        drop(timers);
+        send.send("dropped").unwrap();
+    });
+    assert_eq!(receive(&told, 1), ["dropped"]);
+    drop(held);
+    assert_eq!(receive(&told, 1), ["fired"]);
+    assert!(told.recv().is_err(), "the handler goes with the tick thread");
+}
+
+/// Says on its channel that it was dropped, and panics.
+struct Panics(u32, mpsc::Sender<u32>);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        self.1.send(self.0).unwrap();
+        resume_unwind(Box::new("a drop that panics"));
+    }
+}
+
+#[test]
+fn a_value_whose_drop_panics_keeps_no_other() {
+    let (send, dropped) = mpsc::channel();
+    let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: Panics| ()).unwrap();
+    for key in 0..9 {
+        let set = timers.set(key, Panics(key, send.clone()), Duration::from_secs(60));
+        assert!(set.is_ok_and(|old| old.is_none()));
+    }
+    drop(timers);
+    let mut all = receive(&dropped, 9);
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+/// As a closure that is to run once is not.
+#[test]
+fn a_value_need_not_be_sync() {
+    type Once = Box<dyn FnOnce() -> u32 + Send>;
+    let (send, fired) = mpsc::channel();
+    let timers = KeyedTimers::spawn(Builder::new().driver(), move |key: u32, value: Once| {
+        send.send(key + value()).unwrap();
+    });
+    let timers = timers.unwrap();
+    let set = timers.set(40, Box::new(|| 2), TICK);
+    assert!(set.is_ok_and(|old| old.is_none()));
+    assert_eq!(receive(&fired, 1), [42]);
+    let counted = KeyedTimers::new(Builder::new().build().unwrap().0);
+    counted.set(7, Cell::new(1), TICK).unwrap_err();
+    fn shared<T: Send + Sync>(_: &T) {}
+    shared(&counted);
+}
+
 #[test]
 fn a_driver_fires_and_goes_with_the_last_handle() {
     let (clock, alive) = (ManualClock::new(), Arc::new(()));
     let (send, fired) = mpsc::channel();
     let held = Arc::clone(&alive);
-    // On the tick thread, which is joined: no worker is left with the handler for a moment.
+    // On the tick thread: no worker is left with the handler when that has gone.
     let builder = Builder::new().clock(clock.clone()).driver().executor(Inline);
     let timers = KeyedTimers::spawn_with(builder, |timers| {
         move |key: u32, value: Arc<()>| {
@@ -60,7 +133,10 @@ fn a_driver_fires_and_goes_with_the_last_handle() {
     assert!(wheel.is_closed());
     // The handler has gone, with its sender and its handle of the timers, and so have the values.
     assert!(fired.recv().is_err());
-    assert_eq!(Arc::strong_count(&alive), 1);
+    while Arc::strong_count(&alive) > 1 {
+        // The tick thread drops the handler's fields one after the other.
+        thread::yield_now();
+    }
     let refused = Builder::new().driver().batch(0);
     assert!(KeyedTimers::spawn(refused, |_: u32, _: u32| ()).is_err());
 }

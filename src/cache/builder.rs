@@ -7,7 +7,7 @@ use super::map::Map;
 use super::shared::Shared;
 use super::spread::Spread;
 use super::stats::Counters;
-use super::{Cache, CacheBuildError, CacheTimer};
+use super::{Cache, CacheBuildError, CacheTimer, WeakCache};
 use crate::DriverBuilder;
 use crate::Expired;
 use crate::Wheel;
@@ -15,6 +15,9 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// Makes the listener, for a cache that is being built.
+type MakeListener<K, V> = Box<dyn FnOnce(WeakCache<K, V>) -> Listener<K, V> + Send + Sync>;
 
 /// Says what a cache should be like; made by [`Cache::builder`].
 ///
@@ -46,7 +49,7 @@ pub struct CacheBuilder<K, V> {
     capacity: Option<usize>,
     spread: u32,
     seed: Option<u64>,
-    listener: Option<Listener<K, V>>,
+    listener: Option<MakeListener<K, V>>,
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
@@ -78,12 +81,46 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     }
 
     /// Called once with each value that leaves the cache, and the cause: by the thread that took it
-    /// out, outside of the map's locks, so it may use the cache. For an expired value that is
-    /// whoever sweeps. Values that are still there when the last handle of the cache is dropped are
-    /// not told. A panic goes on to the caller, who has then done what it was to do (but for a load
-    /// that would have followed an expired value).
-    pub fn listener(mut self, told: impl Fn(Evicted<K, V>) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Box::new(told));
+    /// out, outside of the map's locks. For an expired value that is whoever sweeps. Values that
+    /// are still there when the last handle of the cache is dropped are not told. A panic goes on
+    /// to the caller, who has then done what it was to do (but for a load that would have followed
+    /// an expired value).
+    ///
+    /// A listener that uses the cache is made by [`listener_with`](Self::listener_with): with a
+    /// [`Cache`] in it the cache would hold itself, and never end.
+    pub fn listener(self, told: impl Fn(Evicted<K, V>) + Send + Sync + 'static) -> Self {
+        self.listener_with(|_| told)
+    }
+
+    /// As [`listener`](Self::listener), for a listener that uses the cache itself: `make` makes it
+    /// when the cache is built, with a handle that does not keep the cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::cache::{Cache, Cause};
+    ///
+    /// let cache = Cache::builder(Duration::from_secs(60)).listener_with(|cache| {
+    ///     move |gone| {
+    ///         let Some(cache) = cache.upgrade().filter(|_| gone.cause == Cause::Removed) else {
+    ///             return;
+    ///         };
+    ///         let _ = cache.insert("removed last", gone.key);
+    ///     }
+    /// });
+    /// let cache = cache.spawn(Builder::new().driver())?;
+    /// cache.insert("key", "value")?;
+    /// cache.remove("key");
+    /// assert_eq!(cache.get("removed last"), Some("key"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listener_with<L: Fn(Evicted<K, V>) + Send + Sync + 'static>(
+        mut self,
+        make: impl FnOnce(WeakCache<K, V>) -> L + Send + Sync + 'static,
+    ) -> Self {
+        self.listener = Some(Box::new(|cache| Box::new(make(cache))));
         self
     }
 
@@ -152,12 +189,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     }
 
     fn finish(self, wheel: Wheel<CacheTimer<K>>) -> Arc<Shared<K, V>> {
-        Arc::new(Shared {
+        Arc::new_cyclic(|shared| Shared {
             map: Map::new(self.capacity),
             wheel,
             ttl: self.ttl,
             spread: Spread::new(self.spread, self.seed),
-            listener: self.listener,
+            listener: self.listener.map(|make| make(WeakCache { shared: shared.clone() })),
             counters: Counters::default(),
             driver: OnceLock::new(),
             forget: Shared::forget,

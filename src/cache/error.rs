@@ -6,6 +6,7 @@ use crate::BuildError;
 use crate::Refusal;
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a value was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,30 +56,34 @@ impl<V> fmt::Display for CacheInsertError<V> {
 
 impl<V> Error for CacheInsertError<V> {}
 
-/// Why [`take_or_load`](super::Cache::take_or_load) gave no value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why [`get_or_load`](super::Cache::get_or_load) gave no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TakeError<V, E> {
-    /// The load failed, with this error.
-    Load(E),
-    /// The load gave a value, and that was refused.
+pub enum LoadError<V, E> {
+    /// The load failed with this error, which its caller shares with those who waited for it.
+    Failed(Arc<E>),
+    /// The load gave a value, and that was refused. Those who waited for it have a clone each.
     Refused(CacheInsertError<V>),
+    /// Another caller's load of the key, for which this call waited, panicked. The panic itself
+    /// went on to that caller.
+    Panicked,
 }
 
-impl<V, E: fmt::Display> fmt::Display for TakeError<V, E> {
+impl<V, E: fmt::Display> fmt::Display for LoadError<V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TakeError::Load(error) => write!(f, "the load failed: {error}"),
-            TakeError::Refused(refused) => refused.fmt(f),
+            LoadError::Failed(error) => write!(f, "the load failed: {error}"),
+            LoadError::Refused(refused) => refused.fmt(f),
+            LoadError::Panicked => f.write_str("the load, by another caller, panicked"),
         }
     }
 }
 
-impl<V: fmt::Debug, E: Error + 'static> Error for TakeError<V, E> {
+impl<V: fmt::Debug, E: Error + 'static> Error for LoadError<V, E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            TakeError::Load(error) => Some(error),
-            TakeError::Refused(_) => None,
+            LoadError::Failed(error) => Some(&**error),
+            LoadError::Refused(_) | LoadError::Panicked => None,
         }
     }
 }

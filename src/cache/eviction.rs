@@ -6,7 +6,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Its deadline had passed.
+    /// Its deadline had passed, whatever took it out: the sweep, or an insert, a removal or a load
+    /// that came before the sweep. Its key may have a new value by the time the listener is called.
     Expired,
     /// Another value was inserted for its key.
     Replaced,

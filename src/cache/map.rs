@@ -1,18 +1,31 @@
-//! [`Map`]: who has a value, and who makes room. The only file that knows of `quick_cache`.
+//! [`Map`]: who has a value, who loads one, and who makes room. The only file that knows of
+//! `quick_cache`.
 //!
-//! The map's locks are its own and are held for a look-up, an exchange, and the clone of a value;
-//! what it gives up is handed back by each verb, and nobody is told under a lock. A load that is
-//! under way holds the key's place ([`Guard`]), not a lock; an insert or a removal of that key
-//! takes the place away, and what the load gives is then not kept.
+//! A key belongs to one of some shards, and each shard is a cache of `quick_cache`, with its policy
+//! of eviction, and the loads that are under way, behind one lock. The lock is held for a look-up,
+//! an exchange, and the clone of a value; what the map gives up is returned by each operation, so
+//! that no listener and no `drop` of a value runs under it.
+//!
+//! **A load holds the key's place, not the lock** ([`Ticket`]). An insert or a removal of the key,
+//! or a clear, takes the place away under the same lock: what the load gives is then not kept, and
+//! whoever misses the key after that begins a load of their own.
+//!
+//! **Memory.** `quick_cache` does not shrink, so a shard that is down to a quarter of the most that
+//! it held since the last time is built anew, with what it holds. That is paid by the removal that
+//! brings it there, under the shard's lock: a quarter of what the last growth of the shard moved,
+//! and O(1) for each removal in the long run. The policy forgets then what was used how often.
 
 #![forbid(unsafe_code)]
 
+use super::load::{Load, Outcome};
 use crate::TimerId;
-use quick_cache::sync::{Cache, EntryAction, EntryResult, PlaceholderGuard};
+use crossbeam_utils::CachePadded;
+use quick_cache::unsync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use std::borrow::Borrow;
-use std::fmt;
-use std::hash::Hash;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 /// A value in the map, with its timer.
@@ -25,10 +38,10 @@ pub(super) struct Held<V> {
     pub(super) timer: TimerId,
 }
 
-/// What a verb made the map give up.
+/// What an operation made the map give up.
 pub(super) type Parted<K, V> = Vec<(K, Held<V>)>;
 
-/// Collects what the map gives up, for the caller to see to outside of its locks.
+/// Collects what a shard gives up, for the caller to see to outside of its lock.
 #[derive(Clone)]
 pub(super) struct Collect;
 
@@ -40,23 +53,36 @@ impl<K, V> Lifecycle<K, Held<V>> for Collect {
     }
 }
 
-type Inner<K, V> = Cache<K, Held<V>, UnitWeighter, DefaultHashBuilder, Collect>;
+type Entries<K, V> = Cache<K, Held<V>, UnitWeighter, DefaultHashBuilder, Collect>;
+type Loads<K, V> = HashMap<K, Arc<Load<V>>, DefaultHashBuilder>;
+
+type Locked<K, V> = CachePadded<RwLock<Shard<K, V>>>;
 
 /// The concurrent map from keys to values.
-pub(super) struct Map<K, V>(Inner<K, V>);
+pub(super) struct Map<K, V> {
+    shards: Box<[Locked<K, V>]>,
+    hasher: DefaultHashBuilder,
+}
 
-/// The place of a key whose value is being loaded. Dropped without a value, it goes to one of those
-/// that wait for it.
-pub(super) struct Guard<'a, K, V>(
-    PlaceholderGuard<'a, K, Held<V>, UnitWeighter, DefaultHashBuilder, Collect>,
-);
+/// The keys of one lock.
+struct Shard<K, V> {
+    entries: Entries<K, V>,
+    loads: Loads<K, V>,
+    /// The most entries since these were built anew.
+    most: usize,
+    bound: Option<usize>,
+    hasher: DefaultHashBuilder,
+}
 
-/// What [`Map::value_or_guard`] found.
-pub(super) enum Found<'a, K, V> {
+/// What [`Map::value_or_load`] found.
+pub(super) enum Found<'a, K: Eq + Hash, V> {
     Value(V),
     /// It was no longer to be served, and is out of the map.
     Stale(K, Held<V>),
-    Missing(Guard<'a, K, V>),
+    /// Another caller is loading it.
+    Loading(Arc<Load<V>>),
+    /// Nobody is: the caller is to load it.
+    Missing(Ticket<'a, K, V>),
 }
 
 impl<K: Eq + Hash, V: Clone> Map<K, V> {
@@ -71,17 +97,11 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let wanted = (4 * cores).next_power_of_two();
         let worth = capacity.map_or(wanted, |most| (most / Self::SHARD).max(1));
-        // Rounded down to a power of two, which the map would else round up to.
-        let shards = 1 << worth.min(wanted).ilog2();
-        let weight = capacity.map_or(u64::MAX, |most| (most / shards * shards) as u64);
-        let options = OptionsBuilder::new()
-            .shards(shards)
-            .estimated_items_capacity(capacity.unwrap_or(Self::SHARD * shards))
-            .weight_capacity(weight)
-            .build();
-        let options = options.unwrap_or_else(|_| unreachable!("both numbers were given"));
-        let hasher = DefaultHashBuilder::default();
-        Self(Cache::with_options(options, UnitWeighter, hasher, Collect))
+        // Rounded down to a power of two.
+        let shards = 1_usize << worth.min(wanted).ilog2();
+        let (bound, hasher) = (capacity.map(|most| most / shards), DefaultHashBuilder::default());
+        let shard = || CachePadded::new(RwLock::new(Shard::new(bound, &hasher)));
+        Self { shards: (0..shards).map(|_| shard()).collect(), hasher }
     }
 
     pub(super) fn get<Q>(&self, key: &Q) -> Option<Held<V>>
@@ -89,22 +109,22 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.0.get(key)
+        self.read(key).entries.get(key).cloned()
     }
 
-    /// As [`get`](Self::get), without a word to the policy of eviction.
-    pub(super) fn peek<Q>(&self, key: &Q) -> Option<Held<V>>
+    /// The deadline of the key's value, without a word to the policy of eviction.
+    pub(super) fn deadline<Q>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.0.peek(key)
+        self.read(key).entries.peek(key).map(|held| held.deadline)
     }
 
     pub(super) fn insert(&self, key: K, held: Held<V>) -> Parted<K, V> {
-        let mut parted = Parted::new();
-        self.0.insert_with_lifecycle(key, held, &mut parted);
-        parted
+        let mut shard = self.write(&key);
+        shard.overtake(&key);
+        shard.insert(key, held)
     }
 
     pub(super) fn remove<Q>(&self, key: &Q) -> Option<(K, Held<V>)>
@@ -112,62 +132,210 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.0.remove(key)
+        let mut shard = self.write(key);
+        shard.overtake(key);
+        let removed = shard.entries.remove(key);
+        shard.shrink();
+        removed
     }
 
     /// Removes the value that this timer ends, if the key still has that one.
     pub(super) fn remove_of(&self, key: &K, timer: TimerId) -> Option<(K, Held<V>)> {
-        self.0.remove_if(key, |held| held.timer == timer)
+        let mut shard = self.write(key);
+        let removed = shard.entries.remove_if(key, |held| held.timer == timer);
+        shard.shrink();
+        removed
     }
 
-    /// Removes all that is in the map now, one after the other.
-    pub(super) fn drain(&self) -> impl Iterator<Item = (K, Held<V>)> {
-        self.0.drain()
+    /// Removes all: one shard after the other, each at once.
+    pub(super) fn drain(&self) -> Parted<K, V> {
+        let mut all = Parted::new();
+        for shard in &self.shards {
+            let mut taken = lock(shard).take();
+            all.extend(taken.drain());
+        }
+        all
     }
 
     /// How many values the map holds. O(shards).
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        let len = |shard: &RwLock<Shard<K, V>>| {
+            shard.read().unwrap_or_else(PoisonError::into_inner).entries.len()
+        };
+        self.shards.iter().map(|shard| len(shard)).sum()
     }
 
-    /// The key's value if it is to be served; else the right to load it, for one caller at a time.
-    /// Waits for the load that is under way, if there is one.
-    pub(super) fn value_or_guard<Q>(
+    /// The key's value if it is to be served; else the load that is under way, or the right to load
+    /// it, for one caller at a time, with the key that `own` makes.
+    pub(super) fn value_or_load<Q>(
         &self,
         key: &Q,
         is_live: impl FnOnce(&Held<V>) -> bool,
+        own: impl FnOnce() -> K,
     ) -> Found<'_, K, V>
     where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q> + Clone,
+        Q: Eq + Hash + ?Sized,
     {
-        let look = |_: &K, held: &mut Held<V>| match is_live(held) {
-            true => EntryAction::Retain(held.value.clone()),
-            false => EntryAction::Remove,
-        };
-        match self.0.entry(key, None, look) {
-            EntryResult::Retained(value) => Found::Value(value),
-            EntryResult::Removed(key, held) => Found::Stale(key, held),
-            EntryResult::Vacant(guard) => Found::Missing(Guard(guard)),
-            EntryResult::Replaced(..) | EntryResult::Timeout => {
-                unreachable!("neither was asked for")
+        let mut shard = self.write(key);
+        match shard.entries.get(key) {
+            Some(held) if is_live(held) => return Found::Value(held.value.clone()),
+            Some(_) => {
+                let removed = shard.entries.remove(key);
+                shard.shrink();
+                if let Some((key, held)) = removed {
+                    return Found::Stale(key, held);
+                }
             }
+            None => {}
+        }
+        if let Some(load) = shard.loads.get(key) {
+            return Found::Loading(Arc::clone(load));
+        }
+        let (key, load) = (own(), Arc::new(Load::new()));
+        shard.loads.insert(key.clone(), Arc::clone(&load));
+        Found::Missing(Ticket { map: self, key, load, ended: false })
+    }
+}
+
+impl<K: Eq + Hash, V> Map<K, V> {
+    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &RwLock<Shard<K, V>> {
+        // Bits from the middle: the table of a shard goes by the lowest and the highest ones.
+        let hash = self.hasher.hash_one(key).rotate_right(usize::BITS / 2);
+        let last = self.shards.len() - 1;
+        // The count of shards is a power of two.
+        &self.shards[usize::try_from(hash & last as u64).unwrap_or(last)]
+    }
+
+    fn read<Q: Hash + ?Sized>(&self, key: &Q) -> RwLockReadGuard<'_, Shard<K, V>> {
+        self.shard(key).read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write<Q: Hash + ?Sized>(&self, key: &Q) -> RwLockWriteGuard<'_, Shard<K, V>> {
+        lock(self.shard(key))
+    }
+}
+
+/// The shard, alone. A panic of a key or a clone leaves nothing half done.
+fn lock<K, V>(shard: &RwLock<Shard<K, V>>) -> RwLockWriteGuard<'_, Shard<K, V>> {
+    shard.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K: Eq + Hash, V> Shard<K, V> {
+    /// Fewer entries are not worth to be built anew.
+    const WORTH: usize = 64;
+
+    fn new(bound: Option<usize>, hasher: &DefaultHashBuilder) -> Self {
+        let hasher = hasher.clone();
+        let (entries, loads) = (Self::fresh(bound, &hasher), Loads::with_hasher(hasher.clone()));
+        Self { entries, loads, most: 0, bound, hasher }
+    }
+
+    fn fresh(bound: Option<usize>, hasher: &DefaultHashBuilder) -> Entries<K, V> {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(bound.unwrap_or(0))
+            .weight_capacity(bound.map_or(u64::MAX, |most| most as u64))
+            .build();
+        let options = options.unwrap_or_else(|_| unreachable!("both numbers were given"));
+        Cache::with_options(options, UnitWeighter, hasher.clone(), Collect)
+    }
+
+    fn insert(&mut self, key: K, held: Held<V>) -> Parted<K, V> {
+        let mut parted = Parted::new();
+        self.entries.insert_with_lifecycle(key, held, &mut parted);
+        self.most = self.most.max(self.entries.len());
+        parted
+    }
+
+    /// Takes the place of a load that is under way, if one is.
+    fn overtake<Q>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        if !self.loads.is_empty() {
+            self.loads.remove(key);
+            self.shrink_loads();
+        }
+    }
+
+    /// Takes the place of this load, and answers whether it had it still.
+    fn land(&mut self, key: &K, load: &Arc<Load<V>>) -> bool {
+        let has_place = self.loads.get(key).is_some_and(|other| Arc::ptr_eq(other, load));
+        if has_place {
+            self.overtake(key);
+        }
+        has_place
+    }
+
+    /// Takes everything out, also the places of the loads.
+    fn take(&mut self) -> Entries<K, V> {
+        self.loads = Loads::with_hasher(self.hasher.clone());
+        self.most = 0;
+        std::mem::replace(&mut self.entries, Self::fresh(self.bound, &self.hasher))
+    }
+
+    /// Gives back the memory of entries that have gone.
+    fn shrink(&mut self) {
+        let len = self.entries.len();
+        if self.most <= Self::WORTH || len > self.most / 4 {
+            return;
+        }
+        let fresh = Self::fresh(self.bound, &self.hasher);
+        let mut old = std::mem::replace(&mut self.entries, fresh);
+        self.entries.reserve(len);
+        for (key, held) in old.drain() {
+            // None is evicted: they are fewer than before.
+            self.entries.insert(key, held);
+        }
+        self.most = len;
+    }
+
+    fn shrink_loads(&mut self) {
+        let (len, room) = (self.loads.len(), self.loads.capacity());
+        if room > Self::WORTH && len <= room / 4 {
+            self.loads.shrink_to(2 * len);
         }
     }
 }
 
-impl<K: Eq + Hash, V: Clone> Guard<'_, K, V> {
-    /// Puts the value into its place, and lets those that wait for it have it; `None` if the place
-    /// was taken away by an insert or a removal of the key.
-    pub(super) fn insert(self, held: Held<V>) -> Option<Parted<K, V>> {
-        let mut parted = Parted::new();
-        let inserted = self.0.insert_with_lifecycle(held, &mut parted);
-        inserted.is_ok().then_some(parted)
+/// The place of a key whose value is being loaded: for whoever loads it. Dropped without an end, as
+/// by a panic, it tells those who wait that the load has panicked.
+pub(super) struct Ticket<'a, K: Eq + Hash, V> {
+    map: &'a Map<K, V>,
+    key: K,
+    load: Arc<Load<V>>,
+    ended: bool,
+}
+
+impl<K: Eq + Hash + Clone, V> Ticket<'_, K, V> {
+    pub(super) fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Puts the value into the key's place; `None` if that was taken away by an insert or a removal
+    /// of the key.
+    pub(super) fn keep(&self, held: Held<V>) -> Option<Parted<K, V>> {
+        let mut shard = self.map.write(&self.key);
+        shard.land(&self.key, &self.load).then(|| shard.insert(self.key.clone(), held))
+    }
+
+    /// Ends the load, with what `outcome` makes if anybody waits for it.
+    pub(super) fn end(mut self, outcome: impl FnOnce() -> Outcome<V>) {
+        self.map.write(&self.key).land(&self.key, &self.load);
+        // Nobody can find the load any more, so that those who wait can only become fewer.
+        if Arc::strong_count(&self.load) > 1 {
+            self.load.end(outcome());
+        }
+        self.ended = true;
     }
 }
 
-impl<K, V> fmt::Debug for Map<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Map").finish_non_exhaustive()
+impl<K: Eq + Hash, V> Drop for Ticket<'_, K, V> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.map.write(&self.key).land(&self.key, &self.load);
+            self.load.end(Outcome::Panicked);
+        }
     }
 }

@@ -29,8 +29,22 @@
 //! # Keys and values
 //!
 //! Values are handed out as clones, and one is made under a lock of the map: put what is large
-//! into an `Arc`. A key is cloned for its timer; `Arc<str>` is cheaper than `String`. The `Clone`
-//! of a value must not use the cache.
+//! into an `Arc`. A key is cloned for its timer; `Arc<str>` is cheaper than `String`, and is looked
+//! up by `&str` all the same. Hash, comparison and clone of keys, and the `Clone` of a value, must
+//! not use the cache.
+//!
+//! # Memory
+//!
+//! What leaves the cache gives its memory back, also after a burst: [`clear`](Cache::clear) at once,
+//! and what expires or is removed when a part of the map is down to a quarter of what it held. The
+//! removal that brings it there moves the rest, under the lock of that part: fewer entries than the
+//! insert moved that made it grow.
+//!
+//! # What keeps a cache
+//!
+//! Its handles. One that the cache itself holds, in its listener or in a value, keeps it for ever,
+//! with its driver: give these a [`WeakCache`] ([`CacheBuilder::listener_with`],
+//! [`Cache::downgrade`]). A load may borrow any handle, as it ends.
 //!
 //! # Examples
 //!
@@ -41,7 +55,7 @@
 //!
 //! let cache = Cache::builder(Duration::from_secs(60)).spread(5).spawn(Builder::new().driver())?;
 //! let load = || Ok::<_, std::io::Error>(String::from("from the database"));
-//! assert_eq!(cache.take_or_load("user 7", load)?, "from the database");
+//! assert_eq!(cache.get_or_load("user 7", load)?, "from the database");
 //! assert_eq!(cache.get("user 7").as_deref(), Some("from the database"));
 //!
 //! cache.insert_with_ttl(String::from("token"), String::from("secret"), Duration::from_secs(5))?;
@@ -54,19 +68,25 @@
 mod builder;
 mod error;
 mod eviction;
+mod key;
+mod load;
 mod map;
 mod shared;
 mod spread;
 mod stats;
+mod weak;
 
 pub use builder::CacheBuilder;
-pub use error::{CacheBuildError, CacheInsertError, CacheRefusal, TakeError};
+pub use error::{CacheBuildError, CacheInsertError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
+pub use key::IntoKey;
 pub use stats::CacheStats;
+pub use weak::WeakCache;
 
 use crate::Driver;
 use crate::Expired;
-use map::{Found, Guard, Held};
+use load::Outcome;
+use map::{Found, Held, Ticket};
 use shared::Shared;
 use stats::Count;
 use std::borrow::Borrow;
@@ -138,8 +158,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         value
     }
 
-    /// Whether the key has a value that has not expired. It counts as no use of it. O(1), and a
-    /// clone of the value.
+    /// Whether the key has a value that has not expired. It counts as no use of it. O(1).
     ///
     /// # Examples
     ///
@@ -157,7 +176,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.shared.map.peek(key).is_some_and(|held| held.deadline > self.shared.now())
+        self.shared.map.deadline(key).is_some_and(|deadline| deadline > self.shared.now())
     }
 
     /// Gives the key a value for the cache's time to live, in the place of the one it had.
@@ -247,36 +266,67 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// The key's value; if it has none, what `load` gives, which is kept for the cache's time to
     /// live.
     ///
-    /// Of several callers that miss one key, one loads and the others wait for what it gives. If
-    /// the load fails or panics, its caller has the error or the panic, nothing is kept, and the
-    /// next of them loads. What a load gives is answered but not kept if the key was given a value,
-    /// or removed, since the first of those who missed it together began. No lock is held while it
-    /// runs, and it may use the cache; if it takes the same key it waits for itself, for ever.
+    /// **It blocks its thread** while the load runs, its own or another caller's: not for an async
+    /// task. A key is looked up by any borrowed form that it can be made of ([`IntoKey`]); only a
+    /// call that loads makes one.
+    ///
+    /// Of several callers that miss one key, one loads and the others wait for what it gives, value
+    /// or error: a backend that is down costs each of them one load's time, not one after the
+    /// other. Whoever comes after a load has failed begins a new one. If the load panics, its
+    /// caller has the panic, the others have [`LoadError::Panicked`], and the next load is a new
+    /// one. Those who waited in vain are served what was inserted meanwhile, if anything was. (The
+    /// error is shared by those whose loads have the same type of error; the others load.)
+    ///
+    /// What a load gives is answered but not kept if the key was given a value, or removed, since
+    /// it began; whoever misses the key after that begins a load of their own. So a load can give
+    /// its value a time to live of its own: it [inserts](Self::insert_with_ttl) the value itself,
+    /// and then returns it. No lock is held while it runs, and it may use the cache; if it loads
+    /// the same key it waits for itself, for ever.
     ///
     /// # Errors
     ///
-    /// The load's own, or its value was refused, as by [`insert`](Self::insert), and comes back.
+    /// The load's own, or its value was refused, as by [`insert`](Self::insert), and comes back; or
+    /// the load of another caller, for which this one waited, failed, was refused or panicked.
     ///
     /// # Examples
     ///
     /// ```
+    /// # use std::sync::Arc;
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::{Cache, TakeError}};
+    /// # use tourbillon::{Builder, cache::{Cache, LoadError}};
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
-    /// assert_eq!(cache.take_or_load(&7, || Err("down")), Err(TakeError::Load("down")));
-    /// assert_eq!(cache.take_or_load(&7, || Ok::<_, ()>("seven")), Ok("seven"));
-    /// assert_eq!(cache.take_or_load(&7, || Err("down")), Ok("seven"));
+    /// let down = cache.get_or_load(&7, || Err("down"));
+    /// assert_eq!(down, Err(LoadError::Failed(Arc::new("down"))));
+    /// assert_eq!(cache.get_or_load(&7, || Ok::<_, ()>("seven")), Ok("seven"));
+    /// assert_eq!(cache.get_or_load(&7, || Err("down")), Ok("seven"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "get_or_load")]
-    pub fn take_or_load<Q, E>(
+    ///
+    /// A value that says how long it lives:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::{Cache, CacheInsertError}};
+    /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+    /// let token = cache.get_or_load("service", || {
+    ///     let (token, lives) = ("secret", Duration::from_secs(3600));
+    ///     cache.insert_with_ttl(String::from("service"), token, lives)?;
+    ///     Ok::<_, CacheInsertError<&str>>(token)
+    /// })?;
+    /// assert_eq!((token, cache.get("service")), ("secret", Some("secret")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("take", "get_with", "try_get_with"))]
+    pub fn get_or_load<'q, Q, E>(
         &self,
-        key: &Q,
+        key: &'q Q,
         load: impl FnOnce() -> Result<V, E>,
-    ) -> Result<V, TakeError<V, E>>
+    ) -> Result<V, LoadError<V, E>>
     where
         K: Borrow<Q>,
-        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+        E: Send + Sync + 'static,
     {
         let shared = &*self.shared;
         if let Some(value) = self.live(key) {
@@ -284,41 +334,76 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             return Ok(value);
         }
         loop {
-            match shared.map.value_or_guard(key, |held| held.deadline > shared.now()) {
+            let is_live = |held: &Held<V>| held.deadline > shared.now();
+            match shared.map.value_or_load(key, is_live, || key.into_key()) {
                 Found::Value(value) => {
                     shared.counters.add(Count::Hit);
                     return Ok(value);
                 }
                 Found::Stale(key, held) => shared.part([(key, held, Cause::Expired)]),
-                Found::Missing(guard) => {
-                    // Who waited for a load that failed has its place, though a write has come
-                    // between.
-                    if let Some(value) = self.live(key) {
-                        shared.counters.add(Count::Hit);
-                        return Ok(value);
+                // Looks again after an error that this call's own type cannot stand for.
+                Found::Loading(other) => {
+                    if let Some(answer) = self.joined(key, other.wait()) {
+                        return answer;
                     }
-                    return self.load(key.to_owned(), guard, load);
                 }
+                Found::Missing(ticket) => return self.load(ticket, load),
             }
         }
     }
 
-    fn load<E>(
+    /// What another caller's load means for one that waited for it; `None`: it is to look again.
+    fn joined<Q, E>(&self, key: &Q, outcome: Outcome<V>) -> Option<Result<V, LoadError<V, E>>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        E: Send + Sync + 'static,
+    {
+        // A write that came meanwhile is newer than a failure.
+        let found = match outcome {
+            Outcome::Loaded(value) => Ok(value),
+            failed => self.live(key).ok_or(failed),
+        };
+        let answer = match found {
+            Ok(value) => Ok(value),
+            Err(Outcome::Failed(error)) => Err(LoadError::Failed(error.downcast().ok()?)),
+            Err(Outcome::Refused(reason, value)) => {
+                Err(LoadError::Refused(CacheInsertError { reason, value }))
+            }
+            Err(Outcome::Panicked | Outcome::Loaded(_)) => Err(LoadError::Panicked),
+        };
+        self.shared.counters.add(if answer.is_ok() { Count::Hit } else { Count::Miss });
+        Some(answer)
+    }
+
+    fn load<E: Send + Sync + 'static>(
         &self,
-        key: K,
-        guard: Guard<'_, K, V>,
+        ticket: Ticket<'_, K, V>,
         load: impl FnOnce() -> Result<V, E>,
-    ) -> Result<V, TakeError<V, E>> {
+    ) -> Result<V, LoadError<V, E>> {
         let shared = &*self.shared;
         shared.counters.add(Count::Miss);
         shared.counters.add(Count::Load);
-        let value = load().map_err(TakeError::Load)?;
+        let value = match load() {
+            Ok(value) => value,
+            Err(error) => {
+                let error = Arc::new(error);
+                ticket.end(|| Outcome::Failed(Arc::clone(&error) as _));
+                return Err(LoadError::Failed(error));
+            }
+        };
         shared.counters.add(Count::Loaded);
+        let key = ticket.key().clone();
         let (timer, deadline) = match shared.arm(key.clone(), shared.ttl) {
             Ok(armed) => armed,
-            Err(reason) => return Err(TakeError::Refused(CacheInsertError { reason, value })),
+            Err(reason) => {
+                ticket.end(|| Outcome::Refused(reason, value.clone()));
+                return Err(LoadError::Refused(CacheInsertError { reason, value }));
+            }
         };
-        match guard.insert(Held { value: value.clone(), deadline, timer }) {
+        let kept = ticket.keep(Held { value: value.clone(), deadline, timer });
+        ticket.end(|| Outcome::Loaded(value.clone()));
+        match kept {
             Some(parted) => shared.settle(&key, (timer, deadline), parted),
             // Overtaken: no value has this timer.
             None => drop(shared.wheel.cancel(timer)),
@@ -375,7 +460,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear(&self) {
-        let removed = self.shared.map.drain();
+        let removed = self.shared.map.drain().into_iter();
         self.shared.part(removed.map(|(key, held)| (key, held, Cause::Removed)));
     }
 
@@ -411,7 +496,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// What has expired by now is told to the listener; a call of the listener that is under way
     /// goes on. With its own driver gone nothing is swept: what expires later is not served, and is
     /// dropped with the cache, or removed by hand; [`clear`](Self::clear) tells the listener of all
-    /// that is left. Idempotent; it may be called from the listener.
+    /// that is left. Idempotent; it may be called from the listener, but not under a lock that the
+    /// listener takes: it waits for the tick thread to end its sweep, with the calls of the
+    /// listener if they run [inline](crate::Inline).
     ///
     /// # Examples
     ///
@@ -429,9 +516,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let shared = &*self.shared;
         shared.wheel.close();
         let unfired = shared.driver.get().map(Driver::shutdown).unwrap_or_default();
-        for timer in unfired.into_iter().filter(|timer| timer.deadline <= shared.now()) {
-            shared.fire(&timer.value.key, timer.id);
-        }
+        let due = unfired.into_iter().filter(|timer| timer.deadline <= shared.now());
+        let expired = due.filter_map(|timer| shared.map.remove_of(&timer.value.key, timer.id));
+        shared.part(expired.map(|(key, held)| (key, held, Cause::Expired)));
     }
 
     /// The cache's own driver, if it has one: to wait for the listener, after [`stop`](Self::stop),

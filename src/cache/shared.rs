@@ -28,6 +28,7 @@ use crate::InsertError;
 use crate::Refusal;
 use crate::TimerId;
 use crate::Wheel;
+use crate::panics::{discard, quietly};
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
@@ -104,9 +105,9 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// Step 3, for values that the caller had from the map: cancels their timers, counts them and
     /// tells the listener. A value whose time has passed has expired, whatever took it out. A panic
-    /// of the listener goes on to the caller when all are told.
+    /// of the listener, or of the drop of a value, goes on to the caller when all are told.
     pub(super) fn part(&self, parted: impl IntoIterator<Item = (K, Held<V>, Cause)>) {
-        let mut panic = None;
+        let mut first = None;
         for (key, held, cause) in parted {
             self.wheel.cancel(held.timer);
             let cause = if held.deadline <= self.now() { Cause::Expired } else { cause };
@@ -115,21 +116,28 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
                 Cause::Size => self.counters.add(Count::Evicted),
                 Cause::Replaced | Cause::Removed => {}
             }
-            let Some(listener) = &self.listener else { continue };
             let told = Evicted { key, value: held.value, cause };
-            let outcome = catch_unwind(AssertUnwindSafe(|| listener(told)));
-            panic = panic.or(outcome.err());
+            let outcome = catch_unwind(AssertUnwindSafe(|| match &self.listener {
+                Some(listener) => listener(told),
+                None => drop(told),
+            }));
+            match (outcome, &first) {
+                (Ok(()), _) => {}
+                (Err(panic), None) => first = Some(panic),
+                (Err(panic), Some(_)) => discard(panic),
+            }
         }
-        if let Some(panic) = panic {
+        if let Some(panic) = first {
             resume_unwind(panic);
         }
     }
 
     /// Ends the timers of all values when the last handle goes: a wheel that lives on is not to
-    /// keep the keys.
+    /// keep the keys. A drop that panics has nobody to tell, and ends nothing.
     pub(super) fn forget(&self) {
-        for (_, held) in self.map.drain() {
+        for (key, held) in self.map.drain() {
             self.wheel.cancel(held.timer);
+            quietly(|| drop((key, held)));
         }
     }
 }

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub struct CacheStats {
     /// Reads that found a value, or had one from another caller's load.
     pub hits: u64,
-    /// Reads that found none, or one that had expired.
+    /// Reads that found none, or one that had expired, those included that waited for another
+    /// caller's load in vain.
     pub misses: u64,
     /// Loads that began.
     pub loads: u64,

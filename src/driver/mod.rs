@@ -154,7 +154,27 @@ impl<T: Send + 'static> Driver<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Vec<Armed<T>> {
-        let first = self.stop(true);
+        self.end(true)
+    }
+
+    /// As [`shutdown`](Self::shutdown), but does not wait for the tick thread, which may be in the
+    /// midst of a sweep or, with [`Inline`](crate::Inline), of handlers: for callers that may hold a
+    /// lock which these take. What the tick thread has in hand still goes to the executor.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let driver = tourbillon::Builder::new().driver().spawn(|_| ())?;
+    /// driver.wheel().insert("unfinished", std::time::Duration::from_secs(60))?;
+    /// assert_eq!(driver.shutdown_detached()[0].value, "unfinished");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown_detached(&self) -> Vec<Armed<T>> {
+        self.end(false)
+    }
+
+    fn end(&self, waits: bool) -> Vec<Armed<T>> {
+        let first = self.stop(waits);
         let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
         let mut returned: Vec<Armed<T>> = unfired
             .into_iter()

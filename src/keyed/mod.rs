@@ -22,14 +22,16 @@
 //!
 //! What runs under the lock of a key: its hash, comparison, clone and drop, the clone of a value
 //! that [`KeyedTimers::get`] makes, and the wheel's waker. None of these may use the timers. No
-//! handler runs under a lock, and no value is dropped under one.
+//! handler runs under a lock, and no value is dropped under one. Values are reached by whoever has
+//! the lock alone ([`Exclusive`]), so that they need not be `Sync`.
 //!
 //! A handler that uses the timers holds them, and the driver holds the handler: its handle is one
 //! that does not hold the driver, else neither would ever go.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod drain;
+mod exclusive;
 mod map;
 mod running;
 mod timer;
@@ -41,6 +43,7 @@ use crate::{
     Armed, BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Refusal, TimerId,
     Wheel,
 };
+use exclusive::Exclusive;
 use map::Map;
 use running::Running;
 use std::borrow::Borrow;
@@ -65,8 +68,13 @@ use timer::{What, When};
 /// handlers and drops of values run under none.
 ///
 /// Clones share the timers. The driver of [`spawn`](Self::spawn) is shut down with the last of
-/// them; the handle that [`spawn_with`](Self::spawn_with) gives to the handler, and its clones, do
-/// not count.
+/// them, and what had not fired is dropped; the handle that [`spawn_with`](Self::spawn_with) gives
+/// to the handler, and its clones, do not count. The drop waits for nobody, so that it may happen
+/// under a lock that the handler takes: what was on its way to the handler still fires. To see the
+/// handlers end, [`stop`](Self::stop) the timers and wait for the [`driver`](Self::driver).
+///
+/// A burst of keys gives its memory back as they go: what leaves a part of the map a quarter full
+/// moves the rest of that part to a smaller table, under its lock.
 ///
 /// # Examples
 ///
@@ -97,7 +105,7 @@ pub struct KeyedTimers<K, V> {
 
 /// What the map holds for a key.
 struct Slot<V> {
-    value: V,
+    value: Exclusive<V>,
     id: TimerId,
 }
 
@@ -110,7 +118,7 @@ struct Shared<K, V> {
 impl<K, V> KeyedTimers<K, V>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Send + Sync + 'static,
+    V: Send + 'static,
 {
     /// Timers on a wheel that the caller sweeps: hand everything that expires to
     /// [`fire`](Self::fire). The wheel is theirs alone.
@@ -185,7 +193,7 @@ where
     ) -> Result<Self, BuildError> {
         let shared = Arc::new(Shared::new());
         let inside = Arc::clone(&shared);
-        let driver = builder.spawn_with(|wheel| {
+        let driver = builder.detach_on_drop().spawn_with(|wheel| {
             let timers = Self { wheel, shared: inside, running: None };
             let handler = make(timers.clone());
             move |expired| {
@@ -216,7 +224,7 @@ where
         match expired.value.0 {
             What::Key(key) => {
                 let fired = self.shared.map.remove_if(&key, |slot| slot.id == expired.id);
-                fired.map(|(key, slot)| (key, slot.value))
+                fired.map(|(key, slot)| (key, slot.value.into_inner()))
             }
             What::Part(token) => {
                 token.run().unwrap_or_else(|panic| resume_unwind(panic));
@@ -323,7 +331,7 @@ where
         let (_, slot) = self.shared.map.remove_if(key, |_| true)?;
         // A firing on its way finds no such id.
         drop(self.wheel.cancel(slot.id));
-        Some(slot.value)
+        Some(slot.value.into_inner())
     }
 
     /// Whether `key` is armed: its value has not come out.
@@ -348,7 +356,7 @@ where
         self.shared.map.look(key, |_| ()).is_some()
     }
 
-    /// A clone of the value that `key` is armed with.
+    /// A clone of the value that `key` is armed with. It is made alone under the key's lock.
     ///
     /// # Examples
     ///
@@ -368,7 +376,7 @@ where
         Q: Hash + Eq + ?Sized,
         V: Clone,
     {
-        self.shared.map.look(key, |slot| slot.value.clone())
+        self.shared.map.change(key, |_, slot| slot.value.get_mut().clone())
     }
 
     /// When `key` is due, rounded up to the wheel's resolution; `None` if it is not armed, or is
@@ -462,7 +470,7 @@ where
     pub fn drain(&self, each: impl Fn(K, V) + Send + Sync + 'static) -> Drain {
         let taken = self.shared.map.take_all().into_iter().map(|(key, slot)| {
             drop(self.wheel.cancel(slot.id));
-            (key, slot.value)
+            (key, slot.value.into_inner())
         });
         let (drain, tokens) = Drain::begin(taken.collect(), each);
         for token in tokens {
@@ -481,7 +489,8 @@ where
     /// Handlers that have their key already go on; to see them end, wait for the
     /// [`driver`](Self::driver). What drains had still to do, this call does. Idempotent: what an
     /// earlier call handed back is not handed back again. It may be called from anywhere, also
-    /// from a handler.
+    /// from a handler; but not under a lock that a handler takes, as it waits for the tick thread
+    /// to end its sweep, with the handlers if they run [inline](crate::Inline).
     ///
     /// # Examples
     ///
@@ -505,7 +514,7 @@ where
         let taken = self.shared.map.take_all().into_iter().map(|(key, slot)| {
             let deadline = self.wheel.deadline(slot.id).unwrap_or(now);
             drop(self.wheel.cancel(slot.id));
-            (key, slot.value, deadline)
+            (key, slot.value.into_inner(), deadline)
         });
         let stopped = taken.collect();
         let left = match self.driver() {
@@ -519,11 +528,11 @@ where
     fn set_when(&self, key: K, value: V, when: When) -> Result<Option<V>, InsertError<V>> {
         self.shared.map.enter(key, |key, slot| match slot {
             Some(slot) => match self.rearm(key, slot, when) {
-                Ok(()) => (None, Ok(Some(std::mem::replace(&mut slot.value, value)))),
+                Ok(()) => (None, Ok(Some(std::mem::replace(slot.value.get_mut(), value)))),
                 Err(reason) => (None, Err(InsertError { reason, value })),
             },
             None => match self.arm(key, when) {
-                Ok(id) => (Some(Slot { value, id }), Ok(None)),
+                Ok(id) => (Some(Slot { value: Exclusive::new(value), id }), Ok(None)),
                 Err(reason) => (None, Err(InsertError { reason, value })),
             },
         })

@@ -5,6 +5,7 @@
 
 use super::timer::What;
 use super::{KeyedTimer, Shared};
+use crate::panics::quietly;
 use crate::{Armed, Driver};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -23,12 +24,17 @@ impl<K: Hash + Eq + Send + 'static, V> Running<K, V> {
     }
 
     /// Drops what had not fired: handles inside of handlers and values may live on, and the map
-    /// with them. What is with the executor still fires.
+    /// with them. What the tick thread and the executor have still fires.
+    ///
+    /// Nobody knows under which lock the last handle is dropped, and a handler may take the same
+    /// one: this waits for none. A value whose drop panics has nobody to tell, and ends nothing.
     fn end(&self) {
-        for Armed { value, id, .. } in self.driver.shutdown() {
-            if let What::Key(key) = value.0 {
-                drop(self.shared.map.remove_if(&key, |slot| slot.id == id));
-            }
+        for Armed { value, id, .. } in self.driver.shutdown_detached() {
+            quietly(|| match &value.0 {
+                What::Key(key) => drop(self.shared.map.remove_if(key, |slot| slot.id == id)),
+                What::Part(_) => {}
+            });
+            quietly(|| drop(value));
         }
     }
 }

@@ -165,7 +165,7 @@ impl CacheModel {
     fn take(&mut self, key: Key, succeeds: bool) {
         let (live, value) = (self.live(key), self.value());
         let mut loaded = false;
-        let taken = self.rig.cache.take_or_load(&key, || {
+        let taken = self.rig.cache.get_or_load(&key, || {
             loaded = true;
             if succeeds { Ok(value) } else { Err("refused") }
         });

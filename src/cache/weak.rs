@@ -1,0 +1,58 @@
+//! [`WeakCache`]: a handle that does not keep the cache, for what the cache itself holds.
+
+#![forbid(unsafe_code)]
+
+use super::Cache;
+use super::shared::Shared;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+/// A handle of a cache that does not keep it: for its own listener, and whatever else lives as long
+/// as the cache. Made by [`Cache::downgrade`] or
+/// [`CacheBuilder::listener_with`](super::CacheBuilder::listener_with).
+pub struct WeakCache<K, V> {
+    pub(super) shared: Weak<Shared<K, V>>,
+}
+
+impl<K, V> WeakCache<K, V> {
+    /// A handle of the cache, or `None` if the last one has been dropped. While it is held it keeps
+    /// the cache like any other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// let weak = cache.downgrade();
+    /// cache.insert(7, "seven")?;
+    /// assert_eq!(weak.upgrade().and_then(|cache| cache.get(&7)), Some("seven"));
+    /// drop(cache);
+    /// assert!(weak.upgrade().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Cache<K, V>> {
+        self.shared.upgrade().map(|shared| Cache { shared })
+    }
+}
+
+impl<K, V> Cache<K, V> {
+    /// A handle that does not keep the cache.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakCache<K, V> {
+        WeakCache { shared: Arc::downgrade(&self.shared) }
+    }
+}
+
+impl<K, V> Clone for WeakCache<K, V> {
+    fn clone(&self) -> Self {
+        Self { shared: Weak::clone(&self.shared) }
+    }
+}
+
+impl<K, V> fmt::Debug for WeakCache<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakCache").finish_non_exhaustive()
+    }
+}
