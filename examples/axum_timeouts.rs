@@ -22,10 +22,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon::http::{BodyTimeoutError, RequestBodyTimeoutLayer, TimeoutLayer};
 use tourbillon::tower::{self, BoxError};
-use tourbillon::{Builder, Inline};
 
 const ANSWER: Duration = Duration::from_millis(300);
 const BODY: Duration = Duration::from_millis(100);
@@ -97,8 +97,7 @@ async fn ask(server: SocketAddr, request: &str) -> Result<String, AnyError> {
 
 #[tokio::main]
 async fn main() -> Result<(), AnyError> {
-    // A waker only passes its task on: it may run on the tick thread.
-    let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    let timer = Timer::spawn(Builder::new().driver())?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let server = listener.local_addr()?;
     tokio::spawn(serve(listener, router(&timer), timer.clone()));

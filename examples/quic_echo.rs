@@ -16,9 +16,9 @@ use std::error::Error;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
+use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon::quinn::WheelRuntime;
-use tourbillon::{Builder, Inline};
 
 const CONNECTIONS: usize = 100;
 const IDLE: Duration = Duration::from_secs(1);
@@ -61,8 +61,7 @@ fn configure() -> Result<(ServerConfig, ClientConfig), AnyError> {
 
 #[tokio::main]
 async fn main() -> Result<(), AnyError> {
-    // A waker only passes its task on: it may run on the tick thread.
-    let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    let timer = Timer::spawn(Builder::new().driver())?;
     let endpoint = |config: Option<ServerConfig>| {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let runtime = WheelRuntime::new(timer.clone(), Arc::new(TokioRuntime));

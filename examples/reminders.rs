@@ -8,11 +8,11 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+use tourbillon::Builder;
 use tourbillon::durable::{DurableTimers, Embedded, Existing, Options, Outcome};
 #[cfg(feature = "redis")]
 use tourbillon::durable::{Redis, RedisOptions};
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 /// Reminders that survive their program.
 #[derive(Parser)]
@@ -40,7 +40,7 @@ struct Reminder {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
-    let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    let timer = Timer::spawn(Builder::new().driver())?;
     #[cfg(feature = "redis")]
     if let Some(url) = &arguments.store {
         let runtime = tokio::runtime::Runtime::new()?;

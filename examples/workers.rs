@@ -20,12 +20,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tourbillon::Builder;
 use tourbillon::durable::{
     AnyStore, Backoff, DurableError, DurableTimers, Embedded, Existing, Options, Outcome, Redis,
     RedisOptions,
 };
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 /// Several workers share one store.
 #[derive(Parser)]
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn share(arguments: &Arguments) -> Result<Vec<(usize, String)>, Box<dyn Error>> {
-    let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    let timer = Timer::spawn(Builder::new().driver())?;
     let store: AnyStore = match &arguments.store {
         Some(url) => Redis::connect(url, RedisOptions::new().name("workers")).await?.into(),
         None => Embedded::open(&arguments.file)?.into(),

@@ -10,8 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::calm::CalmSleep;
-use crate::future::Timer;
+use crate::future::{Sleep, Timer};
 use ::backon::Sleeper;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -43,12 +42,12 @@ impl Sleeper for Timer {
     type Sleep = RetrySleep;
 
     fn sleep(&self, delay: Duration) -> RetrySleep {
-        RetrySleep(CalmSleep::new(Timer::sleep(self, delay)))
+        RetrySleep(Timer::sleep(self, delay))
     }
 }
 
-/// The delay before a retry: a [`Sleep`](crate::future::Sleep) that tells nobody if it was refused,
-/// and then ends at once, after other tasks had their turn.
+/// The delay before a retry: a [`Sleep`] that ends also when it is refused, after other tasks had
+/// their turn.
 ///
 /// # Retries without an end
 ///
@@ -72,12 +71,12 @@ impl Sleeper for Timer {
 /// ```
 #[derive(Debug)]
 #[must_use = "a sleep does nothing unless it is polled"]
-pub struct RetrySleep(CalmSleep);
+pub struct RetrySleep(Sleep);
 
 impl Future for RetrySleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.0).poll(context)
+        Pin::new(&mut self.0).poll(context).map(drop)
     }
 }

@@ -83,6 +83,13 @@ impl Builder {
         self
     }
 
+    /// That many shards where none were asked for.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn or_shards(mut self, shards: usize) -> Self {
+        self.shards = self.shards.or(Some(shards));
+        self
+    }
+
     /// The most timers that may be armed at a time, at least 1; further inserts are refused.
     /// Unbounded by default, but for the 2^30 - 1024 timers that a shard can tell apart. The bound
     /// is split among the shards: an insert that looks while timers end may be refused a moment

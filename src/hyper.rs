@@ -1,23 +1,22 @@
 //! A [`Timer`] as hyper's own: the time-outs of its connections, and of hyper-util's pools.
 //!
 //! Hyper keeps a boxed sleep for each connection, polls it beside everything else and moves it
-//! often: a [`Timer`] makes it of a [`Sleep`](crate::future::Sleep), and a reset moves that where
-//! it lies.
+//! often: a [`Timer`] makes it of a [`Sleep`], and a reset moves that where it lies.
 //!
 //! **A refusal ends it.** What hyper is told by a sleep is that it has ended, and not why. One
 //! that cannot be armed, because the timer was shut down or is full, ends at once: what waits for
 //! it is cut, and nothing waits for ever. Two things keep that from spinning in those who ask
 //! again and again whether time has passed, as a pool does that looks for idle connections. The
 //! clock of a timer that was shut down stands at the end of all time-outs, so that what they find
-//! has expired; and a refused sleep lets its task go once before it ends, so that a runtime's
-//! thread is never held.
+//! has expired; and a sleep that is refused at once lets its task go before it ends, as every
+//! [`Sleep`] does, so that a runtime's thread is never held.
 
 #![forbid(unsafe_code)]
 
-use crate::calm::CalmSleep;
-use crate::future::Timer;
+use crate::future::{Sleep, Timer};
 use ::hyper::rt;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// How far the clock leaps when the timer is shut down: 2^32 s, 136 years, the longest delay.
@@ -57,11 +56,11 @@ const END: Duration = Duration::from_secs(1 << 32);
 /// ```
 impl rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(CalmSleep::new(self.sleep(duration)))
+        Box::pin(HyperSleep(self.sleep(duration)))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(CalmSleep::new(self.sleep_until(deadline)))
+        Box::pin(HyperSleep(self.sleep_until(deadline)))
     }
 
     /// What the timer's clock says, and as much more as it may lie behind the truth: a deadline
@@ -74,12 +73,23 @@ impl rt::Timer for Timer {
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
-        match sleep.as_mut().downcast_mut_pin::<CalmSleep>() {
-            Some(own) => own.get_mut().reset(new_deadline),
+        match sleep.as_mut().downcast_mut_pin::<HyperSleep>() {
+            Some(own) => own.get_mut().0.reset(new_deadline),
             // Another timer's: whoever polls it next finds ours in its place.
             None => *sleep = rt::Timer::sleep_until(self, new_deadline),
         }
     }
 }
 
-impl rt::Sleep for CalmSleep {}
+/// A sleep that ends also when it is refused.
+struct HyperSleep(Sleep);
+
+impl Future for HyperSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(context).map(drop)
+    }
+}
+
+impl rt::Sleep for HyperSleep {}

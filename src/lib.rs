@@ -13,8 +13,6 @@ mod builder;
 #[cfg(feature = "cache")]
 pub mod cache;
 mod caller;
-#[cfg(any(feature = "backon", feature = "hyper"))]
-mod calm;
 mod clock;
 #[cfg(feature = "serde")]
 mod config;

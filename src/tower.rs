@@ -11,7 +11,6 @@ use crate::future::{self, TimeoutError, Timer};
 use pin_project_lite::pin_project;
 use std::error::Error;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tower_layer::Layer;
@@ -60,7 +59,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TimeoutLayer {
-    timer: Arc<Timer>,
+    timer: Timer,
     timeout: Duration,
 }
 
@@ -68,7 +67,7 @@ impl TimeoutLayer {
     /// Requests end after `timeout`, by `timer`.
     #[must_use]
     pub fn new(timer: Timer, timeout: Duration) -> Self {
-        Self { timer: Arc::new(timer), timeout }
+        Self { timer, timeout }
     }
 }
 
@@ -76,12 +75,15 @@ impl<S> Layer<S> for TimeoutLayer {
     type Service = Timeout<S>;
 
     fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout { inner, timer: Arc::clone(&self.timer), timeout: self.timeout }
+        Timeout { inner, timer: self.timer.clone(), timeout: self.timeout }
     }
 }
 
 /// A service whose requests end with a [`TimeoutError`] if they have no response in time; made by
 /// a [`TimeoutLayer`].
+///
+/// Each clone of the service has a clone of the timer, an allocation, and its requests count their
+/// sleeps on that: clones for different connections share no counter.
 ///
 /// # Errors
 ///
@@ -91,8 +93,7 @@ impl<S> Layer<S> for TimeoutLayer {
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,
-    /// Shared by the clones of the service: there may be one for each request.
-    timer: Arc<Timer>,
+    timer: Timer,
     timeout: Duration,
 }
 
@@ -126,6 +127,7 @@ macro_rules! wraps_a_service {
     };
 }
 
+#[cfg(feature = "http")]
 pub(crate) use wraps_a_service;
 
 wraps_a_service!(Timeout);

@@ -377,7 +377,10 @@ impl<T: Send> Wheel<T> {
     pub fn pin(&self) -> Pinned<'_, T> {
         Pinned::new(&self.inner)
     }
+}
 
+/// For the drop of what owns a wheel, whatever its values are.
+impl<T> Wheel<T> {
     /// Refuses every insert from now on. Armed timers stay armed. Idempotent.
     ///
     /// # Examples

@@ -45,13 +45,17 @@ impl Desk {
         next.map(|expired| expired.map(|expired| expired.value))
     }
 
-    /// All that come now.
+    /// All that come now, also after the stream has let its task go.
     fn come(&mut self) -> Vec<u32> {
         let mut values = Vec::new();
-        while let Poll::Ready(Some(value)) = self.poll() {
-            values.push(value);
+        self.task.wakes();
+        loop {
+            match self.poll() {
+                Poll::Ready(Some(value)) => values.push(value),
+                Poll::Pending if self.task.wakes() > 0 => {}
+                _ => return values,
+            }
         }
-        values
     }
 
     /// Lets time pass; whether the task was woken.
@@ -352,6 +356,58 @@ fn the_end_by_a_removal_wakes_the_stream() {
         end(&handle, id);
         assert!(desk.task.wakes() == 0 && desk.poll().is_pending());
     }
+}
+
+/// A queue that is shared without a handle: whoever removes the last value wakes the stream, and
+/// whoever removes another wakes nobody.
+#[test]
+fn the_last_of_several_removals_wakes_the_stream() {
+    for threads in [1, 4] {
+        let mut desk = Desk::new();
+        let insert = |desk: &Desk| desk.queue.insert(1, MS * 1000).unwrap();
+        // Removed before anybody waits.
+        let early = insert(&desk);
+        assert!(desk.queue.remove(early).is_some());
+        let mut ids: Vec<_> = (0..100).map(|_| insert(&desk)).collect();
+        assert!(desk.poll().is_pending());
+        assert!(desk.queue.remove(ids.remove(0)).is_some());
+        assert!(desk.queue.remove(early).is_none(), "it counts as no removal");
+        assert!(desk.poll().is_pending());
+        ids.push(insert(&desk));
+        assert!(desk.poll().is_pending());
+        assert_eq!(desk.task.wakes(), 0, "there is more");
+        let queue: &DelayQueueHandle<u32> = &desk.queue;
+        thread::scope(|scope| {
+            for part in ids.chunks(ids.len() / threads) {
+                scope
+                    .spawn(move || part.iter().for_each(|&id| assert!(queue.remove(id).is_some())));
+            }
+        });
+        assert_eq!((desk.task.wakes(), desk.poll()), (1, END), "{threads} threads");
+    }
+}
+
+#[test]
+fn the_last_removal_after_the_last_handle_has_gone_wakes_the_stream() {
+    let mut desk = Desk::new();
+    let ids = [1, 2].map(|value| desk.queue.insert(value, MS * 1000).unwrap());
+    assert!(desk.poll().is_pending());
+    let handle = desk.queue.handle();
+    assert!(desk.poll().is_pending());
+    assert!(handle.remove(ids[0]).is_some());
+    drop(handle);
+    assert_eq!(desk.task.wakes(), 1, "it counts anew");
+    assert!(desk.poll().is_pending());
+    assert!(desk.queue.remove(ids[1]).is_some());
+    assert_eq!((desk.task.wakes(), desk.poll()), (1, END));
+}
+
+/// Values that no thread may have: nothing of such a queue can be used, but a type may name it.
+#[test]
+fn a_type_may_hold_a_queue_of_any_values() {
+    struct Holder<T>(Option<DelayQueue<T>>, Option<DelayQueueHandle<T>>);
+    let none = Holder::<std::rc::Rc<()>>(None, None);
+    assert!(none.0.is_none() && none.1.is_none());
 }
 
 #[test]

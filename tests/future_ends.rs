@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use tourbillon::future::{Sleep, Timer};
-use tourbillon::{Builder, Inline, Job, ManualClock, Refusal};
+use tourbillon::{Builder, Job, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -62,12 +62,30 @@ fn a_batch_that_the_executor_drops_after_the_shutdown_wakes_its_sleeps() {
     assert_eq!(poll_by(&wakes, &mut sleep), Poll::Ready(Ok(())));
 }
 
+#[test]
+fn wakers_run_on_the_tick_thread_unless_an_executor_was_given() {
+    let own = |job: Job| drop(thread::Builder::new().name("own".into()).spawn(job));
+    let driver = || Builder::new().driver().thread_name("ticks");
+    for (driver, expected) in [(driver(), "ticks"), (driver().executor(own), "own")] {
+        let timer = Timer::spawn(driver).unwrap();
+        let (send, names) = mpsc::channel();
+        let send = Mutex::new(send);
+        let names_its_thread = waker(move || {
+            let name = thread::current().name().map(String::from);
+            send.lock().unwrap().send(name).unwrap_or_default();
+        });
+        let mut sleep = timer.sleep(MS);
+        if poll_by(&names_its_thread, &mut sleep).is_pending() {
+            assert_eq!(names.recv().unwrap().as_deref(), Some(expected));
+        }
+    }
+}
+
 /// An executor may drop the last sleep under the lock that its wakers take.
 #[test]
 fn the_last_sleep_may_be_dropped_under_a_lock_that_wakers_take() {
     let lock = Arc::new(Mutex::new(()));
-    let (inside, timer) =
-        (Arc::new(Barrier::new(2)), Timer::spawn(Builder::new().driver().executor(Inline)));
+    let (inside, timer) = (Arc::new(Barrier::new(2)), Timer::spawn(Builder::new().driver()));
     let timer = timer.unwrap();
     let takes = {
         let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
@@ -146,7 +164,7 @@ fn a_detached_driver_drops_what_it_had_not_fired() {
     let (begun, inside) = mpsc::channel();
     let (go, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
-    let driver = Builder::new().clock(clock.clone()).driver().executor(Inline);
+    let driver = Builder::new().clock(clock.clone()).driver();
     let driver = driver.batch(1).spawn(move |timer: tourbillon::Expired<Arc<()>>| {
         begun.send(()).unwrap();
         let _ = gate.lock().unwrap().recv();

@@ -56,11 +56,15 @@ enum Op {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Idle,
-    /// Due at that tick since the start; zero means at the next sweep.
+    /// Refused once, and to be polled again.
+    LetGo,
+    /// Due at that tick since the start; zero means at the next sweep. `earlier`: moved there from
+    /// a later deadline, and not polled since.
     Armed {
         due: u64,
         task: usize,
         id: Option<TimerId>,
+        earlier: bool,
     },
     /// Taken by a sweep, and not yet polled.
     Fired,
@@ -178,10 +182,22 @@ impl Model {
 
     fn poll(&mut self, which: usize, task: usize) {
         let answer = self.tasks[task].poll(&mut self.known[which].sleep);
+        let now = self.now();
         let known = &mut self.known[which];
         let next = match known.state {
-            State::Idle => self.arm(which, task),
-            State::Armed { task: before, .. } if before == task => known.state,
+            State::Idle => match self.arm(which, task) {
+                State::Refused => {
+                    self.expected[task] += 1;
+                    State::LetGo
+                }
+                next => next,
+            },
+            State::LetGo => self.arm(which, task),
+            State::Armed { due, task: before, id, earlier }
+                if before == task && !(earlier && now >= known.deadline) =>
+            {
+                State::Armed { due, task, id, earlier: false }
+            }
             State::Armed { due, id, .. } => {
                 if id.is_some() {
                     // What others have set becomes its own, rounded up.
@@ -212,7 +228,8 @@ impl Model {
         if self.armed() >= self.capacity {
             return State::Refused;
         }
-        State::Armed { due: self.due(self.known[which].deadline), task, id: None }
+        let due = self.due(self.known[which].deadline);
+        State::Armed { due, task, id: None, earlier: false }
     }
 
     fn reset(&mut self, which: usize, offset: i32) {
@@ -220,9 +237,11 @@ impl Model {
         let due = self.due(deadline);
         let known = &mut self.known[which];
         known.sleep.reset(deadline);
-        known.deadline = deadline;
+        let moved_earlier = deadline < std::mem::replace(&mut known.deadline, deadline);
         known.state = match known.state {
-            State::Armed { task, id, .. } => State::Armed { due, task, id },
+            State::Armed { task, id, earlier, .. } => {
+                State::Armed { due, task, id, earlier: earlier || moved_earlier }
+            }
             _ => State::Idle,
         };
     }
@@ -285,7 +304,9 @@ impl Model {
         let now = self.now();
         for known in &self.known {
             let elapsed = match known.state {
-                State::Idle => now >= known.deadline,
+                State::Idle | State::LetGo | State::Armed { id: None, earlier: true, .. } => {
+                    now >= known.deadline
+                }
                 state => matches!(state, State::Fired | State::Done),
             };
             assert_eq!(known.sleep.is_elapsed(), elapsed);

@@ -21,13 +21,13 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use tourbillon::future::{DelayQueue, DelayQueueHandle, Sleep, TimeoutError, Timer};
-use tourbillon::{Builder, Inline, TimerId};
+use tourbillon::{Builder, TimerId};
 
 const TICK: Duration = Duration::from_micros(250);
 
 fn timer() -> Timer {
     let builder = Builder::new().resolution(TICK).shards(2);
-    Timer::spawn(builder.driver().executor(Inline)).unwrap()
+    Timer::spawn(builder.driver()).unwrap()
 }
 
 /// Four times as many as cores.

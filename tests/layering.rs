@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// All modules, lowest layer first; a file may import from the layers before its own, from its
 /// own layer only where that is one folder.
-const LAYERS: [&[&str]; 18] = [
+const LAYERS: [&[&str]; 17] = [
     &["sync", "bits", "tick", "error", "panics", "prefetch"],
     &["id", "caller", "reclaim", "bell"],
     &["tally", "swept", "lease"],
@@ -27,21 +27,19 @@ const LAYERS: [&[&str]; 18] = [
     &["builder"],
     &["scheduler", "keyed", "cache", "config", "export"],
     &["future"],
-    &["calm"],
     &["backon", "hyper", "quinn", "tower"],
     &["http", "durable"],
 ];
 
 /// Modules that stand on the exports of the root alone, on each other's, and on the doors to locks
 /// and panics.
-const ON_TOP: [&str; 13] = [
+const ON_TOP: [&str; 12] = [
     "scheduler",
     "keyed",
     "cache",
     "config",
     "export",
     "future",
-    "calm",
     "backon",
     "hyper",
     "quinn",

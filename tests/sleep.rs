@@ -263,6 +263,53 @@ fn a_reset_to_the_past_while_armed_wakes_at_the_next_sweep() {
     });
 }
 
+/// As tokio's: whoever resets to now to end a wait need not wait for a sweep.
+#[test]
+fn a_reset_to_the_past_while_armed_is_ready_at_the_next_poll() {
+    with_sandboxes(|mut sandbox| {
+        let tick = sandbox.tick;
+        let start = sandbox.clock.start();
+        let resets: [&dyn Fn(&mut Sleep); 4] = [
+            &|sleep| sleep.reset_after(Duration::ZERO),
+            &|sleep| sleep.reset(start + tick * 50),
+            &|sleep| sleep.reset(start),
+            &|sleep| {
+                sleep.reset(start);
+                sleep.reset(start + tick * 40);
+            },
+        ];
+        sandbox.advance(tick * 50);
+        for (reset, named) in resets.iter().flat_map(|reset| [(reset, false), (reset, true)]) {
+            let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(tick * 100));
+            assert!(task.poll(&mut sleep).is_pending());
+            assert!(!named || sleep.id().is_some());
+            reset(&mut sleep);
+            assert_eq!((sleep.is_elapsed(), task.wakes()), (!named, 0));
+            assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+            assert_eq!((sandbox.armed(), task.held()), (0, 0), "it is not swept any more");
+            // Moved earlier, and not so far: it is armed for that.
+            sleep.reset_after(tick * 100);
+            assert!(task.poll(&mut sleep).is_pending());
+            sleep.reset_after(tick * 2);
+            assert!(!sleep.is_elapsed() && task.poll(&mut sleep).is_pending());
+        }
+    });
+}
+
+/// What others have set by the id since counts.
+#[test]
+fn a_reset_to_the_past_is_undone_by_a_later_one_by_the_id() {
+    let mut sandbox = Sandbox::new();
+    let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(MS * 100));
+    assert!(task.poll(&mut sleep).is_pending());
+    let id = sleep.id().unwrap();
+    sleep.reset_after(Duration::ZERO);
+    assert_eq!(sandbox.timer.wheel().reset(id, MS * 5), Ok(true));
+    assert!(task.poll(&mut sleep).is_pending());
+    assert_eq!((sandbox.advance(MS * 4), sandbox.advance(MS), task.wakes()), (0, 1, 1));
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
+}
+
 #[test]
 fn a_reset_after_the_wake_and_before_the_poll_arms_it_anew() {
     with_sandboxes(|mut sandbox| {

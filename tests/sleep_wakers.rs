@@ -17,7 +17,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::thread;
 use std::time::Duration;
 use tourbillon::future::{Sleep, Timer};
-use tourbillon::{Builder, Clock, Inline, ManualClock, Refusal};
+use tourbillon::{Builder, Clock, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const READY: Poll<Result<(), Refusal>> = Poll::Ready(Ok(()));
@@ -261,12 +261,12 @@ fn a_shutdown_wakes_each_armed_sleep_which_answers_that_the_wheel_is_closed() {
             assert_eq!((task.poll(sleep), task.poll(sleep)), (CLOSED, CLOSED));
             assert!(futures_core::FusedFuture::is_terminated(sleep) && !sleep.is_elapsed());
             sleep.reset_after(tick);
-            assert_eq!(task.poll(sleep), CLOSED, "for ever");
+            assert_eq!(task.refused(sleep), CLOSED, "for ever");
         }
         assert_eq!((shared.wakes(), shared.poll(&mut handed_out)), (1, CLOSED));
         assert_eq!((fired.wakes(), fired.poll(&mut was_fired)), (1, READY), "its time had come");
         let mut new = sandbox.timer.sleep(tick);
-        assert_eq!((fired.poll(&mut idle), fired.poll(&mut new)), (CLOSED, CLOSED));
+        assert_eq!((fired.refused(&mut idle), fired.refused(&mut new)), (CLOSED, CLOSED));
         assert_eq!(fired.poll(&mut sandbox.timer.sleep(Duration::ZERO)), READY);
     });
 }
@@ -277,7 +277,7 @@ fn a_wheel_that_is_closed_and_still_swept_ends_what_is_armed_at_its_time() {
     let (task, mut sleep) = armed(&sandbox);
     sandbox.timer.wheel().close();
     assert!(task.poll(&mut sleep).is_pending());
-    assert_eq!(task.poll(&mut sandbox.timer.sleep(MS)), CLOSED);
+    assert_eq!(task.refused(&mut sandbox.timer.sleep(MS)), CLOSED);
     assert_eq!((sandbox.advance(MS * 100), task.wakes()), (1, 1));
     assert_eq!(task.poll(&mut sleep), READY);
 }
@@ -289,7 +289,7 @@ fn a_full_timer_says_so_and_a_reset_tries_again() {
     let (first, mut sleep) = armed(&sandbox);
     let (_second, other) = armed(&sandbox);
     let (task, mut third) = (Task::new(), sandbox.timer.sleep(MS * 7));
-    assert_eq!((task.poll(&mut third), task.held()), (full, 0));
+    assert_eq!((task.refused(&mut third), task.held()), (full, 0));
     drop(other);
     assert_eq!(task.poll(&mut third), full, "an answer stays");
     third.reset_after(MS * 7);
@@ -395,7 +395,7 @@ fn a_waker_that_panics_in_a_shutdown_harms_no_other() {
 /// A timer with a driver in virtual time, whose wakers run on the tick thread.
 fn driven() -> (ManualClock, Timer) {
     let clock = ManualClock::new();
-    let driver = Builder::new().clock(clock.clone()).driver().executor(Inline);
+    let driver = Builder::new().clock(clock.clone()).driver();
     (clock, Timer::spawn(driver).unwrap())
 }
 

@@ -193,11 +193,11 @@ fn a_timer_that_is_full_or_shut_down_is_another_error() {
     assert!(task.poll(&mut place).is_pending());
     let mut timeout = sandbox.timer.timeout(MS, Reply::default());
     let full = TimeoutError::Refused(Refusal::AtCapacity { capacity: 1 });
-    assert_eq!(task.poll(&mut timeout), Poll::Ready(Err(full)));
+    assert_eq!(task.refused(&mut timeout), Poll::Ready(Err(full)));
     sandbox.timer.shutdown();
     let mut timeout = sandbox.timer.timeout(MS, Reply::default());
     let closed = TimeoutError::Refused(Refusal::Closed);
-    assert_eq!(task.poll(&mut timeout), Poll::Ready(Err(closed)));
+    assert_eq!(Task::new().refused(&mut timeout), Poll::Ready(Err(closed)));
     timeout.get_mut().answer = Some(7);
     assert_eq!(task.poll(&mut timeout), Poll::Ready(Ok(7)), "an answer is an answer");
 }
@@ -437,9 +437,11 @@ fn an_interval_ends_with_its_timer() {
     assert_eq!(ticking.after(0), [0]);
     ticking.sandbox.timer.shutdown();
     assert_eq!(ticking.task.wakes(), 1);
-    let context = &mut ticking.task.context();
+    let Ticking { task, interval, .. } = &mut ticking;
+    let closed = Poll::Ready(Err(Refusal::Closed));
+    assert_eq!(interval.poll_tick(&mut task.context()), closed, "it has waited");
     for _ in 0..3 {
-        assert_eq!(ticking.interval.poll_tick(context), Poll::Ready(Err(Refusal::Closed)));
+        assert_eq!(task.refused(&mut pin!(interval.tick())), closed);
     }
 }
 
@@ -452,7 +454,7 @@ fn a_tick_that_was_refused_is_still_to_come() {
     let mut other = sandbox.timer.sleep(MS * 3);
     assert!(task.poll(&mut other).is_pending());
     for _ in 0..2 {
-        let refused = interval.poll_tick(&mut task.context());
+        let refused = task.refused(&mut pin!(interval.tick()));
         assert_eq!(refused, Poll::Ready(Err(Refusal::AtCapacity { capacity: 1 })));
     }
     sandbox.advance(MS * 3);

@@ -6,8 +6,8 @@ use fastrand::Rng;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
+use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 use tourbillon_benches::{delay, now};
 
 const ARMED: [u32; 2] = [10_000, 1_000_000];
@@ -78,7 +78,7 @@ fn sleeps<S: Sleeps>(criterion: &mut Criterion, name: &str, timer: &S) {
 }
 
 fn both(criterion: &mut Criterion) {
-    let driver = Builder::new().driver().executor(Inline);
+    let driver = Builder::new().driver();
     sleeps(criterion, "tourbillon", &Timer::spawn(driver).expect("the defaults are in range"));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_time().build().expect("a runtime");

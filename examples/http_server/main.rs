@@ -28,8 +28,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use timers::{Timers, Tokio};
 use tokio::net::{TcpListener, TcpSocket};
+use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -51,8 +51,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     match options.timers {
         Kind::Tokio => runtime.block_on(serve(options, Tokio)),
         Kind::Tourbillon => {
-            // A waker only passes its task on: it may run on the tick thread.
-            let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+            let timer = Timer::spawn(Builder::new().driver())?;
             runtime.block_on(serve(options, timer))
         }
     }

@@ -19,12 +19,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tourbillon::Builder;
 use tourbillon::future::{TimeoutError, Timer};
 use tourbillon::http::{
     BodyTimeoutError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, TimeoutLayer,
 };
 use tourbillon::tower::BoxError;
-use tourbillon::{Builder, Inline};
 use tower::ServiceBuilder;
 
 const LIMIT: Duration = Duration::from_millis(60);
@@ -32,7 +32,7 @@ const LIMIT: Duration = Duration::from_millis(60);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn timer() -> Timer {
-    Timer::spawn(Builder::new().driver().executor(Inline)).unwrap()
+    Timer::spawn(Builder::new().driver()).unwrap()
 }
 
 async fn start(router: Router) -> SocketAddr {

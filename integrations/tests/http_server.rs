@@ -28,8 +28,8 @@ use std::time::Instant;
 use timers::{Timers, Tokio};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
+use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 const LIMITS: Limits = Limits {
     idle: SECOND.saturating_mul(5),
@@ -354,7 +354,7 @@ async fn over_sockets<T: Timers>(timers: T) -> Option<usize> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_the_wheel_over_sockets() {
-    let timer = Timer::spawn(Builder::new().driver().executor(Inline)).unwrap();
+    let timer = Timer::spawn(Builder::new().driver()).unwrap();
     assert_eq!(over_sockets(timer).await, Some(0));
 }
 

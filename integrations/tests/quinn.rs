@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tourbillon::future::Timer;
 use tourbillon::quinn::WheelRuntime;
-use tourbillon::{Builder, Inline, ManualClock};
+use tourbillon::{Builder, ManualClock};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -215,7 +215,7 @@ async fn echo(connection: &Connection, data: &[u8]) {
 }
 
 fn timer() -> Timer {
-    Timer::spawn(Builder::new().driver().executor(Inline)).unwrap()
+    Timer::spawn(Builder::new().driver()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -254,7 +254,7 @@ async fn an_idle_connection_times_out_and_not_early() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clock_of_connections_is_the_wheels() {
     let clock = ManualClock::new();
-    let driver = Builder::new().clock(clock.clone()).driver().executor(Inline);
+    let driver = Builder::new().clock(clock.clone()).driver();
     let timer = Timer::spawn(driver).unwrap();
     let net = Loopback::new(&timer, HOUR);
     let connection = net.connect().await;
@@ -319,7 +319,7 @@ async fn after_a_shutdown_the_runtime_below_keeps_the_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn at_capacity_the_runtime_below_keeps_the_time() {
-    let driver = Builder::new().shards(1).capacity(1).driver().executor(Inline);
+    let driver = Builder::new().shards(1).capacity(1).driver();
     let timer = Timer::spawn(driver).unwrap();
     let idle = 400 * MS;
     let net = Loopback::new(&timer, idle);

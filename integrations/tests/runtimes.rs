@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tourbillon::future::{DelayQueue, Interval, TimeoutError, Timer};
-use tourbillon::{Builder, Inline, Refusal};
+use tourbillon::{Builder, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -84,7 +84,7 @@ fn by_hand(all: Vec<Work>) {
 }
 
 fn timer() -> Timer {
-    Timer::spawn(Builder::new().driver().executor(Inline)).unwrap()
+    Timer::spawn(Builder::new().driver()).unwrap()
 }
 
 /// Runs as many of a future on each runtime, each with a timer, and looks at the timer afterwards.

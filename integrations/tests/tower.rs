@@ -64,6 +64,13 @@ impl Hand {
         self.woken.0.swap(0, SeqCst) > 0
     }
 
+    /// Polls what lets its task go before it is refused: the task is woken for that.
+    fn refused<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        assert!(self.poll(future).is_pending());
+        assert!(self.was_woken(), "nobody else would poll again");
+        self.poll(future)
+    }
+
     fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
         Pin::new(future).poll(&mut Context::from_waker(&self.waker))
     }
@@ -163,7 +170,8 @@ fn no_request_goes_without_its_time_out() {
     assert!(hand.was_woken());
     let refused = Some(TimeoutError::Refused(Refusal::Closed));
     assert_eq!(timed_out(now(hand.poll(&mut response))), refused);
-    assert_eq!(timed_out(now(hand.poll(&mut Box::pin(service.call(()))))), refused);
+    let mut late = Box::pin(service.call(()));
+    assert_eq!(timed_out(now(hand.refused(&mut late))), refused);
 
     // What is answered at once needs none.
     let prompt = service_fn(|()| ready(Ok::<_, Infallible>("prompt")));
@@ -246,7 +254,8 @@ fn a_late_http_response_is_a_status() {
 
         // The timer says nothing any more: it is not the client's fault.
         hand.timer.shutdown();
-        let Ok(response) = now(hand.poll(&mut Box::pin(service.call(Request::new(())))));
+        let mut late = Box::pin(service.call(Request::new(())));
+        let Ok(response) = now(hand.refused(&mut late));
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 }

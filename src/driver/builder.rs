@@ -77,6 +77,13 @@ impl DriverBuilder {
         self
     }
 
+    /// That executor where none was given.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn or_executor(mut self, executor: impl Executor) -> Self {
+        self.executor = self.executor.or_else(|| Some(Box::new(executor)));
+        self
+    }
+
     /// The most timers that a batch holds, at least 1; 2048 by default. The handlers of a batch run
     /// one after the other: make it small if they may take long.
     pub fn batch(mut self, timers: usize) -> Self {

@@ -11,8 +11,8 @@ use super::options::{Options, When};
 use super::record::{Dead, DeadReason, Record};
 use super::store::{AnyStore, Due, Insert, Scheduled, Store};
 use super::worker::Worker;
+use crate::Builder;
 use crate::future::Timer;
-use crate::{Builder, Inline};
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::Path;
@@ -130,7 +130,7 @@ impl DurableTimers {
     /// As [`Embedded::open`]; or a thread could not be started.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
         let store = Embedded::open(file)?;
-        let timer = Timer::spawn(Builder::new().driver().executor(Inline));
+        let timer = Timer::spawn(Builder::new().driver());
         let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
         Ok(Self::new(store, &timer))
     }

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::budget::{Budget, let_go};
 use super::sleep::Sleep;
 use super::timer::Timer;
 use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicUsize, Relaxed, Release, SeqCst, fence};
@@ -36,6 +37,9 @@ use std::time::{Duration, Instant};
 /// stream is polled again and again until there is room. Values of the same tick come in no
 /// particular order. A queue has a wheel of its own, some dozens of kilobytes for each shard.
 ///
+/// No poll holds its task for long, and after 64 values in a row the stream wakes its task and is
+/// `Pending` once, so that a queue of which much is due lets other tasks have their turn.
+///
 /// # Examples
 ///
 /// ```
@@ -45,7 +49,7 @@ use std::time::{Duration, Instant};
 /// use tourbillon::future::{DelayQueue, Timer};
 ///
 /// let timer = Timer::spawn(Builder::new().driver())?;
-/// let mut queue = DelayQueue::new(&timer, Builder::new().shards(1))?;
+/// let mut queue = DelayQueue::new(&timer, Builder::new())?;
 /// queue.insert("retry", Duration::from_millis(5))?;
 /// let given_up = queue.insert("give up", Duration::from_secs(5))?;
 ///
@@ -61,15 +65,16 @@ use std::time::{Duration, Instant};
 /// });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct DelayQueue<T: Send> {
+pub struct DelayQueue<T> {
     sweeper: Sweeper<T>,
     sleep: Sleep,
+    budget: Budget,
     handle: DelayQueueHandle<T>,
 }
 
 /// Inserts into a [`DelayQueue`], removes and resets, from any thread; made by
 /// [`handle`](Self::handle). The queue itself is used in the same way.
-pub struct DelayQueueHandle<T: Send> {
+pub struct DelayQueueHandle<T> {
     wheel: Wheel<T>,
     stream: Arc<StreamBell>,
 }
@@ -82,6 +87,11 @@ struct StreamBell {
     task: AtomicWaker,
     /// How many handles there are, the queue's own included.
     handles: AtomicUsize,
+    /// How many removals empty the queue, as long as it has no handle but its own. Set by each poll
+    /// that finds it so and is `Pending`; counted down by removals. Inserts do not count: the
+    /// stream may be woken too early, and sets it again. Before the first such poll, and once it
+    /// has been counted down, it means nothing: then the stream waits for nobody, or was woken.
+    left: AtomicUsize,
 }
 
 impl StreamBell {
@@ -141,6 +151,9 @@ impl<T: Send> DelayQueue<T> {
     /// An empty queue on a wheel as `builder` says, by the clock of `timer`, which wakes whoever
     /// polls the stream. (A clock and a waker that the builder was given are not used.)
     ///
+    /// The wheel has one shard unless the builder says otherwise: more are for a queue into which
+    /// many threads insert at a time, at the price of memory and of slower polls.
+    ///
     /// # Errors
     ///
     /// As [`Builder::build`].
@@ -148,29 +161,40 @@ impl<T: Send> DelayQueue<T> {
         let stream = Arc::new(StreamBell::default());
         let bell = Arc::clone(&stream);
         let builder = builder.clock(ClockOf(timer.share())).waker(move || bell.ring());
-        let (wheel, sweeper) = builder.build()?;
+        let (wheel, sweeper) = builder.or_shards(1).build()?;
         let sleep = timer.sleep_until(timer.now());
-        Ok(Self { sweeper, sleep, handle: DelayQueueHandle::new(wheel, stream) })
+        let handle = DelayQueueHandle::new(wheel, stream);
+        Ok(Self { sweeper, sleep, budget: Budget::default(), handle })
     }
 
     /// The next value whose time has come; `None` at the end of the stream.
     ///
-    /// O(1), and now and then as long as a bounded share of the wheel's upkeep takes.
+    /// O(1) for a value that lies first in its slot. A poll also meets the names that removals and
+    /// resets have left in the slots whose turn has come, and does a share of the wheel's upkeep.
+    /// Both are bounded, by some thousand names; where there are more, the poll wakes the task and
+    /// returns `Pending`, and the next one goes on. After 64 values in a row it does that too.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+        ready!(self.budget.poll_left(context.waker()));
+        let polled = self.poll_sweep(context);
+        self.budget.counted(polled)
+    }
+
+    fn poll_sweep(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.handle.stream.task.register(context.waker());
         let mut expired = None;
         let sweep = self.sweeper.sweep_some(1, |timer| expired = Some(timer));
         if expired.is_some() || self.has_ended() {
             return Poll::Ready(expired);
         }
+        if !sweep.finished {
+            // It has met as many names as it may. The sleep would be a tick late.
+            return let_go(context.waker());
+        }
         self.sleep.reset(sweep.next_deadline.unwrap_or_else(|| self.longest_rest()));
-        match ready!(Pin::new(&mut self.sleep).poll(context)) {
+        match ready!(self.sleep.poll_at_once(context)) {
             // The wheel wants upkeep. Or the timer is full: it has room again when one of its
             // sleeps ends, which it does not tell.
-            Ok(()) | Err(Refusal::AtCapacity { .. }) => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
+            Ok(()) | Err(Refusal::AtCapacity { .. }) => let_go(context.waker()),
             Err(_) => {
                 // Nobody would take out what came after this.
                 self.handle.wheel.close();
@@ -187,14 +211,21 @@ impl<T: Send> DelayQueue<T> {
 
     /// Whether nothing is left, and nothing more can come.
     fn has_ended(&self) -> bool {
-        let wheel = &self.handle.wheel;
-        if !self.handle.is_alone() && !wheel.is_closed() {
+        let DelayQueueHandle { wheel, stream } = &self.handle;
+        let alone = self.handle.is_alone();
+        if !alone && !wheel.is_closed() {
             return false;
         }
         // SeqCst: the wheel is seen closed, then what is armed is counted; against an insert, which
         // counts itself, passes the fence of its publication and looks whether the wheel is closed.
         fence(SeqCst);
-        wheel.is_empty()
+        let left = wheel.len();
+        if alone {
+            // Relaxed: nobody else uses the queue now, which is borrowed exclusively, and whoever
+            // removes from it next comes after this borrow.
+            stream.left.store(left, Relaxed);
+        }
+        left == 0
     }
 }
 
@@ -241,9 +272,7 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// As [`remove`](Self::remove), for such a caller.
     pub(crate) fn remove_silently(&self, id: TimerId) -> Option<Armed<T>> {
-        let taken = self.wheel.take(id);
-        self.perhaps_the_last();
-        taken
+        self.wheel.take(id).inspect(|_| self.perhaps_the_last())
     }
 
     /// Wakes the stream's task, if a verb has rung for it and not woken it.
@@ -293,7 +322,10 @@ impl<T: Send> DelayQueueHandle<T> {
     pub fn drain(&self) -> Vec<Armed<T>> {
         self.then_wake(|wheel| {
             let drained = wheel.drain();
-            self.perhaps_the_last();
+            match self.is_alone() {
+                true => self.stream.ring(),
+                false => self.ring_if_closed(),
+            }
             drained
         })
     }
@@ -326,12 +358,28 @@ impl<T: Send> DelayQueueHandle<T> {
         self.stream.handles.load(Acquire) == 1
     }
 
-    /// Rings for a stream that may end: its queue is closed, or empty without a handle.
+    /// After a removal: rings for a stream that may end by it.
+    ///
+    /// Without another handle there is no race with the stream's look at its end: whoever removes
+    /// borrows the queue that the stream is polled by. So its last poll has counted what was left.
+    /// (A handle that was there at that poll rings when it goes.)
+    #[inline]
     fn perhaps_the_last(&self) {
+        if !self.is_alone() {
+            self.ring_if_closed();
+        // Relaxed: of several removals one is the last, and the poll that it brings about comes
+        // after all of them, by the borrow.
+        } else if self.stream.left.fetch_sub(1, Relaxed) == 1 {
+            self.stream.ring();
+        }
+    }
+
+    /// Rings for a stream whose queue is closed, and which may be empty now.
+    fn ring_if_closed(&self) {
         // SeqCst: the end of a timer was counted, then the wheel is seen open; against the closer,
         // who closes it, passes a fence of its own and wakes the stream, which counts.
         fence(SeqCst);
-        if self.wheel.is_closed() || (self.is_alone() && self.wheel.is_empty()) {
+        if self.wheel.is_closed() {
             self.stream.ring();
         }
     }
@@ -339,7 +387,7 @@ impl<T: Send> DelayQueueHandle<T> {
     /// A refused insert may have been counted for a moment, and have kept the stream from its end.
     #[inline]
     fn tried<E>(&self, inserted: Result<TimerId, E>) -> Result<TimerId, E> {
-        inserted.inspect_err(|_| self.perhaps_the_last())
+        inserted.inspect_err(|_| self.ring_if_closed())
     }
 
     /// Wakes the stream's task after a verb that has rung for it.
@@ -351,7 +399,7 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 }
 
-impl<T: Send> Deref for DelayQueue<T> {
+impl<T> Deref for DelayQueue<T> {
     type Target = DelayQueueHandle<T>;
 
     fn deref(&self) -> &DelayQueueHandle<T> {
@@ -368,18 +416,18 @@ impl<T: Send> Stream for DelayQueue<T> {
 }
 
 /// No field is ever pinned.
-impl<T: Send> Unpin for DelayQueue<T> {}
+impl<T> Unpin for DelayQueue<T> {}
 
-impl<T: Send> Drop for DelayQueue<T> {
+impl<T> Drop for DelayQueue<T> {
     fn drop(&mut self) {
         // Nobody polls any more. Handles may live on: the values must not wait for them.
         drop(self.handle.stream.task.take());
-        self.handle.close();
-        self.handle.clear();
+        self.handle.wheel.close();
+        drop(self.handle.wheel.drain());
     }
 }
 
-impl<T: Send> Drop for DelayQueueHandle<T> {
+impl<T> Drop for DelayQueueHandle<T> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire of the stream's look at its end. Acquire: keeps the
         // chain over several handles.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::budget::Budget;
 use super::sleep::Sleep;
 use crate::Refusal;
 use crate::scheduler::{LastRun, MissedTickBehavior};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Ticks at whole numbers of periods from its start; made by
 /// [`Timer::interval`](super::Timer::interval). It does not drift.
+///
+/// Ticks that were missed come at once by default ([`MissedTickBehavior::Burst`]), as do those of
+/// `tokio::time`. An interval that catches up lets other tasks have their turn after 64 ticks.
 ///
 /// # Examples
 ///
@@ -38,6 +42,7 @@ pub struct Interval {
     sleep: Sleep,
     period: Duration,
     missed: MissedTickBehavior,
+    budget: Budget,
 }
 
 /// An interval with a period of no time was asked for; any other is allowed.
@@ -54,27 +59,38 @@ impl Error for ZeroPeriod {}
 
 impl Interval {
     pub(super) fn new(first: Sleep, period: Duration) -> Result<Self, ZeroPeriod> {
-        match period.is_zero() {
-            true => Err(ZeroPeriod),
-            false => Ok(Self { sleep: first, period, missed: MissedTickBehavior::default() }),
+        if period.is_zero() {
+            return Err(ZeroPeriod);
         }
+        let missed = MissedTickBehavior::default();
+        Ok(Self { sleep: first, period, missed, budget: Budget::default() })
     }
 
     /// Waits for the next tick: when it was due. Dropping the future loses no tick.
     ///
     /// # Errors
     ///
-    /// As [`Sleep`]; the tick is still to come, should the timer have room again.
+    /// As [`Sleep`], after the other tasks have had a turn; the tick is still to come, should the
+    /// timer have room again. A loop that goes on after an error is then no longer held to its
+    /// period, so end it when the timer was shut down.
     pub async fn tick(&mut self) -> Result<Instant, Refusal> {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
     /// As [`tick`](Self::tick), for a future of one's own.
     ///
+    /// After 64 ticks in a row it wakes the task and returns `Pending` once, though a tick is due.
+    ///
     /// # Errors
     ///
     /// As [`Sleep`].
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
+        ready!(self.budget.poll_left(context.waker()));
+        let polled = self.poll_sleep(context);
+        self.budget.counted(polled)
+    }
+
+    fn poll_sleep(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
         if let Err(refusal) = ready!(Pin::new(&mut self.sleep).poll(context)) {
             // The next poll tries again.
             self.sleep.reset(self.sleep.deadline());

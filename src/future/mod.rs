@@ -36,12 +36,18 @@
 //! sleep has then ended (the timer fired, or whoever has the id cancelled it), unless the wheel is
 //! closed.
 //!
+//! **Nothing holds its task.** An [`Interval`] that catches up, and a [`DelayQueue`] of which much
+//! is due, let other tasks have their turn after 64 results in a row (`budget` says how). A sleep
+//! that is refused does so before it says so: a loop over sleeps, time-outs or ticks of a timer
+//! that was shut down is as fast as its executor, and keeps nobody else from running.
+//!
 //! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after a
 //! verb, never in its midst, and never under a guard of the epoch. The driver's end does not wait
 //! for them, since the last sleep may be dropped under a lock that they take.
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod delay_queue;
 mod interval;
 mod sleep;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::budget::let_go;
 use super::timer::Timer;
 use super::wake::{Identity, Wake};
 use crate::{InsertError, Pinned, Refusal, TimerId, Wheel};
@@ -25,6 +26,14 @@ use std::time::{Duration, Instant};
 /// somebody takes its place in that instant.) [`reset`](Self::reset) lets it try again. A `select!`
 /// that takes any answer of an idle time-out for its end closes connections when the timer is full:
 /// look at the answer.
+///
+/// The first poll that is refused wakes its task and returns `Pending`, and the next one tries
+/// again before it returns the error: a loop over sleeps that are all refused lets other tasks have
+/// their turn.
+///
+/// A sleep whose deadline has passed when it is first polled is ready at once, however often that
+/// happens: a task that loops over sleeps without a delay holds its thread, unless it yields to its
+/// runtime or awaits something else. (An [`Interval`](super::Interval) does that by itself.)
 ///
 /// # Examples
 ///
@@ -53,20 +62,26 @@ pub struct Sleep {
 
 #[derive(Clone, Copy)]
 enum State {
-    /// Not in the wheel.
-    Idle,
-    /// Was put into the wheel, under `id`, with that waker.
-    Armed { id: TimerId, waker: Identity, handed_out: bool },
+    /// Not in the wheel. `let_go`: was refused, and has let the task go to be polled once more.
+    Idle { let_go: bool },
+    /// Was put into the wheel, under `id`, with that waker. `earlier`: the deadline was moved
+    /// earlier than the wheel may have noticed, and no poll has looked at the clock since.
+    Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool },
     /// Has answered that its time has come.
     Elapsed,
     /// Has answered that it cannot be armed.
     Refused(Refusal),
 }
 
+impl State {
+    /// Of a sleep that is made or made again: never polled.
+    const NEW: State = State::Idle { let_go: false };
+}
+
 impl Sleep {
     pub(super) fn new(timer: Timer, deadline: Instant) -> Self {
         let deadline = timer.nanos(deadline);
-        Self { timer, deadline, state: State::Idle }
+        Self { timer, deadline, state: State::NEW }
     }
 
     /// When it is due. (A reset [by its id](Self::id) is not seen here.)
@@ -81,7 +96,8 @@ impl Sleep {
         match self.state {
             State::Elapsed => true,
             State::Refused(_) => false,
-            State::Idle => self.has_come(),
+            State::Idle { .. } => self.has_come(),
+            State::Armed { earlier: true, handed_out: false, .. } if self.has_come() => true,
             State::Armed { id, handed_out, .. } => {
                 !self.wheel().contains(id) && self.fired(handed_out)
             }
@@ -91,23 +107,34 @@ impl Sleep {
     /// Sets the deadline, earlier or later, also of a sleep that has ended. O(1), lock-free, and
     /// in the common case one exchange on one word; it is neither polled nor woken.
     ///
-    /// A sleep that had fired, or was never polled, is armed by the next poll.
+    /// A sleep that had fired, or was never polled, is armed by the next poll. One that is moved
+    /// back to a deadline that has passed is ready at the next poll; whoever waits for it without
+    /// polling is woken by the next sweep.
     pub fn reset(&mut self, deadline: Instant) {
-        self.deadline = self.timer.nanos(deadline);
-        let State::Armed { id, .. } = self.state else {
-            self.state = State::Idle;
-            return;
-        };
-        match self.wheel().reset_at(id, deadline) {
-            Ok(true) => {}
-            Ok(false) => self.state = State::Idle,
-            Err(_) => self.hop_again(id),
-        }
+        self.move_to(deadline, false);
     }
 
     /// As [`reset`](Self::reset), to `delay` from now.
     pub fn reset_after(&mut self, delay: Duration) {
-        self.reset(self.timer.after(delay));
+        self.move_to(self.timer.after(delay), delay.is_zero());
+    }
+
+    /// Sets the deadline; `passed`: it is known to have passed.
+    fn move_to(&mut self, deadline: Instant, passed: bool) {
+        let nanos = self.timer.nanos(deadline);
+        let moved_earlier = passed || nanos < self.deadline;
+        self.deadline = nanos;
+        let State::Armed { id, earlier, .. } = &mut self.state else {
+            self.state = State::NEW;
+            return;
+        };
+        *earlier |= moved_earlier;
+        let id = *id;
+        match self.wheel().reset_at(id, deadline) {
+            Ok(true) => {}
+            Ok(false) => self.state = State::NEW,
+            Err(_) => self.hop_again(id),
+        }
     }
 
     /// The id by which others may reset the deadline: `timer.wheel().reset(id, delay)`.
@@ -178,8 +205,8 @@ impl Sleep {
 
     /// Puts the waker into the wheel, unless the time has come: that is looked up precisely only
     /// where the reading that the insert needs leaves it open.
-    fn arm(&mut self, waker: &Waker) -> Poll<Result<(), Refusal>> {
-        let (wake, waker) = Wake::of(waker);
+    fn arm(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
+        let (wake, waker) = Wake::of(task);
         let (deadline, pinned) = (self.deadline(), self.timer.wheel().pin());
         let latest = pinned.instant_after(Duration::ZERO);
         if latest.is_none_or(|latest| deadline <= latest) && self.has_come() {
@@ -191,11 +218,15 @@ impl Sleep {
         drop(pinned);
         match inserted {
             Ok(id) => {
-                self.state = State::Armed { id, waker, handed_out: false };
+                self.state = State::Armed { id, waker, handed_out: false, earlier: false };
                 Poll::Pending
             }
             Err(InsertError { reason, value }) => {
                 value.forget();
+                if let State::Idle { let_go: false } = self.state {
+                    self.state = State::Idle { let_go: true };
+                    return let_go(task);
+                }
                 self.state = State::Refused(reason);
                 Poll::Ready(Err(reason))
             }
@@ -214,7 +245,16 @@ impl Sleep {
         self.arm(waker)
     }
 
-    /// Another task than before polls: its waker takes the place of the old one.
+    /// As a poll, but a refusal is returned at once: for a caller that lets the task go itself.
+    pub(super) fn poll_at_once(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        if let State::Idle { let_go } = &mut self.state {
+            *let_go = true;
+        }
+        Pin::new(self).poll(context)
+    }
+
+    /// Another task than before polls, or the deadline was moved to the past: takes the waker out
+    /// and, if the time has not come, puts the task's in its place.
     fn change_hands(
         &mut self,
         id: TimerId,
@@ -237,7 +277,7 @@ impl Sleep {
         let State::Armed { waker, .. } = self.state else {
             return;
         };
-        self.state = State::Idle;
+        self.state = State::NEW;
         if let Some(taken) = self.wheel().take(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
             let inserted = {
@@ -245,7 +285,7 @@ impl Sleep {
                 insert(&wheel.pin(), wheel, taken.value, self.deadline())
             };
             if let Ok(id) = inserted {
-                self.state = State::Armed { id, waker, handed_out: false };
+                self.state = State::Armed { id, waker, handed_out: false, earlier: false };
             }
         }
     }
@@ -270,10 +310,13 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.state {
-            State::Idle => self.arm(context.waker()),
-            State::Armed { id, waker, handed_out } => {
-                if waker != Identity::of(context.waker()) {
+            State::Idle { .. } => self.arm(context.waker()),
+            State::Armed { id, waker, handed_out, earlier } => {
+                if waker != Identity::of(context.waker()) || earlier && self.has_come() {
                     return self.change_hands(id, handed_out, context.waker());
+                }
+                if earlier {
+                    self.state = State::Armed { id, waker, handed_out, earlier: false };
                 }
                 if self.wheel().contains(id) {
                     return Poll::Pending;

@@ -6,7 +6,7 @@ use super::interval::{Interval, ZeroPeriod};
 use super::sleep::Sleep;
 use super::timeout::Timeout;
 use super::wake::Wake;
-use crate::{BuildError, Driver, DriverBuilder, Expired, Metrics, Wheel};
+use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Wheel};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,9 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::future::{Timer, TimeoutError};
-/// use tourbillon::{Builder, Inline};
+/// use tourbillon::Builder;
 ///
-/// // A waker only passes its task on: it may run on the tick thread.
-/// let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+/// let timer = Timer::spawn(Builder::new().driver())?;
 ///
 /// pollster::block_on(async {
 ///     timer.sleep(Duration::from_millis(5)).await?;
@@ -96,16 +95,18 @@ impl Drop for Running {
 impl Timer {
     /// A timer with a driver of its own.
     ///
-    /// Wakers run where the driver's handlers run. [`Inline`](crate::Inline) suits them: a waker
-    /// only passes its task on, which costs less than to hand a batch of them to another thread.
-    /// One that panics harms no other and is reported as a handler's panic is.
+    /// Wakers run on the tick thread ([`Inline`]) unless the builder was given another executor: a
+    /// waker only passes its task on, which costs less than to hand a batch of them to another
+    /// thread. One that panics harms no other and is reported as a handler's panic is. A runtime
+    /// whose wakers do more than that, or wait for locks, is a reason for an executor.
     ///
     /// # Errors
     ///
     /// As [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
         // A waker wakes when it is dropped, and so does not wait for `shutdown`.
-        let driver = driver.drop_unrun().spawn(|timer: Expired<Wake>| timer.value.wake())?;
+        let driver = driver.or_executor(Inline).drop_unrun();
+        let driver = driver.spawn(|timer: Expired<Wake>| timer.value.wake())?;
         Ok(Self::of(driver.wheel().clone(), Some(Arc::new(Running(Some(driver))))))
     }
 
@@ -205,7 +206,7 @@ impl Timer {
     /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent.
     ///
     /// It waits for the tick thread to end its sweep, and its wakers if they run
-    /// [inline](crate::Inline), unless it is called there.
+    /// [inline](Inline), unless it is called there.
     ///
     /// # Examples
     ///

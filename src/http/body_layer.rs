@@ -8,22 +8,22 @@ use crate::tower::wraps_a_service;
 use ::http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// What the clones of a layer and of its services share.
-#[derive(Debug)]
+/// What a layer, a service or the response to come limits by. A clone counts its sleeps on its
+/// own; what one service makes [shares](Timer::share) its count.
+#[derive(Clone, Debug)]
 struct Limit {
     timer: Timer,
     timeout: Duration,
 }
 
 impl Limit {
-    fn new(timer: Timer, timeout: Duration) -> Arc<Self> {
-        Arc::new(Self { timer, timeout })
+    fn share(&self) -> Self {
+        Self { timer: self.timer.share(), timeout: self.timeout }
     }
 
     fn on<B>(&self, body: B) -> TimeoutBody<B> {
@@ -36,13 +36,13 @@ macro_rules! layer {
     ($(#[$about_layer:meta])* $layer:ident makes $(#[$about_service:meta])* $service:ident) => {
         $(#[$about_layer])*
         #[derive(Clone, Debug)]
-        pub struct $layer(Arc<Limit>);
+        pub struct $layer(Limit);
 
         impl $layer {
             /// No frame may be waited for longer than `timeout`, by `timer`.
             #[must_use]
             pub fn new(timer: Timer, timeout: Duration) -> Self {
-                Self(Limit::new(timer, timeout))
+                Self(Limit { timer, timeout })
             }
         }
 
@@ -50,7 +50,7 @@ macro_rules! layer {
             type Service = $service<S>;
 
             fn layer(&self, inner: S) -> $service<S> {
-                $service { inner, limit: Arc::clone(&self.0) }
+                $service { inner, limit: self.0.clone() }
             }
         }
 
@@ -58,7 +58,7 @@ macro_rules! layer {
         #[derive(Clone, Debug)]
         pub struct $service<S> {
             inner: S,
-            limit: Arc<Limit>,
+            limit: Limit,
         }
 
         wraps_a_service!($service);
@@ -188,7 +188,7 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let response = self.inner.call(request);
-        ResponseBodyTimeoutFuture { response, limit: Arc::clone(&self.limit) }
+        ResponseBodyTimeoutFuture { response, limit: self.limit.share() }
     }
 }
 
@@ -199,7 +199,7 @@ pin_project! {
     pub struct ResponseBodyTimeoutFuture<F> {
         #[pin]
         response: F,
-        limit: Arc<Limit>,
+        limit: Limit,
     }
 }
 

@@ -7,7 +7,6 @@ use crate::tower::wraps_a_service;
 use ::http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tower_layer::Layer;
@@ -62,7 +61,7 @@ use tower_service::Service;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TimeoutLayer {
-    timer: Arc<Timer>,
+    timer: Timer,
     status: StatusCode,
     timeout: Duration,
 }
@@ -71,7 +70,7 @@ impl TimeoutLayer {
     /// Requests without a response after `timeout`, by `timer`, are answered by `status`.
     #[must_use]
     pub fn with_status_code(timer: Timer, status: StatusCode, timeout: Duration) -> Self {
-        Self { timer: Arc::new(timer), status, timeout }
+        Self { timer, status, timeout }
     }
 }
 
@@ -85,6 +84,8 @@ impl<S> Layer<S> for TimeoutLayer {
 
 /// A service whose requests are answered by a status if they have no response in time; made by a
 /// [`TimeoutLayer`].
+///
+/// Each clone of the service has a clone of the timer, as in [`tower`](crate::tower::Timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,

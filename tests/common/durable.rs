@@ -15,7 +15,7 @@ use tourbillon::durable::{
     StoreClock,
 };
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline, ManualClock};
+use tourbillon::{Builder, ManualClock};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
@@ -100,7 +100,7 @@ impl Place for OneFile {
     }
 
     fn timer(&self) -> Timer {
-        let driver = Builder::new().clock(self.wall.clock.clone()).driver().executor(Inline);
+        let driver = Builder::new().clock(self.wall.clock.clone()).driver();
         Timer::spawn(driver).expect("a thread starts")
     }
 

@@ -12,11 +12,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 use tokio::runtime::Runtime;
+use tourbillon::Builder;
 use tourbillon::durable::{
     Backoff, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
 };
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 pub(crate) fn quick() -> Options {
     Options::new().backoff(Backoff::new(SECOND / 10, SECOND)).attempts(5)
@@ -63,7 +63,7 @@ impl Process {
     }
 
     pub(crate) fn of(store: Redis, runtime: Runtime) -> Self {
-        let timer = Timer::spawn(Builder::new().driver().executor(Inline)).unwrap();
+        let timer = Timer::spawn(Builder::new().driver()).unwrap();
         Self { timers: DurableTimers::new(store, &timer), _runtime: runtime }
     }
 

@@ -5,9 +5,9 @@ use super::servers::Server;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
+use tourbillon::Builder;
 use tourbillon::durable::{AnyStore, DurableError, Redis, RedisOptions};
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 /// A runtime for the connections of a store.
 pub(crate) fn runtime() -> Runtime {
@@ -47,7 +47,7 @@ impl Place for OneNode {
     }
 
     fn timer(&self) -> Timer {
-        let driver = Builder::new().clock(self.wall.clock.clone()).driver().executor(Inline);
+        let driver = Builder::new().clock(self.wall.clock.clone()).driver();
         Timer::spawn(driver).expect("a thread starts")
     }
 

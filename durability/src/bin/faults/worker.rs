@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
+use tourbillon::Builder;
 use tourbillon::durable::{Delivery, DurableError, DurableTimers, Outcome, Redis, RedisOptions};
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 /// How many timers a worker handles at a time.
 const CONCURRENCY: usize = 128;
@@ -37,7 +37,7 @@ pub(crate) async fn connect(urls: &[String]) -> Result<DurableTimers, Failure> {
             Err(error) => return Err(error.into()),
         }
     };
-    let timer = Timer::spawn(Builder::new().driver().executor(Inline))?;
+    let timer = Timer::spawn(Builder::new().driver())?;
     Ok(DurableTimers::new(store, &timer))
 }
 

@@ -4,9 +4,9 @@ use crate::servers::Server;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
+use tourbillon::Builder;
 use tourbillon::durable::{DurableTimers, Options, Redis, RedisOptions};
 use tourbillon::future::Timer;
-use tourbillon::{Builder, Inline};
 
 /// Over how many milliseconds timers at rest are spread.
 const MONTH: u64 = 30 * 86_400_000;
@@ -71,7 +71,7 @@ pub(crate) async fn each<F>(
 impl Subject {
     pub(crate) async fn new(server: Server) -> Self {
         let store = Redis::connect(&server.url(), RedisOptions::new()).await.unwrap();
-        let timer = Timer::spawn(Builder::new().driver().executor(Inline)).unwrap();
+        let timer = Timer::spawn(Builder::new().driver()).unwrap();
         Self { timers: DurableTimers::new(store, &timer), server }
     }
 

@@ -1,0 +1,29 @@
+//! What an empty delay queue costs, counted by the allocator itself.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use cap::Cap;
+use std::alloc::System;
+use tourbillon::future::{DelayQueue, Timer};
+use tourbillon::{Builder, ManualClock};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// The same on every machine: it does not grow with the cores, as a wheel does.
+#[test]
+fn an_empty_queue_has_one_shard_unless_it_is_told_otherwise() {
+    let (wheel, _sweeper) = Builder::new().shards(1).clock(ManualClock::new()).build().unwrap();
+    let timer = Timer::new(wheel);
+    let cost = |builder: Builder| {
+        let before = ALLOCATOR.allocated();
+        let queue = DelayQueue::<u64>::new(&timer, builder).unwrap();
+        let cost = ALLOCATOR.allocated() - before;
+        drop(queue);
+        cost
+    };
+    let one = cost(Builder::new().shards(1));
+    assert!(one < 128 * 1024, "{one} bytes");
+    assert_eq!(cost(Builder::new()), one);
+    assert!(cost(Builder::new().shards(8)) > one, "one that was told so has as many as it asked");
+}
