@@ -45,7 +45,7 @@ fn a_store_is_open_once() {
 fn a_file_that_is_no_store() {
     let file = TempFile::new();
     std::fs::write(&file.0, "Dear diary, ".repeat(1000)).unwrap();
-    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt(_)));
+    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt { .. }));
     // It is as it was.
     assert_eq!(std::fs::read(&file.0).unwrap().len(), 12_000);
     // An empty file becomes one.
@@ -67,7 +67,7 @@ fn a_store_that_was_cut_off() {
         let file = TempFile::new();
         std::fs::write(&file.0, &whole[..(whole.len() * part / 16).max(1)]).unwrap();
         let error = open(&file).unwrap_err();
-        assert!(matches!(error, DurableError::Corrupt(_) | DurableError::Io(_)), "{error:?}");
+        assert!(matches!(error, DurableError::Corrupt { .. } | DurableError::Io(_)), "{error:?}");
     }
 }
 
@@ -85,7 +85,7 @@ fn a_database_of_something_else_is_refused() {
     let file = TempFile::new();
     put(&file.0, "recipes", "tea", b"water");
     let before = std::fs::read(&file.0).unwrap();
-    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt(_)));
+    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt { .. }));
     assert!(std::fs::read(&file.0).unwrap().len() == before.len());
     let database = Database::create(&file.0).unwrap();
     assert_eq!(database.begin_read().unwrap().list_tables().unwrap().count(), 1);
@@ -107,7 +107,7 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     drop(timers);
     put(&place.file.0, "timers", "b", b"no record");
     let bench = Bench::new(place);
-    assert!(matches!(wait(bench.timers().list(None, 9)), Err(DurableError::Corrupt(_))));
+    assert!(matches!(wait(bench.timers().list(None, 9)), Err(DurableError::Corrupt { .. })));
     assert_eq!(wait(bench.timers().list(Some("b"), 9)).unwrap().len(), 1);
     let running = bench.work_well();
     bench.advance(SECOND);

@@ -167,7 +167,7 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     for (id, moved) in all.iter().zip(moved) {
         match moved {
             Ok(true) => assert!(!broken(id), "{id}"),
-            Err(DurableError::Corrupt(_) | DurableError::Io(_)) => assert!(broken(id), "{id}"),
+            Err(DurableError::Corrupt { .. } | DurableError::Io(_)) => assert!(broken(id), "{id}"),
             other => panic!("{id}: {other:?}"),
         }
     }
@@ -366,7 +366,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
                  redis.call('HSET', key, 'id', 'nonsense') end\" 0";
     assert!(server.say(wrong).is_some());
-    assert!(matches!(wait(timers.get("id")), Err(DurableError::Corrupt(_))));
+    assert!(matches!(wait(timers.get("id")), Err(DurableError::Corrupt { .. })));
     assert!(wait(timers.cancel("id")).is_err());
 
     // Another layout.
