@@ -26,7 +26,7 @@ suite!(
     cancel_tells_the_truth,
     a_reschedule_is_obeyed,
     failures_are_retried_and_then_dead,
-    a_dead_letter_is_driven_again_or_taken,
+    a_dead_letter_is_driven_again_or_buried,
     a_handler_that_panics,
     a_handler_that_overruns_its_lease,
     a_worker_that_dies_is_replaced,
@@ -227,7 +227,7 @@ fn failures_are_retried_and_then_dead<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
-fn a_dead_letter_is_driven_again_or_taken<P: Place>(mut bench: Bench<P>) {
+fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
     let running = bench.work(1, |_| async { Err("no") });
     for (id, delay) in [("a", 1), ("b", 2), ("c", 3)] {
         wait(bench.timers().schedule(id, id, delay * SECOND, quick().attempts(1))).unwrap();
@@ -244,8 +244,14 @@ fn a_dead_letter_is_driven_again_or_taken<P: Place>(mut bench: Bench<P>) {
     let rest = wait(timers.dead_letters(Some(first[1].number), 2)).unwrap();
     assert_eq!(rest.iter().map(|dead| &*dead.id).collect::<Vec<_>>(), ["c"]);
 
-    assert_eq!(wait(timers.take_dead(first[1].number)).unwrap().as_ref(), Some(&first[1]));
-    assert_eq!(wait(timers.take_dead(first[1].number)), Ok(None));
+    let second = first[1].number;
+    // It stays as long as it is only looked at.
+    for _ in 0..2 {
+        assert_eq!(wait(timers.dead_letter(second)).unwrap().as_ref(), Some(&first[1]));
+    }
+    assert_eq!(wait(timers.bury(second)), Ok(true));
+    assert_eq!(wait(timers.bury(second)), Ok(false));
+    assert_eq!(wait(timers.dead_letter(second)), Ok(None));
     assert_eq!(wait(timers.redrive(first[1].number)), Ok(false));
     wait(timers.schedule("c", "another", 99 * SECOND, quick())).unwrap();
     assert_eq!(wait(timers.redrive(rest[0].number)), Err(DurableError::Exists));

@@ -6,7 +6,7 @@
 mod common;
 
 use common::durable::{Bench, OneFile, Place, SECOND, TempFile, quick, wait};
-use redb::{Database, TableDefinition};
+use redb::{Database, ReadableTableMetadata, TableDefinition};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -16,8 +16,17 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tourbillon::durable::{DurableError, DurableTimers, Embedded, Options, Outcome};
 
+/// Opens the store; each error names the file.
 fn open(file: &TempFile) -> Result<Embedded, DurableError> {
-    Embedded::open(&file.0)
+    let opened = Embedded::open(&file.0);
+    if let Err(error) = &opened {
+        assert!(error.to_string().contains(name(file)), "{error}");
+    }
+    opened
+}
+
+fn name(file: &TempFile) -> &str {
+    file.0.to_str().unwrap()
 }
 
 /// The bytes of a store with some timers in it, which was closed in peace.
@@ -45,7 +54,9 @@ fn a_store_is_open_once() {
 fn a_file_that_is_no_store() {
     let file = TempFile::new();
     std::fs::write(&file.0, "Dear diary, ".repeat(1000)).unwrap();
-    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt { .. }));
+    let error = open(&file).unwrap_err();
+    assert!(matches!(error, DurableError::Corrupt { id: None, .. }), "{error:?}");
+    assert!(error.to_string().ends_with(": it is no database of redb"), "{error}");
     // It is as it was.
     assert_eq!(std::fs::read(&file.0).unwrap().len(), 12_000);
     // An empty file becomes one.
@@ -55,8 +66,9 @@ fn a_file_that_is_no_store() {
 
 #[test]
 fn a_place_that_cannot_be_written() {
-    let inside = std::env::temp_dir().join("tourbillon-no-such-folder").join("timers");
-    assert!(matches!(Embedded::open(inside).unwrap_err(), DurableError::Io(_)));
+    let inside = TempFile(std::env::temp_dir().join("tourbillon-no-such-folder").join("timers"));
+    let error = open(&inside).unwrap_err();
+    assert!(matches!(error, DurableError::Io(_)), "{error:?}");
     assert!(Embedded::open(std::env::temp_dir()).is_err());
 }
 
@@ -107,7 +119,13 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     drop(timers);
     put(&place.file.0, "timers", "b", b"no record");
     let bench = Bench::new(place);
-    assert!(matches!(wait(bench.timers().list(None, 9)), Err(DurableError::Corrupt { .. })));
+    let named = |error: DurableError| match error {
+        DurableError::Corrupt { id, what } if what.contains(name(&bench.place.file)) => id,
+        error => panic!("{error}"),
+    };
+    let unreadable = Some("b".to_owned());
+    assert_eq!(wait(bench.timers().list(None, 9)).map_err(named), Err(unreadable.clone()));
+    assert_eq!(wait(bench.timers().get("b")).map_err(named), Err(unreadable));
     assert_eq!(wait(bench.timers().list(Some("b"), 9)).unwrap().len(), 1);
     let running = bench.work_well();
     bench.advance(SECOND);
@@ -120,7 +138,67 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     bench.advance(60 * SECOND);
     bench.advance(SECOND);
     assert_eq!(running.next().outcome, ended[1].outcome);
+    // It is removed, and nothing else is.
+    let timers = bench.timers();
+    wait(timers.schedule("d", "", 99 * SECOND, quick())).unwrap();
+    assert_eq!(wait(timers.remove_corrupt("d")), Ok(false));
+    assert_eq!(wait(timers.remove_corrupt("b")), Ok(true));
+    assert_eq!(wait(timers.remove_corrupt("b")), Ok(false));
+    assert_eq!(wait(timers.list(None, 9)).unwrap().len(), 1);
+    wait(timers.schedule("b", "", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["b"]);
     assert_eq!(running.stop(), []);
+    // None of its keys is left.
+    let place = Arc::clone(&bench.place);
+    drop(bench);
+    let database = Database::create(&place.file.0).unwrap();
+    let due = TableDefinition::<(u64, &str), ()>::new("due");
+    assert_eq!(database.begin_read().unwrap().open_table(due).unwrap().len().unwrap(), 1);
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_read_is_buried() {
+    let place = OneFile::new();
+    drop(place.open());
+    let database = Database::create(&place.file.0).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table = TableDefinition::<u64, &[u8]>::new("dead");
+    transaction.open_table(table).unwrap().insert(7, &b"no letter"[..]).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let unreadable = wait(timers.dead_letter(7)).unwrap_err();
+    assert!(matches!(unreadable, DurableError::Corrupt { id: None, .. }));
+    assert_eq!(wait(timers.bury(7)), Ok(true));
+    assert_eq!(wait(timers.dead_letters(None, 9)), Ok(Vec::new()));
+}
+
+#[test]
+fn an_observer_that_panics_ends_no_worker() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    for id in ["a", "b", "c"] {
+        wait(timers.schedule(id, "", Duration::ZERO, Options::new())).unwrap();
+    }
+    let (send, mut handled) = futures_channel::mpsc::unbounded();
+    let (told, telling) = channel();
+    let observed = timers.worker().concurrency(1).observe(move |event| {
+        told.send(event.id.clone()).unwrap();
+        panic!("this observer panics");
+    });
+    let worker = observed.until(async move {
+        for _ in 0..3 {
+            drop(futures_util::StreamExt::next(&mut handled).await);
+        }
+    });
+    let run = worker.run(move |delivery| {
+        send.unbounded_send(delivery.id).unwrap();
+        async { Ok::<(), String>(()) }
+    });
+    assert_eq!(wait(run), Ok(()));
+    assert_eq!(telling.iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(wait(timers.len()), Ok(0));
 }
 
 type Task = Pin<Box<dyn Future<Output = Result<(), DurableError>> + Send>>;

@@ -13,6 +13,8 @@ mod tables;
 mod threads;
 
 #[cfg(all(test, not(modelled)))]
+mod disk;
+#[cfg(all(test, not(modelled)))]
 mod tests;
 
 use super::clock::{Millis, Present, StoreClock, SystemClock, present};

@@ -1,4 +1,4 @@
-//! Tests of an embedded store, and of one on a disk that fails.
+//! Tests of an embedded store.
 
 #![forbid(unsafe_code)]
 
@@ -119,5 +119,40 @@ fn each_timer_has_one_key() -> Result<(), DurableError> {
     }
     drop(store);
     let _ = std::fs::remove_file(path);
+    Ok(())
+}
+
+/// A file that goes with its test.
+fn place(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("tourbillon-{name}-{}", std::process::id()))
+}
+
+#[test]
+fn a_file_that_is_mostly_free_is_made_smaller() -> Result<(), Box<dyn std::error::Error>> {
+    let path = place("smaller");
+    let store = Embedded::open(&path)?;
+    let length = || std::fs::metadata(&path).map(|file| file.len());
+    for id in 0..24 {
+        let payload = Arc::new(vec![7; 1 << 20]);
+        let insert = Insert { payload, ..insert(&id.to_string(), Due::After(60_000)) };
+        block_on(store.schedule(insert))?;
+    }
+    drop(store);
+    let full = length()?;
+    assert!(full >= 24 << 20, "{full}");
+    // It needs what it has.
+    let store = Embedded::open(&path)?;
+    for id in 2..24 {
+        assert!(block_on(store.cancel(&id.to_string()))?);
+    }
+    drop(store);
+    let sparse = length()?;
+    assert!(sparse >= full / 2, "{sparse} of {full}: it does not shrink by itself");
+    let store = Embedded::open(&path)?;
+    assert_eq!(block_on(store.list(None, 9))?.len(), 2);
+    drop(store);
+    let small = length()?;
+    assert!(small < full / 2, "{small} of {full}");
+    std::fs::remove_file(path)?;
     Ok(())
 }

@@ -9,7 +9,10 @@ local function discard(id, bucket, found)
   if call('HGET', bucket, id) ~= found then return 0 end
   -- Its due time is not known any more.
   for _, number in ipairs(call('ZRANGE', SLICES, 0, -1)) do
-    if call('ZSCORE', named(number), id) then take(number, id) end
+    if call('ZSCORE', named(number), id) then
+      take(number, id)
+      break
+    end
   end
   call('HDEL', bucket, id)
   timers = timers - 1
