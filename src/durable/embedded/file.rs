@@ -49,22 +49,40 @@ impl Place {
         })
     }
 
-    /// Opens it for the first time, and makes it smaller if most of it is free.
-    pub(super) fn first(&self, path: &Path) -> Result<File, DurableError> {
-        let new = !path.exists();
-        let mut file = self.open(true)?;
-        if new {
-            keep_name(path).map_err(|error| DurableError::Io(error.to_string()))?;
+    /// Opens the file for the first time, and makes it smaller if most of it is free.
+    pub(super) fn first(path: &Path, cache: usize) -> Result<(Self, File), DurableError> {
+        if !path.exists() {
+            make(path, cache)?;
         }
+        let place = Self::file(path, cache);
+        let mut file = place.open(true)?;
         let length = std::fs::metadata(path).map_or(0, |found| found.len());
         if length >= SMALL && asserted(|| file.needs_less_than(length / 2))? {
             if asserted(|| Ok(file.0.compact()?)).is_err() {
                 // It is as good as it was; a database that has failed has to be opened again.
                 drop(file);
-                return self.open(false);
+                file = place.open(false)?;
             }
         }
-        Ok(file)
+        Ok((place, file))
+    }
+}
+
+/// Makes a new file, under another name until it is whole: a process that is killed leaves none
+/// that is half made.
+fn make(path: &Path, cache: usize) -> Result<(), DurableError> {
+    let failed = |error: std::io::Error| DurableError::Io(error.to_string());
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    let new = Path::new(&name);
+    drop(Place::file(new, cache).open(true)?);
+    // Somebody else may have made one since: that one stays.
+    let linked = std::fs::hard_link(new, path);
+    std::fs::remove_file(new).map_err(failed)?;
+    match linked {
+        // Where there are no links, it is made under its own name.
+        Err(_) => Ok(()),
+        Ok(()) => keep_name(path).map_err(failed),
     }
 }
 
@@ -131,5 +149,33 @@ impl File {
             needed += value?.value().len() as u64;
         }
         Ok(needed < enough)
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::super::super::options::{Existing, Options};
+    use super::super::super::store::{Due, Insert};
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_a_file_needs_is_what_its_rows_take() -> Result<(), Fault> {
+        const MEGABYTE: u64 = 1 << 20;
+        let path = std::env::temp_dir().join(format!("tourbillon-needs-{}", std::process::id()));
+        let file = Place::file(&path, 1 << 20).open(true)?;
+        assert!(!file.needs_less_than(0)?);
+        assert!(file.needs_less_than(1)?);
+        let mut transaction = file.begin()?;
+        let (payload, settings) = (Arc::new(vec![7; 1 << 20]), Options::new().settings);
+        let (due, existing) = (Due::After(1), Existing::Keep);
+        let insert = Insert { id: "id".to_owned(), payload, due, existing, settings };
+        transaction.schedule(&insert, 0)?;
+        transaction.commit()?;
+        assert!(!file.needs_less_than(MEGABYTE)?);
+        assert!(file.needs_less_than(2 * MEGABYTE)?);
+        drop(file);
+        let _ = std::fs::remove_file(path);
+        Ok(())
     }
 }

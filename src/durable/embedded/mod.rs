@@ -157,9 +157,9 @@ impl Embedded {
         options: EmbeddedOptions,
     ) -> Result<Self, DurableError> {
         let path = file.as_ref();
-        let place = Place::file(path, options.cache);
         let name: Arc<str> = path.display().to_string().into();
-        let opened = place.first(path).map_err(|error| error.at(&name))?;
+        let opened = Place::first(path, options.cache);
+        let (place, opened) = opened.map_err(|error| error.at(&name))?;
         Self::keep(place, opened, name, options.clock)
     }
 
