@@ -13,7 +13,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon::durable::{
-    DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Outcome, Scheduled, When,
+    DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Outcome,
+    Scheduled, When,
 };
 
 suite!(
@@ -227,6 +228,16 @@ fn failures_are_retried_and_then_dead<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
+/// Buries a letter, which stays as long as it is only looked at.
+fn bury(timers: &DurableTimers, letter: &DeadLetter) {
+    for _ in 0..2 {
+        assert_eq!(wait(timers.dead_letter(letter.number)).unwrap().as_ref(), Some(letter));
+    }
+    assert_eq!(wait(timers.bury(letter.number)), Ok(true));
+    assert_eq!(wait(timers.bury(letter.number)), Ok(false));
+    assert_eq!(wait(timers.dead_letter(letter.number)), Ok(None));
+}
+
 fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
     let running = bench.work(1, |_| async { Err("no") });
     for (id, delay) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -244,14 +255,7 @@ fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
     let rest = wait(timers.dead_letters(Some(first[1].number), 2)).unwrap();
     assert_eq!(rest.iter().map(|dead| &*dead.id).collect::<Vec<_>>(), ["c"]);
 
-    let second = first[1].number;
-    // It stays as long as it is only looked at.
-    for _ in 0..2 {
-        assert_eq!(wait(timers.dead_letter(second)).unwrap().as_ref(), Some(&first[1]));
-    }
-    assert_eq!(wait(timers.bury(second)), Ok(true));
-    assert_eq!(wait(timers.bury(second)), Ok(false));
-    assert_eq!(wait(timers.dead_letter(second)), Ok(None));
+    bury(timers, &first[1]);
     assert_eq!(wait(timers.redrive(first[1].number)), Ok(false));
     wait(timers.schedule("c", "another", 99 * SECOND, quick())).unwrap();
     assert_eq!(wait(timers.redrive(rest[0].number)), Err(DurableError::Exists));

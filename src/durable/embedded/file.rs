@@ -51,18 +51,21 @@ impl Place {
 
     /// Opens the file for the first time, and makes it smaller if most of it is free.
     pub(super) fn first(path: &Path, cache: usize) -> Result<(Self, File), DurableError> {
-        if !path.exists() {
+        let new = !path.exists();
+        if new {
             make(path, cache)?;
         }
         let place = Self::file(path, cache);
         let mut file = place.open(true)?;
+        if new {
+            keep_name(path).map_err(|error| DurableError::Io(error.to_string()))?;
+        }
         let length = std::fs::metadata(path).map_or(0, |found| found.len());
-        if length >= SMALL && asserted(|| file.needs_less_than(length / 2))? {
-            if asserted(|| Ok(file.0.compact()?)).is_err() {
-                // It is as good as it was; a database that has failed has to be opened again.
-                drop(file);
-                file = place.open(false)?;
-            }
+        let much = length >= SMALL && asserted(|| file.needs_less_than(length / 2))?;
+        if much && asserted(|| Ok(file.0.compact()?)).is_err() {
+            // It is as good as it was; a database that has failed has to be opened again.
+            drop(file);
+            file = place.open(false)?;
         }
         Ok((place, file))
     }
@@ -71,19 +74,14 @@ impl Place {
 /// Makes a new file, under another name until it is whole: a process that is killed leaves none
 /// that is half made.
 fn make(path: &Path, cache: usize) -> Result<(), DurableError> {
-    let failed = |error: std::io::Error| DurableError::Io(error.to_string());
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}", std::process::id()));
     let new = Path::new(&name);
     drop(Place::file(new, cache).open(true)?);
-    // Somebody else may have made one since: that one stays.
-    let linked = std::fs::hard_link(new, path);
-    std::fs::remove_file(new).map_err(failed)?;
-    match linked {
-        // Where there are no links, it is made under its own name.
-        Err(_) => Ok(()),
-        Ok(()) => keep_name(path).map_err(failed),
-    }
+    // Somebody else may have made one since, which stays. Where there are no links, it is made under
+    // its own name after all.
+    let _ = std::fs::hard_link(new, path);
+    std::fs::remove_file(new).map_err(|error| DurableError::Io(error.to_string()))
 }
 
 /// Makes the name of a new file as durable as what is in it.
