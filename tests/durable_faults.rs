@@ -6,7 +6,7 @@
 mod common;
 
 use common::durable::{Bench, OneFile, Place, SECOND, TempFile, quick, wait};
-use redb::{Database, TableDefinition};
+use redb::{Database, ReadableTableMetadata, TableDefinition};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -16,8 +16,17 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tourbillon::durable::{DurableError, DurableTimers, Embedded, Options, Outcome};
 
+/// Opens the store; each error names the file.
 fn open(file: &TempFile) -> Result<Embedded, DurableError> {
-    Embedded::open(&file.0)
+    let opened = Embedded::open(&file.0);
+    if let Err(error) = &opened {
+        assert!(error.to_string().contains(name(file)), "{error}");
+    }
+    opened
+}
+
+fn name(file: &TempFile) -> &str {
+    file.0.to_str().unwrap()
 }
 
 /// The bytes of a store with some timers in it, which was closed in peace.
@@ -45,7 +54,9 @@ fn a_store_is_open_once() {
 fn a_file_that_is_no_store() {
     let file = TempFile::new();
     std::fs::write(&file.0, "Dear diary, ".repeat(1000)).unwrap();
-    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt(_)));
+    let error = open(&file).unwrap_err();
+    assert!(matches!(error, DurableError::Corrupt { id: None, .. }), "{error:?}");
+    assert!(error.to_string().ends_with(": it is no database of redb"), "{error}");
     // It is as it was.
     assert_eq!(std::fs::read(&file.0).unwrap().len(), 12_000);
     // An empty file becomes one.
@@ -54,9 +65,23 @@ fn a_file_that_is_no_store() {
 }
 
 #[test]
+fn a_new_file_has_its_name_when_it_is_whole() {
+    let file = TempFile::new();
+    let other = file.0.with_extension(format!("new-{}", std::process::id()));
+    // It cannot be made beside its name: then there is nothing of that name either.
+    std::fs::create_dir(&other).unwrap();
+    open(&file).unwrap_err();
+    std::fs::remove_dir(&other).unwrap();
+    assert!(!file.0.exists());
+    drop(open(&file).unwrap());
+    assert!(file.0.exists() && !other.exists());
+}
+
+#[test]
 fn a_place_that_cannot_be_written() {
-    let inside = std::env::temp_dir().join("tourbillon-no-such-folder").join("timers");
-    assert!(matches!(Embedded::open(inside).unwrap_err(), DurableError::Io(_)));
+    let inside = TempFile(std::env::temp_dir().join("tourbillon-no-such-folder").join("timers"));
+    let error = open(&inside).unwrap_err();
+    assert!(matches!(error, DurableError::Io(_)), "{error:?}");
     assert!(Embedded::open(std::env::temp_dir()).is_err());
 }
 
@@ -67,7 +92,7 @@ fn a_store_that_was_cut_off() {
         let file = TempFile::new();
         std::fs::write(&file.0, &whole[..(whole.len() * part / 16).max(1)]).unwrap();
         let error = open(&file).unwrap_err();
-        assert!(matches!(error, DurableError::Corrupt(_) | DurableError::Io(_)), "{error:?}");
+        assert!(matches!(error, DurableError::Corrupt { .. } | DurableError::Io(_)), "{error:?}");
     }
 }
 
@@ -85,7 +110,7 @@ fn a_database_of_something_else_is_refused() {
     let file = TempFile::new();
     put(&file.0, "recipes", "tea", b"water");
     let before = std::fs::read(&file.0).unwrap();
-    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt(_)));
+    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt { .. }));
     assert!(std::fs::read(&file.0).unwrap().len() == before.len());
     let database = Database::create(&file.0).unwrap();
     assert_eq!(database.begin_read().unwrap().list_tables().unwrap().count(), 1);
@@ -97,8 +122,8 @@ fn a_database_of_something_else_is_refused() {
     drop(open(&file).unwrap());
 }
 
-#[test]
-fn a_timer_that_cannot_be_read_stops_no_worker() {
+/// Three timers, of which the record of one, `b`, makes no sense.
+fn one_is_wrong() -> Bench<OneFile> {
     let place = OneFile::new();
     let timers = DurableTimers::new(place.open(), &place.timer());
     for id in ["a", "b", "c"] {
@@ -106,9 +131,12 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     }
     drop(timers);
     put(&place.file.0, "timers", "b", b"no record");
-    let bench = Bench::new(place);
-    assert!(matches!(wait(bench.timers().list(None, 9)), Err(DurableError::Corrupt(_))));
-    assert_eq!(wait(bench.timers().list(Some("b"), 9)).unwrap().len(), 1);
+    Bench::new(place)
+}
+
+#[test]
+fn a_timer_that_cannot_be_read_stops_no_worker() {
+    let bench = one_is_wrong();
     let running = bench.work_well();
     bench.advance(SECOND);
     let mut ended: Vec<_> = (0..3).map(|_| running.next()).collect();
@@ -121,6 +149,74 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     bench.advance(SECOND);
     assert_eq!(running.next().outcome, ended[1].outcome);
     assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_timer_that_cannot_be_read_is_named_and_removed() {
+    let bench = one_is_wrong();
+    let timers = bench.timers();
+    let named = |error: DurableError| match error {
+        DurableError::Corrupt { id, what } if what.contains(name(&bench.place.file)) => id,
+        error => panic!("{error}"),
+    };
+    let unreadable = Some("b".to_owned());
+    assert_eq!(wait(timers.list(None, 9)).map_err(named), Err(unreadable.clone()));
+    assert_eq!(wait(timers.get("b")).map_err(named), Err(unreadable));
+    assert_eq!(wait(timers.list(Some("b"), 9)).unwrap().len(), 1);
+    assert_eq!(wait(timers.remove_corrupt("a")), Ok(false));
+    assert_eq!(wait(timers.remove_corrupt("b")), Ok(true));
+    assert_eq!(wait(timers.remove_corrupt("b")), Ok(false));
+    assert_eq!(wait(timers.list(None, 9)).unwrap().len(), 2);
+    // None of its keys is left.
+    let place = Arc::clone(&bench.place);
+    drop(bench);
+    let database = Database::create(&place.file.0).unwrap();
+    let due = TableDefinition::<(u64, &str), ()>::new("due");
+    assert_eq!(database.begin_read().unwrap().open_table(due).unwrap().len().unwrap(), 2);
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_read_is_buried() {
+    let place = OneFile::new();
+    drop(place.open());
+    let database = Database::create(&place.file.0).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table = TableDefinition::<u64, &[u8]>::new("dead");
+    transaction.open_table(table).unwrap().insert(7, &b"no letter"[..]).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let unreadable = wait(timers.dead_letter(7)).unwrap_err();
+    assert!(matches!(unreadable, DurableError::Corrupt { id: None, .. }));
+    assert_eq!(wait(timers.bury(7)), Ok(true));
+    assert_eq!(wait(timers.dead_letters(None, 9)), Ok(Vec::new()));
+}
+
+#[test]
+fn an_observer_that_panics_ends_no_worker() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    for id in ["a", "b", "c"] {
+        wait(timers.schedule(id, "", Duration::ZERO, Options::new())).unwrap();
+    }
+    let (send, mut handled) = futures_channel::mpsc::unbounded();
+    let (told, telling) = channel();
+    let observed = timers.worker().concurrency(1).observe(move |event| {
+        told.send(event.id.clone()).unwrap();
+        panic!("this observer panics");
+    });
+    let worker = observed.until(async move {
+        for _ in 0..3 {
+            drop(futures_util::StreamExt::next(&mut handled).await);
+        }
+    });
+    let run = worker.run(move |delivery| {
+        send.unbounded_send(delivery.id).unwrap();
+        async { Ok::<(), String>(()) }
+    });
+    assert_eq!(wait(run), Ok(()));
+    assert_eq!(telling.iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(wait(timers.len()), Ok(0));
 }
 
 type Task = Pin<Box<dyn Future<Output = Result<(), DurableError>> + Send>>;

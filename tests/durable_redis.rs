@@ -167,7 +167,7 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     for (id, moved) in all.iter().zip(moved) {
         match moved {
             Ok(true) => assert!(!broken(id), "{id}"),
-            Err(DurableError::Corrupt(_) | DurableError::Io(_)) => assert!(broken(id), "{id}"),
+            Err(DurableError::Corrupt { .. } | DurableError::Io(_)) => assert!(broken(id), "{id}"),
             other => panic!("{id}: {other:?}"),
         }
     }
@@ -366,7 +366,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
                  redis.call('HSET', key, 'id', 'nonsense') end\" 0";
     assert!(server.say(wrong).is_some());
-    assert!(matches!(wait(timers.get("id")), Err(DurableError::Corrupt(_))));
+    assert!(matches!(wait(timers.get("id")), Err(DurableError::Corrupt { .. })));
     assert!(wait(timers.cancel("id")).is_err());
 
     // Another layout.
@@ -404,6 +404,21 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
         bench.advance(SECOND);
         assert_eq!(running.next().outcome, ended[0].outcome);
         assert_eq!(running.stop(), []);
+        let named = |error: DurableError| match error {
+            DurableError::Corrupt { id, .. } => id,
+            error => panic!("{error}"),
+        };
+        assert_eq!(wait(bench.timers().get("id")).map_err(named), Err(Some("id".to_owned())));
+        // It is removed, and nothing else is.
+        wait(bench.timers().schedule("well", "", SECOND, quick())).unwrap();
+        assert_eq!(wait(bench.timers().remove_corrupt("well")), Ok(false));
+        assert_eq!(wait(bench.timers().remove_corrupt("id")), Ok(true));
+        assert_eq!(wait(bench.timers().remove_corrupt("id")), Ok(false));
+        assert_eq!(wait(bench.timers().list(None, 9)).unwrap().len(), 1);
+        assert_eq!(wait(bench.timers().len()), Ok(1));
+        let slices = "EVAL \"local sum = 0 for _, key in ipairs(redis.call('KEYS', '*:s:*')) do \
+                      sum = sum + redis.call('ZCARD', key) end return sum\" 0";
+        assert_eq!(bench.place.server.say(slices).as_deref().map(str::trim), Some("1"));
     }
 }
 

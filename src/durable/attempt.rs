@@ -9,6 +9,7 @@ use super::near::{Near, Reading};
 use super::record::{DeadReason, Record};
 use super::store::{Finish, Key, Lease, Leasing, Store};
 use crate::future::{TimeoutError, Timer};
+use crate::panics::quietly;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 use std::any::Any;
@@ -162,7 +163,8 @@ impl Attempts {
 
     fn tell(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
         if let Some(observe) = &self.observe {
-            observe(&Event { id: id.to_owned(), planned: system(planned), attempt, outcome });
+            let event = Event { id: id.to_owned(), planned: system(planned), attempt, outcome };
+            quietly(|| observe(&event));
         }
     }
 

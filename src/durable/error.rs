@@ -47,12 +47,19 @@ pub enum DurableError {
     Rule(String),
     /// A value cannot be written as JSON, or read from it.
     Json(String),
-    /// The store cannot be written.
+    /// The store cannot be written now: no space is left, it is read-only, or a replica. Nothing was
+    /// done.
     ReadOnly(String),
     /// Another process, or another handle of this one, has the store open.
     Locked(String),
-    /// The file is no such store, or is damaged.
-    Corrupt(String),
+    /// The file is no such store, or is damaged; or one timer cannot be read.
+    Corrupt {
+        /// The timer that cannot be read, if it is one alone: all others can be, and
+        /// [`remove_corrupt`](super::DurableTimers::remove_corrupt) removes it.
+        id: Option<String>,
+        /// What cannot be read, and where.
+        what: String,
+    },
     /// The store has been written by another version of this crate.
     Format {
         /// The version of the file's layout.
@@ -65,12 +72,48 @@ pub enum DurableError {
     Unreachable(String),
     /// The store does not let us in, or not do this: a wrong password, or a right that is missing.
     Denied(String),
-    /// Reading or writing failed. The store has to be opened again.
+    /// Reading or writing failed. What was asked for may have been done: schedule it again and
+    /// [keep](super::Existing::Keep) what is there. A store that is open goes on by itself when it
+    /// can.
     Io(String),
     /// The timer that wakes a worker takes no sleep.
     Timer(Refusal),
     /// The store, or the timer that wakes its workers, has been shut down.
     Closed,
+}
+
+impl DurableError {
+    /// A store that is none, or damaged.
+    pub(super) fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt { id: None, what: what.into() }
+    }
+
+    /// The record of a timer that cannot be read.
+    pub(super) fn corrupt_timer(id: &str) -> Self {
+        Self::Corrupt { id: Some(id.to_owned()), what: format!("the record of {id:?}") }
+    }
+
+    /// A dead letter that cannot be read.
+    pub(super) fn corrupt_letter(number: u64) -> Self {
+        Self::corrupt(format!("the dead letter {number}"))
+    }
+
+    /// Whether it passes when somebody has seen to the disk, or has closed the file.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self, Self::ReadOnly(_) | Self::Io(_) | Self::Locked(_))
+    }
+
+    /// The same, and says where.
+    pub(super) fn at(self, place: &str) -> Self {
+        let named = |what: String| format!("{place}: {what}");
+        match self {
+            Self::ReadOnly(what) => Self::ReadOnly(named(what)),
+            Self::Locked(what) => Self::Locked(named(what)),
+            Self::Corrupt { id, what } => Self::Corrupt { id, what: named(what) },
+            Self::Io(what) => Self::Io(named(what)),
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for DurableError {
@@ -89,13 +132,16 @@ impl fmt::Display for DurableError {
             Self::Json(what) => write!(f, "the payload as JSON: {what}"),
             Self::ReadOnly(what) => write!(f, "the store cannot be written: {what}"),
             Self::Locked(what) => write!(f, "the store is open elsewhere: {what}"),
-            Self::Corrupt(what) => write!(f, "the store is no such store, or damaged: {what}"),
+            Self::Corrupt { id: Some(_), what } => write!(f, "a timer cannot be read: {what}"),
+            Self::Corrupt { id: None, what } => {
+                write!(f, "the store is no such store, or damaged: {what}")
+            }
             Self::Format { found, known } => {
                 write!(f, "the store has the layout {found}; known here is {known}")
             }
             Self::Unreachable(what) => write!(f, "the store does not answer: {what}"),
             Self::Denied(what) => write!(f, "the store denies access: {what}"),
-            Self::Io(what) => write!(f, "the store failed and has to be opened again: {what}"),
+            Self::Io(what) => write!(f, "reading or writing the store failed: {what}"),
             Self::Timer(refusal) => write!(f, "the timer that wakes the worker: {refusal}"),
             Self::Closed => f.write_str("the store or its timer has been shut down"),
         }

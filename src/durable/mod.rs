@@ -63,7 +63,7 @@ mod worker;
 
 pub use attempt::{Delivery, Event, Outcome};
 pub use clock::{StoreClock, SystemClock};
-pub use embedded::Embedded;
+pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::{DurableError, ScheduleError};
 pub use options::{Backoff, Existing, Options, When};
 pub use record::DeadReason;

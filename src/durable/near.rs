@@ -165,7 +165,6 @@ impl Near {
     }
 
     /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
-    #[cfg(feature = "redis")]
     pub(super) fn forget(&self) {
         let mut loaded = self.lock();
         loaded.log = None;
@@ -175,7 +174,6 @@ impl Near {
     }
 
     /// The worker is to look at the store at once.
-    #[cfg(feature = "redis")]
     pub(super) fn hasten(&self) {
         self.lock().haste = true;
         self.hastened.wake();
@@ -300,6 +298,11 @@ impl Watchers {
 
     pub(super) fn tell(&self, changes: &[Change]) {
         self.each(|near| near.tell(changes));
+    }
+
+    /// Changes may have been missed.
+    pub(super) fn forget(&self) {
+        self.each(Near::forget);
     }
 
     fn each(&self, call: impl Fn(&Near)) {

@@ -84,8 +84,14 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Dead letter → resting, due now. `false`: there is none of that number.
     fn redrive(&self, number: u64) -> Answer<bool>;
 
-    /// Dead letter → nothing.
-    fn bury(&self, number: u64) -> Answer<Option<Dead>>;
+    /// The dead letter of that number.
+    fn letter(&self, number: u64) -> Answer<Option<Dead>>;
+
+    /// Dead letter → nothing: `true`. `false`: there is none of that number.
+    fn bury(&self, number: u64) -> Answer<bool>;
+
+    /// A timer whose record cannot be read → nothing: `true`. `false`: there is none, or it can be.
+    fn discard(&self, id: &str) -> Answer<bool>;
 }
 
 /// When a timer is to be due.

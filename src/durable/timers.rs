@@ -147,8 +147,9 @@ impl DurableTimers {
     ///
     /// The id or the payload is too long, the time beyond the year 9999, an option out of range;
     /// the id exists and [was to be refused](super::Existing::Refuse); or the store failed. Nothing
-    /// is scheduled, and the payload comes back. (If the store fails while it commits, it may have
-    /// been scheduled all the same: open it again and look.)
+    /// is scheduled, and the payload comes back. (After [`Io`](DurableError::Io) and
+    /// [`Unreachable`](DurableError::Unreachable) it may have been scheduled all the same: schedule
+    /// it again and [keep](super::Existing::Keep) what is there.)
     pub async fn schedule(
         &self,
         id: &str,
@@ -365,20 +366,62 @@ impl DurableTimers {
     /// # Errors
     ///
     /// [`DurableError::Exists`]: there is a timer of its id, such as its own next repetition. The
-    /// letter stays; [take it out](Self::take_dead) and schedule its payload under another id. Or
-    /// the store failed.
+    /// letter stays; schedule its [payload](Self::dead_letter) under another id and
+    /// [bury](Self::bury) it. Or the store failed.
     pub async fn redrive(&self, number: u64) -> Result<bool, DurableError> {
         self.store.redrive(number).await
     }
 
-    /// Takes a dead letter out of the list.
+    /// The dead letter of that number.
+    ///
+    /// # Errors
+    ///
+    /// The store failed, or the letter cannot be read.
+    ///
+    /// # Examples
+    ///
+    /// A letter is dealt with elsewhere, and buried when that is done: nothing is lost in between.
+    ///
+    /// ```
+    /// use tourbillon::durable::{DurableError, DurableTimers};
+    ///
+    /// async fn hand_over(timers: &DurableTimers, number: u64) -> Result<bool, DurableError> {
+    ///     let Some(letter) = timers.dead_letter(number).await? else { return Ok(false) };
+    ///     println!("{} failed: {}", letter.id, letter.error);
+    ///     timers.bury(number).await
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-bury-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # assert!(!pollster::block_on(hand_over(&timers, 1))?);
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn dead_letter(&self, number: u64) -> Result<Option<DeadLetter>, DurableError> {
+        let found = self.store.letter(number).await?;
+        Ok(found.map(|dead| DeadLetter::new((number, dead))))
+    }
+
+    /// Removes a dead letter, whether it can be read or not: `true` if there was one of that number.
+    ///
+    /// # Errors
+    ///
+    /// The store failed. If the answer was lost the letter may have gone.
+    pub async fn bury(&self, number: u64) -> Result<bool, DurableError> {
+        self.store.bury(number).await
+    }
+
+    /// Removes a timer whose record cannot be read ([`DurableError::Corrupt`] names it): `true` if
+    /// there was one. `false` if there is none of that id, or it can be read. What a handler was
+    /// to do is lost.
+    ///
+    /// This reads all due times of its store, or of its partition: it is for the rare case.
     ///
     /// # Errors
     ///
     /// The store failed.
-    pub async fn take_dead(&self, number: u64) -> Result<Option<DeadLetter>, DurableError> {
-        let taken = self.store.bury(number).await?;
-        Ok(taken.map(|dead| DeadLetter::new((number, dead))))
+    pub async fn remove_corrupt(&self, id: &str) -> Result<bool, DurableError> {
+        self.store.discard(id).await
     }
 
     /// A worker to be set up before it runs.

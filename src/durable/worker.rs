@@ -105,7 +105,8 @@ impl Worker {
         self
     }
 
-    /// Calls `observe` with the end of each attempt, after it is durable, where the run is polled.
+    /// Calls `observe` with the end of each attempt, after it is durable, where the run is polled. A
+    /// panic of it is dropped.
     pub fn observe(mut self, observe: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.observe = Some(Box::new(observe));
         self
@@ -117,8 +118,8 @@ impl Worker {
     /// # Errors
     ///
     /// The store failed, cannot be reached when this begins, denies access, or it or the timer was
-    /// shut down. What was being handled has failed when its lease has run out. (A store in Redis
-    /// that cannot be reached later, or written for a while, is waited for.) Run another worker
+    /// shut down. What was being handled has failed when its lease has run out. (A store that cannot
+    /// be written for a while, or, in Redis, be reached later, is waited for.) Run another worker
     /// after a pause.
     pub async fn run<H, F, E>(self, handler: H) -> Result<(), DurableError>
     where

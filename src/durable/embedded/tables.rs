@@ -1,4 +1,4 @@
-//! The tables of an embedded store, and every transition on them. The only file that names `redb`.
+//! The tables of an embedded store, and every transition on them.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -19,81 +19,24 @@ use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{
     Change, Due, Finish, Insert, Key, LONGEST_LIST, Lease, Leasing, Page, Scheduled,
 };
+use super::fault::Fault;
 use redb::{
-    Database, Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition,
-    WriteTransaction,
+    Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
 };
-use std::io::ErrorKind;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::Arc;
 
-const TIMERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("timers");
-const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
-const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-
-/// The version of the tables.
-const LAYOUT: u64 = 1;
-
-/// Why a transition did not happen.
-pub(super) enum Fault {
-    /// Nothing was touched: the rest of the group goes on.
-    Refused(DurableError),
-    /// The database failed in its midst: the whole group is undone.
-    Broken(DurableError),
-}
-
-impl From<DurableError> for Fault {
-    fn from(error: DurableError) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<Fault> for DurableError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Refused(error) | Fault::Broken(error) => error,
-        }
-    }
-}
-
-macro_rules! faults {
-    ($($error:ident),*) => {$(
-        impl From<redb::$error> for Fault {
-            fn from(error: redb::$error) -> Self {
-                Self::Broken(fault(error.into()))
-            }
-        }
-    )*};
-}
-
-faults!(TransactionError, TableError, StorageError, CommitError, DatabaseError);
-
-fn fault(error: redb::Error) -> DurableError {
-    let what = error.to_string();
-    match error {
-        redb::Error::DatabaseAlreadyOpen => DurableError::Locked(what),
-        redb::Error::Corrupted(_) | redb::Error::TableTypeMismatch { .. } => {
-            DurableError::Corrupt(what)
-        }
-        redb::Error::Io(error) => match error.kind() {
-            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => DurableError::Corrupt(what),
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                DurableError::ReadOnly(what)
-            }
-            _ => DurableError::Io(what),
-        },
-        _ => DurableError::Io(what),
-    }
-}
+pub(super) const TIMERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("timers");
+pub(super) const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
+pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
-    Record::decode(bytes).ok_or_else(|| DurableError::Corrupt(format!("the record of {id:?}")))
+    Record::decode(bytes).ok_or_else(|| DurableError::corrupt_timer(id))
 }
 
 fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
-    Dead::decode(bytes).ok_or_else(|| DurableError::Corrupt(format!("the dead letter {number}")))
+    Dead::decode(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
 }
 
 /// Up to `limit` entries, fewer if they are long.
@@ -114,73 +57,6 @@ fn page<K: redb::Key + 'static, R>(
     Ok(list)
 }
 
-/// Makes the name of a new file as durable as what is in it.
-fn keep_name(path: &Path) -> Result<(), DurableError> {
-    // Elsewhere a folder cannot be opened, and its names are durable without.
-    if cfg!(unix) {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = std::fs::File::open(folder.unwrap_or(Path::new(".")));
-        let kept = folder.and_then(|folder| folder.sync_all());
-        kept.map_err(|error| DurableError::Io(error.to_string()))?;
-    }
-    Ok(())
-}
-
-/// The open database.
-#[derive(Debug)]
-pub(super) struct File(Database);
-
-impl File {
-    /// Opens the file, and makes one if there is none.
-    pub(super) fn open(path: &Path) -> Result<Self, DurableError> {
-        let open = || -> Result<Self, Fault> {
-            let new = !path.exists();
-            let database = Database::create(path)?;
-            let transaction = database.begin_write()?;
-            let empty = transaction.list_tables()?.next().is_none()
-                && transaction.list_multimap_tables()?.next().is_none();
-            {
-                let mut meta = transaction.open_table(META)?;
-                let found = meta.get("layout")?.map(|found| found.value());
-                match found {
-                    Some(LAYOUT) => {}
-                    Some(found) => {
-                        return Err(DurableError::Format { found, known: LAYOUT }.into());
-                    }
-                    None if empty => drop(meta.insert("layout", LAYOUT)?),
-                    None => {
-                        let what = format!("{} holds other tables", path.display());
-                        return Err(DurableError::Corrupt(what).into());
-                    }
-                }
-                transaction.open_table(TIMERS)?;
-                transaction.open_table(DUE)?;
-                transaction.open_table(DEAD)?;
-            }
-            transaction.commit()?;
-            if new {
-                keep_name(path)?;
-            }
-            Ok(Self(database))
-        };
-        // The database asserts what it reads.
-        let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open));
-        match opened {
-            Ok(Ok(file)) => Ok(file),
-            Ok(Err(fault)) => Err(fault.into()),
-            Err(_) => Err(DurableError::Corrupt(format!("{} cannot be read", path.display()))),
-        }
-    }
-
-    pub(super) fn begin(&self) -> Result<Transaction, Fault> {
-        Ok(Transaction { inner: self.0.begin_write()?, changes: Vec::new(), weight: 0 })
-    }
-
-    pub(super) fn snapshot(&self) -> Result<Snapshot, Fault> {
-        Ok(Snapshot(self.0.begin_read()?))
-    }
-}
-
 /// A group of transitions.
 pub(super) struct Transaction {
     inner: WriteTransaction,
@@ -190,6 +66,10 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
+    pub(super) fn new(inner: WriteTransaction) -> Self {
+        Self { inner, changes: Vec::new(), weight: 0 }
+    }
+
     /// Writes the group to the disk: from now on nothing of it is lost.
     pub(super) fn commit(self) -> Result<Vec<Change>, Fault> {
         self.inner.commit()?;
@@ -387,10 +267,33 @@ impl Transaction {
         Ok(true)
     }
 
-    pub(super) fn bury(&mut self, number: u64) -> Result<Option<Dead>, Fault> {
-        let found = self.find_dead(number)?;
-        self.inner.open_table(DEAD)?.remove(number)?;
-        Ok(found)
+    pub(super) fn bury(&mut self, number: u64) -> Result<bool, Fault> {
+        Ok(self.inner.open_table(DEAD)?.remove(number)?.is_some())
+    }
+
+    pub(super) fn discard(&mut self, id: &str) -> Result<bool, Fault> {
+        match self.find(id) {
+            Ok(_) => return Ok(false),
+            Err(Fault::Refused(_)) => {}
+            Err(broken) => return Err(broken),
+        }
+        self.inner.open_table(TIMERS)?.remove(id)?;
+        // Its due time is not known any more.
+        let mut due = self.inner.open_table(DUE)?;
+        let keys = due.iter()?.map(|entry| entry.map(|(key, _)| key));
+        let mut times = Vec::new();
+        for key in keys {
+            let key = key?;
+            let (time, of) = key.value();
+            if of == id {
+                times.push(time);
+            }
+        }
+        for time in times {
+            due.remove((time, id))?;
+            self.changes.push(Change { gone: Some((time, Arc::from(id))), here: None });
+        }
+        Ok(true)
     }
 }
 
@@ -398,6 +301,10 @@ impl Transaction {
 pub(super) struct Snapshot(ReadTransaction);
 
 impl Snapshot {
+    pub(super) fn new(inner: ReadTransaction) -> Self {
+        Self(inner)
+    }
+
     pub(super) fn get(&self, id: &str) -> Result<Option<Record>, Fault> {
         let timers = self.0.open_table(TIMERS)?;
         let found = timers.get(id)?;
@@ -437,6 +344,12 @@ impl Snapshot {
         }
         let more = keys.len() == limit;
         Ok(Page { now, until, keys, more })
+    }
+
+    pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, Fault> {
+        let dead = self.0.open_table(DEAD)?;
+        let found = dead.get(number)?;
+        found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
     }
 
     pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {

@@ -321,7 +321,7 @@ fn extension(code: &str, what: String) -> Fault {
     Fault::Final(match code {
         "NOAUTH" | "WRONGPASS" => DurableError::Denied(what),
         "MISCONF" | "NOREPLICAS" | "OOM" => return Fault::Refused(DurableError::ReadOnly(what)),
-        "TBCORRUPT" => DurableError::Corrupt(what),
+        "TBCORRUPT" => DurableError::corrupt(what),
         // Another script runs for long.
         "BUSY" => return Fault::Undone(what),
         _ => DurableError::Io(what),

@@ -297,8 +297,17 @@ impl Store for Redis {
         self.ask(move |verbs| verbs.redrive(number))
     }
 
-    fn bury(&self, number: u64) -> Answer<Option<Dead>> {
-        self.ask(move |verbs| verbs.bury(number))
+    fn letter(&self, number: u64) -> Answer<Option<Dead>> {
+        self.ask(move |verbs| async move { verbs.letter(number).await })
+    }
+
+    fn bury(&self, number: u64) -> Answer<bool> {
+        self.verbs.bury(number)
+    }
+
+    fn discard(&self, id: &str) -> Answer<bool> {
+        let id = id.to_owned();
+        self.ask(move |verbs| verbs.discard(id))
     }
 }
 

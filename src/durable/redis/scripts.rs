@@ -41,6 +41,7 @@ impl Scripts {
                 "finish",
                 "redrive",
                 "bury",
+                "discard",
                 "group"
             ),
         }

@@ -49,11 +49,11 @@ fn beyond() -> DurableError {
 }
 
 pub(super) fn strange() -> DurableError {
-    DurableError::Corrupt("a script answers what it never does".to_owned())
+    DurableError::corrupt("a script answers what it never does")
 }
 
 fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
-    bytes::record(bytes).ok_or_else(|| DurableError::Corrupt(format!("the record of {id:?}")))
+    bytes::record(bytes).ok_or_else(|| DurableError::corrupt_timer(id))
 }
 
 fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
@@ -69,7 +69,7 @@ fn known(due: Due) -> Millis {
 }
 
 fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
-    bytes::letter(bytes).ok_or_else(|| DurableError::Corrupt(format!("the dead letter {number}")))
+    bytes::letter(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
 }
 
 impl Verbs {
@@ -192,14 +192,19 @@ impl Verbs {
     }
 
     pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
-        let bucket = self.keys.bucket(self.keys.place(&id));
+        let found = self.bytes(&id).await?;
+        found.map(|bytes| record(&id, &bytes)).transpose()
+    }
+
+    /// What is kept of a timer.
+    async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
+        let bucket = self.keys.bucket(self.keys.place(id));
         let ask = |link: Link| {
             let mut command = cmd("HGET");
-            command.arg(&bucket).arg(&id);
+            command.arg(&bucket).arg(id);
             link.command::<Option<Vec<u8>>>(command)
         };
-        let found = self.link.ask(Patience::Caller, ask).await?;
-        found.map(|bytes| record(&id, &bytes)).transpose()
+        self.link.ask(Patience::Caller, ask).await
     }
 
     /// In the order of partitions, buckets and ids.
@@ -282,7 +287,7 @@ impl Verbs {
         });
         Box::pin(async {
             match leasing.await {
-                Err(error @ DurableError::Corrupt(_)) => Ok(Leasing::Unreadable(error)),
+                Err(error @ DurableError::Corrupt { .. }) => Ok(Leasing::Unreadable(error)),
                 leasing => leasing,
             }
         })
@@ -357,7 +362,7 @@ impl Verbs {
         Ok(try_join_all(letters).await?.into_iter().flatten().collect())
     }
 
-    async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
+    pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
         let (partition, inner) = self.of_number(number);
         let ask = |link: Link| {
             let mut command = cmd("HGET");
@@ -391,13 +396,20 @@ impl Verbs {
         redriven.await
     }
 
-    pub(super) async fn bury(self: Arc<Self>, number: u64) -> Result<Option<Dead>, DurableError> {
-        // A letter does not change: what is read before it goes is what goes.
-        let Some(dead) = self.letter(number).await? else { return Ok(None) };
+    pub(super) fn bury(self: &Arc<Self>, number: u64) -> Answer<bool> {
         let (partition, inner) = self.of_number(number);
         let operation = Operation::new(partition, "bury").number(inner);
-        let buried = |_: &Self, answer, _| Ok((read::<u8>(answer)? == 1).then_some(dead));
-        self.change(Patience::Caller, operation, buried).await
+        self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
+    }
+
+    pub(super) async fn discard(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
+        let Some(bytes) = self.bytes(&id).await? else { return Ok(false) };
+        if record(&id, &bytes).is_ok() {
+            return Ok(false);
+        }
+        let operation = self.of_id("discard", &id).text(&bytes);
+        let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);
+        self.change(Patience::Caller, operation, discarded).await
     }
 }
 

@@ -15,7 +15,7 @@ local function taking(words, verb) return {verb, '<' .. string.rep('I4c0', words
 local VERBS = {
   schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
   lease = taking(2, lease), finish = taking(8, finish), redrive = taking(4, redrive),
-  bury = taking(1, bury),
+  bury = taking(1, bury), discard = taking(3, discard),
   -- What nobody waits for any more.
   nothing = taking(0, function() return 0 end),
 }

@@ -1,0 +1,91 @@
+//! [`Fault`]: why a transition did not happen, and what the database's errors mean.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a transition did not happen.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Nothing was touched: the rest of the group goes on.
+    Refused(DurableError),
+    /// The database failed in its midst: the whole group is undone.
+    Broken(DurableError),
+}
+
+impl From<DurableError> for Fault {
+    fn from(error: DurableError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Fault> for DurableError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused(error) | Fault::Broken(error) => error,
+        }
+    }
+}
+
+macro_rules! faults {
+    ($($error:ident),*) => {$(
+        impl From<redb::$error> for Fault {
+            fn from(error: redb::$error) -> Self {
+                Self::Broken(fault(error.into()))
+            }
+        }
+    )*};
+}
+
+faults!(TransactionError, TableError, StorageError, CommitError, DatabaseError, CompactionError);
+
+fn fault(error: redb::Error) -> DurableError {
+    match error {
+        redb::Error::DatabaseAlreadyOpen => DurableError::Locked(
+            "another process, or another handle of this one, has it".to_owned(),
+        ),
+        redb::Error::Corrupted(_)
+        | redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TableDoesNotExist(_) => DurableError::corrupt(error.to_string()),
+        redb::Error::PreviousIo => DurableError::Io("reading or writing has failed".to_owned()),
+        redb::Error::Io(error) => {
+            let what = error.to_string();
+            match error.kind() {
+                // The database says no more of a file that it did not write.
+                ErrorKind::InvalidData => DurableError::corrupt("it is no database of redb"),
+                ErrorKind::UnexpectedEof => DurableError::corrupt(what),
+                ErrorKind::PermissionDenied
+                | ErrorKind::ReadOnlyFilesystem
+                | ErrorKind::StorageFull
+                | ErrorKind::QuotaExceeded => DurableError::ReadOnly(what),
+                _ => DurableError::Io(what),
+            }
+        }
+        _ => DurableError::Io(error.to_string()),
+    }
+}
+
+/// Calls the database, which asserts what it reads of a damaged file: others wait for this thread.
+pub(super) fn asserted<R>(work: impl FnOnce() -> Result<R, Fault>) -> Result<R, DurableError> {
+    let worked = catch_unwind(AssertUnwindSafe(work));
+    let panicked = |_| Err(DurableError::corrupt("an assertion of the database failed").into());
+    worked.unwrap_or_else(panicked).map_err(DurableError::from)
+}
+
+/// What failed before anything was committed: it was surely not done.
+pub(super) fn undone(error: DurableError) -> DurableError {
+    match error {
+        DurableError::Io(what) => DurableError::ReadOnly(what),
+        error => error,
+    }
+}
+
+/// What failed while it was committed: it may have been done.
+pub(super) fn in_doubt(error: DurableError) -> DurableError {
+    match error {
+        DurableError::ReadOnly(what) => DurableError::Io(what),
+        error => error,
+    }
+}
