@@ -70,8 +70,7 @@ fn a_partition_that_cannot_be_read_stops_no_other() {
     let schedule = all.iter().map(|id| timers.schedule(id, "", SECOND / 2, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
     let held = "{tb:timers:0}:counters";
-    let there = cluster.owner(held).order(&format!("HGET {held} timers"));
-    let there: usize = there.lines().nth(1).unwrap().parse().unwrap();
+    let there = timers_of(&cluster, 0);
     assert!((1..all.len()).contains(&there), "{there}");
     // One of its keys has gone ahead, and the others do not follow for a while.
     cluster.owner(held).order("DEL {tb:timers:0}:answers");
@@ -83,6 +82,50 @@ fn a_partition_that_cannot_be_read_stops_no_other() {
     let rest: BTreeSet<String> = (0..there).map(|_| work.next()).collect();
     assert_eq!(&others | &rest, all.into_iter().collect());
     assert_eq!(work.stop(), [""; 0]);
+}
+
+/// How many timers a partition has.
+fn timers_of(cluster: &Cluster, partition: u64) -> usize {
+    let counters = format!("{{tb:timers:{partition}}}:counters");
+    let said = cluster.owner(&counters).order(&format!("HGET {counters} timers"));
+    said.lines().nth(1).map_or(0, |count| count.parse().unwrap())
+}
+
+#[test]
+fn a_master_that_does_not_answer_stops_no_other() {
+    let Some(cluster) = Cluster::start() else { return };
+    for node in &cluster.nodes {
+        node.order("CONFIG SET cluster-require-full-coverage no");
+    }
+    let process = Process::of_cluster(&cluster);
+    let work = process.work();
+    wait(process.timers.schedule("the first page has come", "", SECOND / 100, quick())).unwrap();
+    work.next();
+    // Not the one that is subscribed to, whose silence makes workers load all again, nor the one
+    // where they are heard.
+    let heard = cluster.owner("{tb:timers}").port;
+    let silent = &cluster.nodes[1..];
+    let silent = silent.iter().find(|node| node.port != heard).unwrap();
+    // It has one partition of six at least: more timers than the worker has places.
+    let all = ids(900);
+    let schedule = all.iter().enumerate().map(|(place, id)| {
+        let delay = SECOND + Duration::from_micros(500 * place as u64);
+        process.timers.schedule(id, "", delay, quick())
+    });
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    let is_silent = |partition: &u64| {
+        cluster.owner(&format!("{{tb:timers:{partition}}}:counters")).port == silent.port
+    };
+    let there: usize =
+        (0..6).filter(is_silent).map(|partition| timers_of(&cluster, partition)).sum();
+    assert!((100..all.len() - 100).contains(&there), "{there}");
+    silent.pause();
+    let others: BTreeSet<String> = (there..all.len()).map(|_| work.next()).collect();
+    assert_eq!(others.len(), all.len() - there);
+    silent.go_on();
+    let rest: BTreeSet<String> = (0..there).map(|_| work.next()).collect();
+    assert_eq!(&others | &rest, all.into_iter().collect());
+    assert_eq!(work.stop(), [""; 0], "each once");
 }
 
 #[test]

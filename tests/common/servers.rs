@@ -61,6 +61,22 @@ impl Server {
         }
     }
 
+    /// Stops the process: its connections stand, and nobody answers.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.process().as_ref().expect("it runs").id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().expect("there is `kill`");
+        assert!(sent.success(), "{signal}");
+    }
+
     /// Starts it again, with what it had written.
     pub(crate) fn resume(&self) {
         assert!(self.try_resume(), "the server starts again");

@@ -36,7 +36,9 @@ use super::clock::{Millis, StoreClock};
 use super::error::DurableError;
 use super::near::Near;
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
+use super::store::{
+    Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Stalled, Store,
+};
 use groups::Groups;
 use keys::Keys;
 use link::{Link, Patience, refused};
@@ -287,6 +289,14 @@ impl Store for Redis {
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
         self.verbs.finish(id.to_owned(), fence, finish)
+    }
+
+    fn stalled(&self, worker: u64, id: &str) -> Option<Stalled> {
+        Some(Box::new(Verbs::stalled(&self.verbs, worker, id)))
+    }
+
+    fn is_withheld(&self, worker: u64, id: &str) -> bool {
+        self.verbs.is_withheld(worker, id)
     }
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
