@@ -13,7 +13,9 @@ use common::redis::{OneNode, runtime};
 use common::servers::Server;
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
-use tourbillon::durable::{DurableError, Options, Outcome, Redis, RedisOptions, Scheduled};
+use tourbillon::durable::{
+    DurableError, Existing, Options, Outcome, Redis, RedisOptions, Scheduled,
+};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -411,7 +413,7 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
 fn a_page_of_one_partition_is_bounded() {
     let Some(server) = Server::start(&[]) else { return };
     let runtime = runtime();
-    let options = RedisOptions::new().partitions(1);
+    let options = RedisOptions::new("timers").partitions(1);
     let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
     let process = Process::of(store, runtime);
     for id in ids(20) {
@@ -428,7 +430,7 @@ fn a_wrong_password_is_denied() {
     let runtime = runtime();
     let connect = |user: &str| {
         let url = format!("redis://{user}127.0.0.1:{}/", server.port);
-        runtime.block_on(Redis::connect(&url, RedisOptions::new()))
+        runtime.block_on(Redis::connect(&url, "timers"))
     };
     for user in ["", ":wrong@"] {
         let error = connect(user).unwrap_err();
@@ -441,20 +443,119 @@ fn a_wrong_password_is_denied() {
 fn wrong_options_are_refused() {
     let runtime = runtime();
     let connect = |options| runtime.block_on(Redis::connect("redis://127.0.0.1:1/", options));
-    let unreachable = connect(RedisOptions::new()).unwrap_err();
+    let unreachable = connect(RedisOptions::new("timers")).unwrap_err();
     assert!(matches!(unreachable, DurableError::Unreachable(_)), "{unreachable:?}");
     let long = "n".repeat(65);
     for name in ["", "{tag}", &long] {
-        let error = connect(RedisOptions::new().name(name)).unwrap_err();
+        let error = connect(RedisOptions::new(name)).unwrap_err();
         assert!(matches!(error, DurableError::Option(_)), "{error:?}");
     }
     for partitions in [0, 1025] {
-        let error = connect(RedisOptions::new().partitions(partitions)).unwrap_err();
+        let error = connect(RedisOptions::new("timers").partitions(partitions)).unwrap_err();
         assert!(matches!(error, DurableError::Option(_)), "{error:?}");
     }
     // Not within a runtime.
-    let outside = pollster::block_on(Redis::connect("redis://127.0.0.1:1/", RedisOptions::new()));
+    let outside = pollster::block_on(Redis::connect("redis://127.0.0.1:1/", "timers"));
     assert!(matches!(outside.unwrap_err(), DurableError::Option(_)));
-    let wrong = runtime.block_on(Redis::connect("nonsense", RedisOptions::new())).unwrap_err();
-    assert!(matches!(wrong, DurableError::Option(_)), "{wrong:?}");
+    let wrong = runtime.block_on(Redis::connect("nonsense", "timers")).unwrap_err();
+    assert!(matches!(wrong, DurableError::Address(_)), "{wrong:?}");
+    let tls = runtime.block_on(Redis::connect("rediss://127.0.0.1/", "timers")).unwrap_err();
+    assert!(matches!(&tls, DurableError::Address(why) if why.contains("TLS")), "{tls:?}");
+}
+
+#[test]
+fn a_node_that_has_become_a_replica_is_left() {
+    let (Some(old), Some(new)) = (Server::start(&[]), Server::start(&[])) else { return };
+    let proxy = Proxy::before(old.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let timers = &process.timers;
+    let work = process.work();
+    wait(timers.schedule("before", "", SECOND / 100, quick())).unwrap();
+    assert_eq!(work.next(), "before");
+    wait(timers.schedule("due later", "", 2 * SECOND, quick())).unwrap();
+    // It takes over with all that the old one has, as an operator or a keeper would see to.
+    new.order(&format!("REPLICAOF 127.0.0.1 {}", old.port));
+    new.waits_for("it follows", |new| {
+        new.figure("replication", "master_link_status").as_deref() == Some("up")
+    });
+    new.order("REPLICAOF NO ONE");
+    proxy.leads_to(new.port);
+    old.order(&format!("REPLICAOF 127.0.0.1 {}", new.port));
+    // Whoever asks next is told so, and the connection is another one then.
+    let told =
+        wait(timers.schedule("after", "", SECOND / 100, quick())).map_err(DurableError::from);
+    assert!(matches!(told, Err(DurableError::ReadOnly(_)) | Ok(Scheduled::New)), "{told:?}");
+    let again =
+        || wait(timers.schedule("after", "", SECOND / 100, quick().existing(Existing::Keep)));
+    let begun = SystemTime::now();
+    while told.is_err() && again().is_err() {
+        assert!(begun.elapsed().unwrap() < 10 * SECOND, "it is never left");
+    }
+    let acknowledged = BTreeSet::from([work.next(), work.next()]);
+    assert_eq!(acknowledged, BTreeSet::from(["after".to_owned(), "due later".to_owned()]));
+    // The subscription has gone there, too.
+    let subscribed = |new: &Server| new.order("PUBSUB NUMSUB tb:timers").contains(":1");
+    new.waits_for("the subscription", subscribed);
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn a_server_that_may_remove_timers_is_refused() {
+    let Some(server) = Server::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
+    let runtime = runtime();
+    let connect = |options: RedisOptions| runtime.block_on(Redis::connect(&server.url(), options));
+    let refused = connect("timers".into()).unwrap_err();
+    assert_eq!(refused, DurableError::Evicts { policy: "allkeys-lru".to_owned() });
+    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
+    // No key of a store has a time to live.
+    for policy in ["volatile-lru", "noeviction"] {
+        server.order(&format!("CONFIG SET maxmemory-policy {policy}"));
+        assert!(connect("timers".into()).is_ok(), "{policy}");
+    }
+    // Who may not ask is told what for.
+    server.order("ACL SETUSER default -info");
+    let denied = connect("timers".into()).unwrap_err();
+    assert!(matches!(&denied, DurableError::Denied(why) if why.contains("allow_eviction")));
+    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
+}
+
+#[test]
+fn a_new_process_costs_the_same_however_many_there_have_been() {
+    let Some(server) = Server::start(&[]) else { return };
+    let one = || {
+        let runtime = runtime();
+        let options = RedisOptions::new("timers").partitions(1);
+        let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
+        Process::of(store, runtime)
+    };
+    // Of 5000 processes the last answer is of long ago, of as many it is of now.
+    let answers = "EVAL \"for number = 1, 10000 do local time = number > 5000 and 2^41 or 0 \
+                   redis.call('HSET', '{tb:timers:0}:answers', number, \
+                   struct.pack('<I6I6', 1, time) .. cmsgpack.pack({time})) \
+                   redis.call('ZADD', '{tb:timers:0}:ages', 0, number) end\" 0";
+    server.order(answers);
+    let kept = || -> u64 {
+        let said = server.order("HLEN {tb:timers:0}:answers");
+        said.trim().trim_start_matches(':').parse().unwrap()
+    };
+    let read = || server.calls("hgetall") * 10_000 + server.calls("hget");
+    let (before, had) = (read(), kept());
+    let processes: Vec<Process> = (0..3).map(|_| one()).collect();
+    for (number, process) in processes.iter().enumerate() {
+        let id = format!("{number}");
+        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
+    }
+    assert!(read() - before < 100, "{} reads", read() - before);
+    let left = kept();
+    assert!((had - 40..had - 20).contains(&left), "{left} of {had}");
+    // Of those whose age is not known any more by then none goes that has been heard lately.
+    server.order(
+        "EVAL \"for number = 1, 5000 do redis.call('ZREM', '{tb:timers:0}:ages', number) end\" 0",
+    );
+    for number in 3..5 {
+        let process = one();
+        let id = format!("{number}");
+        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
+    }
+    assert_eq!(kept(), left + 2);
 }

@@ -43,7 +43,7 @@ impl Process {
 
     pub(crate) fn at(url: &str) -> Self {
         let runtime = runtime();
-        let store = runtime.block_on(Redis::connect(url, RedisOptions::new())).unwrap();
+        let store = runtime.block_on(Redis::connect(url, "timers")).unwrap();
         Self::of(store, runtime)
     }
 
@@ -53,7 +53,7 @@ impl Process {
 
     pub(crate) fn of_nodes(urls: Vec<String>) -> Self {
         let runtime = runtime();
-        let options = RedisOptions::new().partitions(6);
+        let options = RedisOptions::new("timers").partitions(6);
         let urls = urls.iter().map(String::as_str);
         let connected = async {
             tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await

@@ -127,6 +127,11 @@ impl Server {
         self.say("INFO replication").is_some_and(|info| info.contains(line))
     }
 
+    /// Waits until it is so.
+    pub(crate) fn waits_for(&self, what: &str, so: impl Fn(&Self) -> bool) {
+        wait_until(what, || so(self));
+    }
+
     /// Whether it is a replica that hears from its master.
     fn follows(&self) -> bool {
         self.is("role:slave") && self.is("master_link_status:up")
@@ -175,7 +180,7 @@ fn free_port() -> u16 {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wait_until(what: &str, so: impl Fn() -> bool) {
-    assert!(is_in_time(PATIENCE, so), "the cluster: {what}");
+    assert!(is_in_time(PATIENCE, so), "the servers: {what}");
 }
 
 fn is_in_time(limit: Duration, so: impl Fn() -> bool) -> bool {

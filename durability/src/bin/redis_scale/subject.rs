@@ -70,7 +70,7 @@ pub(crate) async fn each<F>(
 
 impl Subject {
     pub(crate) async fn new(server: Server) -> Self {
-        let store = Redis::connect(&server.url(), RedisOptions::new()).await.unwrap();
+        let store = Redis::connect(&server.url(), "timers").await.unwrap();
         let timer = Timer::spawn(Builder::new().driver().executor(Inline)).unwrap();
         Self { timers: DurableTimers::new(store, &timer), server }
     }
