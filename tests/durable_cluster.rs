@@ -48,12 +48,16 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
 
 /// Two workers deliver what is due while the cluster changes.
 fn timers_are_due_while(cluster: &Cluster, change: impl Fn()) {
+    timers_are_due_after(cluster, SECOND / 5, change);
+}
+
+fn timers_are_due_after(cluster: &Cluster, first: Duration, change: impl Fn()) {
     let processes = [Process::of_cluster(cluster), Process::of_cluster(cluster)];
     let work: Vec<Work> = processes.iter().map(Process::work).collect();
     let all = ids(600);
     let timers = processes[0].timers.clone();
     let schedule = all.iter().enumerate().map(|(place, id)| {
-        let delay = Duration::from_millis(200 + 5 * place as u64);
+        let delay = first + Duration::from_millis(5 * place as u64);
         timers.schedule(id, "payload", delay, quick())
     });
     wait(futures_util::future::try_join_all(schedule)).unwrap();
@@ -91,6 +95,13 @@ fn timers_of(cluster: &Cluster, partition: u64) -> usize {
     said.lines().nth(1).map_or(0, |count| count.parse().unwrap())
 }
 
+/// A master that is not the one which is subscribed to, whose silence makes workers load all again,
+/// nor the one where they are heard.
+fn one_of_many(cluster: &Cluster) -> &Server {
+    let heard = cluster.owner("{tb:timers}").port;
+    cluster.nodes[1..].iter().find(|node| node.port != heard).unwrap()
+}
+
 #[test]
 fn a_master_that_does_not_answer_stops_no_other() {
     let Some(cluster) = Cluster::start() else { return };
@@ -101,11 +112,7 @@ fn a_master_that_does_not_answer_stops_no_other() {
     let work = process.work();
     wait(process.timers.schedule("the first page has come", "", SECOND / 100, quick())).unwrap();
     work.next();
-    // Not the one that is subscribed to, whose silence makes workers load all again, nor the one
-    // where they are heard.
-    let heard = cluster.owner("{tb:timers}").port;
-    let silent = &cluster.nodes[1..];
-    let silent = silent.iter().find(|node| node.port != heard).unwrap();
+    let silent = one_of_many(&cluster);
     // It has one partition of six at least: more timers than the worker has places.
     let all = ids(900);
     let schedule = all.iter().enumerate().map(|(place, id)| {
@@ -126,6 +133,27 @@ fn a_master_that_does_not_answer_stops_no_other() {
     let rest: BTreeSet<String> = (0..there).map(|_| work.next()).collect();
     assert_eq!(&others | &rest, all.into_iter().collect());
     assert_eq!(work.stop(), [""; 0], "each once");
+}
+
+#[test]
+fn nothing_of_a_store_goes_on_when_it_has_gone() {
+    let Some(cluster) = Cluster::start() else { return };
+    for node in &cluster.nodes {
+        node.order("CONFIG SET cluster-require-full-coverage no");
+    }
+    let process = Process::of_cluster(&cluster);
+    let work = process.work();
+    one_of_many(&cluster).pause();
+    // A caller waits for longer than it takes to find out which partitions cannot be read.
+    let schedule = ids(60);
+    let schedule = schedule.iter().map(|id| process.timers.schedule(id, "", 60 * SECOND, quick()));
+    let scheduled = wait(futures_util::future::join_all(schedule));
+    assert!(scheduled.iter().any(Result::is_err), "{scheduled:?}");
+    assert_eq!(work.stop(), [""; 0]);
+    let Process { timers, runtime } = process;
+    drop(timers);
+    let tasks = || runtime.handle().metrics().num_alive_tasks();
+    cluster.nodes[0].waits_for("the end of all tasks", |_| tasks() == 0);
 }
 
 #[test]
@@ -157,6 +185,19 @@ fn replicas_take_over_under_the_timers() {
         for partition in [0, 1, 2, 0] {
             cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
         }
+    });
+}
+
+#[test]
+fn an_elected_replica_goes_on_for_a_dead_master() {
+    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
+    timers_are_due_after(&cluster, SECOND, || {
+        // Nothing has been delivered yet. What a replica has not got would be lost with its master.
+        for key in ["{tb:timers:0}", "{tb:timers:1}", "{tb:timers:2}"] {
+            cluster.is_copied(key);
+        }
+        // It never comes back: the others elect its replica when they have missed it for long.
+        cluster.owner("{tb:timers:0}").kill();
     });
 }
 

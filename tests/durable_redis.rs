@@ -12,10 +12,15 @@ use common::proxy::Proxy;
 use common::redis::{OneNode, runtime};
 use common::servers::Server;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tourbillon::durable::{
     DurableError, Existing, Options, Outcome, Redis, RedisOptions, Scheduled,
 };
+
+/// What docs/DURABLE.md says a user of one node needs.
+const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@connection +@hash \
+                      +@sortedset +time +publish +subscribe +persist +exists +info";
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -558,4 +563,97 @@ fn a_new_process_costs_the_same_however_many_there_have_been() {
         wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
     }
     assert_eq!(kept(), left + 2);
+}
+
+#[test]
+fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
+    let Some(server) = Server::with_clock().map(Arc::new) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    let (send, ended) = std::sync::mpsc::channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().until(async move {
+        let _ = ends.await;
+    });
+    let clock = Arc::clone(&server);
+    let run = worker.run(move |delivery| {
+        send.send((delivery.id, clock.now() < delivery.planned)).unwrap();
+        async { Ok::<(), String>(()) }
+    });
+    let thread = std::thread::spawn(move || wait(run));
+    let next = || {
+        let (id, early) = ended.recv_timeout(60 * SECOND).expect("nothing is lost");
+        assert!(!early, "{id}");
+        id
+    };
+    let schedule = |id: &str, delay: Duration| {
+        wait(timers.schedule(id, "", delay, quick())).unwrap();
+    };
+    schedule("right", SECOND / 10);
+    assert_eq!(next(), "right");
+    schedule("waits until the clock is right again", 2 * SECOND);
+    // An hour back: an hour and two seconds are left.
+    server.set_clock(-3600);
+    schedule("by the new time", SECOND);
+    assert_eq!(next(), "by the new time");
+    std::thread::sleep(2 * SECOND);
+    assert!(ended.try_recv().is_err(), "it is not due");
+    server.set_clock(0);
+    assert_eq!(next(), "waits until the clock is right again");
+    schedule("in an hour", 3600 * SECOND);
+    schedule("in three hours", 3 * 3600 * SECOND);
+    server.set_clock(7200);
+    assert_eq!(next(), "in an hour");
+    assert_eq!(wait(timers.len()), Ok(1));
+    drop(end);
+    assert_eq!(thread.join().unwrap(), Ok(()));
+    assert!(ended.try_recv().is_err(), "once each");
+}
+
+#[test]
+fn a_user_with_the_rights_that_are_listed_may_do_all() {
+    let Some(server) = Server::start(&[]) else { return };
+    server.order(&format!("ACL SETUSER clerk on >secret {RIGHTS}"));
+    let url = format!("redis://clerk:secret@127.0.0.1:{}/", server.port);
+    let process = Process::at(&url);
+    let timers = &process.timers;
+    let work = process.work();
+    let failing = Options::new().attempts(1).time_to_live(Duration::ZERO);
+    for id in ["a", "b", "c"] {
+        wait(timers.schedule(id, "", 3600 * SECOND, quick())).unwrap();
+    }
+    assert_eq!(wait(timers.cancel("a")), Ok(true));
+    assert_eq!(wait(timers.reschedule("b", SECOND / 10)), Ok(true));
+    assert_eq!(work.next(), "b");
+    assert!(wait(timers.get("c")).unwrap().is_some());
+    assert_eq!(wait(timers.list(None, 10)).unwrap().len(), 1);
+    assert_eq!((wait(timers.len()), wait(timers.dead_letters(None, 10))), (Ok(1), Ok(Vec::new())));
+    assert_eq!(work.stop(), [""; 0]);
+    // Dead letters, by a worker that comes late for them.
+    wait(timers.schedule("late", "", SECOND / 100, failing)).unwrap();
+    std::thread::sleep(SECOND / 10);
+    let (send, dead) = std::sync::mpsc::channel();
+    let worker = timers.worker().observe(move |event| drop(send.send(event.outcome.clone())));
+    let thread = {
+        let (end, ends) = futures_channel::oneshot::channel::<()>();
+        let run = worker.until(async move {
+            let _ = ends.await;
+        });
+        let thread = std::thread::spawn(|| wait(run.run(|_| async { Ok::<(), String>(()) })));
+        assert!(matches!(dead.recv().unwrap(), Outcome::Dead { .. }));
+        drop(end);
+        thread
+    };
+    assert_eq!(thread.join().unwrap(), Ok(()));
+    let letter = wait(timers.dead_letters(None, 10)).unwrap().remove(0);
+    assert_eq!(wait(timers.redrive(letter.number)), Ok(true));
+
+    // A right that is missing within a script.
+    server.order("ACL SETUSER clerk -zadd");
+    let denied = wait(timers.schedule("d", "", SECOND, quick())).unwrap_err();
+    assert!(matches!(denied.reason, DurableError::Denied(_)), "{denied:?}");
+    // Other stores are not its own.
+    let runtime = runtime();
+    let other = runtime.block_on(Redis::connect(&url, "timers2")).unwrap_err();
+    assert!(matches!(other, DurableError::Denied(_)), "{other:?}");
 }

@@ -26,7 +26,7 @@ pub(crate) fn quick() -> Options {
 pub(crate) struct Process {
     pub(crate) timers: DurableTimers,
     // After the timers: their connections run in it.
-    _runtime: Runtime,
+    pub(crate) runtime: Runtime,
 }
 
 /// A worker of it: what it has acknowledged.
@@ -64,7 +64,7 @@ impl Process {
 
     pub(crate) fn of(store: Redis, runtime: Runtime) -> Self {
         let timer = Timer::spawn(Builder::new().driver().executor(Inline)).unwrap();
-        Self { timers: DurableTimers::new(store, &timer), _runtime: runtime }
+        Self { timers: DurableTimers::new(store, &timer), runtime }
     }
 
     pub(crate) fn work(&self) -> Work {

@@ -277,6 +277,10 @@ impl Driver {
                 Fault::Refused(error) => {
                     // Callers are told so, and workers wait.
                     group = self.refuse_callers(group, &error);
+                    if group.rest().next().is_none() {
+                        // Those who have come meanwhile are to be told as well, or let through.
+                        return;
+                    }
                     self.why = error.to_string();
                 }
                 Fault::Undone(why) | Fault::Unknown(why) => self.why = why,

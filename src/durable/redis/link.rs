@@ -36,6 +36,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// The first and the longest wait before something is asked again.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
+/// What is said of a right that is missing within a script, by Redis 7.0 and later ones.
+const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
+
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Patience {
@@ -335,8 +338,9 @@ fn fault(error: &RedisError, cluster: bool) -> Fault {
         ErrorKind::Server(Server::ResponseError) if what.contains("non local key") => {
             Fault::Undone(what)
         }
-        // A missing right within a script.
-        ErrorKind::Server(Server::ResponseError) if what.contains("ACL failure in script") => {
+        ErrorKind::Server(Server::ResponseError)
+            if DENIED.iter().any(|said| what.contains(said)) =>
+        {
             Fault::Final(DurableError::Denied(what))
         }
         ErrorKind::Extension => extension(error.code().unwrap_or_default(), what),

@@ -171,19 +171,16 @@ impl Verbs {
         if !self.members.miss(worker, partition) {
             return;
         }
-        // It ends with the store, and with the worker's part in that partition.
-        let verbs = Arc::downgrade(self);
+        let verbs = Arc::clone(self);
         tokio::spawn(async move {
-            while let Some(verbs) = verbs.upgrade() {
+            // A worker that has left, as one does whose store goes, misses nothing.
+            while verbs.members.misses(worker, partition) {
                 // Of no page: so many notices are never counted.
                 let notices = u64::MAX;
                 let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
                 // Whatever is wrong with it beside, the next page tells.
                 if !unreachable(&verbs.part(part, Patience::Page).await) {
                     return verbs.members.found(worker, partition);
-                }
-                if !verbs.members.misses(worker, partition) {
-                    return;
                 }
             }
         });

@@ -93,7 +93,7 @@ end
 
 call('HSET', ANSWERS, process, pack('<I6I6', number, now) .. cmsgpack.pack(kept))
 if not last then
-  -- More go at a time than come; and an age is looked at once an hour, not written with each group.
+  -- More go at a time than come. An age is looked at once an hour, and not written with each group.
   call('ZADD', AGES, whole(now), process)
   local before = whole(now - FORGET)
   for _, old in ipairs(call('ZRANGEBYSCORE', AGES, '-inf', '(' .. before, 'LIMIT', 0, AT_A_GO)) do
