@@ -95,6 +95,15 @@ fn timers_of(cluster: &Cluster, partition: u64) -> usize {
     said.lines().nth(1).map_or(0, |count| count.parse().unwrap())
 }
 
+/// A cluster whose masters go on without each other.
+fn independent() -> Option<Cluster> {
+    let cluster = Cluster::start()?;
+    for node in &cluster.nodes {
+        node.order("CONFIG SET cluster-require-full-coverage no");
+    }
+    Some(cluster)
+}
+
 /// A master that is not the one which is subscribed to, whose silence makes workers load all again,
 /// nor the one where they are heard.
 fn one_of_many(cluster: &Cluster) -> &Server {
@@ -104,10 +113,7 @@ fn one_of_many(cluster: &Cluster) -> &Server {
 
 #[test]
 fn a_master_that_does_not_answer_stops_no_other() {
-    let Some(cluster) = Cluster::start() else { return };
-    for node in &cluster.nodes {
-        node.order("CONFIG SET cluster-require-full-coverage no");
-    }
+    let Some(cluster) = independent() else { return };
     let process = Process::of_cluster(&cluster);
     let work = process.work();
     wait(process.timers.schedule("the first page has come", "", SECOND / 100, quick())).unwrap();
@@ -137,10 +143,7 @@ fn a_master_that_does_not_answer_stops_no_other() {
 
 #[test]
 fn nothing_of_a_store_goes_on_when_it_has_gone() {
-    let Some(cluster) = Cluster::start() else { return };
-    for node in &cluster.nodes {
-        node.order("CONFIG SET cluster-require-full-coverage no");
-    }
+    let Some(cluster) = independent() else { return };
     let process = Process::of_cluster(&cluster);
     let work = process.work();
     one_of_many(&cluster).pause();

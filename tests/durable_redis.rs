@@ -18,10 +18,6 @@ use tourbillon::durable::{
     DurableError, Existing, Options, Outcome, Redis, RedisOptions, Scheduled,
 };
 
-/// What docs/DURABLE.md says a user of one node needs.
-const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@connection +@hash \
-                      +@sortedset +time +publish +subscribe +persist +exists +info";
-
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 #[test]
@@ -430,45 +426,6 @@ fn a_page_of_one_partition_is_bounded() {
 }
 
 #[test]
-fn a_wrong_password_is_denied() {
-    let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
-    let runtime = runtime();
-    let connect = |user: &str| {
-        let url = format!("redis://{user}127.0.0.1:{}/", server.port);
-        runtime.block_on(Redis::connect(&url, "timers"))
-    };
-    for user in ["", ":wrong@"] {
-        let error = connect(user).unwrap_err();
-        assert!(matches!(error, DurableError::Denied(_)), "{error:?}");
-    }
-    assert!(connect(":right@").is_ok());
-}
-
-#[test]
-fn wrong_options_are_refused() {
-    let runtime = runtime();
-    let connect = |options| runtime.block_on(Redis::connect("redis://127.0.0.1:1/", options));
-    let unreachable = connect(RedisOptions::new("timers")).unwrap_err();
-    assert!(matches!(unreachable, DurableError::Unreachable(_)), "{unreachable:?}");
-    let long = "n".repeat(65);
-    for name in ["", "{tag}", &long] {
-        let error = connect(RedisOptions::new(name)).unwrap_err();
-        assert!(matches!(error, DurableError::Option(_)), "{error:?}");
-    }
-    for partitions in [0, 1025] {
-        let error = connect(RedisOptions::new("timers").partitions(partitions)).unwrap_err();
-        assert!(matches!(error, DurableError::Option(_)), "{error:?}");
-    }
-    // Not within a runtime.
-    let outside = pollster::block_on(Redis::connect("redis://127.0.0.1:1/", "timers"));
-    assert!(matches!(outside.unwrap_err(), DurableError::Option(_)));
-    let wrong = runtime.block_on(Redis::connect("nonsense", "timers")).unwrap_err();
-    assert!(matches!(wrong, DurableError::Address(_)), "{wrong:?}");
-    let tls = runtime.block_on(Redis::connect("rediss://127.0.0.1/", "timers")).unwrap_err();
-    assert!(matches!(&tls, DurableError::Address(why) if why.contains("TLS")), "{tls:?}");
-}
-
-#[test]
 fn a_node_that_has_become_a_replica_is_left() {
     let (Some(old), Some(new)) = (Server::start(&[]), Server::start(&[])) else { return };
     let proxy = Proxy::before(old.port);
@@ -502,26 +459,6 @@ fn a_node_that_has_become_a_replica_is_left() {
     let subscribed = |new: &Server| new.order("PUBSUB NUMSUB tb:timers").contains(":1");
     new.waits_for("the subscription", subscribed);
     assert_eq!(work.stop(), [""; 0]);
-}
-
-#[test]
-fn a_server_that_may_remove_timers_is_refused() {
-    let Some(server) = Server::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
-    let runtime = runtime();
-    let connect = |options: RedisOptions| runtime.block_on(Redis::connect(&server.url(), options));
-    let refused = connect("timers".into()).unwrap_err();
-    assert_eq!(refused, DurableError::Evicts { policy: "allkeys-lru".to_owned() });
-    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
-    // No key of a store has a time to live.
-    for policy in ["volatile-lru", "noeviction"] {
-        server.order(&format!("CONFIG SET maxmemory-policy {policy}"));
-        assert!(connect("timers".into()).is_ok(), "{policy}");
-    }
-    // Who may not ask is told what for.
-    server.order("ACL SETUSER default -info");
-    let denied = connect("timers".into()).unwrap_err();
-    assert!(matches!(&denied, DurableError::Denied(why) if why.contains("allow_eviction")));
-    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
 }
 
 #[test]
@@ -608,52 +545,4 @@ fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
     drop(end);
     assert_eq!(thread.join().unwrap(), Ok(()));
     assert!(ended.try_recv().is_err(), "once each");
-}
-
-#[test]
-fn a_user_with_the_rights_that_are_listed_may_do_all() {
-    let Some(server) = Server::start(&[]) else { return };
-    server.order(&format!("ACL SETUSER clerk on >secret {RIGHTS}"));
-    let url = format!("redis://clerk:secret@127.0.0.1:{}/", server.port);
-    let process = Process::at(&url);
-    let timers = &process.timers;
-    let work = process.work();
-    let failing = Options::new().attempts(1).time_to_live(Duration::ZERO);
-    for id in ["a", "b", "c"] {
-        wait(timers.schedule(id, "", 3600 * SECOND, quick())).unwrap();
-    }
-    assert_eq!(wait(timers.cancel("a")), Ok(true));
-    assert_eq!(wait(timers.reschedule("b", SECOND / 10)), Ok(true));
-    assert_eq!(work.next(), "b");
-    assert!(wait(timers.get("c")).unwrap().is_some());
-    assert_eq!(wait(timers.list(None, 10)).unwrap().len(), 1);
-    assert_eq!((wait(timers.len()), wait(timers.dead_letters(None, 10))), (Ok(1), Ok(Vec::new())));
-    assert_eq!(work.stop(), [""; 0]);
-    // Dead letters, by a worker that comes late for them.
-    wait(timers.schedule("late", "", SECOND / 100, failing)).unwrap();
-    std::thread::sleep(SECOND / 10);
-    let (send, dead) = std::sync::mpsc::channel();
-    let worker = timers.worker().observe(move |event| drop(send.send(event.outcome.clone())));
-    let thread = {
-        let (end, ends) = futures_channel::oneshot::channel::<()>();
-        let run = worker.until(async move {
-            let _ = ends.await;
-        });
-        let thread = std::thread::spawn(|| wait(run.run(|_| async { Ok::<(), String>(()) })));
-        assert!(matches!(dead.recv().unwrap(), Outcome::Dead { .. }));
-        drop(end);
-        thread
-    };
-    assert_eq!(thread.join().unwrap(), Ok(()));
-    let letter = wait(timers.dead_letters(None, 10)).unwrap().remove(0);
-    assert_eq!(wait(timers.redrive(letter.number)), Ok(true));
-
-    // A right that is missing within a script.
-    server.order("ACL SETUSER clerk -zadd");
-    let denied = wait(timers.schedule("d", "", SECOND, quick())).unwrap_err();
-    assert!(matches!(denied.reason, DurableError::Denied(_)), "{denied:?}");
-    // Other stores are not its own.
-    let runtime = runtime();
-    let other = runtime.block_on(Redis::connect(&url, "timers2")).unwrap_err();
-    assert!(matches!(other, DurableError::Denied(_)), "{other:?}");
 }
