@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tourbillon::Builder;
-use tourbillon::durable::{DurableTimers, Embedded, Existing, Options, Outcome};
 #[cfg(feature = "redis")]
-use tourbillon::durable::{Redis, RedisOptions};
+use tourbillon::durable::Redis;
+use tourbillon::durable::{DurableTimers, Embedded, Existing, Options, Outcome};
 use tourbillon::future::Timer;
 
 /// Reminders that survive their program.
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     #[cfg(feature = "redis")]
     if let Some(url) = &arguments.store {
         let runtime = tokio::runtime::Runtime::new()?;
-        let store = runtime.block_on(Redis::connect(url, RedisOptions::new()))?;
+        let store = runtime.block_on(Redis::connect(url, "reminders"))?;
         return remind_all(&DurableTimers::new(store, &timer), &timer, url, &arguments);
     }
     let timers = DurableTimers::new(Embedded::open(&arguments.file)?, &timer);

@@ -23,7 +23,6 @@ use tokio::task::JoinHandle;
 use tourbillon::Builder;
 use tourbillon::durable::{
     AnyStore, Backoff, DurableError, DurableTimers, Embedded, Existing, Options, Outcome, Redis,
-    RedisOptions,
 };
 use tourbillon::future::Timer;
 
@@ -71,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn share(arguments: &Arguments) -> Result<Vec<(usize, String)>, Box<dyn Error>> {
     let timer = Timer::spawn(Builder::new().driver())?;
     let store: AnyStore = match &arguments.store {
-        Some(url) => Redis::connect(url, RedisOptions::new().name("workers")).await?.into(),
+        Some(url) => Redis::connect(url, "workers").await?.into(),
         None => Embedded::open(&arguments.file)?.into(),
     };
     let timers = DurableTimers::new(store, &timer);

@@ -48,12 +48,16 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
 
 /// Two workers deliver what is due while the cluster changes.
 fn timers_are_due_while(cluster: &Cluster, change: impl Fn()) {
+    timers_are_due_after(cluster, SECOND / 5, change);
+}
+
+fn timers_are_due_after(cluster: &Cluster, first: Duration, change: impl Fn()) {
     let processes = [Process::of_cluster(cluster), Process::of_cluster(cluster)];
     let work: Vec<Work> = processes.iter().map(Process::work).collect();
     let all = ids(600);
     let timers = processes[0].timers.clone();
     let schedule = all.iter().enumerate().map(|(place, id)| {
-        let delay = Duration::from_millis(200 + 5 * place as u64);
+        let delay = first + Duration::from_millis(5 * place as u64);
         timers.schedule(id, "payload", delay, quick())
     });
     wait(futures_util::future::try_join_all(schedule)).unwrap();
@@ -70,8 +74,7 @@ fn a_partition_that_cannot_be_read_stops_no_other() {
     let schedule = all.iter().map(|id| timers.schedule(id, "", SECOND / 2, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
     let held = "{tb:timers:0}:counters";
-    let there = cluster.owner(held).order(&format!("HGET {held} timers"));
-    let there: usize = there.lines().nth(1).unwrap().parse().unwrap();
+    let there = timers_of(&cluster, 0);
     assert!((1..all.len()).contains(&there), "{there}");
     // One of its keys has gone ahead, and the others do not follow for a while.
     cluster.owner(held).order("DEL {tb:timers:0}:answers");
@@ -83,6 +86,77 @@ fn a_partition_that_cannot_be_read_stops_no_other() {
     let rest: BTreeSet<String> = (0..there).map(|_| work.next()).collect();
     assert_eq!(&others | &rest, all.into_iter().collect());
     assert_eq!(work.stop(), [""; 0]);
+}
+
+/// How many timers a partition has.
+fn timers_of(cluster: &Cluster, partition: u64) -> usize {
+    let counters = format!("{{tb:timers:{partition}}}:counters");
+    let said = cluster.owner(&counters).order(&format!("HGET {counters} timers"));
+    said.lines().nth(1).map_or(0, |count| count.parse().unwrap())
+}
+
+/// A cluster whose masters go on without each other.
+fn independent() -> Option<Cluster> {
+    let cluster = Cluster::start()?;
+    for node in &cluster.nodes {
+        node.order("CONFIG SET cluster-require-full-coverage no");
+    }
+    Some(cluster)
+}
+
+/// A master that is not the one which is subscribed to, whose silence makes workers load all again,
+/// nor the one where they are heard.
+fn one_of_many(cluster: &Cluster) -> &Server {
+    let heard = cluster.owner("{tb:timers}").port;
+    cluster.nodes[1..].iter().find(|node| node.port != heard).unwrap()
+}
+
+#[test]
+fn a_master_that_does_not_answer_stops_no_other() {
+    let Some(cluster) = independent() else { return };
+    let process = Process::of_cluster(&cluster);
+    let work = process.work();
+    wait(process.timers.schedule("the first page has come", "", SECOND / 100, quick())).unwrap();
+    work.next();
+    let silent = one_of_many(&cluster);
+    // It has one partition of six at least: more timers than the worker has places.
+    let all = ids(900);
+    let schedule = all.iter().enumerate().map(|(place, id)| {
+        let delay = SECOND + Duration::from_micros(500 * place as u64);
+        process.timers.schedule(id, "", delay, quick())
+    });
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    let is_silent = |partition: &u64| {
+        cluster.owner(&format!("{{tb:timers:{partition}}}:counters")).port == silent.port
+    };
+    let there: usize =
+        (0..6).filter(is_silent).map(|partition| timers_of(&cluster, partition)).sum();
+    assert!((100..all.len() - 100).contains(&there), "{there}");
+    silent.pause();
+    let others: BTreeSet<String> = (there..all.len()).map(|_| work.next()).collect();
+    assert_eq!(others.len(), all.len() - there);
+    silent.go_on();
+    let rest: BTreeSet<String> = (0..there).map(|_| work.next()).collect();
+    assert_eq!(&others | &rest, all.into_iter().collect());
+    assert_eq!(work.stop(), [""; 0], "each once");
+}
+
+#[test]
+fn nothing_of_a_store_goes_on_when_it_has_gone() {
+    let Some(cluster) = independent() else { return };
+    let process = Process::of_cluster(&cluster);
+    let work = process.work();
+    one_of_many(&cluster).pause();
+    // A caller waits for longer than it takes to find out which partitions cannot be read.
+    let schedule = ids(60);
+    let schedule = schedule.iter().map(|id| process.timers.schedule(id, "", 60 * SECOND, quick()));
+    let scheduled = wait(futures_util::future::join_all(schedule));
+    assert!(scheduled.iter().any(Result::is_err), "{scheduled:?}");
+    assert_eq!(work.stop(), [""; 0]);
+    let Process { timers, runtime } = process;
+    drop(timers);
+    let tasks = || runtime.handle().metrics().num_alive_tasks();
+    cluster.nodes[0].waits_for("the end of all tasks", |_| tasks() == 0);
 }
 
 #[test]
@@ -114,6 +188,19 @@ fn replicas_take_over_under_the_timers() {
         for partition in [0, 1, 2, 0] {
             cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
         }
+    });
+}
+
+#[test]
+fn an_elected_replica_goes_on_for_a_dead_master() {
+    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
+    timers_are_due_after(&cluster, SECOND, || {
+        // Nothing has been delivered yet. What a replica has not got would be lost with its master.
+        for key in ["{tb:timers:0}", "{tb:timers:1}", "{tb:timers:2}"] {
+            cluster.is_copied(key);
+        }
+        // It never comes back: the others elect its replica when they have missed it for long.
+        cluster.owner("{tb:timers:0}").kill();
     });
 }
 

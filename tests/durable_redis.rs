@@ -12,8 +12,11 @@ use common::proxy::Proxy;
 use common::redis::{OneNode, runtime};
 use common::servers::Server;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tourbillon::durable::{DurableError, Options, Outcome, Redis, RedisOptions, Scheduled};
+use tourbillon::durable::{
+    DurableError, Existing, Options, Outcome, Redis, RedisOptions, Scheduled,
+};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -426,7 +429,7 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
 fn a_page_of_one_partition_is_bounded() {
     let Some(server) = Server::start(&[]) else { return };
     let runtime = runtime();
-    let options = RedisOptions::new().partitions(1);
+    let options = RedisOptions::new("timers").partitions(1);
     let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
     let process = Process::of(store, runtime);
     for id in ids(20) {
@@ -438,38 +441,123 @@ fn a_page_of_one_partition_is_bounded() {
 }
 
 #[test]
-fn a_wrong_password_is_denied() {
-    let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
-    let runtime = runtime();
-    let connect = |user: &str| {
-        let url = format!("redis://{user}127.0.0.1:{}/", server.port);
-        runtime.block_on(Redis::connect(&url, RedisOptions::new()))
-    };
-    for user in ["", ":wrong@"] {
-        let error = connect(user).unwrap_err();
-        assert!(matches!(error, DurableError::Denied(_)), "{error:?}");
+fn a_node_that_has_become_a_replica_is_left() {
+    let (Some(old), Some(new)) = (Server::start(&[]), Server::start(&[])) else { return };
+    let proxy = Proxy::before(old.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let timers = &process.timers;
+    let work = process.work();
+    wait(timers.schedule("before", "", SECOND / 100, quick())).unwrap();
+    assert_eq!(work.next(), "before");
+    wait(timers.schedule("due later", "", 2 * SECOND, quick())).unwrap();
+    // It takes over with all that the old one has, as an operator or a keeper would see to.
+    new.order(&format!("REPLICAOF 127.0.0.1 {}", old.port));
+    new.waits_for("it follows", |new| {
+        new.figure("replication", "master_link_status").as_deref() == Some("up")
+    });
+    new.order("REPLICAOF NO ONE");
+    proxy.leads_to(new.port);
+    old.order(&format!("REPLICAOF 127.0.0.1 {}", new.port));
+    // Whoever asks next is told so, and the connection is another one then.
+    let told =
+        wait(timers.schedule("after", "", SECOND / 100, quick())).map_err(DurableError::from);
+    assert!(matches!(told, Err(DurableError::ReadOnly(_)) | Ok(Scheduled::New)), "{told:?}");
+    let again =
+        || wait(timers.schedule("after", "", SECOND / 100, quick().existing(Existing::Keep)));
+    let begun = SystemTime::now();
+    while told.is_err() && again().is_err() {
+        assert!(begun.elapsed().unwrap() < 10 * SECOND, "it is never left");
     }
-    assert!(connect(":right@").is_ok());
+    let acknowledged = BTreeSet::from([work.next(), work.next()]);
+    assert_eq!(acknowledged, BTreeSet::from(["after".to_owned(), "due later".to_owned()]));
+    // The subscription has gone there, too.
+    let subscribed = |new: &Server| new.order("PUBSUB NUMSUB tb:timers").contains(":1");
+    new.waits_for("the subscription", subscribed);
+    assert_eq!(work.stop(), [""; 0]);
 }
 
 #[test]
-fn wrong_options_are_refused() {
-    let runtime = runtime();
-    let connect = |options| runtime.block_on(Redis::connect("redis://127.0.0.1:1/", options));
-    let unreachable = connect(RedisOptions::new()).unwrap_err();
-    assert!(matches!(unreachable, DurableError::Unreachable(_)), "{unreachable:?}");
-    let long = "n".repeat(65);
-    for name in ["", "{tag}", &long] {
-        let error = connect(RedisOptions::new().name(name)).unwrap_err();
-        assert!(matches!(error, DurableError::Option(_)), "{error:?}");
+fn a_new_process_costs_the_same_however_many_there_have_been() {
+    let Some(server) = Server::start(&[]) else { return };
+    let one = || {
+        let runtime = runtime();
+        let options = RedisOptions::new("timers").partitions(1);
+        let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
+        Process::of(store, runtime)
+    };
+    // Of 5000 processes the last answer is of long ago, of as many it is of now.
+    let answers = "EVAL \"for number = 1, 10000 do local time = number > 5000 and 2^41 or 0 \
+                   redis.call('HSET', '{tb:timers:0}:answers', number, \
+                   struct.pack('<I6I6', 1, time) .. cmsgpack.pack({time})) \
+                   redis.call('ZADD', '{tb:timers:0}:ages', 0, number) end\" 0";
+    server.order(answers);
+    let kept = || -> u64 {
+        let said = server.order("HLEN {tb:timers:0}:answers");
+        said.trim().trim_start_matches(':').parse().unwrap()
+    };
+    let read = || server.calls("hgetall") * 10_000 + server.calls("hget");
+    let (before, had) = (read(), kept());
+    let processes: Vec<Process> = (0..3).map(|_| one()).collect();
+    for (number, process) in processes.iter().enumerate() {
+        let id = format!("{number}");
+        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
     }
-    for partitions in [0, 1025] {
-        let error = connect(RedisOptions::new().partitions(partitions)).unwrap_err();
-        assert!(matches!(error, DurableError::Option(_)), "{error:?}");
+    assert!(read() - before < 100, "{} reads", read() - before);
+    let left = kept();
+    assert!((had - 40..had - 20).contains(&left), "{left} of {had}");
+    // Of those whose age is not known any more by then none goes that has been heard lately.
+    server.order(
+        "EVAL \"for number = 1, 5000 do redis.call('ZREM', '{tb:timers:0}:ages', number) end\" 0",
+    );
+    for number in 3..5 {
+        let process = one();
+        let id = format!("{number}");
+        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
     }
-    // Not within a runtime.
-    let outside = pollster::block_on(Redis::connect("redis://127.0.0.1:1/", RedisOptions::new()));
-    assert!(matches!(outside.unwrap_err(), DurableError::Option(_)));
-    let wrong = runtime.block_on(Redis::connect("nonsense", RedisOptions::new())).unwrap_err();
-    assert!(matches!(wrong, DurableError::Option(_)), "{wrong:?}");
+    assert_eq!(kept(), left + 2);
+}
+
+#[test]
+fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
+    let Some(server) = Server::with_clock().map(Arc::new) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    let (send, ended) = std::sync::mpsc::channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().until(async move {
+        let _ = ends.await;
+    });
+    let clock = Arc::clone(&server);
+    let run = worker.run(move |delivery| {
+        send.send((delivery.id, clock.now() < delivery.planned)).unwrap();
+        async { Ok::<(), String>(()) }
+    });
+    let thread = std::thread::spawn(move || wait(run));
+    let next = || {
+        let (id, early) = ended.recv_timeout(60 * SECOND).expect("nothing is lost");
+        assert!(!early, "{id}");
+        id
+    };
+    let schedule = |id: &str, delay: Duration| {
+        wait(timers.schedule(id, "", delay, quick())).unwrap();
+    };
+    schedule("right", SECOND / 10);
+    assert_eq!(next(), "right");
+    schedule("waits until the clock is right again", 2 * SECOND);
+    // An hour back: an hour and two seconds are left.
+    server.set_clock(-3600);
+    schedule("by the new time", SECOND);
+    assert_eq!(next(), "by the new time");
+    std::thread::sleep(2 * SECOND);
+    assert!(ended.try_recv().is_err(), "it is not due");
+    server.set_clock(0);
+    assert_eq!(next(), "waits until the clock is right again");
+    schedule("in an hour", 3600 * SECOND);
+    schedule("in three hours", 3 * 3600 * SECOND);
+    server.set_clock(7200);
+    assert_eq!(next(), "in an hour");
+    assert_eq!(wait(timers.len()), Ok(1));
+    drop(end);
+    assert_eq!(thread.join().unwrap(), Ok(()));
+    assert!(ended.try_recv().is_err(), "once each");
 }

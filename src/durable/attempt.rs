@@ -6,8 +6,9 @@ use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::json;
 use super::near::{Near, Reading};
+use super::places::Place;
 use super::record::{DeadReason, Record};
-use super::store::{Finish, Key, Lease, Leasing, Store};
+use super::store::{Answer, Finish, Key, Lease, Leasing, Store};
 use crate::future::{TimeoutError, Timer};
 use crate::panics::quietly;
 use futures_util::FutureExt;
@@ -20,6 +21,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The most bytes that are kept of an error.
 const LONGEST_ERROR: usize = 1024;
+
+/// How long an answer of the store is waited for in a place.
+const STALLED: Duration = Duration::from_secs(2);
 
 /// What a handler gets: a timer that is due.
 #[derive(Clone, PartialEq, Eq)]
@@ -127,6 +131,8 @@ pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
 /// What the attempts of a worker share.
 pub(super) struct Attempts {
     pub(super) store: Arc<dyn Store>,
+    /// The worker's number in it.
+    pub(super) worker: u64,
     pub(super) timer: Timer,
     pub(super) near: Arc<Near>,
     pub(super) handle: Box<Handle>,
@@ -135,9 +141,14 @@ pub(super) struct Attempts {
 
 impl Attempts {
     /// Delivers the timer of a key that has fired, if there is one and it is due.
-    pub(super) async fn deliver(self: Arc<Self>, key: Key) -> Result<(), DurableError> {
+    pub(super) async fn deliver(
+        self: Arc<Self>,
+        key: Key,
+        mut place: Place,
+    ) -> Result<(), DurableError> {
         let asked = self.timer.now();
-        let lease = match self.store.lease(&key.1).await? {
+        let leasing = self.store.lease(&key.1);
+        let lease = match self.wait(&key.1, leasing, &mut place).await? {
             Leasing::Taken(lease) => lease,
             Leasing::NotDue { due, now } => {
                 let now = Reading { store: now, asked, answered: self.timer.now() };
@@ -153,12 +164,29 @@ impl Attempts {
             }
         };
         let id = &*key.1;
+        place.unpark().await;
         let finish = self.attempt(id, &lease, asked).await?;
-        let finished = self.store.finish(id, lease.fence, finish.clone()).await?;
+        let finishing = self.store.finish(id, lease.fence, finish.clone());
+        let finished = self.wait(id, finishing, &mut place).await?;
         let Record { planned, attempt, .. } = lease.record;
         let outcome = if finished { outcome(finish) } else { Outcome::TooLate };
         self.tell(id, planned, attempt, outcome);
         Ok(())
+    }
+
+    /// Waits for an answer about a timer; if it is long in coming, others get the place.
+    async fn wait<T>(
+        &self,
+        id: &str,
+        mut answer: Answer<T>,
+        place: &mut Place,
+    ) -> Result<T, DurableError> {
+        if let Ok(answer) = self.timer.timeout(STALLED, &mut answer).await {
+            return answer;
+        }
+        let _stalled = self.store.stalled(self.worker, id);
+        place.park();
+        answer.await
     }
 
     fn tell(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
@@ -252,6 +280,7 @@ mod tests {
     use super::super::clock::StoreClock;
     use super::super::embedded::Embedded;
     use super::super::options::{Existing, Options};
+    use super::super::places::Places;
     use super::super::store::{Due, Insert};
     use super::*;
     use crate::future::DelayQueue;
@@ -296,6 +325,7 @@ mod tests {
         let (seen, called) = (Arc::clone(&ends), Arc::clone(&calls));
         let attempts = Attempts {
             store: Arc::new(store),
+            worker: 0,
             timer,
             near: Arc::new(Near::new(queue.handle(), now)),
             handle: Box::new(move |_| {
@@ -307,7 +337,8 @@ mod tests {
                 seen.push(event.outcome.clone());
             })),
         };
-        block_on(Arc::new(attempts).deliver((0, Arc::from("id"))))?;
+        let place = Arc::new(Places::new(1)).take().ok_or("a place")?;
+        block_on(Arc::new(attempts).deliver((0, Arc::from("id")), place))?;
         let _ = std::fs::remove_file(path);
         let ends = ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let calls = *calls.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,6 +42,16 @@ pub enum DurableError {
     Exists,
     /// An option is out of its range.
     Option(&'static str),
+    /// The address of a server cannot be used: it cannot be read, asks for what this build has not
+    /// (`rediss://` without a TLS feature of the crate `redis`), or leads to a node of a cluster
+    /// where a single one is wanted.
+    Address(String),
+    /// The server may remove timers when its memory is full. Allowed is a policy that lets keys
+    /// without a time to live alone: `noeviction`, or any `volatile-…`.
+    Evicts {
+        /// Its `maxmemory-policy`.
+        policy: String,
+    },
     /// A rule of repetition is asked for and there is none, it cannot be read, or names no time to
     /// come.
     Rule(String),
@@ -128,6 +138,12 @@ impl fmt::Display for DurableError {
             Self::BeyondRange { .. } => f.write_str("the time is beyond the end of the year 9999"),
             Self::Exists => f.write_str("there is a timer of that id already"),
             Self::Option(what) => write!(f, "out of range: {what}"),
+            Self::Address(what) => write!(f, "the address: {what}"),
+            Self::Evicts { policy } => write!(
+                f,
+                "the server may remove timers: its maxmemory-policy is {policy}; noeviction and \
+                 volatile-… are allowed"
+            ),
             Self::Rule(what) => write!(f, "the rule of repetition: {what}"),
             Self::Json(what) => write!(f, "the payload as JSON: {what}"),
             Self::ReadOnly(what) => write!(f, "the store cannot be written: {what}"),

@@ -54,6 +54,7 @@ mod error;
 mod json;
 mod near;
 mod options;
+mod places;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;

@@ -77,6 +77,18 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// timer replaced; nothing is changed.
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool>;
 
+    /// A worker has waited for long for what it has asked about a timer: until the answer is dropped,
+    /// what the same part of the store has is [withheld](Self::is_withheld).
+    fn stalled(&self, _worker: u64, _id: &str) -> Option<Stalled> {
+        None
+    }
+
+    /// Whether that part of the store does not answer now in which a timer is. Once it does all that
+    /// is near is loaded again.
+    fn is_withheld(&self, _worker: u64, _id: &str) -> bool {
+        false
+    }
+
     /// Up to `limit` dead letters whose numbers come after `after`, oldest first; fewer if they are
     /// long. None: these were the last.
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>>;
@@ -93,6 +105,9 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// A timer whose record cannot be read → nothing: `true`. `false`: there is none, or it can be.
     fn discard(&self, id: &str) -> Answer<bool>;
 }
+
+/// A part of a store does not answer, until this is dropped.
+pub(super) type Stalled = Box<dyn Send>;
 
 /// When a timer is to be due.
 #[derive(Clone, Copy, Debug)]

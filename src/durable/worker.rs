@@ -6,6 +6,7 @@ use super::attempt::{Attempts, Delivery, Event, Observe};
 use super::clock::Millis;
 use super::error::DurableError;
 use super::near::{MOST, Near, Reading};
+use super::places::Places;
 use super::store::{Answer, Key, Page, Store};
 use super::timers::DurableTimers;
 use crate::Builder;
@@ -141,6 +142,7 @@ impl Worker {
         };
         let attempts = Attempts {
             store: Arc::clone(&timers.store),
+            worker: member.number,
             timer: timers.timer.clone(),
             near,
             handle: Box::new(handle),
@@ -152,7 +154,7 @@ impl Worker {
             queue,
             ready: BTreeSet::new(),
             running: FuturesUnordered::new(),
-            concurrency,
+            places: Arc::new(Places::new(concurrency)),
             loading: None,
             look: timers.timer.sleep(LOOK),
             hasty: false,
@@ -211,7 +213,7 @@ struct Run {
     /// Fired, and not begun yet: oldest first.
     ready: BTreeSet<Key>,
     running: FuturesUnordered<BoxFuture<'static, Result<(), DurableError>>>,
-    concurrency: usize,
+    places: Arc<Places>,
     loading: Option<Loading>,
     look: Sleep,
     /// A page is to be asked for as soon as none is on its way.
@@ -284,10 +286,14 @@ impl Run {
 
     fn begin(&mut self) -> bool {
         let mut begun = false;
-        while self.running.len() < self.concurrency {
+        while !self.ready.is_empty() {
+            let Some(place) = self.places.take() else { break };
             let Some(key) = self.ready.pop_first() else { break };
-            self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(key)));
             begun = true;
+            // Of a part of the store that does not answer: it is loaded again when that does.
+            if !self.attempts.store.is_withheld(self.member.number, &key.1) {
+                self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(key, place)));
+            }
         }
         begun
     }

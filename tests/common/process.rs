@@ -26,7 +26,7 @@ pub(crate) fn quick() -> Options {
 pub(crate) struct Process {
     pub(crate) timers: DurableTimers,
     // After the timers: their connections run in it.
-    _runtime: Runtime,
+    pub(crate) runtime: Runtime,
 }
 
 /// A worker of it: what it has acknowledged.
@@ -43,7 +43,7 @@ impl Process {
 
     pub(crate) fn at(url: &str) -> Self {
         let runtime = runtime();
-        let store = runtime.block_on(Redis::connect(url, RedisOptions::new())).unwrap();
+        let store = runtime.block_on(Redis::connect(url, "timers")).unwrap();
         Self::of(store, runtime)
     }
 
@@ -53,7 +53,7 @@ impl Process {
 
     pub(crate) fn of_nodes(urls: Vec<String>) -> Self {
         let runtime = runtime();
-        let options = RedisOptions::new().partitions(6);
+        let options = RedisOptions::new("timers").partitions(6);
         let urls = urls.iter().map(String::as_str);
         let connected = async {
             tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await
@@ -64,7 +64,7 @@ impl Process {
 
     pub(crate) fn of(store: Redis, runtime: Runtime) -> Self {
         let timer = Timer::spawn(Builder::new().driver()).unwrap();
-        Self { timers: DurableTimers::new(store, &timer), _runtime: runtime }
+        Self { timers: DurableTimers::new(store, &timer), runtime }
     }
 
     pub(crate) fn work(&self) -> Work {

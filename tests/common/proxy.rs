@@ -1,12 +1,12 @@
-//! A proxy before a server, that loses answers, holds back requests, and falls silent when it is
-//! told to.
+//! A proxy before a server, that loses answers, holds back requests, falls silent, and leads to
+//! another server when it is told to.
 
 #![allow(clippy::disallowed_methods, reason = "each direction of a connection has a thread")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 /// What becomes of the next cancel: nothing; it is to be held back; it is; it is let go.
@@ -17,6 +17,8 @@ const LET_GO: u32 = 3;
 /// Passes on what comes to its port.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
+    /// Where it leads.
+    server: Arc<AtomicU16>,
     lose: Arc<AtomicU32>,
     hold: Arc<AtomicU32>,
     /// How often it has fallen silent.
@@ -27,6 +29,8 @@ impl Proxy {
     pub(crate) fn before(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let here = listener.local_addr().expect("it has an address").port();
+        let server = Arc::new(AtomicU16::new(port));
+        let leads = Arc::clone(&server);
         let lose = Arc::<AtomicU32>::default();
         let losing = Arc::clone(&lose);
         let hold = Arc::<AtomicU32>::default();
@@ -36,6 +40,7 @@ impl Proxy {
         // Both end with the process.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                let port = leads.load(SeqCst);
                 let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
                 let (from, to) = (client.try_clone(), server.try_clone());
                 let (from, to) = (from.expect("a socket"), to.expect("a socket"));
@@ -67,7 +72,12 @@ impl Proxy {
                 std::thread::spawn(move || pass(server, client, lost));
             }
         });
-        Self { port: here, lose, hold, silent }
+        Self { port: here, server, lose, hold, silent }
+    }
+
+    /// New connections lead to another server; those of now stay where they are.
+    pub(crate) fn leads_to(&self, port: u16) {
+        self.server.store(port, SeqCst);
     }
 
     /// Nothing that is asked by the connections of now comes through any more; they stand.

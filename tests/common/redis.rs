@@ -35,7 +35,7 @@ impl OneNode {
     }
 
     pub(crate) fn try_open(&self) -> Result<AnyStore, DurableError> {
-        let options = RedisOptions::new().clock(self.wall.clone());
+        let options = RedisOptions::new("timers").clock(self.wall.clone());
         let store = self.runtime.block_on(Redis::connect(&self.server.url(), options));
         store.map(AnyStore::from)
     }

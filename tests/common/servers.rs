@@ -7,23 +7,34 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A server, its folder and its port.
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
     options: Vec<String>,
+    /// What is loaded before it, for a clock that can be set.
+    preload: Option<PathBuf>,
     process: Mutex<Option<Child>>,
 }
 
 impl Server {
     /// Starts a server with further options; `None`: there is no such program.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
+        Self::launch(options, false)
+    }
+
+    /// Starts a server whose clock can be [set](Self::set_clock).
+    pub(crate) fn with_clock() -> Option<Self> {
+        Self::launch(&[], true)
+    }
+
+    fn launch(options: &[&str], clock: bool) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if Command::new("redis-server").arg("--version").output().is_err() {
             let must = std::env::var("REDIS_TESTS").is_ok_and(|value| value == "must");
@@ -38,7 +49,8 @@ impl Server {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder is made");
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server = Self { folder, port: 0, options, process: Mutex::new(None) };
+        let preload = clock.then(|| compiled_clock(&folder));
+        let mut server = Self { folder, port: 0, options, preload, process: Mutex::new(None) };
         for _ in 0..10 {
             // Somebody may take the port before the server does.
             server.port = free_port();
@@ -61,6 +73,22 @@ impl Server {
         }
     }
 
+    /// Stops the process: its connections stand, and nobody answers.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.process().as_ref().expect("it runs").id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().expect("there is `kill`");
+        assert!(sent.success(), "{signal}");
+    }
+
     /// Starts it again, with what it had written.
     pub(crate) fn resume(&self) {
         assert!(self.try_resume(), "the server starts again");
@@ -71,6 +99,9 @@ impl Server {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"]);
         command.arg(&self.folder).args(&self.options).stdout(Stdio::null());
+        if let Some(clock) = &self.preload {
+            command.env("LD_PRELOAD", clock).env("SERVER_CLOCK", self.folder.join("clock"));
+        }
         let mut process = command.spawn().expect("it starts");
         for _ in 0..1000 {
             if process.try_wait().expect("it is ours").is_some() {
@@ -85,6 +116,23 @@ impl Server {
         let _ = process.kill();
         let _ = process.wait();
         false
+    }
+
+    /// Sets its clock so many seconds ahead of the machine's.
+    pub(crate) fn set_clock(&self, ahead: i64) {
+        let (new, clock) = (self.folder.join("clock.new"), self.folder.join("clock"));
+        std::fs::write(&new, ahead.to_string()).expect("it is written");
+        // Whole, as it is read all the time.
+        std::fs::rename(new, clock).expect("it is there");
+    }
+
+    /// What its clock says.
+    pub(crate) fn now(&self) -> SystemTime {
+        let said = self.order("TIME");
+        let mut numbers = said.lines().filter_map(|line| line.parse::<u64>().ok());
+        let mut next = || numbers.next().expect("a number");
+        let (seconds, micros) = (next(), next());
+        UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros)
     }
 
     /// Sends one command, in words, on a connection of its own.
@@ -109,6 +157,11 @@ impl Server {
     /// Whether what it tells of replication has that line.
     fn is(&self, line: &str) -> bool {
         self.say("INFO replication").is_some_and(|info| info.contains(line))
+    }
+
+    /// Waits until it is so.
+    pub(crate) fn waits_for(&self, what: &str, so: impl Fn(&Self) -> bool) {
+        wait_until(what, || so(self));
     }
 
     /// Whether it is a replica that hears from its master.
@@ -150,6 +203,16 @@ impl Drop for Server {
     }
 }
 
+/// Builds what makes a server's clock one that can be set.
+fn compiled_clock(folder: &Path) -> PathBuf {
+    let library = folder.join("clock.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/clock.c");
+    let mut compiler = Command::new("cc");
+    let compiler = compiler.args(["-shared", "-fPIC", source, "-ldl", "-o"]).arg(&library);
+    assert!(compiler.status().expect("there is `cc`").success(), "it compiles");
+    library
+}
+
 fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     free.local_addr().expect("it has an address").port()
@@ -159,7 +222,7 @@ fn free_port() -> u16 {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wait_until(what: &str, so: impl Fn() -> bool) {
-    assert!(is_in_time(PATIENCE, so), "the cluster: {what}");
+    assert!(is_in_time(PATIENCE, so), "the servers: {what}");
 }
 
 fn is_in_time(limit: Duration, so: impl Fn() -> bool) -> bool {
@@ -267,12 +330,26 @@ impl Cluster {
         Move { slot, from, to }
     }
 
+    /// Waits until the replica of the master of a key's slot has all that its master has.
+    pub(crate) fn is_copied(&self, key: &str) {
+        let master = self.owner(key);
+        let replica = self.replica_of(master);
+        wait_until("the replica has it all", || {
+            let sent = master.figure("replication", "master_repl_offset");
+            sent.is_some() && sent == replica.figure("replication", "slave_repl_offset")
+        });
+    }
+
+    fn replica_of(&self, master: &Server) -> &Server {
+        let its = format!("master_port:{}\r", master.port);
+        self.nodes.iter().find(|node| node.is(&its)).expect("it has a replica")
+    }
+
     /// Lets the replica of the master of a key's slot take over, which waits until it has all that
     /// its master has. The master follows it then.
     pub(crate) fn fail_over(&self, key: &str) {
         let old = self.owner(key);
-        let its = format!("master_port:{}\r", old.port);
-        let new = self.nodes.iter().find(|node| node.is(&its)).expect("it has a replica");
+        let new = self.replica_of(old);
         wait_until("the replica follows", || new.follows());
         // An attempt is given up after five seconds if the master has much to do.
         let taken_over = || {

@@ -277,6 +277,10 @@ impl Driver {
                 Fault::Refused(error) => {
                     // Callers are told so, and workers wait.
                     group = self.refuse_callers(group, &error);
+                    if group.rest().next().is_none() {
+                        // Those who have come meanwhile are to be told as well, or let through.
+                        return;
+                    }
                     self.why = error.to_string();
                 }
                 Fault::Undone(why) | Fault::Unknown(why) => self.why = why,
@@ -292,7 +296,8 @@ impl Driver {
     fn command(&self, group: &Group) -> Cmd {
         let Verbs { keys, groups, scripts, .. } = &*self.verbs;
         let mut command = cmd("EVALSHA");
-        command.arg(scripts.group.get_hash()).arg(3).arg(&keys.common(self.partition));
+        let common = keys.common(self.partition);
+        command.arg(scripts.group.get_hash()).arg(common.len()).arg(&common);
         command.arg(keys.prefix(self.partition)).arg(self.verbs.word_of_time());
         command.arg(&groups.process[..]).arg(group.number).arg(keys.channel());
         let unsure = groups.line(self.partition).unsure;

@@ -9,6 +9,7 @@
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
 //! | `{tb:NAME:p}:answers` | hash | process → its last group and the answer |
+//! | `{tb:NAME:p}:ages` | sorted set | the processes with an answer, by a time at which it was younger |
 //! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
@@ -96,9 +97,10 @@ impl Keys {
     }
 
     /// The keys that every script has.
-    pub(super) fn common(&self, partition: u64) -> [String; 3] {
+    pub(super) fn common(&self, partition: u64) -> [String; 4] {
         let prefix = self.prefix(partition);
-        [prefix.clone() + "slices", prefix + "answers", self.counters(partition)]
+        let [slices, answers, ages] = ["slices", "answers", "ages"].map(|key| prefix.clone() + key);
+        [slices, answers, self.counters(partition), ages]
     }
 }
 

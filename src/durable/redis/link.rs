@@ -12,17 +12,20 @@
 //! quarter of an hour. And the client of a cluster may wait for itself for ever, when a node was
 //! away and several calls have connected to it anew. That client is replaced, too, when it has lost
 //! its way: it lets each node answer as a replica, so that from a master which has become one it
-//! hears that nothing can be written there, and not who is master now.
+//! hears that nothing can be written there, and not who is master now. So is the connection to a
+//! single node that has become a replica: its address may lead to the new master by now.
 
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
+use super::policy::each;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo};
 use redis::{
     Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ScriptInvocation,
-    ServerErrorKind, Value,
+    ServerErrorKind, Value, cmd,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +35,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 /// The first and the longest wait before something is asked again.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+
+/// What is said of a right that is missing within a script, by Redis 7.0 and later ones.
+const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +166,11 @@ impl Link {
         self.0.lock().number
     }
 
+    /// How often the address of a single node may have led elsewhere.
+    pub(super) fn moves(&self) -> u64 {
+        if self.of_cluster() { 0 } else { self.number() }
+    }
+
     fn of_cluster(&self) -> bool {
         matches!(self.0.source, Source::Cluster(_))
     }
@@ -167,7 +178,7 @@ impl Link {
     /// Sees to another connection if that one has lost its way.
     fn check(&self, number: u64, error: &RedisError) {
         let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if error.is_timeout() || lost && self.of_cluster() {
+        if error.is_timeout() || lost {
             self.0.renew(number);
         }
     }
@@ -184,6 +195,19 @@ impl Link {
 
     pub(super) async fn command<T: FromRedisValue>(self, command: Cmd) -> RedisResult<T> {
         self.query(&command).await
+    }
+
+    /// What a node tells of itself, or each master of a cluster.
+    pub(super) async fn info(self, section: &str) -> RedisResult<Vec<String>> {
+        let mut command = cmd("INFO");
+        command.arg(section);
+        match self.0.connection() {
+            Connection::Node(mut node) => each(command.query_async(&mut node).await?),
+            Connection::Cluster(mut cluster) => {
+                let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+                each(cluster.route_command(command, masters).await?)
+            }
+        }
     }
 
     /// Runs a script by a command that names its hash, and loads it first if it is not known.
@@ -290,6 +314,10 @@ fn fault(error: &RedisError, cluster: bool) -> Fault {
     use ServerErrorKind as Server;
     let what = error.to_string();
     match error.kind() {
+        ErrorKind::Server(Server::Moved | Server::Ask) if !cluster => {
+            let advice = "a node of a cluster: `Redis::connect_cluster` is for it";
+            Fault::Final(DurableError::Address(format!("{advice} ({what})")))
+        }
         ErrorKind::Server(
             Server::Moved
             | Server::Ask
@@ -302,17 +330,23 @@ fn fault(error: &RedisError, cluster: bool) -> Fault {
         | ErrorKind::ClusterConnectionNotFound => Fault::Undone(what),
         // A master that has just become a replica: the next connection learns who is master.
         ErrorKind::Server(Server::ReadOnly) if cluster => Fault::Undone(what),
-        ErrorKind::Server(Server::ReadOnly) => Fault::Final(DurableError::ReadOnly(what)),
+        // The next connection may lead to the new one.
+        ErrorKind::Server(Server::ReadOnly) => Fault::Refused(DurableError::ReadOnly(what)),
         ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
             Fault::Final(DurableError::Denied(what))
         }
         ErrorKind::Server(Server::ResponseError) if what.contains("non local key") => {
             Fault::Undone(what)
         }
+        ErrorKind::Server(Server::ResponseError)
+            if DENIED.iter().any(|said| what.contains(said)) =>
+        {
+            Fault::Final(DurableError::Denied(what))
+        }
         ErrorKind::Extension => extension(error.code().unwrap_or_default(), what),
         ErrorKind::Io if error.is_connection_refusal() => Fault::Undone(what),
         ErrorKind::Io | ErrorKind::Parse => Fault::Unknown(what),
-        ErrorKind::InvalidClientConfig => Fault::Final(DurableError::Option("the address")),
+        ErrorKind::InvalidClientConfig => Fault::Final(DurableError::Address(what)),
         _ => Fault::Final(DurableError::Io(what)),
     }
 }

@@ -15,6 +15,9 @@
 //!
 //! **A partition that cannot be read** (its master has gone, its slot is moving) stops no other: it
 //! is left out of the pages, somebody tries it until it can be read, and then all is loaded again.
+//! One that is long in answering to a lease or its end is left out as well, until it has answered to
+//! all of them; so no more of its timers take a worker's places than had begun by then. Meanwhile
+//! its keys that fire come to nothing.
 //!
 //! **Stragglers.** An owner may be there and yet not keep up: it cannot reach the partition, or all
 //! its handlers are busy. So each worker that has room looks into one of the others' partitions a
@@ -41,8 +44,16 @@ struct Member {
     owned: BTreeSet<u64>,
     /// Those of them that could not be read, so that their keys are not in its pages.
     missed: BTreeSet<u64>,
+    /// How many calls the worker waits for whose answers are long in coming, by partition.
+    stalled: BTreeMap<u64, usize>,
     /// The partition that was looked into for stragglers, and when.
     looked: (u64, Millis),
+}
+
+impl Member {
+    fn is_withheld(&self, partition: u64) -> bool {
+        self.missed.contains(&partition) || self.stalled.contains_key(&partition)
+    }
 }
 
 impl Members {
@@ -50,7 +61,7 @@ impl Members {
     pub(super) fn join(&self, number: u64, near: &Arc<Near>) {
         let near = Arc::downgrade(near);
         let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
-        let member = Member { near, owned, missed, looked };
+        let member = Member { near, owned, missed, stalled: BTreeMap::new(), looked };
         self.lock().insert(number, member);
     }
 
@@ -72,7 +83,37 @@ impl Members {
     pub(super) fn legible(&self, number: u64) -> BTreeSet<u64> {
         let all = self.lock();
         let member = all.get(&number);
-        member.map_or(BTreeSet::new(), |member| &member.owned - &member.missed)
+        let is_legible = |member: &Member| {
+            let owned = member.owned.iter().copied();
+            owned.filter(|partition| !member.is_withheld(*partition)).collect()
+        };
+        member.map_or(BTreeSet::new(), is_legible)
+    }
+
+    /// Whether no timer of a partition is to be begun by a worker, as it does not answer.
+    pub(super) fn is_withheld(&self, number: u64, partition: u64) -> bool {
+        self.lock().get(&number).is_some_and(|member| member.is_withheld(partition))
+    }
+
+    /// A worker has waited for long for an answer from a partition.
+    pub(super) fn stall(&self, number: u64, partition: u64) {
+        if let Some(member) = self.lock().get_mut(&number) {
+            *member.stalled.entry(partition).or_default() += 1;
+        }
+    }
+
+    /// It waits for that answer no more: after the last one all is loaded again.
+    pub(super) fn go_on(&self, number: u64, partition: u64) {
+        self.change(number, |member| {
+            let Some(count) = member.stalled.get_mut(&partition) else { return false };
+            *count -= 1;
+            *count == 0 && member.stalled.remove(&partition).is_some()
+        });
+    }
+
+    /// Whether a partition is one that a worker has missed.
+    pub(super) fn misses(&self, number: u64, partition: u64) -> bool {
+        self.lock().get(&number).is_some_and(|member| member.missed.contains(&partition))
     }
 
     /// A partition of a worker could not be read: whether it could before.
@@ -106,7 +147,9 @@ impl Members {
             return None;
         }
         let mut others = (1..=partitions).map(|step| last.wrapping_add(step) % partitions);
-        let next = others.find(|partition| !member.owned.contains(partition))?;
+        let next = others.find(|partition| {
+            !member.owned.contains(partition) && !member.is_withheld(*partition)
+        })?;
         member.looked = (next, now);
         Some(next)
     }

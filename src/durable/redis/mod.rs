@@ -28,6 +28,7 @@ mod link;
 mod members;
 mod notices;
 mod pages;
+mod policy;
 mod quiet;
 mod scripts;
 mod verbs;
@@ -36,7 +37,9 @@ use super::clock::{Millis, StoreClock};
 use super::error::DurableError;
 use super::near::Near;
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
+use super::store::{
+    Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Stalled, Store,
+};
 use groups::Groups;
 use keys::Keys;
 use link::{Link, Patience, refused};
@@ -58,7 +61,7 @@ use verbs::Verbs;
 /// ```
 /// use tourbillon::durable::RedisOptions;
 ///
-/// let options = RedisOptions::new().name("reminders").partitions(64);
+/// let options = RedisOptions::new("reminders").partitions(64);
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug)]
@@ -66,26 +69,18 @@ pub struct RedisOptions {
     name: String,
     partitions: u16,
     clock: Option<Arc<dyn StoreClock>>,
-}
-
-impl Default for RedisOptions {
-    fn default() -> Self {
-        Self { name: "timers".to_owned(), partitions: 16, clock: None }
-    }
+    may_evict: bool,
 }
 
 impl RedisOptions {
-    /// A store called `timers` of 16 partitions, by the server's clock.
+    /// A store of that name with 16 partitions, by the server's clock. A name has 1 to 64 of
+    /// `a-z A-Z 0-9 _ . -`.
+    ///
+    /// Several stores may lie in one Redis. All who give the same name share one, and each of their
+    /// workers gets all of its timers: have a name for each kind of work.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Its name: 1 to 64 of `a-z A-Z 0-9 _ . -`. Several stores may lie in one Redis.
-    #[must_use]
-    pub fn name(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
-        self
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), partitions: 16, clock: None, may_evict: false }
     }
 
     /// Over how many parts it is spread, 1 to 1024, if it is made now: a store that exists keeps
@@ -105,6 +100,15 @@ impl RedisOptions {
         self
     }
 
+    /// Opens the store also on a server that may remove timers (`maxmemory-policy allkeys-…`):
+    /// nobody is told of those that are lost. The server is not asked for its policy then, for which
+    /// `INFO` is needed.
+    #[must_use]
+    pub fn allow_eviction(mut self) -> Self {
+        self.may_evict = true;
+        self
+    }
+
     fn check(&self) -> Result<(), DurableError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(plain) {
@@ -117,14 +121,21 @@ impl RedisOptions {
     }
 }
 
+impl From<&str> for RedisOptions {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
 /// A store in Redis (from version 7.0 on) or Valkey, for any number of processes at a time.
 ///
 /// It lives in the tokio runtime in which it is connected: its connections and tasks run there. The
 /// futures of [`DurableTimers`](super::DurableTimers) and of its workers may be polled anywhere.
 ///
 /// What is acknowledged is as durable as the server is set to make it: `docs/DURABLE.md` says what
-/// `appendfsync always`, `everysec` and replication promise. It must not evict
-/// (`maxmemory-policy noeviction`, the default).
+/// `appendfsync always`, `everysec` and replication promise. It must not remove
+/// them when its memory is full: a `maxmemory-policy allkeys-…` is refused; `noeviction`, the
+/// default, and `volatile-…` are allowed, as nothing of a store has a time to live.
 ///
 /// While the server cannot be reached, a worker waits for it; another caller waits for five
 /// seconds and then gets [`DurableError::Unreachable`].
@@ -134,11 +145,11 @@ impl RedisOptions {
 /// ```no_run
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::durable::{DurableTimers, Options, Redis, RedisOptions};
+/// use tourbillon::durable::{DurableTimers, Options, Redis};
 /// use tourbillon::future::Timer;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = Redis::connect("redis://127.0.0.1/", RedisOptions::new()).await?;
+/// let store = Redis::connect("redis://127.0.0.1/", "reminders").await?;
 /// let timers = DurableTimers::new(store, &Timer::spawn(Builder::new().driver())?);
 /// timers.schedule("order 7", "unpaid", Duration::from_secs(86_400), Options::new()).await?;
 /// # Ok(())
@@ -151,13 +162,22 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Connects to one node: `redis://user:password@host:port/database`.
+    /// Connects to a store on one node, `redis://user:password@host:port/database`: by its name, or
+    /// with further options.
     ///
     /// # Errors
     ///
-    /// The address or an option is wrong, the node cannot be reached or denies access, the store
-    /// there has another layout; or this is not called within a tokio runtime.
-    pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, DurableError> {
+    /// - [`Address`](DurableError::Address), [`Option`](DurableError::Option): the address or an
+    ///   option is wrong, or this is not called within a tokio runtime.
+    /// - [`Unreachable`](DurableError::Unreachable), [`Denied`](DurableError::Denied): the node does
+    ///   not answer, or denies access.
+    /// - [`Evicts`](DurableError::Evicts): it may remove timers.
+    /// - [`Format`](DurableError::Format): the store there has another layout.
+    pub async fn connect(
+        url: &str,
+        options: impl Into<RedisOptions>,
+    ) -> Result<Self, DurableError> {
+        let options = options.into();
         options.check()?;
         runtime()?;
         let client = client(url)?;
@@ -172,8 +192,9 @@ impl Redis {
     /// As [`connect`](Self::connect).
     pub async fn connect_cluster<'a>(
         urls: impl IntoIterator<Item = &'a str>,
-        options: RedisOptions,
+        options: impl Into<RedisOptions>,
     ) -> Result<Self, DurableError> {
+        let options = options.into();
         options.check()?;
         runtime()?;
         let urls: Vec<String> = urls.into_iter().map(str::to_owned).collect();
@@ -188,7 +209,10 @@ impl Redis {
         options: RedisOptions,
     ) -> Result<Self, DurableError> {
         let runtime = runtime()?;
-        let RedisOptions { name, partitions, clock } = options;
+        let RedisOptions { name, partitions, clock, may_evict } = options;
+        if !may_evict {
+            policy::check(&link).await?;
+        }
         let scripts = Scripts::new();
         let ask = |link: Link| {
             let mut script = scripts.open.prepare_invoke();
@@ -204,9 +228,11 @@ impl Redis {
         let channel = keys.channel();
         let subscription = subscribe(&nodes, &channel).await.map_err(|error| refused(&error))?;
         let (members, groups) = (Members::default(), Groups::new(partitions, runtime.clone()));
+        let follows = link.clone();
         let verbs = Arc::new(Verbs { link, keys, clock, scripts, members, quiet, groups });
         let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
-        let listening = runtime.spawn(listen(nodes, channel, subscription, told)).abort_handle();
+        let listening =
+            runtime.spawn(listen(nodes, channel, subscription, told, follows)).abort_handle();
         Ok(Self { verbs, runtime, listening })
     }
 
@@ -287,6 +313,14 @@ impl Store for Redis {
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
         self.verbs.finish(id.to_owned(), fence, finish)
+    }
+
+    fn stalled(&self, worker: u64, id: &str) -> Option<Stalled> {
+        Some(Box::new(Verbs::stalled(&self.verbs, worker, id)))
+    }
+
+    fn is_withheld(&self, worker: u64, id: &str) -> bool {
+        self.verbs.is_withheld(worker, id)
     }
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {

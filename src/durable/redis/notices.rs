@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
+use super::link::Link;
 use futures_util::StreamExt;
 use redis::aio::PubSub;
 use redis::{Client, RedisResult};
@@ -65,6 +66,7 @@ pub(super) async fn listen(
     channel: String,
     first: PubSub,
     told: Arc<dyn Told>,
+    link: Link,
 ) {
     let regularly = async {
         loop {
@@ -72,13 +74,13 @@ pub(super) async fn listen(
             told.lost();
         }
     };
-    futures_util::future::join(regularly, resume(&nodes, &channel, first, &*told)).await;
+    futures_util::future::join(regularly, resume(&nodes, &channel, first, &*told, &link)).await;
 }
 
-async fn resume(nodes: &[Client], channel: &str, first: PubSub, told: &dyn Told) {
+async fn resume(nodes: &[Client], channel: &str, first: PubSub, told: &dyn Told, link: &Link) {
     let mut subscription = first;
     loop {
-        follow(subscription, told).await;
+        follow(subscription, told, link).await;
         subscription = loop {
             tokio::time::sleep(PAUSE).await;
             if let Ok(subscription) = subscribe(nodes, channel).await {
@@ -89,8 +91,9 @@ async fn resume(nodes: &[Client], channel: &str, first: PubSub, told: &dyn Told)
     }
 }
 
-/// Tells of notices until the subscription ends.
-async fn follow(subscription: PubSub, told: &dyn Told) {
+/// Tells of notices until the subscription ends, or its node may have gone from its address.
+async fn follow(subscription: PubSub, told: &dyn Told, link: &Link) {
+    let moves = link.moves();
     let (mut sink, mut notices) = subscription.split();
     loop {
         match tokio::time::timeout(PING, notices.next()).await {
@@ -106,6 +109,9 @@ async fn follow(subscription: PubSub, told: &dyn Told) {
                 }
             }
             Err(_) => {
+                if link.moves() != moves {
+                    return;
+                }
                 let ping = tokio::time::timeout(PING, sink.ping::<redis::Value>());
                 if !matches!(ping.await, Ok(Ok(_))) {
                     return;

@@ -32,6 +32,19 @@ struct Part {
     limit: usize,
 }
 
+/// A partition is long in answering to a worker, until this is dropped.
+pub(super) struct Stall {
+    verbs: Arc<Verbs>,
+    worker: u64,
+    partition: u64,
+}
+
+impl Drop for Stall {
+    fn drop(&mut self) {
+        self.verbs.members.go_on(self.worker, self.partition);
+    }
+}
+
 fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
     matches!(said, Err(DurableError::Unreachable(_)))
 }
@@ -160,13 +173,29 @@ impl Verbs {
         }
         let verbs = Arc::clone(self);
         tokio::spawn(async move {
-            // Of no page: so many notices are never counted.
-            let notices = u64::MAX;
-            let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
-            // Whatever is wrong with it beside, the next page tells.
-            drop(verbs.part(part, Patience::Worker).await);
-            verbs.members.found(worker, partition);
+            // A worker that has left, as one does whose store goes, misses nothing.
+            while verbs.members.misses(worker, partition) {
+                // Of no page: so many notices are never counted.
+                let notices = u64::MAX;
+                let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
+                // Whatever is wrong with it beside, the next page tells.
+                if !unreachable(&verbs.part(part, Patience::Page).await) {
+                    return verbs.members.found(worker, partition);
+                }
+            }
         });
+    }
+
+    /// A worker waits for long for an answer about a timer: until this is dropped.
+    pub(super) fn stalled(self: &Arc<Self>, worker: u64, id: &str) -> Stall {
+        let partition = self.keys.place(id).partition;
+        self.members.stall(worker, partition);
+        Stall { verbs: Arc::clone(self), worker, partition }
+    }
+
+    /// Whether the partition of a timer does not answer.
+    pub(super) fn is_withheld(&self, worker: u64, id: &str) -> bool {
+        self.members.is_withheld(worker, self.keys.place(id).partition)
     }
 
     async fn part(&self, part: Part, patience: Patience) -> Result<(Vec<Key>, bool), DurableError> {

@@ -29,7 +29,7 @@ pub(crate) struct Orders {
 /// Connects, for as long as it takes.
 pub(crate) async fn connect(urls: &[String]) -> Result<DurableTimers, Failure> {
     let store = loop {
-        let options = RedisOptions::new().partitions(PARTITIONS);
+        let options = RedisOptions::new("timers").partitions(PARTITIONS);
         let urls = urls.iter().map(String::as_str);
         match Redis::connect_cluster(urls, options).await {
             Ok(store) => break store,

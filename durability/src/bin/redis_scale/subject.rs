@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use tourbillon::Builder;
-use tourbillon::durable::{DurableTimers, Options, Redis, RedisOptions};
+use tourbillon::durable::{DurableTimers, Options, Redis};
 use tourbillon::future::Timer;
 
 /// Over how many milliseconds timers at rest are spread.
@@ -70,7 +70,7 @@ pub(crate) async fn each<F>(
 
 impl Subject {
     pub(crate) async fn new(server: Server) -> Self {
-        let store = Redis::connect(&server.url(), RedisOptions::new()).await.unwrap();
+        let store = Redis::connect(&server.url(), "timers").await.unwrap();
         let timer = Timer::spawn(Builder::new().driver()).unwrap();
         Self { timers: DurableTimers::new(store, &timer), server }
     }

@@ -1,12 +1,13 @@
 -- What all scripts share; it stands before each of them.
 --
--- KEYS[1] index of slices, KEYS[2] last answers, KEYS[3] counters; then what each script says
+-- KEYS[1] index of slices, KEYS[2] last answers, KEYS[3] counters, KEYS[4] how old the answers are;
+-- then what each script says
 -- ARGV[1] what all keys of the partition begin with
 -- ARGV[2] the time, in milliseconds, or '': the server's
 -- ARGV[3] the process and [4] the number of its group; '' where nothing is changed
 -- ARGV[5] the channel of notices
 
-local SLICES, ANSWERS, COUNTERS = KEYS[1], KEYS[2], KEYS[3]
+local SLICES, ANSWERS, COUNTERS, AGES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local SLICE = 600000    -- how long a slice is, in milliseconds
 
 -- A whole number as a text.

@@ -11,6 +11,7 @@
 -- any more.
 
 local FORGET = 3600000  -- how long the answer to a process is kept at least, in milliseconds
+local AT_A_GO = 10      -- how many old answers are looked at when a new process comes
 local function taking(words, verb) return {verb, '<' .. string.rep('I4c0', words)} end
 local VERBS = {
   schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
@@ -92,10 +93,18 @@ end
 
 call('HSET', ANSWERS, process, pack('<I6I6', number, now) .. cmsgpack.pack(kept))
 if not last then
-  local all = call('HGETALL', ANSWERS)
-  for at = 1, #all, 2 do
-    local _, then_ = read('<I6I6', all[at + 1])
-    if then_ < now - FORGET then call('HDEL', ANSWERS, all[at]) end
+  -- More go at a time than come. An age is looked at once an hour, and not written with each group.
+  call('ZADD', AGES, whole(now), process)
+  local before = whole(now - FORGET)
+  for _, old in ipairs(call('ZRANGEBYSCORE', AGES, '-inf', '(' .. before, 'LIMIT', 0, AT_A_GO)) do
+    local answer, then_ = call('HGET', ANSWERS, old), 0
+    if answer then _, then_ = read('<I6I6', answer) end
+    if then_ < now - FORGET then
+      call('HDEL', ANSWERS, old)
+      call('ZREM', AGES, old)
+    else
+      call('ZADD', AGES, whole(then_), old)
+    end
   end
 end
 return answers
