@@ -14,7 +14,8 @@ pub struct BeyondRange {
     /// Whether the deadline is within [`longest`](Self::longest), and was refused only because the
     /// wheel was not swept for more than 2^36 ticks (19 hours at 1 µs, 2.2 years at 1 ms). The
     /// sweeper's [waker](crate::Builder::waker) has been called; after the next sweep the same
-    /// call succeeds. Never with a [`Driver`](crate::Driver), which sweeps often enough.
+    /// call succeeds. A [`Driver`](crate::Driver) sweeps often enough, unless its bound on timers
+    /// in flight holds it back for as long.
     pub unswept: bool,
 }
 

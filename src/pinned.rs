@@ -213,8 +213,10 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// A wheel that is closed says so, whatever the deadline.
     #[cold]
     fn beyond_range(&self, value: T, why: OutOfRange) -> InsertError<T> {
-        let beyond = Refusal::BeyondRange(self.core().beyond_range(why));
-        let reason = if self.core().is_closed() { Refusal::Closed } else { beyond };
+        let reason = match self.core().is_closed() {
+            true => Refusal::Closed,
+            false => Refusal::BeyondRange(self.core().beyond_range(why)),
+        };
         InsertError { reason, value }
     }
 

@@ -159,8 +159,8 @@ const TOGETHER: usize = 64;
 /// How many timers a sweep collects before it hands them over.
 const BATCH: usize = 256;
 
-/// How many names, or slots, a bounded sweep looks at in one call: as many as take some tens of
-/// microseconds when none of them is in a cache.
+/// How many names, or slots, a bounded sweep looks at in one call, unless its limit is higher: as
+/// many as take some tens of microseconds when none of them is in a cache.
 const LOOKS: usize = 1 << 9;
 
 impl<T: Send> Sweeper<T> {
@@ -252,7 +252,8 @@ impl<T: Send> Sweeper<T> {
 
     /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
     /// some hundreds of names, of which some are stale or wait anew. So it may hand over fewer
-    /// timers than `limit`, or none, and not be [finished](Sweep::finished). The next sweep
+    /// timers than `limit`, or none, and not be [finished](Sweep::finished). (A limit of none does
+    /// nothing at all.) The next sweep
     /// carries on where this one stopped, to the end that this one had, before it begins its own;
     /// until then, timers that are due can still be cancelled and reset.
     ///
@@ -328,7 +329,7 @@ impl<T: Send> Sweeper<T> {
         let inner = Arc::clone(&self.inner);
         let mut handed_over = HandedOver { core: &inner.core, now, last: None };
         let bounded = limit < usize::MAX;
-        self.looks = if bounded { LOOKS } else { usize::MAX };
+        self.looks = if bounded { LOOKS.max(limit) } else { usize::MAX };
         let slice = if bounded { LOOKS / 2 } else { upkeep::SLICE };
         // A sweep that was under way is finished first, and then this call's own begins.
         let mut rounds = 1 + usize::from(self.under_way);
@@ -349,15 +350,16 @@ impl<T: Send> Sweeper<T> {
         Sweep { expired, finished, next_deadline: self.next_deadline() }
     }
 
-    /// As [`run`](Self::run), into a vector. Returns whether the sweep has come to its end.
+    /// As [`run`](Self::run), into a vector, but no more than one sweep. Returns whether that has
+    /// come to its end, and began in this call: then everything that was due has been collected.
     pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
-        let now = self.inner.clock.now();
-        self.looks = LOOKS.max(limit);
+        let (now, began_before) = (self.inner.clock.now(), self.under_way);
+        self.looks = upkeep::SLICE.max(limit);
         let finished = self.fill(now, limit, limit, upkeep::SLICE);
         let mut handed_over = HandedOver { core: &self.inner.core, now, last: None };
         self.batch.iter().for_each(|timer| handed_over.count(timer));
         into.extend(self.batch.drain(..));
-        finished
+        finished && !began_before
     }
 
     /// Collects timers that are due, until the batch has about `batch` of them, and never more
@@ -367,10 +369,13 @@ impl<T: Send> Sweeper<T> {
         let inner = Arc::clone(&self.inner);
         let core = &inner.core;
         core.alarm.clear();
+        let present = core.timeline.floor(now);
         if !self.under_way {
             self.begins = true;
-            self.end = core.timeline.floor(now);
+            self.end = present;
         }
+        // One that was to end ahead of the clock, and was left by a panic, goes no farther now.
+        self.end = self.end.min(present);
         let finished = self.batch.len() < batch && self.step(core, batch, limit);
         self.under_way = !finished;
         bump(&core.sweeper.sweeps, 1);
@@ -403,7 +408,8 @@ impl<T: Send> Sweeper<T> {
             if self.looks == 0 {
                 return false;
             }
-            self.looks -= 1;
+            // To find the next slot is a look at each shard.
+            self.looks = self.looks.saturating_sub(core.shards.len());
             let farthest = self.looked_back.plus(Tick::LONGEST_REST);
             let next = self.next_slot(swept).min(self.upkeep.next_turn());
             let tick = next.min(self.end).min(farthest);
@@ -418,6 +424,8 @@ impl<T: Send> Sweeper<T> {
             if tick == farthest {
                 self.look_back(core);
             }
+            // A kept block that was taken out of turn may have names whose turn is now.
+            self.unlooked = self.kept.len();
             if !(self.work(core, batch) && self.work_kept(core, batch)) {
                 return false;
             }

@@ -130,22 +130,32 @@ pub(crate) struct Upkeep {
 
 /// A set of entries, a bit for each.
 #[derive(Debug, Default)]
-struct Indices(Vec<u64>);
+struct Indices {
+    words: Vec<u64>,
+    /// The words that are not zero.
+    used: Vec<usize>,
+}
 
 impl Indices {
     /// Adds an entry. `false` if it was there.
     fn add(&mut self, index: u32) -> bool {
         let (word, bit) = (index as usize / 64, 1 << (index % 64));
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
         }
-        let new = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        new
+        let before = self.words[word];
+        if before == 0 {
+            self.used.push(word);
+        }
+        self.words[word] |= bit;
+        before & bit == 0
     }
 
+    /// O(entries in the set).
     fn clear(&mut self) {
-        self.0.fill(0);
+        for word in self.used.drain(..) {
+            self.words[word] = 0;
+        }
     }
 }
 

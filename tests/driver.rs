@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::asked::Asked;
 use common::receive;
 use std::collections::HashSet;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tourbillon::{
-    BuildError, Builder, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
+    BuildError, Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
     Refusal, WaitError,
 };
 
@@ -58,6 +59,26 @@ fn what_a_handler_spawns_on_rayon_runs() {
 #[cfg(feature = "rayon")]
 fn batches_run_while_the_worker_is_busy() {
     common::busy::batches_run_while_the_worker_is_busy();
+}
+
+/// However far ahead the next timer is: inserts would be refused if the sweep fell behind by more.
+#[test]
+fn a_tick_thread_rests_no_longer_than_the_wheel_can_do_without_a_sweep() {
+    let clock = ManualClock::new();
+    let (ask, asked) = mpsc::channel();
+    let builder = Builder::new().shards(1).clock(Asked(clock.clone(), ask)).driver();
+    let driver = builder.spawn(|_: Expired<u32>| ()).unwrap();
+    driver.wheel().insert(1, driver.wheel().longest_delay()).unwrap();
+    let before = driver.wheel().metrics().sweeps;
+    let mut until = Vec::new();
+    // The second sweep from now begins after the insert.
+    while driver.wheel().metrics().sweeps < before + 3 {
+        until.extend(receive(&asked, 1));
+    }
+    until.extend(asked.try_iter());
+    // 2^33 ticks.
+    let latest = clock.now() + TICK * (1 << 31) * 4;
+    assert!(until.iter().all(|&until| until <= latest), "{until:?}");
 }
 
 #[test]

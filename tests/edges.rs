@@ -190,6 +190,22 @@ fn a_sweep_under_way_ends_where_it_was_to_end() {
     });
 }
 
+#[test]
+fn a_sweep_that_a_panic_left_ahead_of_the_clock_hurries_nobody() {
+    with_wheels(|mut bench: Bench<u32>| {
+        for _ in 0..600 {
+            bench.wheel.insert(0, bench.ticks(10)).unwrap();
+        }
+        let ahead = bench.clock.now() + bench.ticks(10_000);
+        let swept = AssertUnwindSafe(|| bench.sweeper.sweep_at(ahead, |_| panic!("at the first")));
+        assert!(catch_unwind(swept).is_err());
+        bench.wheel.insert(1, bench.ticks(9000)).unwrap();
+        let (mut late, mut early) = (0, 0);
+        let _ = bench.sweeper.sweep(|timer| if timer.value == 0 { late += 1 } else { early += 1 });
+        assert_eq!((late, early), (599, 0));
+    });
+}
+
 /// Panics when it is dropped, if it is told to.
 struct Loud {
     panics: bool,
@@ -314,6 +330,15 @@ fn a_bounded_sweep_bounds_what_it_tidies() {
     let (calls, most) = bounded_sweeps(&mut bench, &mut fired);
     assert!(most <= LOOKS, "{most} names in one call");
     assert!(calls >= 50_000 / LOOKS && bench.wheel.metrics().stale_names == 0);
+}
+
+#[test]
+fn a_bounded_sweep_reaches_a_limit_above_its_bound() {
+    let mut bench = wheel_of(MILLI);
+    for number in 0..10_000_u32 {
+        bench.wheel.insert(number, Duration::ZERO).unwrap();
+    }
+    assert_eq!(bench.sweeper.sweep_some(5000, |_| ()).expired, 5000);
 }
 
 #[test]

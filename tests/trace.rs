@@ -4,12 +4,13 @@
 
 mod common;
 
+use common::asked::Asked;
 use common::receive;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tourbillon::{
     Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
 };
@@ -267,25 +268,6 @@ fn overload_is_told_when_it_begins_and_when_it_is_over() {
     receive(&fired, 5);
     expect(&events, Level::INFO, "the overload is over", [("lasted", "7ms")]);
     assert!(events.try_recv().is_err());
-}
-
-/// A manual clock that says until when its user would sleep, and has it look again soon.
-#[derive(Debug)]
-struct Asked(ManualClock, Sender<Instant>);
-
-impl Clock for Asked {
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    fn timeout(&self, deadline: Instant) -> Option<Duration> {
-        let _ = self.1.send(deadline);
-        self.0.timeout(deadline).or(Some(TICK))
-    }
-
-    fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
-        self.0.subscribe(wake);
-    }
 }
 
 /// Overload that comes back at once is told when it has lasted, or with the next.

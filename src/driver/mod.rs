@@ -326,7 +326,8 @@ impl<T: Send + 'static> TickThread<T> {
         let wheel = self.sweeper.wheel();
         let (clock, timeline) = (&wheel.inner.clock, &wheel.inner.core.timeline);
         let longest = timeline.duration(Tick::LONGEST_REST);
-        let until: Option<Instant> = next.or_else(|| clock.now().checked_add(longest));
+        let latest = clock.now().checked_add(longest);
+        let until: Option<Instant> = next.into_iter().chain(latest).min();
         self.shared.bell.wait(until.and_then(|until| clock.timeout(until)));
     }
 }

@@ -190,7 +190,8 @@ impl<T: Send> DelayQueue<T> {
             // It has met as many names as it may. The sleep would be a tick late.
             return let_go(context.waker());
         }
-        self.sleep.reset(sweep.next_deadline.unwrap_or_else(|| self.longest_rest()));
+        let latest = self.longest_rest();
+        self.sleep.reset(sweep.next_deadline.map_or(latest, |next| next.min(latest)));
         match ready!(self.sleep.poll_at_once(context)) {
             // The wheel wants upkeep. Or the timer is full: it has room again when one of its
             // sleeps ends, which it does not tell.
@@ -203,7 +204,7 @@ impl<T: Send> DelayQueue<T> {
         }
     }
 
-    /// When to sweep though nothing is armed: the wheel's range of deadlines moves with the sweeps.
+    /// When to sweep though nothing is due: the wheel's range of deadlines moves with the sweeps.
     fn longest_rest(&self) -> Instant {
         let wheel = &self.handle.wheel;
         wheel.clock().now() + wheel.longest_delay() / 16

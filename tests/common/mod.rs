@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod asked;
 pub(crate) mod busy;
 pub(crate) mod desk;
 #[cfg(feature = "durable")]
