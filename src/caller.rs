@@ -80,7 +80,7 @@ fn next_seat() -> u32 {
 
 impl Number {
     fn take() -> Number {
-        for (index, word) in IN_USE.iter().enumerate() {
+        for (index, word) in (0..).zip(&IN_USE) {
             // Relaxed: the exchange below decides.
             let mut seen = word.load(Relaxed);
             while seen != u64::MAX {
@@ -89,7 +89,7 @@ impl Number {
                 // that its counts are seen and carried on. Acquire on failure for the same.
                 match word.compare_exchange(seen, seen | 1 << free, AcqRel, Acquire) {
                     Ok(_) => {
-                        let number = 64 * index as u32 + free;
+                        let number = 64 * index + free;
                         return Number(Caller { number, seat: number });
                     }
                     Err(now) => seen = now,

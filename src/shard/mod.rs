@@ -149,6 +149,13 @@ pub(crate) struct Surroundings<'w> {
     pub(crate) alarm: &'w Alarm,
 }
 
+/// Which deadline an operation has set, of which timer.
+#[derive(Clone, Copy, Debug)]
+struct Aim {
+    id: TimerId,
+    deadline: Tick,
+}
+
 /// What came of a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -192,6 +199,7 @@ impl<T> Shard<T> {
             return Err(value);
         };
         let id = TimerId::new(self.number, vacant.generation().next(), index);
+        let aim = Aim { id, deadline };
         // SAFETY: the entry was claimed just above and is armed below.
         unsafe { entry.put(value) };
         let swept = around.swept.get();
@@ -199,9 +207,9 @@ impl<T> Shard<T> {
             let armed = arm(entry, vacant, deadline);
             published();
             if armed.is_relinking() {
-                self.relink_as(false, entry, id, deadline, around, filed);
+                self.relink_as(false, entry, aim, around, filed);
             } else {
-                self.rely(entry, id, deadline, around, filed);
+                self.rely(entry, aim, around, filed);
             }
             return Ok(id);
         }
@@ -213,7 +221,7 @@ impl<T> Shard<T> {
         self.file(index, place, filed);
         published();
         if has_passed(place, deadline, around.swept.get()) {
-            self.relink(entry, id, deadline, around, filed);
+            self.relink(entry, aim, around, filed);
         } else {
             around.alarm.check(at(place, swept));
         }
@@ -243,6 +251,7 @@ impl<T> Shard<T> {
         let Some(entry) = self.slab.entry(id.index(), guard) else {
             return Reset::NotArmed;
         };
+        let aim = Aim { id, deadline };
         let mut seen = entry.state.load();
         loop {
             if seen.generation() != id.generation() {
@@ -254,9 +263,9 @@ impl<T> Shard<T> {
             let next = seen.with_deadline(deadline);
             let next = if early { next.relinking() } else { next };
             match entry.state.try_reset(seen, next) {
-                Ok(()) if early => self.relink_as(true, entry, id, deadline, around, filed),
-                Ok(()) if free => self.rely(entry, id, deadline, around, filed),
-                Ok(()) => self.relink_as(false, entry, id, deadline, around, filed),
+                Ok(()) if early => self.relink_as(true, entry, aim, around, filed),
+                Ok(()) if free => self.rely(entry, aim, around, filed),
+                Ok(()) => self.relink_as(false, entry, aim, around, filed),
                 Err(now) => {
                     seen = now;
                     continue;
@@ -398,55 +407,39 @@ impl<T> Shard<T> {
     /// Sees to a name in time for a timer whose state was exchanged while the flag was clear: the
     /// one that the link tells of, or a new one.
     #[inline]
-    fn rely(
-        &self,
-        entry: &Entry<T>,
-        id: TimerId,
-        deadline: Tick,
-        around: Surroundings<'_>,
-        filed: &mut Filed,
-    ) {
-        if !in_time(entry.link.load(), deadline, around.swept.get()) {
-            self.relink(entry, id, deadline, around, filed);
+    fn rely(&self, entry: &Entry<T>, aim: Aim, around: Surroundings<'_>, filed: &mut Filed) {
+        if !in_time(entry.link.load(), aim.deadline, around.swept.get()) {
+            self.relink(entry, aim, around, filed);
         } else if entry.state.load().is_relinking() {
             // The link may have been lowered just now by a resetter that has not rung yet: its
             // flag is then still set, and the link's Acquire shows it.
-            self.relink_as(false, entry, id, deadline, around, filed);
+            self.relink_as(false, entry, aim, around, filed);
         }
     }
 
     // In C, for `ci/genmc`: `relink`.
     /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
     #[inline(never)]
-    fn relink(
-        &self,
-        entry: &Entry<T>,
-        id: TimerId,
-        deadline: Tick,
-        around: Surroundings<'_>,
-        filed: &mut Filed,
-    ) {
+    fn relink(&self, entry: &Entry<T>, aim: Aim, around: Surroundings<'_>, filed: &mut Filed) {
         let mut seen = entry.state.load();
-        while seen.generation() == id.generation() {
+        while seen.generation() == aim.id.generation() {
             if seen.is_relinking() {
-                return self.relink_as(false, entry, id, deadline, around, filed);
+                return self.relink_as(false, entry, aim, around, filed);
             }
             match entry.state.try_reset(seen, seen.relinking()) {
-                Ok(()) => return self.relink_as(true, entry, id, deadline, around, filed),
+                Ok(()) => return self.relink_as(true, entry, aim, around, filed),
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag, `deadline`
-    /// what it has set.
+    /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag.
     #[inline(never)]
     fn relink_as(
         &self,
         held: bool,
         entry: &Entry<T>,
-        id: TimerId,
-        mut deadline: Tick,
+        Aim { id, mut deadline }: Aim,
         around: Surroundings<'_>,
         filed: &mut Filed,
     ) {
