@@ -18,6 +18,9 @@ const TTL: Duration = Duration::from_secs(60);
 
 type Taken = Result<u64, LoadError<u64, &'static str>>;
 
+/// What a load gave its caller, and those who waited for it.
+type Answers<E> = (thread::Result<Taken>, Vec<Result<u64, LoadError<u64, E>>>);
+
 fn failed(error: &'static str) -> Taken {
     Err(LoadError::Failed(Arc::new(error)))
 }
@@ -67,7 +70,7 @@ impl Waiting {
         waiting: usize,
         load: impl FnOnce() -> Result<u64, &'static str> + Send,
         other: impl Fn() -> Result<u64, E> + Sync,
-    ) -> (thread::Result<Taken>, Vec<Result<u64, LoadError<u64, E>>>) {
+    ) -> Answers<E> {
         let (begin, begun) = mpsc::channel();
         thread::scope(|scope| {
             let loader = scope.spawn(move || {
