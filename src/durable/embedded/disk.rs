@@ -1,5 +1,6 @@
 //! A disk for tests, whose space runs out and comes back, and tests of a store on it.
 
+#![cfg(all(test, not(modelled)))]
 #![forbid(unsafe_code)]
 
 use super::super::clock::SystemClock;

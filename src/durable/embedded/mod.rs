@@ -6,16 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod disk;
 mod fault;
 mod file;
 mod keeper;
 mod tables;
-mod threads;
-
-#[cfg(all(test, not(modelled)))]
-mod disk;
-#[cfg(all(test, not(modelled)))]
 mod tests;
+mod threads;
 
 use super::clock::{Millis, Present, StoreClock, SystemClock, present};
 use super::error::DurableError;

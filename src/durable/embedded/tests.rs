@@ -1,5 +1,6 @@
 //! Tests of an embedded store.
 
+#![cfg(all(test, not(modelled)))]
 #![forbid(unsafe_code)]
 
 use super::super::options::{Existing, Options};
