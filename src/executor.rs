@@ -96,8 +96,8 @@ impl Executor for std::sync::Arc<rayon::ThreadPool> {
 ///
 /// It is no thread of a pool: what a handler spawns on rayon would wait there behind its loop.
 ///
-/// If there can be no global pool (its threads could not be started), the batches that come while the
-/// thread is busy run where they are handed over: rayon would drop them.
+/// If there can be no global pool (its threads could not be started), the batches that come while
+/// the thread is busy run where they are handed over: rayon would drop them.
 ///
 /// # Errors
 ///

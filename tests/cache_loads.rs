@@ -1,5 +1,5 @@
-//! Loads of the cache: what those have who wait for one, by which forms of a key one begins, and what
-//! takes its place.
+//! Loads of the cache: what those have who wait for one, by which forms of a key one begins, and
+//! what takes its place.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
-//! The default clock on a driver in real time, audited by readings of [`Instant`](std::time::Instant)
-//! from before each insert: its leases make no timer early. Nothing sleeps: the test waits for the
-//! last timer.
+//! The default clock on a driver in real time, audited by readings of
+//! [`Instant`](std::time::Instant) from before each insert: its leases make no timer early. Nothing
+//! sleeps: the test waits for the last timer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,6 @@
 //! The sweep goes on by more than the window while an insert or a reset is under way: the tick that
-//! the operation has put into the state may mean another by then, and the timer is due all the same.
+//! the operation has put into the state may mean another by then, and the timer is due all the
+//! same.
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 

@@ -86,8 +86,8 @@ fn all_operations() {
 }
 
 /// Two resets to later, which rely on the timer's name as long as the sweep has not come to it. One
-/// finds that it has, sets the relinking flag and stops; the other finds it a moment later, after it
-/// has set its deadline. (A timer due at once would not do: the sweep ends it, and the flag is
+/// finds that it has, sets the relinking flag and stops; the other finds it a moment later, after
+/// it has set its deadline. (A timer due at once would not do: the sweep ends it, and the flag is
 /// nobody's any more.)
 #[test]
 fn a_holder_of_the_relinking_flag() {

@@ -1,5 +1,6 @@
 //! The window of ticks that the packed words tell apart: timers are armed and reset while the sweep
-//! crosses the tick at which their low bits wrap, leaps within the window, or walks its whole range.
+//! crosses the tick at which their low bits wrap, leaps within the window, or walks its whole
+//! range.
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 

@@ -35,10 +35,10 @@
 //!
 //! # Memory
 //!
-//! What leaves the cache gives its memory back, also after a burst: [`clear`](Cache::clear) at once,
-//! and what expires or is removed when a part of the map is down to a quarter of what it held. The
-//! removal that brings it there moves the rest, under the lock of that part: fewer entries than the
-//! insert moved that made it grow.
+//! What leaves the cache gives its memory back, also after a burst: [`clear`](Cache::clear) at
+//! once, and what expires or is removed when a part of the map is down to a quarter of what it
+//! held. The removal that brings it there moves the rest, under the lock of that part: fewer
+//! entries than the insert moved that made it grow.
 //!
 //! # What keeps a cache
 //!

@@ -162,8 +162,8 @@ impl DriverBuilder {
         self
     }
 
-    /// Lets a drop of the driver end as [`Driver::detach`] does, without waiting for the tick thread:
-    /// for a driver that may be dropped under a lock which its handlers take.
+    /// Lets a drop of the driver end as [`Driver::detach`] does, without waiting for the tick
+    /// thread: for a driver that may be dropped under a lock which its handlers take.
     ///
     /// # Examples
     ///

@@ -19,11 +19,11 @@
 //! executor drops unrun hands its timers to `unfired`; [`Driver::shutdown`] gives them back.
 //!
 //! **Shutting down** from anywhere: close the wheel, stop the tick thread and wait for its last
-//! sweep (not from the tick thread itself, where an inline handler may be calling), drain the wheel.
-//! The tick thread does not wait for a handler before its last sweep, so a handler that waits for
-//! that comes to an end. After it, the tick thread drops the executor, and nobody waits for that: an
-//! executor may join its workers when it is dropped, and the one that shuts down may be one of them.
-//! Waiting for handlers is an operation of its own, which a handler is refused.
+//! sweep (not from the tick thread itself, where an inline handler may be calling), drain the
+//! wheel. The tick thread does not wait for a handler before its last sweep, so a handler that
+//! waits for that comes to an end. After it, the tick thread drops the executor, and nobody waits
+//! for that: an executor may join its workers when it is dropped, and the one that shuts down may
+//! be one of them. Waiting for handlers is an operation of its own, which a handler is refused.
 
 #![forbid(unsafe_code)]
 
@@ -158,8 +158,8 @@ impl<T: Send + 'static> Driver<T> {
     }
 
     /// As [`shutdown`](Self::shutdown), but does not wait for the tick thread, which may be in the
-    /// midst of a sweep or, with [`Inline`](crate::Inline), of handlers: for callers that may hold a
-    /// lock which these take. What the tick thread has in hand still goes to the executor.
+    /// midst of a sweep or, with [`Inline`](crate::Inline), of handlers: for callers that may hold
+    /// a lock which these take. What the tick thread has in hand still goes to the executor.
     ///
     /// # Examples
     ///

@@ -57,8 +57,8 @@ pub enum DurableError {
     Rule(String),
     /// A value cannot be written as JSON, or read from it.
     Json(String),
-    /// The store cannot be written now: no space is left, it is read-only, or a replica. Nothing was
-    /// done.
+    /// The store cannot be written now: no space is left, it is read-only, or a replica. Nothing
+    /// was done.
     ReadOnly(String),
     /// Another process, or another handle of this one, has the store open.
     Locked(String),

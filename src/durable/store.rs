@@ -77,14 +77,14 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// timer replaced; nothing is changed.
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool>;
 
-    /// A worker has waited for long for what it has asked about a timer: until the answer is dropped,
-    /// what the same part of the store has is [withheld](Self::is_withheld).
+    /// A worker has waited for long for what it has asked about a timer: until the answer is
+    /// dropped, what the same part of the store has is [withheld](Self::is_withheld).
     fn stalled(&self, _worker: u64, _id: &str) -> Option<Stalled> {
         None
     }
 
-    /// Whether that part of the store does not answer now in which a timer is. Once it does all that
-    /// is near is loaded again.
+    /// Whether that part of the store does not answer now in which a timer is. Once it does all
+    /// that is near is loaded again.
     fn is_withheld(&self, _worker: u64, _id: &str) -> bool {
         false
     }

@@ -402,7 +402,8 @@ impl DurableTimers {
         Ok(found.map(|dead| DeadLetter::new((number, dead))))
     }
 
-    /// Removes a dead letter, whether it can be read or not: `true` if there was one of that number.
+    /// Removes a dead letter, whether it can be read or not: `true` if there was one of that
+    /// number.
     ///
     /// # Errors
     ///

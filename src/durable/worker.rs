@@ -106,8 +106,8 @@ impl Worker {
         self
     }
 
-    /// Calls `observe` with the end of each attempt, after it is durable, where the run is polled. A
-    /// panic of it is dropped.
+    /// Calls `observe` with the end of each attempt, after it is durable, where the run is polled.
+    /// A panic of it is dropped.
     pub fn observe(mut self, observe: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.observe = Some(Box::new(observe));
         self
@@ -119,9 +119,9 @@ impl Worker {
     /// # Errors
     ///
     /// The store failed, cannot be reached when this begins, denies access, or it or the timer was
-    /// shut down. What was being handled has failed when its lease has run out. (A store that cannot
-    /// be written for a while, or, in Redis, be reached later, is waited for.) Run another worker
-    /// after a pause.
+    /// shut down. What was being handled has failed when its lease has run out. (A store that
+    /// cannot be written for a while, or, in Redis, be reached later, is waited for.) Run another
+    /// worker after a pause.
     pub async fn run<H, F, E>(self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,

@@ -196,8 +196,8 @@ impl Calendar {
         }
     }
 
-    /// The first moment after `after` at which the wall clock says a time of the expression. Between
-    /// two changes of clocks it runs evenly, so each such stretch is looked at alone.
+    /// The first moment after `after` at which the wall clock says a time of the expression.
+    /// Between two changes of clocks it runs evenly, so each such stretch is looked at alone.
     fn next_step(&self, after: Timestamp) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         loop {

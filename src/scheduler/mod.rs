@@ -46,9 +46,9 @@ use std::time::{Duration, Instant};
 /// Runs closures at their time. Clones share the wheel.
 ///
 /// Dropping the last clone of one with a driver of its own ends it, as
-/// [`shutdown`](Self::shutdown) does, and drops what had not run. The drop waits for nothing: neither
-/// for a run that is under way nor for the tick thread, so it may come under a lock that closures
-/// take.
+/// [`shutdown`](Self::shutdown) does, and drops what had not run. The drop waits for nothing:
+/// neither for a run that is under way nor for the tick thread, so it may come under a lock that
+/// closures take.
 ///
 /// # Examples
 ///
@@ -133,13 +133,13 @@ pub struct Unrun {
 }
 
 impl Scheduler {
-    /// A scheduler with a driver of its own, which ends when the last clone is dropped. For closures
-    /// that schedule others there is [`handle`](Self::handle).
+    /// A scheduler with a driver of its own, which ends when the last clone is dropped. For
+    /// closures that schedule others there is [`handle`](Self::handle).
     ///
     /// Closures that are due together run side by side, as far as the driver's
     /// [executor](DriverBuilder::executor) has threads: one that takes long holds up no other. For
-    /// many short ones, due at once, larger [batches](DriverBuilder::batch) cost less; the closures of
-    /// a batch run one after the other.
+    /// many short ones, due at once, larger [batches](DriverBuilder::batch) cost less; the closures
+    /// of a batch run one after the other.
     ///
     /// # Errors
     ///
@@ -267,12 +267,12 @@ impl Scheduler {
     /// Takes no more closures and hands back those that had not run, of a repetition as well.
     /// Idempotent.
     ///
-    /// It waits for the tick thread's last sweep, unless it is called there, and so, if closures run
-    /// [inline](crate::Inline), for those that are due. It waits for no other run:
+    /// It waits for the tick thread's last sweep, unless it is called there, and so, if closures
+    /// run [inline](crate::Inline), for those that are due. It waits for no other run:
     /// [`Scheduled::wait`] does, and [`Driver::wait`] for all.
     ///
-    /// To let those that were scheduled run at their time still, close the wheel instead, and keep the
-    /// scheduler: a repetition then ends with its next run.
+    /// To let those that were scheduled run at their time still, close the wheel instead, and keep
+    /// the scheduler: a repetition then ends with its next run.
     ///
     /// # Examples
     ///

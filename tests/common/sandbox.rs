@@ -107,8 +107,8 @@ impl Task {
         Pin::new(future).poll(&mut self.context())
     }
 
-    /// As [`poll`](Self::poll), of what lets the task go before it is refused: it is woken for that,
-    /// and polls again.
+    /// As [`poll`](Self::poll), of what lets the task go before it is refused: it is woken for
+    /// that, and polls again.
     pub(crate) fn refused<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
         assert!(self.poll(future).is_pending());
         assert_eq!(self.wakes(), 1, "nobody else would poll again");

@@ -78,8 +78,8 @@ fn make(path: &Path, cache: usize) -> Result<(), DurableError> {
     name.push(format!(".new-{}", std::process::id()));
     let new = Path::new(&name);
     drop(Place::file(new, cache).open(true)?);
-    // Somebody else may have made one since, which stays. Where there are no links, it is made under
-    // its own name after all.
+    // Somebody else may have made one since, which stays. Where there are no links, it is made
+    // under its own name after all.
     let _ = std::fs::hard_link(new, path);
     std::fs::remove_file(new).map_err(|error| DurableError::Io(error.to_string()))
 }

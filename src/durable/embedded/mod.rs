@@ -36,8 +36,8 @@ use threads::{Calls, Patience, reader, writer};
 /// promised yet. The file is locked while it is open.
 ///
 /// While the disk fails, because no space is left or nothing can be written, callers get
-/// [`DurableError::ReadOnly`], reads go on where they can, and workers wait. The file is opened again
-/// by itself, with pauses of up to two seconds.
+/// [`DurableError::ReadOnly`], reads go on where they can, and workers wait. The file is opened
+/// again by itself, with pauses of up to two seconds.
 ///
 /// Calls that wait for the disk are held in memory with their payloads, without a bound: there are
 /// as many as callers that wait. Dead letters stay until they are [driven
@@ -125,9 +125,9 @@ impl Embedded {
     ///
     /// # Errors
     ///
-    /// The file is open elsewhere ([`DurableError::Locked`], at once: a program that follows another
-    /// tries again for a while), cannot be written, is no such store, or damaged. The error names
-    /// the file.
+    /// The file is open elsewhere ([`DurableError::Locked`], at once: a program that follows
+    /// another tries again for a while), cannot be written, is no such store, or damaged. The error
+    /// names the file.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
         Self::open_with(file, EmbeddedOptions::new())
     }

@@ -15,9 +15,9 @@
 //!
 //! **A partition that cannot be read** (its master has gone, its slot is moving) stops no other: it
 //! is left out of the pages, somebody tries it until it can be read, and then all is loaded again.
-//! One that is long in answering to a lease or its end is left out as well, until it has answered to
-//! all of them; so no more of its timers take a worker's places than had begun by then. Meanwhile
-//! its keys that fire come to nothing.
+//! One that is long in answering to a lease or its end is left out as well, until it has answered
+//! to all of them; so no more of its timers take a worker's places than had begun by then.
+//! Meanwhile its keys that fire come to nothing.
 //!
 //! **Stragglers.** An owner may be there and yet not keep up: it cannot reach the partition, or all
 //! its handlers are busy. So each worker that has room looks into one of the others' partitions a

@@ -101,8 +101,8 @@ impl RedisOptions {
     }
 
     /// Opens the store also on a server that may remove timers (`maxmemory-policy allkeys-…`):
-    /// nobody is told of those that are lost. The server is not asked for its policy then, for which
-    /// `INFO` is needed.
+    /// nobody is told of those that are lost. The server is not asked for its policy then, for
+    /// which `INFO` is needed.
     #[must_use]
     pub fn allow_eviction(mut self) -> Self {
         self.may_evict = true;
@@ -169,8 +169,8 @@ impl Redis {
     ///
     /// - [`Address`](DurableError::Address), [`Option`](DurableError::Option): the address or an
     ///   option is wrong, or this is not called within a tokio runtime.
-    /// - [`Unreachable`](DurableError::Unreachable), [`Denied`](DurableError::Denied): the node does
-    ///   not answer, or denies access.
+    /// - [`Unreachable`](DurableError::Unreachable), [`Denied`](DurableError::Denied): the node
+    ///   does not answer, or denies access.
     /// - [`Evicts`](DurableError::Evicts): it may remove timers.
     /// - [`Format`](DurableError::Format): the store there has another layout.
     pub async fn connect(
