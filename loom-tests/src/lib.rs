@@ -261,7 +261,7 @@ pub fn as_if_many_had_fired(wheel: &Wheel<Value>) {
     let (core, caller) = (&wheel.inner.core, caller::Caller::current());
     core.tally.add(caller, tally::Count::Inserted, MANY);
     core.tally.add(caller, tally::Count::Filed, MANY);
-    tally::bump(&core.sweeper.fired, MANY);
+    tally::bump(&core.sweeper.ended, MANY);
 }
 
 /// How many entries the wheel has, vacant or not.
