@@ -126,6 +126,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::task::{Context, Wake};
 
     #[test]
     fn who_had_a_place_comes_before_who_had_none() {
@@ -148,17 +150,28 @@ mod tests {
         assert!(places.take().is_some());
     }
 
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
     #[test]
     fn who_waits_is_woken_when_there_is_a_place() {
         let places = Arc::new(Places::new(1));
         let mut first = places.take().expect("it is free");
         first.park();
         let second = places.take().expect("it was given back");
-        std::thread::scope(|scope| {
-            let back = scope.spawn(|| pollster::block_on(first.unpark()));
-            drop(second);
-            back.join().expect("it is woken");
-        });
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut back = std::pin::pin!(first.unpark());
+        assert!(back.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(!woken.0.load(SeqCst));
+        drop(second);
+        assert!(woken.0.load(SeqCst));
     }
 
     #[test]

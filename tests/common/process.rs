@@ -68,9 +68,14 @@ impl Process {
     }
 
     pub(crate) fn work(&self) -> Work {
+        self.work_at(64)
+    }
+
+    /// A worker with so many places.
+    pub(crate) fn work_at(&self, places: usize) -> Work {
         let (send, acknowledged) = channel();
         let (end, ends) = oneshot::channel::<()>();
-        let worker = self.timers.worker().until(async move {
+        let worker = self.timers.worker().concurrency(places).until(async move {
             let _ = ends.await;
         });
         let worker = worker.observe(move |event| {

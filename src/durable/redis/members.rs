@@ -187,3 +187,39 @@ impl Members {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+    use crate::durable::near::Reading;
+    use crate::future::{DelayQueue, Timer};
+    use crate::{Builder, ManualClock};
+    use futures_util::task::noop_waker_ref;
+    use std::task::Context;
+
+    #[test]
+    fn a_partition_is_withheld_until_it_has_answered_to_all() {
+        let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build().expect("a wheel");
+        let timer = Timer::new(wheel);
+        let queue: DelayQueue<_> =
+            DelayQueue::new(&timer, Builder::new().shards(1)).expect("a queue");
+        let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
+        let near = Arc::new(Near::new(queue.handle(), now));
+        let is_loaded_again = || near.poll_haste(&Context::from_waker(noop_waker_ref()));
+
+        let members = Members::default();
+        members.join(1, &near);
+        members.owns(1, &BTreeSet::from([4, 5]));
+        assert!(is_loaded_again());
+        members.stall(1, 4);
+        members.stall(1, 4);
+        assert_eq!(members.legible(1), BTreeSet::from([5]));
+        assert!(members.is_withheld(1, 4) && !members.is_withheld(1, 5));
+        assert!(!members.is_withheld(2, 4), "another worker's");
+        members.go_on(1, 4);
+        assert!(members.is_withheld(1, 4) && !is_loaded_again());
+        members.go_on(1, 4);
+        assert!(!members.is_withheld(1, 4) && is_loaded_again());
+        assert_eq!(members.legible(1), BTreeSet::from([4, 5]));
+    }
+}
