@@ -74,22 +74,9 @@ pub struct Timer(Arc<Handle>);
 struct Handle {
     wheel: Wheel<Wake>,
     /// None on a wheel that is swept by hand.
-    driver: Option<Arc<Running>>,
+    driver: Option<Arc<Driver<Wake>>>,
     /// Where the sleeps' deadlines count from.
     origin: Instant,
-}
-
-/// The driver, and its end: nobody knows under which lock the last sleep is dropped, and wakers may
-/// take the same one, so that it must not wait for them.
-#[derive(Debug)]
-struct Running(Option<Driver<Wake>>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(driver) = self.0.take() {
-            driver.detach();
-        }
-    }
 }
 
 impl Timer {
@@ -104,10 +91,11 @@ impl Timer {
     ///
     /// As [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
-        // A waker wakes when it is dropped, and so does not wait for `shutdown`.
-        let driver = driver.or_executor(Inline).drop_unrun();
+        // A waker wakes when it is dropped, and so does not wait for `shutdown`. Nobody knows under
+        // which lock the last sleep is dropped, and wakers may take the same one.
+        let driver = driver.or_executor(Inline).drop_unrun().detach_on_drop();
         let driver = driver.spawn(|timer: Expired<Wake>| timer.value.wake())?;
-        Ok(Self::of(driver.wheel().clone(), Some(Arc::new(Running(Some(driver))))))
+        Ok(Self::of(driver.wheel().clone(), Some(Arc::new(driver))))
     }
 
     /// A timer on a wheel that somebody else sweeps, with [`Wake::wake`] as handler.
@@ -119,7 +107,7 @@ impl Timer {
         Self::of(wheel, None)
     }
 
-    fn of(wheel: Wheel<Wake>, driver: Option<Arc<Running>>) -> Self {
+    fn of(wheel: Wheel<Wake>, driver: Option<Arc<Driver<Wake>>>) -> Self {
         let origin = wheel.clock().now();
         Self(Arc::new(Handle { wheel, driver, origin }))
     }
@@ -199,7 +187,7 @@ impl Timer {
     /// The driver, if this timer has one of its own.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Wake>> {
-        self.0.driver.as_ref()?.0.as_ref()
+        self.0.driver.as_deref()
     }
 
     /// Ends all sleeps, present and future: each answers
