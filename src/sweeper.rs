@@ -10,9 +10,10 @@
 //! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
 //! would, under a backlog, never let another begin.
 //!
-//! **What lies in no slot** (names that are overdue, blocks that were not all written) is looked
-//! at when a sweep begins and once in [`Tick::LONGEST_REST`] ticks after that, so that no deadline
-//! leaves the window that the packed words can tell apart.
+//! **What lies in no slot** must not wait until its deadlines leave the window that the packed words
+//! can tell apart. Names that are overdue are taken when a sweep begins, and again whenever it has
+//! gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked at when a
+//! sweep begins and at each tick that it announces.
 //!
 //! [`Shard::meet`]: crate::shard::Shard::meet
 
@@ -106,7 +107,7 @@ pub struct Sweeper<T> {
     names_from: Source,
     /// Blocks with names that were reserved but not yet written.
     kept: VecDeque<Kept>,
-    /// How many of them this sweep has yet to look at.
+    /// How many of them are yet to be looked at, by the present tick.
     unlooked: usize,
     /// Whether a sweep has stopped before its end.
     under_way: bool,
@@ -115,8 +116,8 @@ pub struct Sweeper<T> {
     /// Whether the sweep has yet to take what is overdue. A handler that arms timers without delay
     /// cannot keep it from ending.
     begins: bool,
-    /// How far the sweep was when what lies in no slot was last looked at.
-    looked_back: Tick,
+    /// How far the sweep was when what is overdue was last taken.
+    overdue_taken: Tick,
     /// How many more names, or slots, the present call may look at.
     looks: usize,
     /// Timers that have ended and that no handler has had yet.
@@ -178,7 +179,7 @@ impl<T: Send> Sweeper<T> {
             under_way: false,
             end: Tick(0),
             begins: true,
-            looked_back: swept,
+            overdue_taken: swept,
             looks: 0,
             batch: VecDeque::new(),
             stamp: Stamp { tick: swept, deadline: start },
@@ -252,10 +253,10 @@ impl<T: Send> Sweeper<T> {
 
     /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
     /// some hundreds of names, of which some are stale or wait anew. So it may hand over fewer
-    /// timers than `limit`, or none, and not be [finished](Sweep::finished). (A limit of none does
-    /// nothing at all.) The next sweep
-    /// carries on where this one stopped, to the end that this one had, before it begins its own;
-    /// until then, timers that are due can still be cancelled and reset.
+    /// timers than `limit`, or none, and not be [finished](Sweep::finished). A limit of zero does
+    /// nothing at all. The next sweep carries on where this one stopped, to the end that this one
+    /// had, before it begins its own; until then, timers that are due can still be cancelled and
+    /// reset.
     ///
     /// O(limit), whatever has gone before.
     ///
@@ -392,7 +393,8 @@ impl<T: Send> Sweeper<T> {
     fn step(&mut self, core: &Core<T>, batch: usize, limit: usize) -> bool {
         let mut finished = self.work(core, batch);
         if finished && std::mem::take(&mut self.begins) {
-            self.look_back(core);
+            self.take_overdue(core);
+            self.unlooked = self.kept.len();
         }
         finished = finished && self.work_kept(core, limit) && self.work(core, limit);
         self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
@@ -410,7 +412,7 @@ impl<T: Send> Sweeper<T> {
             }
             // To find the next slot is a look at each shard.
             self.looks = self.looks.saturating_sub(core.shards.len());
-            let farthest = self.looked_back.plus(Tick::LONGEST_REST);
+            let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
             let next = self.next_slot(swept).min(self.upkeep.next_turn());
             let tick = next.min(self.end).min(farthest);
             core.swept.announce(tick);
@@ -422,7 +424,7 @@ impl<T: Send> Sweeper<T> {
             taken.sort_by_key(|taken| taken.at);
             self.hand.extend(taken.drain(..));
             if tick == farthest {
-                self.look_back(core);
+                self.take_overdue(core);
             }
             // A kept block that was taken out of turn may have names whose turn is now.
             self.unlooked = self.kept.len();
@@ -432,12 +434,11 @@ impl<T: Send> Sweeper<T> {
         }
     }
 
-    /// Takes what is overdue into the hand, and has the kept blocks looked at again.
-    fn look_back(&mut self, core: &Core<T>) {
+    /// Takes what is overdue into the hand.
+    fn take_overdue(&mut self, core: &Core<T>) {
         let swept = core.swept.get();
         self.hand.extend(core.shards.iter().filter_map(|shard| shard.take_overdue(swept)));
-        self.unlooked = self.kept.len();
-        self.looked_back = swept;
+        self.overdue_taken = swept;
     }
 
     /// Looks again at blocks whose names were not all written. `false` if the batch was full, or
