@@ -4,12 +4,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::lease::counter_is_the_clocks;
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt::{self, Debug};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A clock that never goes back.
@@ -115,6 +114,15 @@ impl Clock for LeasedClock {
     fn is_leased(&self) -> bool {
         counter_is_the_clocks()
     }
+}
+
+/// Whether the kernel computes its monotonic clock from the processor's time-stamp
+/// counter, which [leases](LeasedClock) are measured by.
+pub(crate) fn counter_is_the_clocks() -> bool {
+    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    let is_counter = || std::fs::read_to_string(SOURCE).is_ok_and(|name| name.trim() == "tsc");
+    cfg!(all(target_os = "linux", target_arch = "x86_64")) && *ANSWER.get_or_init(is_counter)
 }
 
 /// A clock that moves only when told to, for tests in virtual time. Clones share the time.

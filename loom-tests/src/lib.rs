@@ -18,67 +18,23 @@
     reason = "the library says what it exports; the models' helpers are for the models"
 )]
 
-#[path = "../../src/alarm.rs"]
-mod alarm;
-#[path = "../../src/bell.rs"]
-mod bell;
-#[path = "../../src/bits.rs"]
-mod bits;
-#[path = "../../src/builder.rs"]
-mod builder;
-#[path = "../../src/caller.rs"]
-mod caller;
 #[path = "../../src/clock.rs"]
 mod clock;
-#[path = "../../src/core.rs"]
-mod core;
 #[path = "../../src/driver/mod.rs"]
 mod driver;
 #[path = "../../src/error.rs"]
 mod error;
-#[path = "../../src/executor.rs"]
-mod executor;
 #[path = "../../src/future/mod.rs"]
 pub mod future;
-#[path = "../../src/hierarchy/mod.rs"]
-mod hierarchy;
-#[path = "../../src/id.rs"]
-mod id;
 #[path = "../../src/keyed/mod.rs"]
 mod keyed;
-#[path = "../../src/lease.rs"]
-mod lease;
-#[path = "../../src/metrics.rs"]
-mod metrics;
 #[path = "../../src/panics.rs"]
 mod panics;
-#[path = "../../src/pinned.rs"]
-mod pinned;
-#[path = "../../src/prefetch.rs"]
-mod prefetch;
-#[path = "../../src/reclaim.rs"]
-mod reclaim;
 #[path = "../../src/scheduler/mod.rs"]
 pub mod scheduler;
-#[path = "../../src/shard/mod.rs"]
-mod shard;
-#[path = "../../src/slab/mod.rs"]
-mod slab;
-#[path = "../../src/sweeper.rs"]
-mod sweeper;
-#[path = "../../src/swept.rs"]
-mod swept;
 #[path = "../../src/sync.rs"]
 mod sync;
-#[path = "../../src/tally.rs"]
-mod tally;
-#[path = "../../src/tick.rs"]
-mod tick;
-#[path = "../../src/trace.rs"]
-mod trace;
-#[path = "../../src/upkeep.rs"]
-mod upkeep;
-#[path = "../../src/wheel.rs"]
+#[path = "../../src/wheel/mod.rs"]
 mod wheel;
 
 #[cfg(shuttle)]
@@ -86,18 +42,14 @@ mod any;
 
 #[cfg(shuttle)]
 pub use any::any_operations;
-pub use builder::Builder;
 pub use clock::{Clock, ManualClock};
-pub use driver::{Driver, DriverBuilder, WaitError};
+pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal};
-pub use executor::{Executor, Inline, Job};
-pub use hierarchy::geometry::Geometry;
-pub use id::TimerId;
 pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
-pub use metrics::Metrics;
-pub use pinned::Pinned;
-pub use sweeper::{Expired, Sweep, Sweeper};
-pub use wheel::{Armed, Wheel};
+pub use wheel::probe::{PAST, USES, WINDOW, entries};
+pub use wheel::{
+    Armed, Builder, Expired, Geometry, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,
+};
 
 // What the threads of a model share beside the wheel must be the explorer's too: the order of
 // other accesses it takes for irrelevant.
@@ -118,15 +70,6 @@ pub const TINY: Geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, pa
 
 /// As [`TINY`], but with 16 slots above: far timers cascade seldom.
 pub const HIGH: Geometry = Geometry { level_bits: 4, ..TINY };
-
-/// How many ticks the packed words tell apart: 512.
-pub const WINDOW: u64 = 1 << tick::Tick::LOW_BITS;
-
-/// How far behind the sweep a tick may lie and still be told, in ticks: 64.
-pub const PAST: u32 = 1 << (tick::Tick::LOW_BITS - 3);
-
-/// How often an entry is used before it is worn out: seven times.
-pub const USES: u64 = id::Generation::WORN.0 as u64 / 2;
 
 /// The length of a tick in the models.
 pub const TICK: Duration = Duration::from_millis(1);
@@ -249,24 +192,14 @@ pub fn sweep_with_deadlines(sweeper: &mut Sweeper<Value>) -> Vec<(u64, Instant)>
 
 /// Sweeps with upkeep, as if a caller had asked for it; the values that expired.
 pub fn sweep_with_upkeep(wheel: &Wheel<Value>, sweeper: &mut Sweeper<Value>) -> Vec<u64> {
-    let core = &wheel.inner.core;
-    core.upkeep.look(core);
+    wheel::probe::want_upkeep(wheel);
     sweep(sweeper)
 }
 
 /// As if so many timers had come and fired that the sweeper looks at its memory: after the next
 /// sweep it hoards what it ends, if it finds enough entries vacant.
 pub fn as_if_many_had_fired(wheel: &Wheel<Value>) {
-    const MANY: u64 = 1 << 10;
-    let (core, caller) = (&wheel.inner.core, caller::Caller::current());
-    core.tally.add(caller, tally::Count::Inserted, MANY);
-    core.tally.add(caller, tally::Count::Filed, MANY);
-    tally::bump(&core.sweeper.ended, MANY);
-}
-
-/// How many entries the wheel has, vacant or not.
-pub fn entries(wheel: &Wheel<Value>) -> u64 {
-    wheel.inner.core.entries()
+    wheel::probe::count_fired(wheel, 1 << 10);
 }
 
 /// Drains; the values handed back.

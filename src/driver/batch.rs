@@ -2,14 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use crate::TimerId;
-use crate::bell::Bell;
+use super::bell::Bell;
+use super::events::Teller;
 use crate::panics::quietly;
-use crate::sweeper::Expired;
 use crate::sync::{
     AcqRel, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Relaxed, thread_local,
 };
-use crate::trace::Teller;
+use crate::wheel::{Expired, TimerId};
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,16 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::batch::{LastSweep, PanicObserver, SaysLast, Shared};
+use super::bell::Bell;
+use super::events::{Teller, Watch};
+use super::executor::{Executor, default_executor};
 use super::{Driver, TickThread};
-use crate::TimerId;
-use crate::bell::Bell;
-use crate::builder::Builder;
 use crate::error::BuildError;
-use crate::executor::{Executor, default_executor};
-use crate::sweeper::Expired;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, thread};
-use crate::trace::{Teller, Watch};
-use crate::wheel::Wheel;
+use crate::wheel::{Builder, Expired, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -52,8 +49,15 @@ pub struct DriverBuilder {
     detach_on_drop: bool,
 }
 
+impl Builder {
+    /// Goes on to say what a driver for such a wheel should be like.
+    pub fn driver(self) -> DriverBuilder {
+        DriverBuilder::new(self)
+    }
+}
+
 impl DriverBuilder {
-    pub(crate) fn new(wheel: Builder) -> Self {
+    fn new(wheel: Builder) -> Self {
         Self {
             wheel,
             executor: None,
@@ -230,7 +234,7 @@ impl DriverBuilder {
     /// ```
     #[allow(clippy::disallowed_methods, reason = "the one place that starts a thread")]
     pub fn spawn_with<T: Send + 'static, H: Fn(Expired<T>) + Send + Sync + 'static>(
-        mut self,
+        self,
         make: impl FnOnce(Wheel<T>) -> H,
     ) -> Result<Driver<T>, BuildError> {
         if self.thread_name.contains('\0') {
@@ -251,12 +255,9 @@ impl DriverBuilder {
         };
         let bell = Arc::new(Bell::default());
         let (ring, moved) = (Arc::clone(&bell), Arc::downgrade(&bell));
-        self.wheel.waker = Some(Box::new(move || ring.ring()));
-        let (wheel, sweeper) = self.wheel.build()?;
-        wheel
-            .inner
-            .clock
-            .subscribe(Box::new(move || moved.upgrade().inspect(|bell| bell.ring()).is_some()));
+        let (wheel, sweeper) = self.wheel.waker(move || ring.ring()).build()?;
+        let moved = move || moved.upgrade().inspect(|bell| bell.ring()).is_some();
+        wheel.clock().subscribe(Box::new(moved));
         let shared = Arc::new(Shared {
             handler: Box::new(make(wheel.clone())),
             on_panic: self.on_panic,
@@ -286,7 +287,7 @@ impl DriverBuilder {
             .spawn(move || ticking.run())
             .map_err(BuildError::Thread)?;
         let tick_thread = thread.thread().id();
-        shared.teller.started(&wheel);
+        shared.teller.started(wheel.resolution(), wheel.shards());
         Ok(Driver { wheel, shared, tick_thread, waits: !self.detach_on_drop })
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! The tick thread never runs handlers (unless told to, by [`Inline`](crate::Inline)) and never
 //! waits for the executor. It does not tick: it rests until the next occupied slot is due, for
-//! good if there is none (but for a look every 2^33 ticks), and the [alarm](crate::alarm) wakes
+//! good if there is none (but for a look every 2^33 ticks), and the [alarm](crate::wheel::sweep::alarm) wakes
 //! it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it rests
 //! until absolute instants, nothing adds up.
 //!
@@ -28,23 +28,22 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod bell;
 mod builder;
+mod events;
+mod executor;
 
 pub use builder::DriverBuilder;
+#[cfg(feature = "rayon")]
+pub use executor::GlobalPool;
+pub use executor::{Executor, Inline, Job};
 
-use crate::caller::Caller;
-use crate::core::Call;
-use crate::executor::Executor;
-use crate::metrics::Metrics;
 use crate::panics::quietly;
-use crate::reclaim::pin;
-use crate::sweeper::{Expired, Sweeper};
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Relaxed, Release};
-use crate::tick::Tick;
-use crate::trace::Watch;
-use crate::wheel::{Armed, Wheel};
+use crate::wheel::{Armed, Expired, Metrics, Sweeper, Wheel};
 use batch::{Batch, Inside, SaysLast, Shared, drop_each, lock};
+use events::Watch;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -239,7 +238,7 @@ impl<T> Driver<T> {
 
     /// Returns whether this is the first call.
     fn stop(&self, waits: bool) -> bool {
-        self.wheel.inner.core.close();
+        self.wheel.close();
         // Release: pairs with the Acquire of the tick thread's look.
         let first = !self.shared.stopping.swap(true, Release);
         self.shared.bell.ring();
@@ -263,12 +262,7 @@ impl<T> Drop for Driver<T> {
 /// Drops what is armed, and answers how much that was: handles of the wheel may live on, and the
 /// values must not wait for them. None is dropped under a guard.
 fn drop_armed<T>(wheel: &Wheel<T>) -> usize {
-    let mut armed = Vec::new();
-    {
-        let call = Call { caller: Caller::current(), guard: &pin() };
-        wheel.inner.core.drain(call, |_, _, value| armed.push(value));
-    }
-    drop_each(armed.into_iter())
+    drop_each(wheel.drain().into_iter())
 }
 
 impl<T> fmt::Debug for Driver<T> {
@@ -324,9 +318,8 @@ impl<T: Send + 'static> TickThread<T> {
     fn rest(&mut self) {
         let next = self.sweeper.next_deadline();
         let wheel = self.sweeper.wheel();
-        let (clock, timeline) = (&wheel.inner.clock, &wheel.inner.core.timeline);
-        let longest = timeline.duration(Tick::LONGEST_REST);
-        let latest = clock.now().checked_add(longest);
+        let clock = wheel.clock();
+        let latest = clock.now().checked_add(self.sweeper.longest_rest());
         let until: Option<Instant> = next.into_iter().chain(latest).min();
         self.shared.bell.wait(until.and_then(|until| clock.timeout(until)));
     }

@@ -1,0 +1,167 @@
+//! [`TimeoutBody`]: a body that must not stand still.
+
+#![forbid(unsafe_code)]
+
+use crate::Refusal;
+use crate::adapters::tower::BoxError;
+use crate::future::{Sleep, Timer};
+use ::http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+pin_project! {
+    /// A body that ends with a [`BodyTimeoutError`] if whoever reads it has waited too long for a
+    /// frame.
+    ///
+    /// The time counts while the reader waits: from its first poll that finds no frame. Reading
+    /// slowly is not the body's fault. The reader is woken when the time has passed; a timer is in
+    /// the wheel from the first such poll to the end of the body, and each wait resets it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http_body::{Body, Frame};
+    /// use std::convert::Infallible;
+    /// use std::future::poll_fn;
+    /// use std::pin::{Pin, pin};
+    /// use std::task::{Context, Poll};
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::http::{BodyTimeoutError, TimeoutBody};
+    ///
+    /// /// The body of a peer that has gone away.
+    /// struct Silent;
+    ///
+    /// impl Body for Silent {
+    ///     type Data = &'static [u8];
+    ///     type Error = Infallible;
+    ///
+    ///     fn poll_frame(
+    ///         self: Pin<&mut Self>,
+    ///         _: &mut Context<'_>,
+    ///     ) -> Poll<Option<Result<Frame<&'static [u8]>, Infallible>>> {
+    ///         Poll::Pending
+    ///     }
+    /// }
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let mut body = pin!(TimeoutBody::new(Silent, &timer, Duration::from_millis(5)));
+    /// let frame = pollster::block_on(poll_fn(|context| body.as_mut().poll_frame(context)));
+    /// let error = frame.and_then(Result::err).and_then(|error| error.downcast().ok());
+    /// assert_eq!(error.as_deref(), Some(&BodyTimeoutError::Elapsed));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[derive(Debug)]
+    pub struct TimeoutBody<B> {
+        #[pin]
+        body: B,
+        timeout: Duration,
+        // None at the end of the body.
+        sleep: Option<Sleep>,
+        // Whether the sleep counts: set by a poll that finds no frame; cleared by the next frame.
+        waits: bool,
+    }
+}
+
+impl<B> TimeoutBody<B> {
+    /// The frames of `body`, none of which may be waited for longer than `timeout`, by `timer`.
+    #[must_use]
+    pub fn new(body: B, timer: &Timer, timeout: Duration) -> Self {
+        Self { body, timeout, sleep: Some(timer.sleep(timeout)), waits: false }
+    }
+
+    /// The body.
+    pub fn get_ref(&self) -> &B {
+        &self.body
+    }
+
+    /// The body.
+    pub fn get_mut(&mut self) -> &mut B {
+        &mut self.body
+    }
+
+    /// The body, without its time-out.
+    pub fn into_inner(self) -> B {
+        self.body
+    }
+}
+
+impl<B: Body> Body for TimeoutBody<B>
+where
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let this = self.project();
+        let Some(sleep) = this.sleep else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(frame) = this.body.poll_frame(context) {
+            *this.waits = false;
+            if !matches!(frame, Some(Ok(_))) {
+                *this.sleep = None;
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        if !*this.waits {
+            *this.waits = true;
+            sleep.reset_after(*this.timeout);
+        }
+        let error = match ready!(Pin::new(sleep).poll(context)) {
+            Ok(()) => BodyTimeoutError::Elapsed,
+            Err(refusal) => BodyTimeoutError::Refused(refusal),
+        };
+        *this.sleep = None;
+        Poll::Ready(Some(Err(error.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.sleep.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Why a body was not waited for any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyTimeoutError {
+    /// No frame came in time.
+    Elapsed,
+    /// The timer cannot say when that will be: it was shut down, or is full.
+    Refused(Refusal),
+}
+
+impl fmt::Display for BodyTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyTimeoutError::Elapsed => {
+                f.write_str("no frame of the body within the time allowed")
+            }
+            BodyTimeoutError::Refused(_) => {
+                f.write_str("the time-out of the body could not be armed")
+            }
+        }
+    }
+}
+
+impl Error for BodyTimeoutError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BodyTimeoutError::Elapsed => None,
+            BodyTimeoutError::Refused(refusal) => Some(refusal),
+        }
+    }
+}

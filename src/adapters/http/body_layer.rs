@@ -1,0 +1,217 @@
+//! [`RequestBodyTimeoutLayer`] and [`ResponseBodyTimeoutLayer`]: bodies that must not stand still.
+
+#![forbid(unsafe_code)]
+
+use super::body::TimeoutBody;
+use crate::adapters::tower::wraps_a_service;
+use crate::future::Timer;
+use ::http::{Request, Response};
+use pin_project_lite::pin_project;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// What a layer, a service or the response to come limits by. A clone counts its sleeps on its
+/// own; what one service makes [shares](Timer::share) its count.
+#[derive(Clone, Debug)]
+struct Limit {
+    timer: Timer,
+    timeout: Duration,
+}
+
+impl Limit {
+    fn share(&self) -> Self {
+        Self { timer: self.timer.share(), timeout: self.timeout }
+    }
+
+    fn on<B>(&self, body: B) -> TimeoutBody<B> {
+        TimeoutBody::new(body, &self.timer, self.timeout)
+    }
+}
+
+/// A layer, and the service that it makes.
+macro_rules! layer {
+    ($(#[$about_layer:meta])* $layer:ident makes $(#[$about_service:meta])* $service:ident) => {
+        $(#[$about_layer])*
+        #[derive(Clone, Debug)]
+        pub struct $layer(Limit);
+
+        impl $layer {
+            /// No frame may be waited for longer than `timeout`, by `timer`.
+            #[must_use]
+            pub fn new(timer: Timer, timeout: Duration) -> Self {
+                Self(Limit { timer, timeout })
+            }
+        }
+
+        impl<S> Layer<S> for $layer {
+            type Service = $service<S>;
+
+            fn layer(&self, inner: S) -> $service<S> {
+                $service { inner, limit: self.0.clone() }
+            }
+        }
+
+        $(#[$about_service])*
+        #[derive(Clone, Debug)]
+        pub struct $service<S> {
+            inner: S,
+            limit: Limit,
+        }
+
+        wraps_a_service!($service);
+    };
+}
+
+layer! {
+    /// Makes the bodies of requests [`TimeoutBody`]s: a client that stops sending in the midst of
+    /// one does not hold the service.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use std::convert::Infallible;
+    /// use std::future::{Ready, ready};
+    /// use std::task::{Context, Poll};
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::http::{RequestBodyTimeoutLayer, TimeoutBody};
+    /// use tower_layer::Layer;
+    /// use tower_service::Service;
+    ///
+    /// struct Upload;
+    ///
+    /// impl<B> Service<Request<TimeoutBody<B>>> for Upload {
+    ///     type Response = Response<B>;
+    ///     type Error = Infallible;
+    ///     type Future = Ready<Result<Response<B>, Infallible>>;
+    ///
+    ///     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    ///         Poll::Ready(Ok(()))
+    ///     }
+    ///
+    ///     fn call(&mut self, request: Request<TimeoutBody<B>>) -> Self::Future {
+    ///         ready(Ok(Response::new(request.into_body().into_inner())))
+    ///     }
+    /// }
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let layer = RequestBodyTimeoutLayer::new(timer, Duration::from_secs(10));
+    /// let Ok(response) = pollster::block_on(layer.layer(Upload).call(Request::new("a file")));
+    /// assert_eq!(response.into_body(), "a file");
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    RequestBodyTimeoutLayer makes
+    /// A service whose requests have [`TimeoutBody`]s; made by a [`RequestBodyTimeoutLayer`].
+    RequestBodyTimeout
+}
+
+layer! {
+    /// Makes the bodies of responses [`TimeoutBody`]s: a source that stops in the midst of one does
+    /// not hold the connection.
+    ///
+    /// It is the source of the body that has so much time, not the client that reads it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use std::convert::Infallible;
+    /// use std::future::{Ready, ready};
+    /// use std::task::{Context, Poll};
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::http::ResponseBodyTimeoutLayer;
+    /// use tower_layer::Layer;
+    /// use tower_service::Service;
+    ///
+    /// struct Download;
+    ///
+    /// impl Service<Request<()>> for Download {
+    ///     type Response = Response<&'static str>;
+    ///     type Error = Infallible;
+    ///     type Future = Ready<Result<Response<&'static str>, Infallible>>;
+    ///
+    ///     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    ///         Poll::Ready(Ok(()))
+    ///     }
+    ///
+    ///     fn call(&mut self, _: Request<()>) -> Self::Future {
+    ///         ready(Ok(Response::new("a file")))
+    ///     }
+    /// }
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let layer = ResponseBodyTimeoutLayer::new(timer, Duration::from_secs(10));
+    /// let Ok(response) = pollster::block_on(layer.layer(Download).call(Request::new(())));
+    /// assert_eq!(response.into_body().into_inner(), "a file");
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    ResponseBodyTimeoutLayer makes
+    /// A service whose responses have [`TimeoutBody`]s; made by a [`ResponseBodyTimeoutLayer`].
+    ResponseBodyTimeout
+}
+
+impl<S, B> Service<Request<B>> for RequestBodyTimeout<S>
+where
+    S: Service<Request<TimeoutBody<B>>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> S::Future {
+        self.inner.call(request.map(|body| self.limit.on(body)))
+    }
+}
+
+impl<S, Body, Answer> Service<Request<Body>> for ResponseBodyTimeout<S>
+where
+    S: Service<Request<Body>, Response = Response<Answer>>,
+{
+    type Response = Response<TimeoutBody<Answer>>;
+    type Error = S::Error;
+    type Future = ResponseBodyTimeoutFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let response = self.inner.call(request);
+        ResponseBodyTimeoutFuture { response, limit: self.limit.share() }
+    }
+}
+
+pin_project! {
+    /// The response of a [`ResponseBodyTimeout`] service.
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is polled"]
+    pub struct ResponseBodyTimeoutFuture<F> {
+        #[pin]
+        response: F,
+        limit: Limit,
+    }
+}
+
+impl<F, Answer, E> Future for ResponseBodyTimeoutFuture<F>
+where
+    F: Future<Output = Result<Response<Answer>, E>>,
+{
+    type Output = Result<Response<TimeoutBody<Answer>>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(context))?;
+        Poll::Ready(Ok(response.map(|body| this.limit.on(body))))
+    }
+}

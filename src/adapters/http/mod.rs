@@ -1,0 +1,32 @@
+//! Time-outs of HTTP on the wheel, as tower layers: of requests, answered by a status, and of
+//! bodies that stand still.
+//!
+//! The names are those of tower-http's `timeout`; here each takes the
+//! [`Timer`](crate::future::Timer) too.
+//!
+//! | what comes too late | is ended by | with |
+//! |---|---|---|
+//! | the response of the service | [`TimeoutLayer`] | a response of the status you choose |
+//! | the next frame of a request's body | [`RequestBodyTimeoutLayer`] | an error to the service |
+//! | the next frame of a response's body | [`ResponseBodyTimeoutLayer`] | an error to the server |
+//!
+//! The time of a response ends with its head. A body may then take as long as it likes, as long
+//! as it moves.
+//!
+//! **Time-outs are never left out.** After the timer was shut down, and at its capacity, requests
+//! that are not answered at once end with 503, and bodies that do not move at once end with an
+//! error: so shut the timer down after the server.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod body_layer;
+mod timeout;
+
+pub use crate::adapters::tower::BoxError;
+pub use body::{BodyTimeoutError, TimeoutBody};
+pub use body_layer::{
+    RequestBodyTimeout, RequestBodyTimeoutLayer, ResponseBodyTimeout, ResponseBodyTimeoutFuture,
+    ResponseBodyTimeoutLayer,
+};
+pub use timeout::{ResponseFuture, Timeout, TimeoutLayer};

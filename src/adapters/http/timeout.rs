@@ -1,0 +1,146 @@
+//! [`TimeoutLayer`]: requests that are not answered in time are answered by a status.
+
+#![forbid(unsafe_code)]
+
+use crate::adapters::tower::wraps_a_service;
+use crate::future::{self, TimeoutError, Timer};
+use ::http::{Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Answers requests that have no response in time by a status and an empty body.
+///
+/// The time counts from the call to the head of the response. The service's own error stays what
+/// it is, so that with axum no error is to be handled.
+///
+/// [`REQUEST_TIMEOUT`](StatusCode::REQUEST_TIMEOUT) (408) says that the client was too slow and may
+/// try again; [`GATEWAY_TIMEOUT`](StatusCode::GATEWAY_TIMEOUT) (504) that somebody behind this
+/// server was; [`SERVICE_UNAVAILABLE`](StatusCode::SERVICE_UNAVAILABLE) (503) that this server was,
+/// and that is also the answer when the timer refuses.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use std::convert::Infallible;
+/// use std::task::{Context, Poll};
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::Timer;
+/// use tourbillon::http::TimeoutLayer;
+/// use tower_layer::Layer;
+/// use tower_service::Service;
+///
+/// /// A service that does not answer.
+/// struct Silent;
+///
+/// impl Service<Request<()>> for Silent {
+///     type Response = Response<String>;
+///     type Error = Infallible;
+///     type Future = std::future::Pending<Result<Response<String>, Infallible>>;
+///
+///     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+///         Poll::Ready(Ok(()))
+///     }
+///
+///     fn call(&mut self, _: Request<()>) -> Self::Future {
+///         std::future::pending()
+///     }
+/// }
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let limit = Duration::from_millis(5);
+/// let layer = TimeoutLayer::with_status_code(timer, StatusCode::GATEWAY_TIMEOUT, limit);
+/// let Ok(response) = pollster::block_on(layer.layer(Silent).call(Request::new(())));
+/// assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TimeoutLayer {
+    timer: Timer,
+    status: StatusCode,
+    timeout: Duration,
+}
+
+impl TimeoutLayer {
+    /// Requests without a response after `timeout`, by `timer`, are answered by `status`.
+    #[must_use]
+    pub fn with_status_code(timer: Timer, status: StatusCode, timeout: Duration) -> Self {
+        Self { timer, status, timeout }
+    }
+}
+
+impl<S> Layer<S> for TimeoutLayer {
+    type Service = Timeout<S>;
+
+    fn layer(&self, inner: S) -> Timeout<S> {
+        Timeout { inner, layer: self.clone() }
+    }
+}
+
+/// A service whose requests are answered by a status if they have no response in time; made by a
+/// [`TimeoutLayer`].
+///
+/// Each clone of the service has a clone of the timer, as in [`tower`](crate::adapters::tower::Timeout).
+#[derive(Clone, Debug)]
+pub struct Timeout<S> {
+    inner: S,
+    layer: TimeoutLayer,
+}
+
+wraps_a_service!(Timeout);
+
+impl<S, Body, Answer> Service<Request<Body>> for Timeout<S>
+where
+    S: Service<Request<Body>, Response = Response<Answer>>,
+    Answer: Default,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let response = self.inner.call(request);
+        let TimeoutLayer { timer, status, timeout } = &self.layer;
+        ResponseFuture { response: timer.timeout(*timeout, response), status: *status }
+    }
+}
+
+pin_project! {
+    /// The response of a [`Timeout`] service. Dropping it cancels the timer.
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        response: future::Timeout<F>,
+        status: StatusCode,
+    }
+}
+
+impl<F, Answer, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<Answer>, E>>,
+    Answer: Default,
+{
+    type Output = Result<Response<Answer>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let status = match ready!(this.response.poll(context)) {
+            Ok(answer) => return Poll::Ready(answer),
+            Err(TimeoutError::Elapsed) => *this.status,
+            Err(TimeoutError::Refused(_)) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut response = Response::new(Answer::default());
+        *response.status_mut() = status;
+        Poll::Ready(Ok(response))
+    }
+}

@@ -1,0 +1,16 @@
+//! The wheel behind other crates' interfaces: a feature and a file for each crate.
+
+#[cfg(feature = "backon")]
+pub mod backon;
+#[cfg(feature = "serde")]
+pub(crate) mod config;
+#[cfg(feature = "metrics")]
+pub(crate) mod export;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "hyper")]
+mod hyper;
+#[cfg(feature = "quinn")]
+pub mod quinn;
+#[cfg(feature = "tower")]
+pub mod tower;

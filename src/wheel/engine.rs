@@ -1,0 +1,443 @@
+//! The core: what all halves of a wheel share, and the verbs that any thread may call.
+//!
+//! Time comes in as ticks, the caller's number and the guard as arguments: nothing here reads a
+//! clock, starts a thread or asks who is calling. The concurrent half
+//! ([`Wheel`](crate::Wheel), [`Pinned`](crate::Pinned)) and the exclusive half
+//! ([`Sweeper`](crate::Sweeper)) are thin around it.
+//!
+//! **Insert against close.** The closer sets the flag, passes a fence and drains; an inserter
+//! publishes its timer, passes a fence and looks at the flag. Whichever fence comes first, the
+//! drain finds the timer or the inserter finds the flag; in the latter case the inserter cancels
+//! its own timer. Who wins that exchange has the value: it is refused to its owner, or it was
+//! accepted and handed back by the drain (or fired), never both and never neither.
+//!
+//! **What a sweeper leaves.** A block with names that are reserved but not yet written may outlive
+//! the sweeper; it is parked in `leftovers` and freed with the core, when every handle has gone and
+//! so no insert is under way. Timers that the sweeper had taken and not handed over, because a
+//! handler panicked, are parked there too, for the drain.
+
+#![forbid(unsafe_code)]
+
+use crate::error::{BeyondRange, InsertError, Refusal};
+use crate::panics::DropEach;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
+use crate::wheel::caller::Caller;
+use crate::wheel::hierarchy::geometry::Geometry;
+use crate::wheel::hierarchy::slot::{BLOCK_BYTES, Unwritten};
+use crate::wheel::hierarchy::{Source, Taken};
+use crate::wheel::id::TimerId;
+use crate::wheel::reclaim::Guard;
+use crate::wheel::shard::{Filed, Reset, Shard, Surroundings};
+use crate::wheel::slab::state::EntryState;
+use crate::wheel::sweep::alarm::Alarm;
+use crate::wheel::sweep::swept::{SweptTick, published};
+use crate::wheel::sweep::upkeep::UpkeepFlag;
+use crate::wheel::tally::{Count, SweeperTally, Tally, read};
+use crate::wheel::tick::{Now, Tick, Timeline};
+use crossbeam_utils::CachePadded;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// Everything that the halves of a wheel share.
+#[derive(Debug)]
+pub(crate) struct Core<T> {
+    pub(crate) shards: Box<[CachePadded<Shard<T>>]>,
+    pub(crate) swept: CachePadded<SweptTick>,
+    pub(crate) alarm: CachePadded<Alarm>,
+    pub(crate) timeline: Timeline,
+    pub(crate) tally: Tally,
+    pub(crate) sweeper: CachePadded<SweeperTally>,
+    pub(crate) upkeep: UpkeepFlag,
+    leftovers: Mutex<Option<Leftovers<T>>>,
+    closed: AtomicBool,
+    capacity: Option<Capacity>,
+}
+
+/// A taken block with names that are reserved but not yet written.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) from: Source,
+    pub(crate) unwritten: Unwritten,
+}
+
+/// What a sweeper that goes leaves behind.
+#[derive(Debug)]
+pub(crate) struct Leftovers<T> {
+    /// Timers that had ended and were still to be handed over.
+    pub(crate) timers: Vec<(TimerId, Tick, T)>,
+    #[allow(dead_code, reason = "kept only to be dropped with the core")]
+    pub(crate) hand: Vec<Taken>,
+    #[allow(dead_code, reason = "as above")]
+    pub(crate) kept: Vec<Kept>,
+}
+
+impl<T> Drop for Leftovers<T> {
+    fn drop(&mut self) {
+        let mut values = DropEach::default();
+        for (_, _, value) in self.timers.drain(..) {
+            values.drop_one(value);
+        }
+    }
+}
+
+/// A bound on the armed timers, split among the shards.
+#[derive(Debug)]
+struct Capacity {
+    total: u64,
+    /// How many more timers each shard may hold.
+    room: Box<[CachePadded<AtomicU64>]>,
+}
+
+/// Why a deadline cannot be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutOfRange {
+    /// It lies farther ahead than any timer may.
+    TooFar,
+    /// It is in range, but the wheel was not swept for so long that its words cannot hold it.
+    Unswept,
+}
+
+/// Who calls, under which guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'g> {
+    pub(crate) caller: Caller,
+    pub(crate) guard: &'g Guard,
+}
+
+/// What makes a core.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) shards: usize,
+    pub(crate) geometry: Geometry,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) timeline: Timeline,
+    pub(crate) origin: Tick,
+    pub(crate) alarm: Alarm,
+}
+
+impl<T> Core<T> {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let shard = |number| CachePadded::new(Shard::new(number, parts.geometry));
+        Self {
+            shards: (0..parts.shards).map(shard).collect(),
+            swept: CachePadded::new(SweptTick::new(parts.origin)),
+            alarm: CachePadded::new(parts.alarm),
+            timeline: parts.timeline,
+            tally: Tally::new(),
+            sweeper: CachePadded::new(SweeperTally::new()),
+            upkeep: UpkeepFlag::new(),
+            leftovers: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            capacity: parts.capacity.map(|total| Capacity::new(total, parts.shards)),
+        }
+    }
+
+    /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
+    #[inline]
+    pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
+        match self.timeline.soon(delay, now) {
+            Some(tick) if tick.0.wrapping_sub(self.swept.get().0) <= Tick::AHEAD => Ok(tick),
+            _ => self.tick_of_any(delay, now),
+        }
+    }
+
+    /// As [`tick_after`](Self::tick_after), for delays that are not plain.
+    #[cold]
+    fn tick_of_any(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
+        let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
+        self.tick_of(deadline, now)
+    }
+
+    /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
+    /// the next sweep reaches.
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
+        let (swept, now) = (self.swept.get(), self.timeline.read(now));
+        let farthest = swept.plus(Tick::AHEAD);
+        if deadline <= now {
+            // A wheel that was not swept for long may not reach it from here: it is due all the
+            // same, as soon as the sweep comes so far.
+            return Ok(self.timeline.floor(deadline).max(swept.oldest()).min(farthest));
+        }
+        let tick = self.timeline.ceil(deadline).max(swept.oldest());
+        if tick.since(self.timeline.floor(now)) > Tick::RANGE {
+            Err(OutOfRange::TooFar)
+        } else if tick > farthest {
+            Err(OutOfRange::Unswept)
+        } else {
+            Ok(tick)
+        }
+    }
+
+    /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.
+    #[cold]
+    pub(crate) fn beyond_range(&self, why: OutOfRange) -> BeyondRange {
+        let unswept = why == OutOfRange::Unswept;
+        if unswept {
+            self.alarm.ring();
+        }
+        BeyondRange { longest: self.timeline.longest_delay(), unswept }
+    }
+
+    /// Arms a timer.
+    #[inline]
+    pub(crate) fn insert(
+        &self,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, InsertError<T>> {
+        if self.is_closed() {
+            return Err(InsertError { reason: Refusal::Closed, value });
+        }
+        let id = match self.insert_in_any(call, value, deadline) {
+            Ok(id) => id,
+            Err(value) => {
+                let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
+                return Err(InsertError { reason: Refusal::AtCapacity { capacity }, value });
+            }
+        };
+        // The fence that the shard's insert has passed orders this load (insert against close).
+        if !self.is_closed() {
+            return Ok(id);
+        }
+        match self.end(id, call.guard) {
+            Some((value, _)) => {
+                self.tally.add(call.caller, Count::Returned, 1);
+                Err(InsertError { reason: Refusal::Closed, value })
+            }
+            None => Ok(id),
+        }
+    }
+
+    /// Ends a timer and answers its value.
+    #[inline]
+    pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
+        self.cancel_in(call, id).map(|(value, _)| value)
+    }
+
+    /// As [`cancel`](Self::cancel), with the deadline that the timer had.
+    pub(crate) fn take(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
+        let (value, ended) = self.cancel_in(call, id)?;
+        Some((value, ended.deadline(self.swept.get())))
+    }
+
+    /// Sets a timer's deadline. Answers whether the timer was armed.
+    #[inline]
+    pub(crate) fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> bool {
+        let Some(shard) = self.shards.get(id.shard()) else {
+            return false;
+        };
+        let mut filed = Filed::default();
+        let done = shard.reset(id, deadline, self.around(), &mut filed, call.guard);
+        self.count_filed(call.caller, filed);
+        if done == Reset::Done {
+            self.tally.add(call.caller, Count::Reset, 1);
+        }
+        done == Reset::Done
+    }
+
+    /// Begins to fetch a timer.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: TimerId, guard: &Guard) {
+        if let Some(shard) = self.shards.get(id.shard()) {
+            shard.prefetch(id.index(), guard);
+        }
+    }
+
+    /// The deadline of an armed timer.
+    pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
+        self.shards.get(id.shard())?.deadline(id, &self.swept, guard)
+    }
+
+    /// How many timers are armed.
+    pub(crate) fn armed(&self) -> u64 {
+        // Ends first: each end that is counted here has its beginning counted below.
+        let ended = self.tally.sum(Count::Cancelled)
+            + self.tally.sum(Count::Returned)
+            + read(&self.sweeper.ended);
+        let begun = self.begun();
+        debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
+        begun.saturating_sub(ended)
+    }
+
+    /// How many timers have ever been armed.
+    pub(crate) fn begun(&self) -> u64 {
+        self.tally.sum(Count::Inserted)
+    }
+
+    /// How many names are filed, stale ones included.
+    pub(crate) fn names(&self) -> u64 {
+        let met = read(&self.sweeper.dropped) + read(&self.sweeper.ended);
+        self.filed().saturating_sub(met)
+    }
+
+    /// How many names have ever been filed, beyond those filed again in the place of one met.
+    pub(crate) fn filed(&self) -> u64 {
+        self.tally.sum(Count::Filed) + read(&self.sweeper.extra)
+    }
+
+    /// How many timers the shards can tell apart.
+    fn most(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.most_entries()).sum()
+    }
+
+    /// How many entries there are, vacant or not.
+    pub(crate) fn entries(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.entries()).sum()
+    }
+
+    /// How many bytes timers and names take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let slabs: usize = self.shards.iter().map(|shard| shard.slab_bytes()).sum();
+        let made = self.tally.sum(Count::Blocks) + read(&self.sweeper.blocks_made);
+        let blocks = made.saturating_sub(read(&self.sweeper.blocks_freed));
+        slabs as u64 + blocks * BLOCK_BYTES as u64
+    }
+
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        // Relaxed: an insert's second load is ordered by its fence; its first is a short cut.
+        self.closed.load(Relaxed)
+    }
+
+    /// No more inserts.
+    pub(crate) fn close(&self) {
+        // Relaxed: ordered by the fence.
+        self.closed.store(true, Relaxed);
+        published();
+        self.alarm.ring();
+    }
+
+    /// Ends every armed timer and hands each back, with those that a sweeper left behind.
+    pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
+        let left = self.leftovers().as_mut().map(|left| std::mem::take(&mut left.timers));
+        for (id, deadline, value) in left.into_iter().flatten() {
+            self.tally.add(call.caller, Count::Returned, 1);
+            hand_back(id, deadline, value);
+        }
+        for shard in &self.shards {
+            shard.drain(&self.swept, call.guard, |id, deadline, value| {
+                self.make_room(id.shard(), 1);
+                self.tally.add(call.caller, Count::Returned, 1);
+                hand_back(id, deadline, value);
+            });
+        }
+        if self.upkeep.look(self) {
+            self.alarm.ring();
+        }
+    }
+
+    /// What a sweeper that has gone left behind; nothing there is half done by a panic.
+    pub(crate) fn leftovers(&self) -> MutexGuard<'_, Option<Leftovers<T>>> {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that timers of a shard have ended.
+    #[inline]
+    pub(crate) fn make_room(&self, shard: usize, ended: u64) {
+        if let Some(capacity) = &self.capacity {
+            // Relaxed: a number of places; the entries themselves go over the vacant stack.
+            capacity.room[shard].fetch_add(ended, Relaxed);
+        }
+    }
+
+    /// Inserts into the caller's shard or, where that is full, into the next that is not.
+    #[inline]
+    fn insert_in_any(&self, call: Call<'_>, value: T, deadline: Tick) -> Result<TimerId, T> {
+        self.tally.add(call.caller, Count::Inserted, 1);
+        let home = call.caller.home(self.shards.len());
+        self.insert_in(home, call, value, deadline)
+            .or_else(|value| self.insert_elsewhere(home, call, value, deadline))
+    }
+
+    #[cold]
+    fn insert_elsewhere(
+        &self,
+        home: usize,
+        call: Call<'_>,
+        mut value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        for number in (home + 1..self.shards.len()).chain(0..home) {
+            match self.insert_in(number, call, value, deadline) {
+                Ok(id) => return Ok(id),
+                Err(refused) => value = refused,
+            }
+        }
+        self.tally.take_back(call.caller, Count::Inserted);
+        Err(value)
+    }
+
+    /// Inserts into one shard, if there is room in it.
+    #[inline]
+    fn insert_in(
+        &self,
+        number: usize,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        if !self.take_room(number) {
+            return Err(value);
+        }
+        let mut filed = Filed::default();
+        let shard = &self.shards[number];
+        let inserted = shard.insert(value, deadline, self.around(), &mut filed, call.guard);
+        match &inserted {
+            Ok(_) => self.count_filed(call.caller, filed),
+            Err(_) => self.make_room(number, 1),
+        }
+        inserted
+    }
+
+    /// Counts what an operation has filed.
+    #[inline]
+    fn count_filed(&self, caller: Caller, Filed { names, blocks }: Filed) {
+        if names > 0 {
+            let filed = self.tally.add(caller, Count::Filed, u64::from(names));
+            self.upkeep.note(filed, u64::from(names), self);
+        }
+        if blocks > 0 {
+            self.tally.add(caller, Count::Blocks, u64::from(blocks));
+        }
+    }
+
+    #[inline]
+    fn cancel_in(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
+        let ended = self.end(id, call.guard)?;
+        let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
+        self.upkeep.note(cancelled, 1, self);
+        Some(ended)
+    }
+
+    #[inline]
+    fn end(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
+        let ended = self.shards.get(id.shard())?.cancel(id, guard)?;
+        self.make_room(id.shard(), 1);
+        Some(ended)
+    }
+
+    #[inline]
+    fn take_room(&self, shard: usize) -> bool {
+        let Some(capacity) = &self.capacity else {
+            return true;
+        };
+        let room = &capacity.room[shard];
+        // Relaxed: as in `make_room`.
+        room.fetch_update(Relaxed, Relaxed, |places| places.checked_sub(1)).is_ok()
+    }
+
+    #[inline]
+    fn around(&self) -> Surroundings<'_> {
+        Surroundings { swept: &self.swept, alarm: &self.alarm }
+    }
+}
+
+impl Capacity {
+    fn new(total: u64, shards: usize) -> Self {
+        let shards = shards as u64;
+        let share = |number| total / shards + u64::from(number < total % shards);
+        let room = (0..shards).map(|number| CachePadded::new(AtomicU64::new(share(number))));
+        Self { total, room: room.collect() }
+    }
+}

@@ -1,0 +1,433 @@
+//! [`Wheel`]: the concurrent half, with the operations that any thread may call.
+
+#![forbid(unsafe_code)]
+
+use crate::clock::Clock;
+use crate::error::{BeyondRange, InsertError};
+use crate::sync::Arc;
+use crate::wheel::bits::to_index;
+use crate::wheel::caller::Caller;
+use crate::wheel::engine::Call;
+use crate::wheel::id::TimerId;
+use crate::wheel::metrics::Metrics;
+use crate::wheel::reclaim::pin;
+use crate::wheel::shared::Inner;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The concurrent half of a timing wheel: any thread inserts, cancels and resets timers.
+///
+/// Every verb is O(1) and lock-free: none waits for another thread, nor for the
+/// [`Sweeper`](crate::Sweeper), the other half, which hands over the timers that are due. Clones
+/// share the wheel. Made by [`Builder::build`](crate::Builder::build) or owned by a
+/// [`Driver`](crate::Driver).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+///
+/// let (wheel, mut sweeper) = Builder::new().build()?;
+/// let idle = wheel.insert("connection 7", Duration::from_secs(30))?;
+///
+/// // A packet arrives: push the timeout back.
+/// assert!(wheel.reset(idle, Duration::from_secs(30))?);
+/// // The peer closes: the timeout is not wanted any more.
+/// assert_eq!(wheel.cancel(idle), Some("connection 7"));
+/// assert_eq!(wheel.len(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Wheel<T> {
+    pub(in crate::wheel) inner: Arc<Inner<T>>,
+}
+
+/// A timer that was taken, or handed back by a drain: it had not fired, and will not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Armed<T> {
+    /// What was inserted.
+    pub value: T,
+    /// The timer's id, which now names nothing.
+    pub id: TimerId,
+    /// When it would have been due, rounded up to the wheel's resolution.
+    pub deadline: Instant,
+}
+
+impl<T: Send> Wheel<T> {
+    /// Arms a timer that is due `delay` from now.
+    ///
+    /// It fires at the first sweep whose time is at or past the deadline, rounded up to the
+    /// wheel's resolution; with no delay, at the next sweep. O(1), lock-free.
+    ///
+    /// # Errors
+    ///
+    /// The wheel is closed, at its capacity, or the delay is beyond its range (2^37 - 2 ticks:
+    /// 4.35 years at 1 ms). The value comes back in the error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, Refusal};
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("soon", Duration::from_millis(20))?;
+    /// assert!(wheel.contains(id));
+    ///
+    /// let refused = wheel.insert("never", Duration::MAX).unwrap_err();
+    /// assert!(matches!(refused.reason, Refusal::BeyondRange(_)));
+    /// assert_eq!(refused.value, "never");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
+        self.pin().insert(value, delay)
+    }
+
+    /// Arms a timer that is due at `deadline`; at the next sweep if that has passed.
+    ///
+    /// O(1), lock-free.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let deadline = Instant::now() + Duration::from_secs(2);
+    /// let id = wheel.insert_at("then", deadline)?;
+    /// assert!(wheel.deadline(id) >= Some(deadline));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
+        self.pin().insert_at(value, deadline)
+    }
+
+    /// Ends a timer: its value, if and only if it has not fired and now never will.
+    ///
+    /// The timer's place is free at once, whatever the sweeper does. An id that is stale or was
+    /// made up answers `None` and touches nothing. O(1), lock-free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("request", Duration::from_secs(1))?;
+    /// assert_eq!(wheel.cancel(id), Some("request"));
+    /// assert_eq!(wheel.cancel(id), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn cancel(&self, id: TimerId) -> Option<T> {
+        self.inner.core.cancel(Call { caller: Caller::current(), guard: &pin() }, id)
+    }
+
+    /// As [`cancel`](Self::cancel), and tells when the timer would have been due. O(1), lock-free.
+    ///
+    /// For a timer that is to be armed again with another value: a reset by another thread is in
+    /// the answered deadline, or else has answered `false`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("by the old owner", Duration::from_secs(1))?;
+    /// if let Some(taken) = wheel.take(id) {
+    ///     wheel.insert_at("by the new owner", taken.deadline)?;
+    /// }
+    /// assert_eq!(wheel.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take(&self, id: TimerId) -> Option<Armed<T>> {
+        let core = &self.inner.core;
+        let call = Call { caller: Caller::current(), guard: &pin() };
+        let (value, tick) = core.take(call, id)?;
+        Some(Armed { value, id, deadline: core.timeline.instant(tick) })
+    }
+
+    /// Sets an armed timer's deadline to `delay` from now, earlier or later. The id stays.
+    ///
+    /// `true`: the timer was armed, and fires at its new deadline and not at the old one.
+    /// `false`: it has fired, was cancelled, or never was. O(1), lock-free; a reset to later
+    /// costs one exchange on one word.
+    ///
+    /// # Errors
+    ///
+    /// The delay is beyond the wheel's range; the timer keeps its deadline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("idle", Duration::from_secs(30))?;
+    /// assert!(wheel.reset(id, Duration::from_secs(60))?);
+    /// assert!(wheel.reset(id, Duration::from_secs(5))?);
+    /// wheel.cancel(id);
+    /// assert!(!wheel.reset(id, Duration::from_secs(5))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
+        self.pin().reset(id, delay)
+    }
+
+    /// Sets an armed timer's deadline; one that has passed means the next sweep.
+    ///
+    /// O(1), lock-free.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Self::reset).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("idle", Duration::from_secs(30))?;
+    /// assert!(wheel.reset_at(id, Instant::now() + Duration::from_secs(5))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
+        self.pin().reset_at(id, deadline)
+    }
+
+    /// When an armed timer is due, rounded up to the wheel's resolution. O(1), lock-free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("idle", Duration::from_secs(30))?;
+    /// assert!(wheel.deadline(id).unwrap() > Instant::now());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn deadline(&self, id: TimerId) -> Option<Instant> {
+        let tick = self.inner.core.deadline(id, &pin())?;
+        Some(self.inner.core.timeline.instant(tick))
+    }
+
+    /// Whether the timer is armed. O(1), lock-free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let id = wheel.insert("idle", Duration::from_secs(30))?;
+    /// assert!(wheel.contains(id));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn contains(&self, id: TimerId) -> bool {
+        self.inner.core.deadline(id, &pin()).is_some()
+    }
+
+    /// Where the wheel reads the time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build::<u64>()?;
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(wheel.clock().now(), clock.start() + Duration::from_secs(1));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.inner.clock
+    }
+
+    /// The length of a tick, to which deadlines round up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build::<u64>()?;
+    /// assert_eq!(wheel.resolution(), Duration::from_millis(1));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn resolution(&self) -> Duration {
+        self.inner.core.timeline.duration(1)
+    }
+
+    /// The longest delay that the wheel accepts, at any moment.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// assert!(wheel.insert("in four years", wheel.longest_delay()).is_ok());
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn longest_delay(&self) -> Duration {
+        self.inner.core.timeline.longest_delay()
+    }
+
+    /// How many timers are armed: exact when no verb is under way, else a moment's figure.
+    ///
+    /// It sums a fixed number of counters: O(1), but not for a hot path.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// wheel.insert("idle", Duration::from_secs(30))?;
+    /// assert_eq!(wheel.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        to_index(self.inner.core.armed())
+    }
+
+    /// Whether no timer is armed; see [`len`](Self::len).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build::<u64>()?;
+    /// assert!(wheel.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// For the drop of what owns a wheel, whatever its values are.
+impl<T> Wheel<T> {
+    /// How many shards there are.
+    pub(crate) fn shards(&self) -> usize {
+        self.inner.core.shards.len()
+    }
+
+    /// Refuses every insert from now on. Armed timers stay armed. Idempotent.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Refusal;
+    ///
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build()?;
+    /// wheel.close();
+    /// let refused = wheel.insert("late", Duration::ZERO).unwrap_err();
+    /// assert_eq!((refused.reason, refused.value), (Refusal::Closed, "late"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        self.inner.core.close();
+    }
+
+    /// Whether the wheel refuses inserts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (wheel, sweeper) = tourbillon::Builder::new().build::<u64>()?;
+    /// drop(sweeper); // nothing could ever fire
+    /// assert!(wheel.is_closed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.inner.core.is_closed()
+    }
+
+    /// Ends every armed timer and hands each back, once, in no particular order.
+    ///
+    /// On a wheel that is [closed](Self::close) first, none is missed: every accepted insert has
+    /// fired, was cancelled, or is here. On an open one, inserts that race with the drain may
+    /// stay. O(entries of the wheel).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build()?;
+    /// wheel.insert("unfinished", Duration::from_secs(9))?;
+    /// wheel.close();
+    /// let unfinished = wheel.drain();
+    /// assert_eq!(unfinished[0].value, "unfinished");
+    /// assert!(wheel.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&self) -> Vec<Armed<T>> {
+        let mut drained = Vec::new();
+        let core = &self.inner.core;
+        let call = Call { caller: Caller::current(), guard: &pin() };
+        core.drain(call, |id, tick, value| {
+            drained.push(Armed { value, id, deadline: core.timeline.instant(tick) });
+        });
+        drained
+    }
+
+    /// A snapshot of what the wheel counts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build()?;
+    /// wheel.insert("idle", Duration::from_secs(30))?;
+    /// assert_eq!(wheel.metrics().inserted, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::of(&self.inner.core)
+    }
+}
+
+impl<T> Clone for Wheel<T> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<T> fmt::Debug for Wheel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheel").field("armed", &self.inner.core.armed()).finish_non_exhaustive()
+    }
+}

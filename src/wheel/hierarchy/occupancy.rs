@@ -1,0 +1,108 @@
+//! Which slots may hold names, one bit a slot.
+//!
+//! A set bit may lag: the slot may have been emptied of all but stale names, or an inserter may
+//! be about to push. A clear bit may lag too, but only for an inserter that has pushed and not
+//! yet marked; it marks before it looks at how far the sweep has come, and that look finds what
+//! the sweep may have missed (see [`crate::wheel::shard`]).
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+
+/// The occupancy of one level's slots.
+#[derive(Debug)]
+pub(crate) struct Occupancy {
+    words: Box<[AtomicU64]>,
+    slots: usize,
+}
+
+impl Occupancy {
+    pub(crate) fn new(slots: usize) -> Self {
+        let words = (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self { words, slots }
+    }
+
+    // In C, for `ci/genmc`: `occupancy_mark`.
+    /// Notes that `slot` may hold names; called after the push.
+    #[inline]
+    pub(crate) fn mark(&self, slot: usize) {
+        let (word, bit) = (&self.words[slot / 64], 1 << (slot % 64));
+        // Relaxed: a set bit is as good as one set here. It cannot be an old value from before
+        // the sweeper's `clear` if the push came after the sweeper's swap: that swap published
+        // the clearing to the push.
+        if word.load(Relaxed) & bit == 0 {
+            // AcqRel: the Release half publishes the push to the sweeper's `next`; the Acquire
+            // half keeps the chain unbroken from one marker of the word to the next.
+            word.fetch_or(bit, AcqRel);
+        }
+    }
+
+    // In C, for `ci/genmc`: `occupancy_clear`.
+    /// Notes that `slot` is about to be taken; called before the swap.
+    #[inline]
+    pub(crate) fn clear(&self, slot: usize) {
+        // AcqRel: the Acquire half pairs with `mark`, so that the swap which follows finds what
+        // the marker pushed; the Release half is carried on by that swap.
+        self.words[slot / 64].fetch_and(!(1 << (slot % 64)), AcqRel);
+    }
+
+    /// The first occupied slot at or after `start`, not going round.
+    pub(crate) fn next_from(&self, start: usize) -> Option<usize> {
+        let inside = start < self.slots;
+        let slot = inside.then(|| self.distance(start)).flatten()? + start;
+        (slot < self.slots).then_some(slot)
+    }
+
+    // In C, for `ci/genmc`: `next_in`.
+    /// The distance, from 0 to `slots - 1`, from `start` to the first occupied slot at or after
+    /// it, going round.
+    pub(crate) fn distance(&self, start: usize) -> Option<usize> {
+        let words = self.words.len();
+        let (first, bit) = (start / 64, start % 64);
+        (0..=words).find_map(|step| {
+            let index = (first + step) % words;
+            let mask = match step {
+                0 => u64::MAX << bit,
+                _ if step == words => !(u64::MAX << bit),
+                _ => u64::MAX,
+            };
+            // Acquire: pairs with `mark`, so that the take which follows finds what was pushed.
+            let set = self.words[index].load(Acquire) & mask;
+            let slot = index * 64 + set.trailing_zeros() as usize;
+            (set != 0).then(|| (slot + self.slots - start) % self.slots)
+        })
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::Occupancy;
+
+    #[test]
+    fn the_next_occupied_slot_is_found_from_everywhere() {
+        for slots in [2, 64, 256, 4096] {
+            for marked in [0, 1, slots / 2, slots - 1] {
+                let occupancy = Occupancy::new(slots);
+                assert_eq!(occupancy.distance(0), None);
+                occupancy.mark(marked);
+                for start in 0..slots {
+                    let expected = (marked + slots - start) % slots;
+                    assert_eq!(occupancy.distance(start), Some(expected));
+                    let ahead = (start <= marked).then_some(marked);
+                    assert_eq!(occupancy.next_from(start), ahead);
+                }
+                occupancy.clear(marked);
+                assert_eq!(occupancy.distance(marked), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearer_of_two_is_found() {
+        let occupancy = Occupancy::new(256);
+        occupancy.mark(10);
+        occupancy.mark(200);
+        assert_eq!(occupancy.distance(11), Some(189));
+        assert_eq!(occupancy.distance(201), Some(65));
+    }
+}

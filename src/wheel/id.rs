@@ -1,0 +1,163 @@
+//! [`TimerId`], the name of a timer, and [`Generation`], which makes every name unique.
+//!
+//! ```text
+//!   63   62        55 54                     30 29                           0
+//!  ┌───┬─────────────┬─────────────────────────┬──────────────────────────────┐
+//!  │ 0 │  shard (8)  │     generation (25)     │          index (30)          │
+//!  └───┴─────────────┴─────────────────────────┴──────────────────────────────┘
+//! ```
+//!
+//! A slab entry's generation is odd while a timer lives in it and even while it is vacant; it
+//! only ever grows. An id holds the odd generation, so it is never zero, and a name whose timer
+//! has gone can never match again. An entry that reaches [`Generation::WORN`] is retired instead
+//! of wrapping.
+
+#![forbid(unsafe_code)]
+
+use crate::wheel::bits::Field;
+use std::fmt;
+use std::num::NonZeroU64;
+
+const INDEX: Field = Field::low(30);
+const GENERATION: Field = INDEX.above(Generation::BITS);
+const SHARD: Field = GENERATION.above(8);
+
+/// The name of one timer of one wheel: shard, slab index and generation in 63 bits.
+///
+/// An id is never given out twice by a wheel, so one that is kept after its timer has gone is
+/// harmless: it names nothing. It fits the user data of `epoll` and `io_uring`, and
+/// `Option<TimerId>` is as small as the id. An id means something only to the wheel that gave it
+/// out.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, TimerId};
+///
+/// let (wheel, _sweeper) = Builder::new().build::<&str>()?;
+/// let id = wheel.insert("hello", Duration::from_secs(5))?;
+///
+/// let bits: u64 = id.to_bits();
+/// assert_eq!(TimerId::from_bits(bits), Some(id));
+/// assert_eq!(wheel.cancel(id), Some("hello"));
+/// assert_eq!(wheel.cancel(id), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TimerId(NonZeroU64);
+
+impl TimerId {
+    /// How many shards ids can tell apart.
+    pub(crate) const SHARDS: usize = 1 << 8;
+
+    /// How many entries of a shard ids can tell apart.
+    pub(crate) const INDICES: u64 = 1 << 30;
+
+    /// The name of the timer at `index` of `shard` while the entry has this odd `generation`.
+    #[inline]
+    pub(crate) fn new(shard: usize, generation: Generation, index: u32) -> Self {
+        debug_assert!(generation.is_armed());
+        let bits = SHARD.put(shard as u64)
+            | GENERATION.put(u64::from(generation.0))
+            | INDEX.put(u64::from(index));
+        Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX))
+    }
+
+    /// The id as a number, for places that can carry only that.
+    #[must_use]
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The id that [`to_bits`](Self::to_bits) gave as `bits`; `None` if it never gives that number.
+    ///
+    /// An id that was kept too long names no timer. One that was made up may: ids are predictable,
+    /// so that this is for numbers from your own [`to_bits`](Self::to_bits), not for ones that a
+    /// peer sends. Whoever cancels or resets by a guessed id, while the insert that will return it
+    /// is still under way, may moreover make the next timer of its place fire late.
+    #[must_use]
+    #[inline]
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        let odd = Generation(GENERATION.get_u32(bits)).is_armed();
+        let fits = bits >> 63 == 0;
+        NonZeroU64::new(bits).filter(|_| odd && fits).map(Self)
+    }
+
+    #[inline]
+    pub(crate) fn shard(self) -> usize {
+        SHARD.get_u32(self.to_bits()) as usize
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> Generation {
+        Generation(GENERATION.get_u32(self.to_bits()))
+    }
+
+    #[inline]
+    pub(crate) fn index(self) -> u32 {
+        INDEX.get_u32(self.to_bits())
+    }
+}
+
+impl fmt::Debug for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s{}:{}v{}", self.shard(), self.index(), self.generation().0)
+    }
+}
+
+impl fmt::Display for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The use count of a slab entry: odd while a timer lives in it, even while it is vacant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Generation(pub(crate) u32);
+
+impl Generation {
+    #[cfg(not(modelled))]
+    pub(crate) const BITS: u32 = 25;
+    /// So few that a model wears an entry out: it is used seven times.
+    #[cfg(modelled)]
+    pub(crate) const BITS: u32 = 4;
+
+    /// The last vacant generation: an entry that has it is worn out and never used again.
+    pub(crate) const WORN: Generation = Generation((1 << Self::BITS) - 2);
+
+    #[inline]
+    pub(crate) const fn is_armed(self) -> bool {
+        self.0 % 2 == 1
+    }
+
+    /// The generation after this one: armed after vacant, vacant after armed.
+    #[inline]
+    pub(crate) const fn next(self) -> Generation {
+        debug_assert!(self.0 < Self::WORN.0);
+        Generation(self.0 + 1)
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{Generation, TimerId};
+
+    #[test]
+    fn an_id_keeps_its_parts() {
+        let id = TimerId::new(255, Generation((1 << 25) - 1), (1 << 30) - 1);
+        assert_eq!((id.shard(), id.index()), (255, (1 << 30) - 1));
+        assert_eq!(id.generation(), Generation((1 << 25) - 1));
+        assert_eq!(TimerId::from_bits(id.to_bits()), Some(id));
+        assert_eq!(format!("{:?}", TimerId::new(2, Generation(7), 41)), "s2:41v7");
+        assert_eq!(size_of::<Option<TimerId>>(), 8);
+    }
+
+    #[test]
+    fn numbers_that_no_wheel_gives_out_are_refused() {
+        for bits in [0, 1, 1 << 31, 1 << 63, u64::MAX] {
+            assert_eq!(TimerId::from_bits(bits), None);
+        }
+    }
+}

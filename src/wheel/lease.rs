@@ -1,0 +1,156 @@
+//! Leases: a reading of the clock that its thread may use again for a moment.
+//!
+//! A precise reading costs a plain verb more than the wheel does: besides its own time, the
+//! ordered read of the processor's counter keeps it from waiting for the memory of neighbouring
+//! verbs at once. So each caller keeps its last reading, with the count of cycles from just before
+//! it, and uses it again until [`CYCLES`] more have passed. Such a reading lies behind the truth by
+//! at most [`LEASE`], which is added to every delay as the clock's own lag is: nothing fires early.
+//!
+//! **The counter** (x86's time-stamp counter, read without ordering) runs at a constant rate of at
+//! least 0.4 GHz, which makes [`CYCLES`] at most 82 µs, and alike on all cores, wherever the
+//! kernel computes its own monotonic clock from it. There, and only there, readings are leased: if
+//! the counter went wrong, the clock would too.
+
+use crate::sync::{AtomicU64, Relaxed};
+use crate::wheel::caller::Caller;
+use crate::wheel::tick::Now;
+use crossbeam_utils::CachePadded;
+use std::time::Duration;
+
+/// How far a leased reading may lie behind the clock.
+pub(crate) const LEASE: Duration = Duration::from_micros(100);
+
+/// How many cycles a lease lasts.
+const CYCLES: u64 = 1 << 15;
+
+/// The leases of all callers that have a number of their own; none, if readings are not leased.
+#[derive(Debug)]
+pub(crate) struct Leases(Box<[CachePadded<Lease>]>);
+
+/// One caller's last reading; only its thread uses it.
+#[derive(Debug)]
+struct Lease {
+    /// The counter just before the reading.
+    since: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl Leases {
+    /// No reading is used twice.
+    pub(crate) fn none() -> Self {
+        Self(Box::default())
+    }
+
+    /// Readings are used again.
+    pub(crate) fn granted() -> Self {
+        Self((0..Caller::OWN).map(|_| CachePadded::new(Lease::expired())).collect())
+    }
+
+    /// Whether readings are used again.
+    #[inline]
+    pub(crate) fn are_granted(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// The caller's last reading, if its lease lasts, or the one that `read` makes.
+    #[inline]
+    pub(crate) fn reading(&self, caller: Caller, read: impl FnOnce() -> Now) -> Now {
+        match self.0.get(caller.number as usize) {
+            Some(lease) => lease.reading(cycles(), read),
+            None => read(),
+        }
+    }
+}
+
+impl Lease {
+    fn expired() -> Self {
+        Self { since: AtomicU64::new(cycles().wrapping_sub(CYCLES)), nanos: AtomicU64::new(0) }
+    }
+
+    #[inline]
+    fn reading(&self, cycles: u64, read: impl FnOnce() -> Now) -> Now {
+        // Relaxed, as all here: only the thread that has the caller's number comes here, and it
+        // got the number over an exchange from the one before.
+        if cycles.wrapping_sub(self.since.load(Relaxed)) < CYCLES {
+            return Now { nanos: self.nanos.load(Relaxed) };
+        }
+        self.renew(cycles, read())
+    }
+
+    #[cold]
+    fn renew(&self, cycles: u64, now: Now) -> Now {
+        self.nanos.store(now.nanos, Relaxed);
+        self.since.store(cycles, Relaxed);
+        now
+    }
+}
+
+/// The processor's counter, read when the processor comes to it: it waits for nothing.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn cycles() -> u64 {
+    // SAFETY: reads a register that every x86-64 processor has.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// No counter is known; nothing is leased.
+#[cfg(not(target_arch = "x86_64"))]
+fn cycles() -> u64 {
+    0
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{CYCLES, LEASE, Lease, Leases, cycles};
+    use crate::clock::{Clock, MonotonicClock, counter_is_the_clocks};
+    use crate::wheel::caller::Caller;
+    use crate::wheel::tick::Now;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
+
+    /// How long a lease lasts, by a count over 20 ms: too long, if the thread was held up between a
+    /// reading of the clock and one of the counter.
+    fn measured_lease() -> Duration {
+        let (begun, first) = (MonotonicClock.now(), cycles());
+        while MonotonicClock.now().duration_since(begun) < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+        let counted = cycles().wrapping_sub(first);
+        let elapsed = MonotonicClock.now().duration_since(begun);
+        let nanos = elapsed.as_nanos() * u128::from(CYCLES) / u128::from(counted);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    #[test]
+    fn a_lease_is_no_longer_than_what_is_added_for_it() {
+        if counter_is_the_clocks() {
+            let measured = (0..3).map(|_| measured_lease()).min().unwrap();
+            assert!(measured < LEASE, "{measured:?} by the true counter");
+        }
+    }
+
+    #[test]
+    fn a_reading_is_used_again_until_its_lease_ends() {
+        let lease = Lease::expired();
+        let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
+        let reading = |after: u64, nanos| {
+            let cycles = start.wrapping_add(after);
+            lease.reading(cycles, || Now { nanos }).nanos
+        };
+        assert_eq!(reading(0, 10), 10);
+        assert_eq!(reading(CYCLES - 1, 11), 10);
+        assert_eq!(reading(CYCLES, 12), 12);
+        assert_eq!(reading(2 * CYCLES - 1, 13), 12);
+        // The counter of another core, or after a sleep of the machine, that has gone back.
+        assert_eq!(reading(CYCLES - 1, 14), 14);
+    }
+
+    #[test]
+    fn who_has_no_number_of_its_own_has_no_lease() {
+        for leases in [Leases::granted(), Leases::none()] {
+            for nanos in 1..4 {
+                assert_eq!(leases.reading(Caller::shared(0), || Now { nanos }).nanos, nanos);
+            }
+        }
+    }
+}

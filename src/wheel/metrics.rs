@@ -1,0 +1,138 @@
+//! [`Metrics`]: a plain snapshot of what a wheel counts.
+
+#![forbid(unsafe_code)]
+
+use crate::wheel::engine::Core;
+use crate::wheel::tally::{Count, LATENESS_BUCKETS, read};
+use std::time::Duration;
+
+/// What a wheel has counted so far. The figures are read one by one while the wheel works, so
+/// that they fit together exactly only when it is quiet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Timers armed at present.
+    pub armed: u64,
+    /// Timers ever armed.
+    pub inserted: u64,
+    /// Resets that took effect.
+    pub reset: u64,
+    /// Timers ended by a cancel.
+    pub cancelled: u64,
+    /// Timers that reached their deadline and were handed over, to a handler or to an executor that
+    /// may have dropped them since.
+    pub fired: u64,
+    /// Timers handed back by a drain, or by an insert that met the closing of the wheel.
+    pub returned: u64,
+    /// Names in slots beyond one for each armed timer: they wait to be swept.
+    pub stale_names: u64,
+    /// Names filed again because their slot's turn came before their deadline.
+    pub refiled: u64,
+    /// Sweeps so far.
+    pub sweeps: u64,
+    /// The longest sweep.
+    pub longest_sweep: Duration,
+    /// How long after their deadlines timers were swept.
+    pub lateness: Lateness,
+    /// Bytes that timers and their names take at present.
+    pub bytes: u64,
+    /// Timers handed to the executor whose handlers have not ended; zero without a driver.
+    pub timers_in_flight: u64,
+    /// Batches handed to the executor that have not ended; zero without a driver.
+    pub batches_in_flight: u64,
+    /// Handlers that panicked; zero without a driver.
+    pub handler_panics: u64,
+}
+
+/// How often timers were late by how much, in powers of two of a microsecond.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    counts: Vec<u64>,
+}
+
+impl Lateness {
+    /// The lateness that the fraction `quantile` (0 to 1; others are clamped) of all fired timers
+    /// did not exceed, rounded up to a power of two of a microsecond; zero if none has fired.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// wheel.insert((), Duration::from_millis(10))?;
+    /// clock.advance(Duration::from_millis(13));
+    /// sweeper.sweep(|_| ());
+    ///
+    /// let worst = wheel.metrics().lateness.quantile(1.0);
+    /// assert_eq!(worst, Duration::from_micros(4096)); // 3 ms, rounded up
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        let total: u64 = self.counts.iter().sum();
+        let mut below = 0;
+        for (bucket, &count) in self.counts.iter().enumerate() {
+            below += count;
+            if count > 0 && below as f64 >= quantile.clamp(0.0, 1.0) * total as f64 {
+                return Self::upper_bound(bucket);
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// The upper bound of each bucket, and how many timers were late by at most that and by more
+    /// than the bound before.
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        self.counts.iter().enumerate().map(|(bucket, &count)| (Self::upper_bound(bucket), count))
+    }
+
+    /// Bucket 0 is for up to 1 µs, bucket n for up to 2^n µs.
+    pub(crate) fn bucket(late: Duration) -> usize {
+        let micros = late.as_nanos().div_ceil(1000);
+        (micros.max(1).next_power_of_two().ilog2() as usize).min(LATENESS_BUCKETS - 1)
+    }
+
+    fn upper_bound(bucket: usize) -> Duration {
+        Duration::from_micros(1 << bucket)
+    }
+}
+
+impl Metrics {
+    pub(crate) fn of<T>(core: &Core<T>) -> Self {
+        let (tally, sweeper) = (&core.tally, &core.sweeper);
+        let armed = core.armed();
+        Self {
+            armed,
+            inserted: tally.sum(Count::Inserted),
+            reset: tally.sum(Count::Reset),
+            cancelled: tally.sum(Count::Cancelled),
+            fired: read(&sweeper.fired),
+            returned: tally.sum(Count::Returned),
+            stale_names: core.names().saturating_sub(armed),
+            refiled: read(&sweeper.refiled),
+            sweeps: read(&sweeper.sweeps),
+            longest_sweep: Duration::from_nanos(read(&sweeper.longest_nanos)),
+            lateness: Lateness { counts: sweeper.lateness.iter().map(read).collect() },
+            bytes: core.bytes(),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::Lateness;
+    use std::time::Duration;
+
+    #[test]
+    fn lateness_falls_into_the_bucket_of_its_upper_bound() {
+        for (late, bound) in [(0, 1), (1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (4097, 8192)] {
+            let bucket = Lateness::bucket(Duration::from_micros(late));
+            assert_eq!(Lateness::upper_bound(bucket), Duration::from_micros(bound));
+        }
+        assert_eq!(Lateness::bucket(Duration::MAX), super::LATENESS_BUCKETS - 1);
+    }
+}

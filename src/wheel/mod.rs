@@ -1,0 +1,61 @@
+//! The heart: a hashed hierarchical timing wheel (Varghese and Lauck, 1987) that any thread may insert
+//! into, cancel in and reset in, in O(1), without a lock.
+//!
+//! **The one idea.** A timer lives in one entry of a slab, and one packed word of that entry decides
+//! everything about it: whether it is armed, which timer it is, when it is due. The wheel's slots
+//! hold no timers. They hold *names*, the indices of entries, and a name is only a hint that its
+//! entry may be due when the slot's turn comes. So a cancel or a reset to later never touches the
+//! wheel: it is one exchange on the entry's word, and the name left behind is dropped, or filed
+//! again, when the sweep meets it.
+//!
+//! **Four words** carry the protocol. One file each knows its bits:
+//!
+//! | word | says | file |
+//! |---|---|---|
+//! | [`TimerId`] | which timer, of which entry and shard | [`id`] |
+//! | entry state | generation, flag and deadline: what may still happen to the timer | [`slab::state`] |
+//! | slot head | where names lie that are looked at in one stretch of ticks | [`hierarchy::slot`] |
+//! | vacant head | which entry a new timer gets | [`slab::vacant`] |
+//!
+//! **Layers**, each on those before it:
+//!
+//! * [`bits`], [`id`], [`tick`]: words and times, pure; [`caller`], [`lease`], [`reclaim`],
+//!   [`prefetch`]: who calls, what time it is, when memory may go.
+//! * [`slab`]: entries, and who owns a value.
+//! * [`hierarchy`]: levels of slots, and the names in them.
+//! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
+//! * [`engine`]: all shards, with the counts ([`tally`]) and the closing of the wheel.
+//! * Two halves on top. [`handle`] and [`pinned`]: what any thread calls. [`sweep`]: the one
+//!   exclusive owner, who hands over what is due, rests, and keeps memory in bounds.
+//!
+//! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`], [`sweep::swept`]
+//! and [`sweep::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so, and what was rejected.
+
+mod bits;
+mod builder;
+mod caller;
+mod engine;
+mod handle;
+mod hierarchy;
+mod id;
+mod lease;
+mod metrics;
+mod pinned;
+mod prefetch;
+#[cfg(modelled)]
+pub mod probe;
+mod reclaim;
+mod shard;
+mod shared;
+mod slab;
+mod sweep;
+mod tally;
+mod tick;
+
+pub use builder::Builder;
+pub use handle::{Armed, Wheel};
+pub use hierarchy::geometry::Geometry;
+pub use id::TimerId;
+pub use metrics::{Lateness, Metrics};
+pub use pinned::Pinned;
+pub use sweep::{Expired, Sweep, Sweeper};

@@ -1,0 +1,260 @@
+//! [`Pinned`]: the verbs for a batch of calls, with what each call would pay for held once.
+
+#![forbid(unsafe_code)]
+
+use crate::error::{BeyondRange, InsertError, Refusal};
+use crate::wheel::caller::Caller;
+use crate::wheel::engine::{Call, Core, OutOfRange};
+use crate::wheel::handle::Wheel;
+use crate::wheel::id::TimerId;
+use crate::wheel::reclaim::{Guard, pin};
+use crate::wheel::shared::Inner;
+use crate::wheel::tick::{Now, Tick};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The verbs of a [`Wheel`](crate::Wheel) for a batch of calls, made by
+/// [`Wheel::pin`](crate::Wheel::pin).
+///
+/// A plain call pins the epoch, finds out who calls and reads the clock, each time; this guard
+/// did so once. **Delays count from the guard's [`now`](Self::now)**, so a guard that is kept for
+/// a while makes timers fire that much sooner than the delay after the call: [`repin`] it for
+/// each batch.
+///
+/// While a thread is pinned, no memory of any wheel goes back to the allocator, nor any other
+/// garbage of `crossbeam-epoch`'s default collector (rayon's, say): hold it for a batch of events,
+/// not while waiting for them. And do not keep one in a thread-local that another thread-local's
+/// destructor may use: by then another thread may count under this one's number.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+///
+/// let (wheel, _sweeper) = Builder::new().build()?;
+/// let mut pinned = wheel.pin();
+/// let ids: Vec<_> = (0..64)
+///     .map(|connection| pinned.insert(connection, Duration::from_secs(30)))
+///     .collect::<Result<_, _>>()?;
+///
+/// pinned.repin(); // the next batch of events
+/// for &id in &ids {
+///     assert!(pinned.reset(id, Duration::from_secs(30))?);
+/// }
+/// assert_eq!(pinned.cancel(ids[7]), Some(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`repin`]: Self::repin
+pub struct Pinned<'w, T> {
+    wheel: &'w Inner<T>,
+    guard: Guard,
+    caller: Caller,
+    now: Now,
+}
+
+impl<T: Send> Wheel<T> {
+    /// The same verbs for a batch of calls, at less cost each.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build()?;
+    /// let pinned = wheel.pin();
+    /// for connection in 0..100 {
+    ///     pinned.insert(connection, Duration::from_secs(30))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn pin(&self) -> Pinned<'_, T> {
+        Pinned::new(&self.inner)
+    }
+}
+
+impl<'w, T: Send> Pinned<'w, T> {
+    #[inline]
+    fn new(wheel: &'w Inner<T>) -> Self {
+        let caller = Caller::current();
+        Self { wheel, guard: pin(), caller, now: wheel.now(caller) }
+    }
+
+    /// The instant from which this guard counts delays.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.core().timeline.read(self.now)
+    }
+
+    /// The instant that `delay` from [`now`](Self::now) means: with the clock's lag added, so that
+    /// a timer armed [at](Self::insert_at) it is as one armed after the delay. `None`: beyond all
+    /// time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build::<u64>()?;
+    /// let pinned = wheel.pin();
+    /// let minute = Duration::from_secs(60);
+    /// assert!(pinned.instant_after(minute) >= pinned.now().checked_add(minute));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn instant_after(&self, delay: Duration) -> Option<Instant> {
+        self.core().timeline.deadline(delay, self.now)
+    }
+
+    /// Lets go of the epoch and the time, and takes hold of the present ones.
+    #[inline]
+    pub fn repin(&mut self) {
+        self.guard.repin();
+        self.now = self.wheel.now(self.caller);
+    }
+
+    /// As [`Wheel::insert`](crate::Wheel::insert), `delay` counted from [`now`](Self::now).
+    ///
+    /// # Errors
+    ///
+    /// As [`Wheel::insert`](crate::Wheel::insert).
+    #[inline]
+    pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
+        self.insert_in(value, self.core().tick_after(delay, self.now))
+    }
+
+    /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
+    ///
+    /// # Errors
+    ///
+    /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
+    #[inline]
+    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
+        self.insert_in(value, self.wheel.tick_of(deadline, self.now))
+    }
+
+    /// As [`Wheel::cancel`](crate::Wheel::cancel).
+    #[inline]
+    pub fn cancel(&self, id: TimerId) -> Option<T> {
+        self.core().cancel(self.call(), id)
+    }
+
+    /// As [`Wheel::reset`](crate::Wheel::reset), `delay` counted from [`now`](Self::now).
+    ///
+    /// # Errors
+    ///
+    /// As [`Wheel::reset`](crate::Wheel::reset).
+    #[inline]
+    pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
+        self.reset_in(id, self.core().tick_after(delay, self.now))
+    }
+
+    /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
+    ///
+    /// # Errors
+    ///
+    /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
+    #[inline]
+    pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
+        self.reset_in(id, self.wheel.tick_of(deadline, self.now))
+    }
+
+    /// Begins to fetch the timer that `id` names into the processor's cache, so that a verb on it
+    /// soon after does not wait for memory. A hint: it changes nothing and answers nothing.
+    ///
+    /// With many timers armed, most of a reset's or cancel's time is that wait. A batch that calls
+    /// this for all of its timers first waits for them together, and not for each in turn.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let mut pinned = wheel.pin();
+    /// let id = pinned.insert("connection 7", Duration::from_secs(30))?;
+    /// # let ready = [id];
+    ///
+    /// pinned.repin();
+    /// for &id in &ready {
+    ///     pinned.prefetch(id);
+    /// }
+    /// for &id in &ready {
+    ///     pinned.reset(id, Duration::from_secs(30))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn prefetch(&self, id: TimerId) {
+        self.core().prefetch(id, &self.guard);
+    }
+
+    /// As [`Wheel::deadline`](crate::Wheel::deadline).
+    #[must_use]
+    pub fn deadline(&self, id: TimerId) -> Option<Instant> {
+        let tick = self.core().deadline(id, &self.guard)?;
+        Some(self.core().timeline.instant(tick))
+    }
+
+    /// As [`Wheel::contains`](crate::Wheel::contains).
+    #[must_use]
+    pub fn contains(&self, id: TimerId) -> bool {
+        self.core().deadline(id, &self.guard).is_some()
+    }
+
+    #[inline]
+    fn insert_in(
+        &self,
+        value: T,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Result<TimerId, InsertError<T>> {
+        match deadline {
+            Ok(tick) => self.core().insert(self.call(), value, tick),
+            Err(why) => Err(self.beyond_range(value, why)),
+        }
+    }
+
+    #[inline]
+    fn reset_in(
+        &self,
+        id: TimerId,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Result<bool, BeyondRange> {
+        match deadline {
+            Ok(tick) => Ok(self.core().reset(self.call(), id, tick)),
+            // A timer that is not armed cannot be reset, whatever the deadline.
+            Err(why) if self.contains(id) => Err(self.core().beyond_range(why)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// A wheel that is closed says so, whatever the deadline.
+    #[cold]
+    fn beyond_range(&self, value: T, why: OutOfRange) -> InsertError<T> {
+        let reason = match self.core().is_closed() {
+            true => Refusal::Closed,
+            false => Refusal::BeyondRange(self.core().beyond_range(why)),
+        };
+        InsertError { reason, value }
+    }
+
+    #[inline]
+    fn core(&self) -> &'w Core<T> {
+        &self.wheel.core
+    }
+
+    #[inline]
+    fn call(&self) -> Call<'_> {
+        Call { caller: self.caller, guard: &self.guard }
+    }
+}
+
+impl<T> fmt::Debug for Pinned<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned").field("now", &self.now).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+//! What the models of `loom-tests` see of the inside of a wheel: how far its words reach, and how much
+//! it holds. Compiled for them alone.
+
+#![forbid(unsafe_code)]
+
+use crate::wheel::caller::Caller;
+use crate::wheel::handle::Wheel;
+use crate::wheel::id::Generation;
+use crate::wheel::tally::{Count, bump};
+use crate::wheel::tick::Tick;
+
+/// How many ticks the packed words tell apart.
+pub const WINDOW: u64 = 1 << Tick::LOW_BITS;
+
+/// How far behind the sweep a tick may lie and still be told, in ticks.
+pub const PAST: u32 = 1 << (Tick::LOW_BITS - 3);
+
+/// How often an entry is used before it is worn out.
+pub const USES: u64 = Generation::WORN.0 as u64 / 2;
+
+/// Has the next sweep look after the memory, as if a caller had asked for it.
+pub fn want_upkeep<T>(wheel: &Wheel<T>) {
+    let core = &wheel.inner.core;
+    core.upkeep.look(core);
+}
+
+/// Counts so many timers that came and fired.
+pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
+    let (core, caller) = (&wheel.inner.core, Caller::current());
+    core.tally.add(caller, Count::Inserted, many);
+    core.tally.add(caller, Count::Filed, many);
+    bump(&core.sweeper.ended, many);
+}
+
+/// How many entries there are, vacant or not.
+pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
+    wheel.inner.core.entries()
+}

@@ -1,0 +1,192 @@
+//! Meeting names: what the sweeper does with those that it has taken. The protocol and its races
+//! are in [`super`].
+
+use super::{Filed, Shard, at};
+use crate::wheel::hierarchy::geometry::SlotIndex;
+use crate::wheel::hierarchy::slot::Name;
+use crate::wheel::id::TimerId;
+use crate::wheel::reclaim::Guard;
+use crate::wheel::slab::Released;
+use crate::wheel::slab::entry::Entry;
+use crate::wheel::slab::link::AtomicLink;
+use crate::wheel::slab::state::EntryState;
+use crate::wheel::slab::trim::Trim;
+use crate::wheel::tick::Tick;
+
+/// What the sweeper gathers while it meets names.
+#[derive(Debug)]
+pub(crate) struct Gathered<'h> {
+    pub(crate) filed: Filed,
+    pub(crate) released: Released,
+    /// Where the entries of timers that end go instead, if they are to be hoarded.
+    pub(crate) hoard: Option<&'h mut Trim>,
+}
+
+/// When names are met, and where they were taken from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Their slot; `None` for what was overdue.
+    pub(crate) slot: Option<SlotIndex>,
+    /// How far the sweep has come.
+    pub(crate) swept: Tick,
+}
+
+/// What came of meeting a name.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Met<T> {
+    /// No timer lives in its entry, or another name of the entry waits in time.
+    Dropped,
+    /// It waits anew.
+    Refiled,
+    /// Its timer has ended here, at its deadline.
+    Due(T, TimerId, Tick),
+}
+
+impl<T> Shard<T> {
+    // In C, for `ci/genmc`: `meet`.
+    /// Meets a name.
+    ///
+    /// Entries of timers that end here, and what is filed, gather in `gathered`.
+    #[inline]
+    pub(crate) fn meet(
+        &self,
+        name: Name,
+        turn: Turn,
+        gathered: &mut Gathered<'_>,
+        guard: &Guard,
+    ) -> Met<T> {
+        let Some(entry) = self.slab.entry(name.index(), guard) else {
+            return Met::Dropped;
+        };
+        let mut state = entry.state.load();
+        loop {
+            let deadline = state.deadline(turn.swept);
+            let met = if state.is_armed() && deadline <= turn.swept {
+                let next = match &mut gathered.hoard {
+                    Some(hoard) => hoard.next(&self.slab, name.index()),
+                    None => gathered.released.next(),
+                };
+                entry.state.try_end(state, next).map(|vacant| {
+                    // SAFETY: the timer was ended just above and its entry is given back below.
+                    let value = unsafe { entry.take() };
+                    self.leave(entry, name, state, turn, &mut gathered.filed);
+                    let (index, released) = (name.index(), &mut gathered.released);
+                    match &mut gathered.hoard {
+                        Some(hoard) => hoard.add(&self.slab, index, vacant, guard),
+                        None => self.slab.gather(released, index, vacant, guard),
+                    }
+                    let id = TimerId::new(self.number, state.generation(), index);
+                    Met::Due(value, id, deadline)
+                })
+            } else {
+                self.try_drop(entry, state, turn).and_then(|dropped| match dropped {
+                    true => Ok(Met::Dropped),
+                    false => self.try_refile(entry, name, state, turn, &mut gathered.filed),
+                })
+            };
+            match met {
+                Ok(met) => return met,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Whether a name that was taken from its slot out of turn must be put back; if not, it is
+    /// dropped.
+    #[inline]
+    pub(crate) fn is_needed(&self, name: Name, turn: Turn, guard: &Guard) -> bool {
+        let Some(entry) = self.slab.entry(name.index(), guard) else {
+            return false;
+        };
+        let mut state = entry.state.load();
+        loop {
+            match self.try_drop(entry, state, turn) {
+                Ok(dropped) => return !dropped,
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    // In C, for `ci/genmc`: `leave`.
+    /// What a name that has ended its timer leaves to the entry: nothing that the link may still
+    /// tell of is gone. `ended` is the timer's last state; the entry has not been given back.
+    #[inline]
+    fn leave(
+        &self,
+        entry: &Entry<T>,
+        name: Name,
+        ended: EntryState,
+        Turn { slot, swept }: Turn,
+        filed: &mut Filed,
+    ) {
+        let Some(slot) = slot else { return };
+        let link = entry.link.load();
+        if ended.is_relinking() {
+            self.file(name.index(), self.hierarchy.next_turn_of(slot, swept), filed);
+        } else if swept < link && self.hierarchy.is_taken_at(slot, link) {
+            // The flag was clear when the timer ended, and nobody can set it since.
+            entry.link.store(AtomicLink::NONE);
+        }
+    }
+
+    // In C, for `ci/genmc`: `try_drop`.
+    /// Steps 1 and 2 of meeting a name that is not due. Whether it may be dropped, or the present
+    /// state, if that is another.
+    #[inline]
+    fn try_drop(
+        &self,
+        entry: &Entry<T>,
+        state: EntryState,
+        Turn { slot, swept }: Turn,
+    ) -> Result<bool, EntryState> {
+        if state.is_relinking() {
+            return Ok(false);
+        }
+        let link = entry.link.load();
+        let ahead = swept < link;
+        let here = ahead && slot.is_some_and(|slot| self.hierarchy.is_taken_at(slot, link));
+        if state.is_armed() {
+            if here || !ahead || link > state.deadline(swept) {
+                return Ok(false);
+            }
+        } else if here && entry.link.replace(link, AtomicLink::NONE).is_err() {
+            // The exchange shows the present state, which a load need not.
+            return entry.state.try_confirm(state).and(Err(state));
+        }
+        entry.state.try_confirm(state).map(|()| true)
+    }
+
+    // In C, for `ci/genmc`: `try_refile`.
+    /// Steps 3 and 4 of meeting a name that is not due. The present state, if it did not come
+    /// about.
+    fn try_refile(
+        &self,
+        entry: &Entry<T>,
+        name: Name,
+        state: EntryState,
+        Turn { slot, swept }: Turn,
+        filed: &mut Filed,
+    ) -> Result<Met<T>, EntryState> {
+        let deadline = state.deadline(swept);
+        let place = self.hierarchy.place(deadline, swept);
+        if state.is_relinking() {
+            let kept = slot.map(|slot| self.hierarchy.next_turn_of(slot, swept));
+            if let Some(kept) = kept {
+                self.file(name.index(), kept, filed);
+            }
+            if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
+                let met = if kept.is_some() { Met::Refiled } else { Met::Dropped };
+                return entry.state.try_confirm(state).map(|()| met);
+            }
+        } else {
+            let link = entry.link.load();
+            if entry.link.replace(link, at(place, swept)).is_err() {
+                // The exchange shows the present state, which a load need not.
+                return entry.state.try_confirm(state).and(Err(state));
+            }
+        }
+        self.file(name.index(), place, filed);
+        entry.state.try_confirm(state).map(|()| Met::Refiled)
+    }
+}

@@ -1,0 +1,37 @@
+//! [`Inner`]: what the handles of a wheel and its sweeper share: the engine, and the clock that turns
+//! instants into its ticks.
+
+#![forbid(unsafe_code)]
+
+use crate::clock::Clock;
+use crate::wheel::caller::Caller;
+use crate::wheel::engine::{Core, OutOfRange};
+use crate::wheel::lease::{LEASE, Leases};
+use crate::wheel::tick::{Now, Tick};
+use std::time::Instant;
+
+/// What the halves of a wheel share, with the clock that turns instants into ticks.
+#[derive(Debug)]
+pub(crate) struct Inner<T> {
+    pub(crate) core: Core<T>,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) leases: Leases,
+}
+
+impl<T> Inner<T> {
+    /// What the clock says, or said to this caller a moment ago.
+    #[inline]
+    pub(crate) fn now(&self, caller: Caller) -> Now {
+        self.leases.reading(caller, || self.core.timeline.now(self.clock.now()))
+    }
+
+    /// The tick of a deadline, by a reading that tells whether it has passed: a leased one does
+    /// not, if the deadline lies no more than a lease after it.
+    #[inline]
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
+        let ahead = deadline.saturating_duration_since(self.core.timeline.read(now));
+        let unsure = self.leases.are_granted() && !ahead.is_zero() && ahead <= LEASE;
+        let now = if unsure { self.core.timeline.now(self.clock.now()) } else { now };
+        self.core.tick_of(deadline, now)
+    }
+}

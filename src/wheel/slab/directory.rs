@@ -1,0 +1,328 @@
+//! The directory: from an entry's index to the entry, through pages that come and go.
+//!
+//! ```text
+//! chunks ─► [slot]                         chunk c has 2^c slots, made when first needed
+//!           [slot][slot]                   and kept to the end (16 bytes a page)
+//!           [slot][slot][slot][slot]
+//!              │
+//!              ├─ page ─► entries          null while the page is not there
+//!              ├─ base                     the generation its next incarnation starts from
+//!              └─ worn                     how many of its entries are worn out
+//! ```
+//!
+//! **Page rule.** A page that the directory holds is whole. It is taken out only by a thread that
+//! alone holds all of its entries, vacant, and freed only when every guard of that time has gone;
+//! so a reference found under a guard is good while the guard lives. What a late reader sees on
+//! such a page are vacant generations, which no id matches.
+//!
+//! **Base rule.** `base` is written before the page is taken out, and read only after a new page
+//! has been put in: at that moment the thread that put it in is alone with it, because none of
+//! its entries has been released. So no generation is ever given out twice, however the putting
+//! in and taking out of other threads interleave.
+
+use super::entry::Entry;
+use super::state::EntryState;
+use crate::panics::DropEach;
+use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
+use crate::wheel::id::{Generation, TimerId};
+use crate::wheel::reclaim::{Guard, retire};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr;
+
+/// Enough chunks for all indices at the smallest page size.
+const CHUNKS: usize = 30;
+
+/// Where one page is, or may be.
+#[derive(Debug)]
+struct PageSlot<T> {
+    page: AtomicPtr<Entry<T>>,
+    base: AtomicU32,
+    worn: AtomicU32,
+}
+
+/// All pages of a shard's slab.
+#[derive(Debug)]
+pub(crate) struct Directory<T> {
+    chunks: Box<[AtomicPtr<PageSlot<T>>]>,
+    page_bits: u32,
+    /// Pages below this number are there, or were a moment ago: where a search begins.
+    first_absent: AtomicU32,
+    /// How many pages there are.
+    pages: AtomicU32,
+    owns: PhantomData<Box<Entry<T>>>,
+}
+
+// SAFETY: sharing a directory moves values of `T` between threads, by the value rule of
+// `Entry`, which `T: Send` allows; no two threads ever touch the same value at a time, so `T`
+// need not be `Sync`. `Send` follows from `owns`.
+unsafe impl<T: Send> Sync for Directory<T> {}
+
+impl<T> Directory<T> {
+    pub(crate) fn new(page_bits: u32) -> Self {
+        Self {
+            chunks: (0..CHUNKS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+            page_bits,
+            first_absent: AtomicU32::new(0),
+            pages: AtomicU32::new(0),
+            owns: PhantomData,
+        }
+    }
+
+    /// How many entries a page has.
+    #[inline]
+    pub(crate) fn page_len(&self) -> u32 {
+        1 << self.page_bits
+    }
+
+    /// The number of the page that holds `index`.
+    #[inline]
+    pub(crate) fn page_of(&self, index: u32) -> u32 {
+        index >> self.page_bits
+    }
+
+    /// How many pages there are at present.
+    pub(crate) fn pages(&self) -> u32 {
+        // Relaxed: a figure, not a synchronisation.
+        self.pages.load(Relaxed)
+    }
+
+    /// How many bytes of memory a page takes.
+    pub(crate) fn page_bytes(&self) -> usize {
+        size_of::<Entry<T>>() << self.page_bits
+    }
+
+    // In C, for `ci/genmc`: `look_up` in `page.c`.
+    /// The entry at `index`, if its page is there.
+    #[inline]
+    pub(crate) fn entry<'g>(&'g self, index: u32, _guard: &'g Guard) -> Option<&'g Entry<T>> {
+        let slot = self.slot(self.page_of(index))?;
+        // Acquire: pairs with the Release of `install`, so that the page's entries are seen.
+        let page = slot.page.load(Acquire);
+        if page.is_null() {
+            return None;
+        }
+        let offset = (index & (self.page_len() - 1)) as usize;
+        // SAFETY: by the page rule the page has `page_len` entries and outlives the guard;
+        // `offset` is below that.
+        let entry = unsafe { page.add(offset) };
+        // SAFETY: as above; entries are only ever shared, never borrowed mutably.
+        Some(unsafe { &*entry })
+    }
+
+    // In C, for `ci/genmc`: `install` in `page.c`.
+    /// Puts a new page in, all entries vacant and chained, in the order of their indices.
+    ///
+    /// The caller alone holds the page's entries. Answers the index of the first, or `None` when
+    /// the indices are used up.
+    pub(crate) fn install(&self, guard: &Guard) -> Option<(u32, Generation)> {
+        loop {
+            let number = self.absent_page()?;
+            let slot = self.slot_or_make(number);
+            let page: *mut Entry<T> = Box::into_raw(self.new_page(number)).cast();
+            // AcqRel: the Release half publishes the page's entries to `entry`; the Acquire half
+            // pairs with the Release of `remove`, so that `base` is seen.
+            if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
+                // SAFETY: made just above as a boxed slice of this length and not published.
+                drop(unsafe { boxed_slice(page, self.page_len() as usize) });
+                continue;
+            }
+            // Relaxed: a figure.
+            self.pages.fetch_add(1, Relaxed);
+            // Relaxed: ordered by the exchange above, by the base rule.
+            let base = Generation(slot.base.load(Relaxed));
+            if base >= Generation::WORN {
+                // The page that was here wore out while this one was on its way.
+                self.remove(number, base, guard);
+                continue;
+            }
+            if base != Generation(0) {
+                self.renew_page(number, base, guard);
+            }
+            return Some((number << self.page_bits, base));
+        }
+    }
+
+    /// Takes a page out; `base` is the greatest generation among its entries.
+    ///
+    /// The caller alone holds all entries of the page, vacant.
+    pub(crate) fn remove(&self, number: u32, base: Generation, guard: &Guard) {
+        let Some(slot) = self.slot(number) else {
+            return;
+        };
+        // Relaxed: published by the exchange below, by the base rule.
+        slot.base.store(base.0, Relaxed);
+        // AcqRel: the Release half publishes `base` to `install`; the Acquire half orders the
+        // page's removal after its installation.
+        let page = slot.page.swap(ptr::null_mut(), AcqRel);
+        if page.is_null() {
+            return;
+        }
+        // Relaxed: a figure.
+        self.pages.fetch_sub(1, Relaxed);
+        // Relaxed: a hint where a search begins.
+        self.first_absent.fetch_min(number, Relaxed);
+        let len = self.page_len() as usize;
+        let free = move || {
+            let page = ptr::slice_from_raw_parts_mut(page, len);
+            // SAFETY: `new_page` made the page as a boxed slice of this length; it is out of the
+            // directory and no guard that could have found it is left.
+            drop(unsafe { Box::from_raw(page) });
+        };
+        // SAFETY: `free` owns the page, whose entries are vacant and so hold no value of `T`.
+        unsafe { retire(guard, free) };
+    }
+
+    /// Counts the entry at `index` as worn out; with the last one of its page the page goes.
+    pub(crate) fn wear(&self, index: u32, guard: &Guard) {
+        let number = self.page_of(index);
+        let Some(slot) = self.slot(number) else {
+            return;
+        };
+        // AcqRel: the last to count acts for all the others, which are done with their entries.
+        if slot.worn.fetch_add(1, AcqRel) + 1 == self.page_len() {
+            self.remove(number, Generation::WORN, guard);
+        }
+    }
+
+    /// Calls `visit` for each entry of each page, with its index.
+    pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &Entry<T>)) {
+        let pages = (0..self.page_of(u32::MAX)).take_while(|&number| self.slot(number).is_some());
+        for number in pages {
+            for index in self.indices(number) {
+                let Some(entry) = self.entry(index, guard) else {
+                    break;
+                };
+                visit(index, entry);
+            }
+        }
+    }
+
+    /// The lowest page that is not there and whose generations are not used up.
+    fn absent_page(&self) -> Option<u32> {
+        // Relaxed: a hint; whether the page is absent is decided by the exchange in `install`.
+        let start = self.first_absent.load(Relaxed);
+        let end = u32::try_from(TimerId::INDICES >> self.page_bits).unwrap_or(u32::MAX) - 1;
+        let absent = (start..end).chain(0..start.min(end)).find(|&number| {
+            self.slot(number).is_none_or(|slot| {
+                // Relaxed: as above.
+                let used_up = slot.base.load(Relaxed) >= Generation::WORN.0;
+                // Relaxed: as above.
+                slot.page.load(Relaxed).is_null() && !used_up
+            })
+        })?;
+        // Relaxed: a hint. Should a page below have left meanwhile, it is found at the latest when
+        // the search has gone round.
+        let _ = self.first_absent.compare_exchange(start, absent, Relaxed, Relaxed);
+        Some(absent)
+    }
+
+    /// A page that nobody else knows yet, its entries chained in the order of their indices.
+    fn new_page(&self, number: u32) -> Box<[Entry<T>]> {
+        let vacant = |index| Entry::vacant(EntryState::vacant(Generation(0), index + 1));
+        self.indices(number).map(vacant).collect()
+    }
+
+    /// Gives the entries of a page just put in a generation that was not used before.
+    fn renew_page(&self, number: u32, base: Generation, guard: &Guard) {
+        for index in self.indices(number) {
+            if let Some(entry) = self.entry(index, guard) {
+                entry.state.put(EntryState::vacant(base, index + 1));
+            }
+        }
+    }
+
+    /// The indices of a page's entries.
+    fn indices(&self, number: u32) -> Range<u32> {
+        let first = number << self.page_bits;
+        first..first + self.page_len()
+    }
+
+    /// Chunk and offset of a page's slot.
+    #[inline]
+    fn locate(number: u32) -> (usize, usize) {
+        let chunk = (number + 1).ilog2();
+        (chunk as usize, (number + 1 - (1 << chunk)) as usize)
+    }
+
+    #[inline]
+    fn slot(&self, number: u32) -> Option<&PageSlot<T>> {
+        let (chunk, offset) = Self::locate(number);
+        // Acquire: pairs with the Release of `slot_or_make`, so that the chunk's slots are seen.
+        let slots = self.chunks[chunk].load(Acquire);
+        if slots.is_null() {
+            return None;
+        }
+        // SAFETY: chunk `c` has `2^c` slots and lives as long as the directory; `locate` answers
+        // an offset below that.
+        let slot = unsafe { slots.add(offset) };
+        // SAFETY: as above; slots are only ever shared.
+        Some(unsafe { &*slot })
+    }
+
+    fn slot_or_make(&self, number: u32) -> &PageSlot<T> {
+        loop {
+            if let Some(slot) = self.slot(number) {
+                return slot;
+            }
+            let (chunk, _) = Self::locate(number);
+            let slots: Box<[PageSlot<T>]> = (0..1_usize << chunk)
+                .map(|_| PageSlot {
+                    page: AtomicPtr::new(ptr::null_mut()),
+                    base: AtomicU32::new(0),
+                    worn: AtomicU32::new(0),
+                })
+                .collect();
+            let slots: *mut PageSlot<T> = Box::into_raw(slots).cast();
+            // Release: publishes the chunk's slots; pairs with the Acquire of `slot`. Relaxed on
+            // failure: the loop looks again.
+            if self.chunks[chunk]
+                .compare_exchange(ptr::null_mut(), slots, Release, Relaxed)
+                .is_err()
+            {
+                // SAFETY: made just above as a boxed slice of this length and not published.
+                drop(unsafe { boxed_slice(slots, 1 << chunk) });
+            }
+        }
+    }
+}
+
+/// The boxed slice that `first` was made from.
+///
+/// # Safety
+///
+/// - `first` came from a `Box<[S]>` of `len` elements, and nobody else uses it any more.
+unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
+    // SAFETY: the caller vouches for pointer, length and ownership.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, len)) }
+}
+
+impl<T> Drop for Directory<T> {
+    fn drop(&mut self) {
+        // Panics, if a value's drop does, only when all memory has been freed: it is dropped last.
+        let mut values = DropEach::default();
+        for (chunk, slots) in self.chunks.iter().enumerate() {
+            // Relaxed: `&mut self` already orders everything before this.
+            let slots = slots.load(Relaxed);
+            if slots.is_null() {
+                continue;
+            }
+            // SAFETY: `slot_or_make` made the chunk with this length; the directory is going.
+            let slots = unsafe { boxed_slice(slots, 1 << chunk) };
+            for slot in &slots {
+                // Relaxed: as above.
+                let page = slot.page.load(Relaxed);
+                if page.is_null() {
+                    continue;
+                }
+                // SAFETY: `new_page` made the page with this length; the directory is going.
+                let page = unsafe { boxed_slice(page, self.page_len() as usize) };
+                for entry in page.iter().filter(|e| e.state.load().is_armed()) {
+                    // SAFETY: the generation is odd, so the value is there, and with `&mut self`
+                    // nobody else can end this timer; the entry is not looked at again.
+                    values.drop_one(unsafe { entry.take() });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The entry's link: the tick at which one of its names is met.
+//!
+//! Written by the inserter before it publishes its timer; by the sweeper when it files a name
+//! again, drops one, or ends a timer; by the resetter that holds the relinking flag; by a drain. It
+//! tells of a name of the *entry*, whichever timer that name was filed for, so that the next timer
+//! of the entry can use it. A tick that the sweep has reached tells of nothing. What the link
+//! promises is in [`crate::wheel::shard`].
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::wheel::tick::Tick;
+
+/// The entry's link word.
+#[derive(Debug)]
+pub(crate) struct AtomicLink(AtomicU64);
+
+impl AtomicLink {
+    /// A link that tells of nothing: no tick is before the first.
+    pub(crate) const NONE: Tick = Tick(0);
+
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(Self::NONE.0))
+    }
+
+    // In C, for `ci/genmc`: `link_load`.
+    #[inline]
+    pub(crate) fn load(&self) -> Tick {
+        // Acquire: the sweeper that drops a name because of the tick it reads here relies on the
+        // name filed there; pairs with the Release of `replace`, which follows that filing.
+        Tick(self.0.load(Acquire))
+    }
+
+    // In C, for `ci/genmc`: `link_store`.
+    /// Writes the link of an entry that the caller alone holds: claimed and not armed yet, or ended
+    /// and not released yet.
+    #[inline]
+    pub(crate) fn store(&self, at: Tick) {
+        // Relaxed: published by the entry's state. The sweeper's exchange that it overwrites, or
+        // makes fail, told that a name has gone, or of a name that is now forgotten.
+        self.0.store(at.0, Relaxed);
+    }
+
+    // In C, for `ci/genmc`: `link_replace`.
+    /// Writes `next` if the link is still `seen`.
+    #[inline]
+    pub(crate) fn replace(&self, seen: Tick, next: Tick) -> Result<(), Tick> {
+        // AcqRel: the Release half publishes that the name at the new tick has been filed, or is
+        // in the sweeper's hand; pairs with the Acquire of `load`. Acquire on failure, as `load`.
+        match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
+            Ok(_) => Ok(()),
+            Err(word) => Err(Tick(word)),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The entry state: what may happen to a timer, in one word.
+//!
+//! ```text
+//!   63                     39  38   37                                        0
+//!  ┌─────────────────────────┬─────┬───────────────────────────────────────────┐
+//!  │                         │     │ odd: low bits of the deadline (38)        │
+//!  │     generation (25)     │  R  │ even: index of the next vacant entry (30) │
+//!  └─────────────────────────┴─────┴───────────────────────────────────────────┘
+//!
+//!               arm, try_arm: generation + 1
+//!   Vacant ──────────────────────────────────► Armed ──┐ try_reset, try_confirm:
+//!   even generation                    odd generation ◄┘ same generation
+//!      ▲                                          │
+//!      └────── try_end: generation + 1 ───────────┘
+//! ```
+//!
+//! Generation and deadline lie in one word so that cancel, reset and expiry are each one
+//! compare-and-swap on it and every race between them has one winner. Who moves the generation
+//! on, by [`try_end`](AtomicEntryState::try_end), owns the value and the entry. No word of an
+//! ended timer ever recurs, because a generation never does.
+//!
+//! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; while it is
+//! set only that thread may make the entry's [link](super::link::AtomicLink) tell of a name, and
+//! nobody relies on the link. Cleared by the same thread alone
+//! ([`settle`](AtomicEntryState::settle)): every other transition keeps it, also from one timer of
+//! the entry to the next. The protocol is in [`crate::wheel::shard`].
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
+use crate::wheel::bits::Field;
+use crate::wheel::id::Generation;
+use crate::wheel::tick::Tick;
+
+const LOW: Field = Field::low(38);
+/// Narrower than [`LOW`] in the models alone.
+const DEADLINE: Field = Field::low(Tick::LOW_BITS);
+const NEXT: Field = Field::low(30);
+const RELINKING: Field = LOW.above(1);
+const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
+const GENERATION: Field = RELINKING.above(Generation::BITS);
+
+/// A copied entry state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EntryState(u64);
+
+impl EntryState {
+    /// An entry in which no timer lives; `next` is vacant after it.
+    #[inline]
+    pub(crate) fn vacant(generation: Generation, next: u32) -> Self {
+        debug_assert!(!generation.is_armed());
+        Self(GENERATION.put(u64::from(generation.0)) | NEXT.put(u64::from(next)))
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> Generation {
+        Generation(GENERATION.get_u32(self.0))
+    }
+
+    /// Whether a timer lives in the entry.
+    #[inline]
+    pub(crate) fn is_armed(self) -> bool {
+        self.generation().is_armed()
+    }
+
+    /// The deadline, restored by the sweep's place in time; of armed states.
+    #[inline]
+    pub(crate) fn deadline(self, swept: Tick) -> Tick {
+        Tick::near(DEADLINE.get(self.0), swept)
+    }
+
+    /// The next vacant entry; of vacant states.
+    #[inline]
+    pub(crate) fn next(self) -> u32 {
+        NEXT.get_u32(self.0)
+    }
+
+    /// Whether a resetter is filing an earlier name of this entry.
+    #[inline]
+    pub(crate) fn is_relinking(self) -> bool {
+        RELINKING.get(self.0) == 1
+    }
+
+    /// This armed state with another deadline.
+    #[inline]
+    pub(crate) fn with_deadline(self, deadline: Tick) -> Self {
+        debug_assert!(self.is_armed());
+        Self((self.0 & !DEADLINE.put(DEADLINE.max())) | DEADLINE.put(deadline.low()))
+    }
+
+    /// This armed state with the relinking flag set.
+    #[inline]
+    pub(crate) fn relinking(self) -> Self {
+        Self(self.0 | RELINKING.put(1))
+    }
+
+    /// A timer of this deadline, in the place of a vacant state.
+    #[inline]
+    fn armed(self, deadline: Tick) -> Self {
+        Self::with_flag_of(self, self.generation().next(), DEADLINE.put(deadline.low()))
+    }
+
+    /// A state of `generation`, with `low` in the lowest field and this one's flag.
+    #[inline]
+    fn with_flag_of(self, generation: Generation, low: u64) -> Self {
+        let flag = self.0 & RELINKING.put(1);
+        Self(GENERATION.put(u64::from(generation.0)) | flag | low)
+    }
+}
+
+/// The entry's state word.
+#[derive(Debug)]
+pub(crate) struct AtomicEntryState(AtomicU64);
+
+impl AtomicEntryState {
+    #[inline]
+    pub(crate) fn new(state: EntryState) -> Self {
+        Self(AtomicU64::new(state.0))
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> EntryState {
+        // Acquire: pairs with the Release of whichever transition wrote the state, so that the
+        // value and link written before it are seen.
+        EntryState(self.0.load(Acquire))
+    }
+
+    /// Vacant → Armed, by the thread that has claimed the entry and has seen it without the flag,
+    /// which nobody can set meanwhile.
+    #[inline]
+    pub(crate) fn arm(&self, seen: EntryState, deadline: Tick) {
+        debug_assert!(!seen.is_armed() && !seen.is_relinking());
+        // Release: publishes value and link to whoever ends, resets or meets this timer; pairs
+        // with the Acquire of `load` and of `swap`.
+        #[cfg(not(loom))]
+        self.0.store(seen.armed(deadline).0, Release);
+        // Loom would put this store between the halves of the sweeper's confirmation: it does not
+        // know that an exchange is one step in the word's order.
+        #[cfg(loom)]
+        self.0.swap(seen.armed(deadline).0, Release);
+    }
+
+    /// Vacant → Armed, by the thread that has claimed the entry. It sees what the sweeper wrote
+    /// before its last confirmation of the vacant state.
+    #[inline]
+    pub(crate) fn try_arm(
+        &self,
+        seen: EntryState,
+        deadline: Tick,
+    ) -> Result<EntryState, EntryState> {
+        debug_assert!(!seen.is_armed());
+        let armed = seen.armed(deadline);
+        self.swap(seen, armed).map(|()| armed)
+    }
+
+    /// Writes the state of an entry that nobody else knows yet.
+    #[inline]
+    pub(crate) fn put(&self, state: EntryState) {
+        // Release: the vacant stack publishes the entry; kept so that who looks for a timer of
+        // the page that was here before also sees what its holder did.
+        self.0.store(state.0, Release);
+    }
+
+    /// Vacant → Vacant, of the same generation or a later one, before `next`: by the thread that
+    /// alone holds the entry.
+    #[inline]
+    pub(crate) fn chain(&self, generation: Generation, next: u32) {
+        let mut seen = self.load();
+        // Others may clear the flag, once, or confirm the state.
+        while let Err(now) = self.swap(seen, seen.with_flag_of(generation, NEXT.put(next.into()))) {
+            seen = now;
+        }
+    }
+
+    /// Armed → Vacant, before `next`. `Ok` gives the caller the value and the entry, once.
+    #[inline]
+    pub(crate) fn try_end(&self, seen: EntryState, next: u32) -> Result<Generation, EntryState> {
+        debug_assert!(seen.is_armed());
+        let vacant = seen.generation().next();
+        self.swap(seen, seen.with_flag_of(vacant, NEXT.put(next.into()))).map(|()| vacant)
+    }
+
+    /// Armed → Armed, to the deadline and flag of `next`.
+    #[inline]
+    pub(crate) fn try_reset(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
+        debug_assert_eq!(seen.generation(), next.generation());
+        self.swap(seen, next)
+    }
+
+    // In C, for `ci/genmc`: `confirm`.
+    /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
+    /// before makes this fail.
+    #[inline]
+    pub(crate) fn try_confirm(&self, seen: EntryState) -> Result<(), EntryState> {
+        self.swap(seen, seen)
+    }
+
+    // In C, for `ci/genmc`: `settle`.
+    /// Clears the relinking flag, by the thread that set it; its timer may have ended.
+    #[inline]
+    pub(crate) fn settle(&self) {
+        // AcqRel: the Release half publishes the link, and that its name has been filed, to
+        // whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
+        self.0.fetch_and(!RELINKING.put(1), AcqRel);
+    }
+
+    // In C, for `ci/genmc`: `state_swap`.
+    #[inline]
+    fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
+        // AcqRel: the Acquire half sees what the previous transition published (the value, when
+        // this one ends the timer; the sweeper's link, when it resets); the Release half
+        // publishes this thread's link, or its use of the value, to the next one. Acquire on
+        // failure: the loser acts on the state it is shown, as after `load`.
+        match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
+            Ok(_) => Ok(()),
+            Err(word) => Err(EntryState(word)),
+        }
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{AtomicEntryState, EntryState};
+    use crate::wheel::id::Generation;
+    use crate::wheel::tick::Tick;
+
+    /// A timer of generation 5, due at 9.
+    fn armed() -> AtomicEntryState {
+        let state = AtomicEntryState::new(EntryState::vacant(Generation(4), 7));
+        assert_eq!(state.load().next(), 7);
+        state.arm(state.load(), Tick(9));
+        state
+    }
+
+    #[test]
+    fn an_ended_timer_cannot_be_ended_again() {
+        let state = armed();
+        let seen = state.load();
+        assert_eq!(state.try_end(seen, 3), Ok(Generation(6)));
+        assert_eq!(state.try_end(seen, 3), Err(EntryState::vacant(Generation(6), 3)));
+    }
+
+    #[test]
+    fn a_reset_keeps_the_generation_and_the_flag_is_its_own() {
+        let state = armed();
+        let seen = state.load();
+        let next = seen.with_deadline(Tick((1 << 40) + 3)).relinking();
+        assert_eq!(state.try_reset(seen, next), Ok(()));
+        assert_eq!(state.load().generation(), Generation(5));
+        assert!(state.load().is_relinking());
+        assert_eq!(state.load().deadline(Tick(1 << 40)), Tick((1 << 40) + 3));
+        state.settle();
+        assert!(!state.load().is_relinking());
+        assert_eq!(state.try_confirm(next), Err(state.load()));
+    }
+
+    #[test]
+    fn the_flag_outlives_its_timer() {
+        let state = armed();
+        let seen = state.load();
+        assert_eq!(state.try_reset(seen, seen.relinking()), Ok(()));
+        assert_eq!(state.try_end(state.load(), 3), Ok(Generation(6)));
+        state.chain(Generation(8), 11);
+        let vacant = state.load();
+        assert!(vacant.is_relinking() && vacant.next() == 11);
+        let armed = state.try_arm(vacant, Tick(10)).unwrap();
+        assert!(armed.is_relinking() && armed.generation() == Generation(9));
+        state.settle();
+        assert_eq!(state.load().deadline(Tick(0)), Tick(10));
+        assert!(!state.load().is_relinking());
+    }
+}

@@ -1,0 +1,610 @@
+//! [`Sweeper`]: the exclusive half, which hands over the timers that are due.
+//!
+//! A sweep goes from occupied slot to occupied slot: it announces the tick
+//! ([`SweptTick`](crate::wheel::sweep::swept::SweptTick)), takes the slots whose turn has come by it, and
+//! meets the names in them ([`Shard::meet`]). Taken chains that a bounded sweep did not finish
+//! stay in its hand, and timers that a panicking handler left stay in its batch, for the next
+//! sweep. No handler ever runs under a guard of the epoch.
+//!
+//! **A sweep has one end**, the present of the call in which it began, however many calls it
+//! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
+//! would, under a backlog, never let another begin.
+//!
+//! **What lies in no slot** must not wait until its deadlines leave the window that the packed words
+//! can tell apart. Names that are overdue are taken when a sweep begins, and again whenever it has
+//! gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked at when a
+//! sweep begins and at each tick that it announces.
+//!
+//! [`Shard::meet`]: crate::wheel::shard::Shard::meet
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod alarm;
+pub(crate) mod swept;
+pub(crate) mod upkeep;
+
+use crate::sync::Arc;
+use crate::wheel::engine::{Core, Kept, Leftovers};
+use crate::wheel::handle::Wheel;
+use crate::wheel::hierarchy::slot::{Name, Read};
+use crate::wheel::hierarchy::{Source, Taken};
+use crate::wheel::id::TimerId;
+use crate::wheel::metrics::Lateness;
+use crate::wheel::reclaim::pin;
+use crate::wheel::shard::Filed;
+use crate::wheel::shard::meet::{Gathered, Met, Turn};
+use crate::wheel::shared::Inner;
+use crate::wheel::slab::Released;
+use crate::wheel::tally::{bump, raise, take_back};
+use crate::wheel::tick::Tick;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+use upkeep::Upkeep;
+
+/// A timer that was due, handed over by a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired<T> {
+    /// What was inserted.
+    pub value: T,
+    /// The timer's id, which now names nothing.
+    pub id: TimerId,
+    /// When it was due, rounded up to the wheel's resolution; rounded down, if that had passed when
+    /// it was set.
+    pub deadline: Instant,
+}
+
+/// What a sweep did, and when the next is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
+pub struct Sweep {
+    /// How many timers were handed over.
+    pub expired: usize,
+    /// Whether everything that was due has been handed over; `false` only for a
+    /// [bounded sweep](Sweeper::sweep_some) that has reached one of its limits.
+    pub finished: bool,
+    /// As [`Sweeper::next_deadline`].
+    pub next_deadline: Option<Instant>,
+}
+
+/// The exclusive half of a wheel: whoever owns it hands over the timers that are due.
+///
+/// An event loop sweeps when its poll returns and uses
+/// [`next_deadline`](Self::next_deadline) as the poll's time-out; a [`Driver`](crate::Driver)
+/// does this on a thread of its own. Dropping the sweeper closes the wheel, since nothing could
+/// fire any more; what is armed can still be cancelled, and drained. Timers that a sweep had taken
+/// when `on_expired` panicked can then be drained, not cancelled.
+///
+/// # Examples
+///
+/// An event loop; its poll is woken by [`Builder::waker`](crate::Builder::waker) when another
+/// thread arms an earlier timer:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tourbillon::Builder;
+///
+/// # struct Poll;
+/// # impl Poll { fn wait(&self, _: Option<Duration>) {} fn wake() {} }
+/// # let poll = Poll;
+/// let (wheel, mut sweeper) = Builder::new().waker(|| Poll::wake()).build()?;
+/// wheel.insert("first", Duration::ZERO)?;
+///
+/// let mut fired = Vec::new();
+/// while fired.is_empty() {
+///     let timeout = sweeper
+///         .next_deadline()
+///         .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+///     poll.wait(timeout);
+///     sweeper.sweep(|timer| fired.push(timer.value));
+/// }
+/// assert_eq!(fired, ["first"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it closes the wheel"]
+pub struct Sweeper<T> {
+    inner: Arc<Inner<T>>,
+    /// Taken chains whose names have not all been met, in the order of their turns.
+    hand: VecDeque<Taken>,
+    /// Names read, still to be met.
+    names: Vec<Name>,
+    names_from: Source,
+    /// Blocks with names that were reserved but not yet written.
+    kept: VecDeque<Kept>,
+    /// How many of them are yet to be looked at, by the present tick.
+    unlooked: usize,
+    /// Whether a sweep has stopped before its end.
+    under_way: bool,
+    /// Where the sweep ends.
+    end: Tick,
+    /// Whether the sweep has yet to take what is overdue. A handler that arms timers without delay
+    /// cannot keep it from ending.
+    begins: bool,
+    /// How far the sweep was when what is overdue was last taken.
+    overdue_taken: Tick,
+    /// How many more names, or slots, the present call may look at.
+    looks: usize,
+    /// Timers that have ended and that no handler has had yet.
+    batch: VecDeque<Expired<T>>,
+    upkeep: Upkeep,
+    stamp: Stamp,
+}
+
+/// The deadline of the timer last met, as a tick and as an instant.
+#[derive(Clone, Copy)]
+struct Stamp {
+    tick: Tick,
+    deadline: Instant,
+}
+
+/// Counts timers as they are handed over.
+struct HandedOver<'c, T> {
+    core: &'c Core<T>,
+    now: Instant,
+    /// The last deadline, and its bucket of lateness.
+    last: Option<(Instant, usize)>,
+}
+
+impl<T> HandedOver<'_, T> {
+    #[inline]
+    fn count(&mut self, timer: &Expired<T>) {
+        let bucket = match self.last {
+            Some((deadline, bucket)) if deadline == timer.deadline => bucket,
+            _ => Lateness::bucket(self.now.saturating_duration_since(timer.deadline)),
+        };
+        self.last = Some((timer.deadline, bucket));
+        bump(&self.core.sweeper.lateness[bucket], 1);
+        bump(&self.core.sweeper.fired, 1);
+    }
+}
+
+/// How many names are met together, their entries fetched ahead.
+const TOGETHER: usize = 64;
+
+/// How many timers a sweep collects before it hands them over.
+const BATCH: usize = 256;
+
+/// How many names, or slots, a bounded sweep looks at in one call, unless its limit is higher: as
+/// many as take some tens of microseconds when none of them is in a cache.
+const LOOKS: usize = 1 << 9;
+
+impl<T: Send> Sweeper<T> {
+    pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
+        let swept = inner.core.swept.get();
+        let start = inner.core.timeline.instant(swept);
+        Self {
+            upkeep: Upkeep::new(inner.core.shards.len()),
+            inner,
+            hand: VecDeque::new(),
+            names: Vec::new(),
+            names_from: Source { shard: 0, slot: None },
+            kept: VecDeque::new(),
+            unlooked: 0,
+            under_way: false,
+            end: Tick(0),
+            begins: true,
+            overdue_taken: swept,
+            looks: 0,
+            batch: VecDeque::new(),
+            stamp: Stamp { tick: swept, deadline: start },
+        }
+    }
+
+    /// The concurrent half of this wheel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (_, sweeper) = tourbillon::Builder::new().build::<u64>()?;
+    /// assert!(sweeper.wheel().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn wheel(&self) -> Wheel<T> {
+        Wheel { inner: Arc::clone(&self.inner) }
+    }
+
+    /// Hands over every timer that is due by the clock's now, in order of deadline; those that are
+    /// armed or reset meanwhile may come out of order.
+    ///
+    /// O(timers and stale names due, and slots they lie in). If `on_expired` panics, that timer
+    /// counts as handed over, and the next sweep goes on with the one after it.
+    ///
+    /// Up to 256 timers, and all that were overdue, have ended before `on_expired` has the first of
+    /// them: it cannot cancel the others. Where it must, sweep one timer at a time, by
+    /// [`sweep_some`](Self::sweep_some).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// wheel.insert("later", Duration::from_millis(20))?;
+    /// wheel.insert("sooner", Duration::from_millis(10))?;
+    ///
+    /// clock.advance(Duration::from_millis(20));
+    /// let mut fired = Vec::new();
+    /// let sweep = sweeper.sweep(|timer| fired.push(timer.value));
+    /// assert_eq!(fired, ["sooner", "later"]);
+    /// assert_eq!((sweep.expired, sweep.next_deadline), (2, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep(&mut self, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        self.sweep_at(self.inner.clock.now(), on_expired)
+    }
+
+    /// As [`sweep`](Self::sweep), by a given now. A now before that of an earlier sweep hands
+    /// over only what is overdue; one ahead of the clock hands timers over early, later
+    /// ones too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (wheel, mut sweeper) = tourbillon::Builder::new().build()?;
+    /// wheel.insert("soon", Duration::from_secs(1))?;
+    /// let sweep = sweeper.sweep_at(Instant::now() + Duration::from_secs(2), |_| ());
+    /// assert_eq!(sweep.expired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep_at(&mut self, now: Instant, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        self.run(now, usize::MAX, on_expired)
+    }
+
+    /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
+    /// some hundreds of names, of which some are stale or wait anew. So it may hand over fewer
+    /// timers than `limit`, or none, and not be [finished](Sweep::finished). A limit of zero does
+    /// nothing at all. The next sweep carries on where this one stopped, to the end that this one
+    /// had, before it begins its own; until then, timers that are due can still be cancelled and
+    /// reset.
+    ///
+    /// O(limit), whatever has gone before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, mut sweeper) = tourbillon::Builder::new().build()?;
+    /// for connection in 0..5 {
+    ///     wheel.insert(connection, Duration::ZERO)?;
+    /// }
+    /// let sweep = sweeper.sweep_some(3, |_| ());
+    /// assert_eq!((sweep.expired, sweep.finished), (3, false));
+    /// let sweep = sweeper.sweep_some(3, |_| ());
+    /// assert_eq!((sweep.expired, sweep.finished), (2, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep_some(&mut self, limit: usize, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        self.run(self.inner.clock.now(), limit, on_expired)
+    }
+
+    /// When the next sweep is wanted: the turn of the next occupied slot, which comes no later
+    /// than the earliest deadline; `None` if nothing waits. An instant that has passed means at
+    /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
+    /// is armed.
+    ///
+    /// From this call to the next sweep, whoever arms an earlier timer, the caller's own thread
+    /// included, calls the [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36
+    /// ticks (19 hours at 1 µs, 2.2 years at 1 ms) may refuse inserts and resets until it is swept
+    /// ([`BeyondRange::unswept`](crate::BeyondRange::unswept)); the first refusal calls the waker.
+    /// O(slots / 64); O(pages) once, when a burst is over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (wheel, mut sweeper) = tourbillon::Builder::new().build()?;
+    /// assert_eq!(sweeper.next_deadline(), None);
+    /// wheel.insert("soon", Duration::from_secs(1))?;
+    /// assert!(sweeper.next_deadline() <= Some(Instant::now() + Duration::from_secs(2)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        let core = &self.inner.core;
+        if !self.has_work() {
+            self.upkeep.begin_if_idle(core);
+        }
+        if self.has_work() || self.upkeep.is_busy() {
+            return Some(core.timeline.instant(core.swept.get()));
+        }
+        let mut next = self.next_turn();
+        loop {
+            // Steps 1 to 3 of the alarm.
+            core.alarm.set(next);
+            let again = self.next_turn();
+            if again >= next {
+                break;
+            }
+            next = again;
+        }
+        let swept = core.swept.get();
+        if self.upkeep.begin_before_rest(core, next.since(swept)) {
+            return Some(core.timeline.instant(swept));
+        }
+        (next != Tick::NEVER).then(|| core.timeline.instant(next))
+    }
+
+    /// The longest that whoever owns the sweeper may rest, even with nothing armed: see
+    /// [`Tick::LONGEST_REST`].
+    pub(crate) fn longest_rest(&self) -> Duration {
+        self.inner.core.timeline.duration(Tick::LONGEST_REST)
+    }
+
+    fn run(&mut self, now: Instant, limit: usize, mut on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        let inner = Arc::clone(&self.inner);
+        let mut handed_over = HandedOver { core: &inner.core, now, last: None };
+        let bounded = limit < usize::MAX;
+        self.looks = if bounded { LOOKS.max(limit) } else { usize::MAX };
+        let slice = if bounded { LOOKS / 2 } else { upkeep::SLICE };
+        // A sweep that was under way is finished first, and then this call's own begins.
+        let mut rounds = 1 + usize::from(self.under_way);
+        let mut expired = 0;
+        while rounds > 0 && expired < limit && self.looks > 0 {
+            let wanted = limit - expired;
+            if self.fill(now, BATCH.min(wanted), wanted, slice) {
+                rounds -= 1;
+            }
+            while expired < limit {
+                let Some(timer) = self.batch.pop_front() else { break };
+                expired += 1;
+                handed_over.count(&timer);
+                on_expired(timer);
+            }
+        }
+        let finished = rounds == 0 && self.batch.is_empty();
+        Sweep { expired, finished, next_deadline: self.next_deadline() }
+    }
+
+    /// As [`run`](Self::run), into a vector, but no more than one sweep. Returns whether that has
+    /// come to its end, and began in this call: then everything that was due has been collected.
+    pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
+        let (now, began_before) = (self.inner.clock.now(), self.under_way);
+        self.looks = upkeep::SLICE.max(limit);
+        let finished = self.fill(now, limit, limit, upkeep::SLICE);
+        let mut handed_over = HandedOver { core: &self.inner.core, now, last: None };
+        self.batch.iter().for_each(|timer| handed_over.count(timer));
+        into.extend(self.batch.drain(..));
+        finished && !began_before
+    }
+
+    /// Collects timers that are due, until the batch has about `batch` of them, and never more
+    /// than `limit`. Returns whether the sweep has come to its end. Upkeep has its slice either
+    /// way.
+    fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
+        let inner = Arc::clone(&self.inner);
+        let core = &inner.core;
+        core.alarm.clear();
+        let present = core.timeline.floor(now);
+        if !self.under_way {
+            self.begins = true;
+            self.end = present;
+        }
+        // One that was to end ahead of the clock, and was left by a panic, goes no farther now.
+        self.end = self.end.min(present);
+        let finished = self.batch.len() < batch && self.step(core, batch, limit);
+        self.under_way = !finished;
+        bump(&core.sweeper.sweeps, 1);
+        let took = self.inner.clock.now().saturating_duration_since(now);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        raise(&core.sweeper.longest_nanos, nanos);
+        self.upkeep.begin(core);
+        self.upkeep.advance(core, &mut self.kept, finished, slice);
+        finished
+    }
+
+    /// Works off what is in hand, then what is overdue, then slot after slot up to the sweep's
+    /// end. What is overdue is handed over together, up to `limit`: its order is made by sorting.
+    fn step(&mut self, core: &Core<T>, batch: usize, limit: usize) -> bool {
+        let mut finished = self.work(core, batch);
+        if finished && std::mem::take(&mut self.begins) {
+            self.take_overdue(core);
+            self.unlooked = self.kept.len();
+        }
+        finished = finished && self.work_kept(core, limit) && self.work(core, limit);
+        self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
+        if !finished || self.batch.len() >= batch {
+            return false;
+        }
+        let mut taken = Vec::new();
+        loop {
+            let swept = core.swept.get();
+            if swept >= self.end {
+                return true;
+            }
+            if self.looks == 0 {
+                return false;
+            }
+            // To find the next slot is a look at each shard.
+            self.looks = self.looks.saturating_sub(core.shards.len());
+            let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
+            let next = self.next_slot(swept).min(self.upkeep.next_turn());
+            let tick = next.min(self.end).min(farthest);
+            core.swept.announce(tick);
+            taken.extend(self.upkeep.take_due(tick));
+            for shard in &core.shards {
+                // In C, for `ci/genmc`: the loop of `sweep`.
+                shard.take_due(swept, tick, &mut taken);
+            }
+            taken.sort_by_key(|taken| taken.at);
+            self.hand.extend(taken.drain(..));
+            if tick == farthest {
+                self.take_overdue(core);
+            }
+            // A kept block that was taken out of turn may have names whose turn is now.
+            self.unlooked = self.kept.len();
+            if !(self.work(core, batch) && self.work_kept(core, batch)) {
+                return false;
+            }
+        }
+    }
+
+    /// Takes what is overdue into the hand.
+    fn take_overdue(&mut self, core: &Core<T>) {
+        let swept = core.swept.get();
+        self.hand.extend(core.shards.iter().filter_map(|shard| shard.take_overdue(swept)));
+        self.overdue_taken = swept;
+    }
+
+    /// Looks again at blocks whose names were not all written. `false` if the batch was full, or
+    /// enough was looked at, before that was done.
+    fn work_kept(&mut self, core: &Core<T>, limit: usize) -> bool {
+        self.meet(core, limit);
+        while self.unlooked > 0 && self.names.is_empty() && self.batch.len() < limit {
+            if self.looks == 0 {
+                return false;
+            }
+            self.looks -= 1;
+            self.unlooked -= 1;
+            let Some(mut kept) = self.kept.pop_front() else {
+                break;
+            };
+            self.names_from = kept.from;
+            // In C, for `ci/genmc`: `work_kept`.
+            if kept.unwritten.look(&mut self.names) {
+                bump(&core.sweeper.blocks_freed, 1);
+            } else {
+                self.kept.push_back(kept);
+            }
+            self.meet(core, limit);
+        }
+        self.names.is_empty() && self.unlooked == 0
+    }
+
+    /// Meets the names in hand. `false` if the batch was full, or enough was looked at, before
+    /// that was done.
+    fn work(&mut self, core: &Core<T>, limit: usize) -> bool {
+        loop {
+            self.meet(core, limit);
+            if !self.names.is_empty() || self.batch.len() >= limit {
+                return false;
+            }
+            if self.hand.is_empty() {
+                return true;
+            }
+            if self.looks == 0 {
+                return false;
+            }
+            self.read(core);
+        }
+    }
+
+    /// Reads names of the next slot in hand, as many as are worth fetching together.
+    fn read(&mut self, core: &Core<T>) {
+        let Some(taken) = self.hand.front_mut() else {
+            return;
+        };
+        self.names_from = taken.from;
+        while self.names.len() < TOGETHER.min(self.looks) {
+            match taken.chain.read_block(&mut self.names) {
+                None => {
+                    self.hand.pop_front();
+                    break;
+                }
+                Some(Read::Whole) => bump(&core.sweeper.blocks_freed, 1),
+                Some(Read::Kept(unwritten)) => {
+                    self.kept.push_back(Kept { from: taken.from, unwritten });
+                }
+            }
+        }
+        // An empty chain is a look as well.
+        self.looks = self.looks.saturating_sub(self.names.len().max(1));
+    }
+
+    /// Meets the names read, while there is room in the batch.
+    fn meet(&mut self, core: &Core<T>, limit: usize) {
+        if self.names.is_empty() {
+            return;
+        }
+        let Source { shard: number, slot } = self.names_from;
+        let (shard, guard, before) = (&core.shards[number], pin(), self.batch.len());
+        let turn = Turn { slot, swept: core.swept.get() };
+        for name in &self.names {
+            shard.prefetch(name.index(), &guard);
+        }
+        let mut gathered = Gathered {
+            filed: Filed::default(),
+            released: Released::NONE,
+            hoard: self.upkeep.hoard(number),
+        };
+        let (mut dropped, mut refiled) = (0, 0);
+        while self.batch.len() < limit {
+            let Some(name) = self.names.pop() else { break };
+            match shard.meet(name, turn, &mut gathered, &guard) {
+                Met::Dropped => dropped += 1,
+                Met::Refiled => refiled += 1,
+                Met::Due(value, id, tick) => {
+                    if self.stamp.tick != tick {
+                        self.stamp = Stamp { tick, deadline: core.timeline.instant(tick) };
+                    }
+                    let deadline = self.stamp.deadline;
+                    self.batch.push_back(Expired { value, id, deadline });
+                }
+            }
+        }
+        shard.release(&mut gathered.released, &guard);
+        let ended = (self.batch.len() - before) as u64;
+        core.make_room(number, ended);
+        let tally = &core.sweeper;
+        bump(&tally.ended, ended);
+        bump(&tally.dropped, dropped);
+        bump(&tally.refiled, refiled);
+        // A name filed again takes the place of the one met.
+        bump(&tally.extra, u64::from(gathered.filed.names).saturating_sub(refiled));
+        bump(&tally.blocks_made, u64::from(gathered.filed.blocks));
+    }
+
+    /// Whether names or timers are in hand.
+    fn has_work(&self) -> bool {
+        self.under_way || !self.batch.is_empty()
+    }
+
+    // In C, for `ci/genmc`: `next_turn`.
+    /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
+    fn next_turn(&self) -> Tick {
+        let core = &self.inner.core;
+        let swept = core.swept.get();
+        let overdue = core.shards.iter().any(|shard| shard.has_overdue());
+        if overdue || self.kept.iter().any(|kept| kept.unwritten.has_news()) {
+            return swept;
+        }
+        self.next_slot(swept)
+    }
+
+    // In C, for `ci/genmc`: `next_slot`.
+    /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
+    fn next_slot(&self, swept: Tick) -> Tick {
+        let turns = self.inner.core.shards.iter().filter_map(|shard| shard.next_turn(swept));
+        turns.min().unwrap_or(Tick::NEVER)
+    }
+}
+
+impl<T> Drop for Sweeper<T> {
+    fn drop(&mut self) {
+        let core = &self.inner.core;
+        let timers: Vec<_> = std::mem::take(&mut self.batch)
+            .into_iter()
+            .map(|timer| (timer.id, core.timeline.ceil(timer.deadline), timer.value))
+            .collect();
+        // They have not been handed over after all: their names were met, and dropped.
+        take_back(&core.sweeper.ended, timers.len() as u64);
+        bump(&core.sweeper.dropped, timers.len() as u64);
+        self.hand.extend(self.upkeep.take_due(Tick::NEVER));
+        let hand = std::mem::take(&mut self.hand).into();
+        let kept = std::mem::take(&mut self.kept).into();
+        *core.leftovers() = Some(Leftovers { timers, hand, kept });
+        core.close();
+    }
+}
+
+impl<T> fmt::Debug for Sweeper<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweeper").field("in_hand", &self.hand.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,55 @@
+//! How far the sweep has come: one tick for the whole wheel, written by the sweeper alone.
+//!
+//! The sweeper [`announce`](SweptTick::announce)s a tick before it takes the slots whose turn
+//! has come by it. An inserter chooses its slot by the tick it reads, publishes, passes a fence
+//! and reads again. The two fences are ordered one way or the other:
+//!
+//! 1. the inserter's first: then the sweeper's look at the occupied slots, after its own fence,
+//!    finds the name;
+//! 2. the sweeper's first: then the inserter's second look finds the announced tick, knows that
+//!    its slot's turn has passed, and files the name again in a slot still to come.
+//!
+//! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::sweep::alarm) and at whether
+//! the wheel is closed.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{AtomicU64, Relaxed, SeqCst, fence};
+use crate::wheel::tick::Tick;
+
+/// The tick that the sweep has reached.
+#[derive(Debug)]
+pub(crate) struct SweptTick(AtomicU64);
+
+impl SweptTick {
+    pub(crate) fn new(origin: Tick) -> Self {
+        Self(AtomicU64::new(origin.0))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Tick {
+        // Relaxed: an old tick leads to a slot whose turn may have passed, which the second look
+        // of step 2 finds; for that look the fence orders this load.
+        Tick(self.0.load(Relaxed))
+    }
+
+    // In C, for `ci/genmc`: `announce`.
+    /// Steps one of the sweeper: from here on the slots up to `tick` are being taken.
+    #[inline]
+    pub(crate) fn announce(&self, tick: Tick) {
+        // Relaxed: ordered by the fence.
+        self.0.store(tick.0, Relaxed);
+        published();
+    }
+}
+
+// In C, for `ci/genmc`: `PUBLISHED`.
+/// The fence between publishing something and looking at what others announced, on both sides of
+/// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
+/// ([`Alarm`](crate::wheel::sweep::alarm::Alarm)), inserter and closer ([`Core`](crate::wheel::engine::Core)).
+#[inline]
+pub(crate) fn published() {
+    // SeqCst: a store followed by a load of another word, against the same the other way round;
+    // no weaker fence orders these. Its partner is the other side's call of this function.
+    fence(SeqCst);
+}

@@ -1,0 +1,391 @@
+//! Upkeep: what keeps memory in proportion to the armed timers.
+//!
+//! Two kinds of garbage wait for nobody: names whose timers have ended lie in their slots until
+//! those are swept, and entries whose timers have ended keep their pages. The sweeper clears
+//! both, in slices, when there is more garbage than use:
+//!
+//! * names over twice the armed timers (and [`SLACK`]): it visits the slots one by one and puts
+//!   back only the names that are needed;
+//! * vacant entries over the armed timers (and [`SLACK`]): it [`trims`](crate::wheel::slab::trim).
+//!
+//! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* those that
+//! it ends, by page, and trims when the burst is over: in its midst most pages are neither full nor
+//! empty. It stops when callers make pages, who cannot use what is hoarded.
+//!
+//! A caller checks this once in [`INTERVAL`] operations that make garbage, and rings the sweeper.
+//! A round of either costs O(garbage) and at least half of what it looks at is garbage, or it is
+//! not begun again before that is so; so upkeep is O(1) for each insert.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{AtomicBool, AtomicU64, Relaxed};
+use crate::wheel::engine::Core;
+use crate::wheel::engine::Kept;
+use crate::wheel::hierarchy::Taken;
+use crate::wheel::hierarchy::geometry::SlotIndex;
+use crate::wheel::hierarchy::slot::{Name, Read};
+use crate::wheel::reclaim;
+use crate::wheel::shard::Filed;
+use crate::wheel::shard::meet::Turn;
+use crate::wheel::slab::trim::Trim;
+use crate::wheel::tally::{bump, read};
+use crate::wheel::tick::Tick;
+use std::collections::VecDeque;
+
+/// Garbage that is never worth a round.
+#[cfg(not(modelled))]
+pub(crate) const SLACK: u64 = 1 << 14;
+#[cfg(modelled)]
+pub(crate) const SLACK: u64 = 0;
+
+/// How many operations of one caller pass between two checks.
+const INTERVAL: u64 = 1 << 10;
+
+/// A burst is over when nothing is to be done, or few timers have fired, for more ticks than this.
+const LONG: u64 = 16;
+
+/// How many names, slots or entries a slice of upkeep looks at.
+pub(crate) const SLICE: usize = 1 << 12;
+
+/// Whether upkeep is wanted.
+#[derive(Debug)]
+pub(crate) struct UpkeepFlag {
+    wanted: AtomicBool,
+    /// What the last trimming could not give back: the next waits for twice as many vacant
+    /// entries, or an eighth as many timers.
+    vacant_left: AtomicU64,
+    armed_then: AtomicU64,
+}
+
+impl UpkeepFlag {
+    pub(crate) fn new() -> Self {
+        Self {
+            wanted: AtomicBool::new(false),
+            vacant_left: AtomicU64::new(0),
+            armed_then: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Checks whether upkeep is wanted, when a caller's count of what makes garbage, `more` of it
+    /// new, has passed another interval.
+    #[inline]
+    pub(crate) fn note<T>(&self, count: u64, more: u64, core: &Core<T>) {
+        if count % INTERVAL < more && !self.is_wanted() && self.look(core) {
+            core.alarm.ring();
+        }
+    }
+
+    /// Looks whether upkeep is wanted, and says so to the sweeper.
+    pub(crate) fn look<T>(&self, core: &Core<T>) -> bool {
+        let armed = core.armed();
+        let wanted = too_many_names(core, armed) || self.too_many_entries(core, armed);
+        if wanted {
+            // Relaxed: a wish; the figures behind it are looked at again.
+            self.wanted.store(true, Relaxed);
+        }
+        wanted
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        // Relaxed: as in `look`.
+        self.wanted.load(Relaxed)
+    }
+
+    fn too_many_entries<T>(&self, core: &Core<T>, armed: u64) -> bool {
+        let vacant = core.entries().saturating_sub(armed);
+        // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
+        let (left, then) = (self.vacant_left.load(Relaxed), self.armed_then.load(Relaxed));
+        vacant > armed + SLACK && (vacant / 2 >= left || armed <= then / 8)
+    }
+}
+
+/// Whether there are more names than twice the armed timers and [`SLACK`].
+fn too_many_names<T>(core: &Core<T>, armed: u64) -> bool {
+    core.names() > 2 * armed + SLACK
+}
+
+/// The sweeper's progress with upkeep.
+#[derive(Debug)]
+pub(crate) struct Upkeep {
+    /// The next slot to visit: shard, and slot within it.
+    tidying: Option<(usize, SlotIndex)>,
+    /// What is left of the slot that is being tidied.
+    in_hand: Option<(SlotIndex, Taken)>,
+    /// How many names had ever been filed, and timers armed, when an idle wheel was last tidied.
+    tidied_idle: Option<(u64, u64)>,
+    /// The shard being trimmed.
+    trimming: Option<usize>,
+    /// How many intervals of fired timers there had been at the last look.
+    fired_then: u64,
+    trims: Vec<Trim>,
+    /// Whether the sweeper hoards the entries of timers that it ends.
+    hoards: bool,
+    /// How far the sweep was when the last interval of fired timers ended.
+    fired_at: Tick,
+    /// How many entries there were at the last look.
+    entries_then: u64,
+    /// Whose names have been put back into the slot that is being tidied; empty between slots.
+    seen: Indices,
+}
+
+/// A set of entries, a bit for each.
+#[derive(Debug, Default)]
+struct Indices {
+    words: Vec<u64>,
+    /// The words that are not zero.
+    used: Vec<usize>,
+}
+
+impl Indices {
+    /// Adds an entry. `false` if it was there.
+    fn add(&mut self, index: u32) -> bool {
+        let (word, bit) = (index as usize / 64, 1 << (index % 64));
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        let before = self.words[word];
+        if before == 0 {
+            self.used.push(word);
+        }
+        self.words[word] |= bit;
+        before & bit == 0
+    }
+
+    /// O(entries in the set).
+    fn clear(&mut self) {
+        for word in self.used.drain(..) {
+            self.words[word] = 0;
+        }
+    }
+}
+
+impl Upkeep {
+    pub(crate) fn new(shards: usize) -> Self {
+        let trims = (0..shards).map(|_| Trim::default()).collect();
+        Self {
+            tidying: None,
+            in_hand: None,
+            tidied_idle: None,
+            trimming: None,
+            fired_then: 0,
+            trims,
+            hoards: false,
+            fired_at: Tick::NEVER,
+            entries_then: 0,
+            seen: Indices::default(),
+        }
+    }
+
+    /// Begins what is wanted, by a caller or because enough timers have fired.
+    pub(crate) fn begin<T>(&mut self, core: &Core<T>) {
+        self.decide_hoarding(core);
+        // Relaxed: as in `UpkeepFlag::look`.
+        if !core.upkeep.wanted.swap(false, Relaxed) {
+            return;
+        }
+        let armed = core.armed();
+        if self.tidying.is_none() && too_many_names(core, armed) {
+            self.tidying = Some((0, SlotIndex::FIRST));
+        }
+        // A sweeper that hoards waits for the end of the burst.
+        if self.trimming.is_none() && !self.hoards && core.upkeep.too_many_entries(core, armed) {
+            self.trimming = Some(0);
+        }
+    }
+
+    /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
+    ///
+    /// Once is enough until a name is filed or a timer armed: what one round leaves (a name that
+    /// its filer has not written yet), another would leave too.
+    pub(crate) fn begin_if_idle<T>(&mut self, core: &Core<T>) {
+        let so_far = (core.filed(), core.begun());
+        let idle = core.armed() == 0 && core.names() > 0;
+        if self.tidying.is_none() && idle && self.tidied_idle != Some(so_far) {
+            self.tidying = Some((0, SlotIndex::FIRST));
+            self.tidied_idle = Some(so_far);
+        }
+    }
+
+    /// The hoard of a shard, if it is to have the entries of timers that end.
+    pub(crate) fn hoard(&mut self, shard: usize) -> Option<&mut Trim> {
+        self.trims.get_mut(shard).filter(|_| self.hoards)
+    }
+
+    /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Answers
+    /// whether that has made more to do.
+    pub(crate) fn begin_before_rest<T>(&mut self, core: &Core<T>, ticks: u64) -> bool {
+        if ticks > LONG && (self.hoards || self.holds()) {
+            self.end_hoarding(core);
+            reclaim::collect();
+        }
+        self.is_busy()
+    }
+
+    /// Hoards while a burst fires and enough entries are vacant.
+    fn decide_hoarding<T>(&mut self, core: &Core<T>) {
+        let (fired, swept) = (read(&core.sweeper.ended) / INTERVAL, core.swept.get());
+        if std::mem::replace(&mut self.fired_then, fired) != fired {
+            core.upkeep.look(core);
+            let held: u64 = self.trims.iter().map(Trim::held).sum();
+            self.hoards = core.entries() > core.armed() + held + SLACK;
+            self.fired_at = swept;
+        }
+        let entries = core.entries();
+        let made = entries > std::mem::replace(&mut self.entries_then, entries);
+        // Callers that make pages may have to because of the hoard, which is not on their stack;
+        // and few timers in as many ticks as make a long rest are no burst.
+        if made || !self.hoards || swept.since(self.fired_at) > LONG {
+            self.end_hoarding(core);
+        }
+    }
+
+    /// Trims if that is wanted, with what is hoarded; or else gives it back.
+    fn end_hoarding<T>(&mut self, core: &Core<T>) {
+        let hoarded = std::mem::take(&mut self.hoards);
+        if self.trimming.is_some() {
+            return;
+        }
+        if hoarded && core.upkeep.too_many_entries(core, core.armed()) {
+            self.trimming = Some(0);
+        } else {
+            self.give_back(core);
+        }
+    }
+
+    /// Whether anything is hoarded.
+    fn holds(&self) -> bool {
+        self.trims.iter().any(|trim| trim.held() > 0)
+    }
+
+    fn give_back<T>(&mut self, core: &Core<T>) {
+        let guard = reclaim::pin();
+        for (shard, trim) in core.shards.iter().zip(&mut self.trims) {
+            if trim.held() > 0 {
+                shard.give_back(trim, &guard);
+            }
+        }
+    }
+
+    /// Whether there is more to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.tidying.is_some() || self.trimming.is_some()
+    }
+
+    /// When the sweep has to have what is left of the slot that is being tidied: its turn.
+    pub(crate) fn next_turn(&self) -> Tick {
+        self.in_hand.as_ref().map_or(Tick::NEVER, |(_, taken)| taken.at)
+    }
+
+    /// What is left of the slot that is being tidied, if its turn comes by `swept`.
+    pub(crate) fn take_due(&mut self, swept: Tick) -> Option<Taken> {
+        let (_, due) = self.in_hand.take_if(|(_, taken)| taken.at <= swept)?;
+        self.seen.clear();
+        Some(due)
+    }
+
+    /// Does a slice of what has begun, of so many names, slots or entries. Blocks that cannot be
+    /// read whole yet go to `kept`.
+    ///
+    /// Trimming waits until a burst of timers has fired (`quiet`): in its midst, pages are mostly
+    /// neither full nor empty.
+    pub(crate) fn advance<T>(
+        &mut self,
+        core: &Core<T>,
+        kept: &mut VecDeque<Kept>,
+        quiet: bool,
+        slice: usize,
+    ) {
+        self.tidy_slice(core, kept, slice);
+        if quiet {
+            self.trim_slice(core, slice);
+        }
+    }
+
+    fn tidy_slice<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>, slice: usize) {
+        let mut budget = slice;
+        while budget > 0 {
+            if let Some((slot, taken)) = &mut self.in_hand {
+                let (looked, done) = tidy_slot(core, *slot, taken, kept, &mut self.seen, budget);
+                budget = budget.saturating_sub(looked);
+                if done {
+                    self.in_hand = None;
+                    self.seen.clear();
+                }
+                continue;
+            }
+            let Some((number, from)) = self.tidying else { return };
+            let Some(shard) = core.shards.get(number) else {
+                self.tidying = None;
+                return;
+            };
+            let Some(slot) = shard.next_occupied(from) else {
+                self.tidying = Some((number + 1, SlotIndex::FIRST));
+                continue;
+            };
+            self.tidying = Some((number, slot.next()));
+            self.in_hand = shard.take_early(slot, core.swept.get()).map(|taken| (slot, taken));
+            budget -= 1;
+        }
+    }
+
+    fn trim_slice<T>(&mut self, core: &Core<T>, slice: usize) {
+        let Some(number) = self.trimming else { return };
+        let Some(shard) = core.shards.get(number) else {
+            let armed = core.armed();
+            let vacant = core.entries().saturating_sub(armed);
+            // Relaxed: as in `too_many_entries`.
+            core.upkeep.vacant_left.store(vacant, Relaxed);
+            // Relaxed: as above.
+            core.upkeep.armed_then.store(armed, Relaxed);
+            self.trimming = None;
+            return;
+        };
+        if shard.trim(&mut self.trims[number], slice, &reclaim::pin()) {
+            self.trimming = Some(number + 1);
+            if !self.hoards {
+                shard.give_back(&mut self.trims[number], &reclaim::pin());
+            }
+        }
+        reclaim::collect();
+    }
+}
+
+/// Looks at about `budget` names of a slot that was taken early, and puts back one copy of each
+/// that is needed. Returns how many it saw, and whether those were the last.
+fn tidy_slot<T>(
+    core: &Core<T>,
+    slot: SlotIndex,
+    taken: &mut Taken,
+    kept: &mut VecDeque<Kept>,
+    seen: &mut Indices,
+    budget: usize,
+) -> (usize, bool) {
+    let shard = &core.shards[taken.from.shard];
+    let turn = Turn { slot: Some(slot), swept: core.swept.get() };
+    let (mut filed, mut names) = (Filed::default(), Vec::<Name>::new());
+    let (mut looked, mut put_back, mut freed, mut done) = (0, 0, 0, false);
+    while looked < budget && !done {
+        match taken.chain.read_block(&mut names) {
+            None => done = true,
+            Some(Read::Whole) => freed += 1,
+            Some(Read::Kept(unwritten)) => kept.push_back(Kept { from: taken.from, unwritten }),
+        }
+        looked += names.len();
+        let guard = reclaim::pin();
+        for name in &names {
+            shard.prefetch(name.index(), &guard);
+        }
+        for name in names.drain(..) {
+            // An entry that was filed again and again into a slot far ahead has several names
+            // there.
+            if shard.is_needed(name, turn, &guard) && seen.add(name.index()) {
+                shard.put_back(name, slot, taken.at, &mut filed);
+                put_back += 1;
+            }
+        }
+    }
+    bump(&core.sweeper.dropped, (looked - put_back) as u64);
+    bump(&core.sweeper.blocks_freed, freed);
+    bump(&core.sweeper.blocks_made, u64::from(filed.blocks));
+    (looked, done)
+}
