@@ -53,7 +53,7 @@ enum {
 #define TRY(word, seen, next, success, failure) \
   atomic_compare_exchange_strong_explicit(&(word), &(seen), next, success, failure)
 
-// ---- src/hierarchy/geometry.rs: slots 0 and 1 are level 0, 2 and 3 are level 1
+// ---- src/wheel/hierarchy/geometry.rs: slots 0 and 1 are level 0, 2 and 3 are level 1
 
 enum { LEVELS = 2, SLOTS = 4, OVERDUE = 4, NEVER = 63 };
 
@@ -86,7 +86,7 @@ static bool is_taken_at(u32 slot, Tick at) {
   return (number & 1) == (slot & 1) && number << level == at;
 }
 
-// ---- src/hierarchy/slot.rs
+// ---- src/wheel/hierarchy/slot.rs
 
 enum { NAMES = 2, BLOCKS = 20 };
 static _Atomic u32 names[BLOCKS * NAMES];
@@ -125,7 +125,7 @@ static u32 slot_take(u32 slot) {
   return atomic_exchange_explicit(&heads[slot], 0, ORDER(TAKE_RELAXED, ACQ_REL));
 }
 
-// ---- src/hierarchy/occupancy.rs
+// ---- src/wheel/hierarchy/occupancy.rs
 
 static _Atomic u32 occupied[LEVELS];
 
@@ -153,7 +153,7 @@ static Place next_in(u32 level, Tick swept) {
   return best;
 }
 
-// ---- src/hierarchy/mod.rs
+// ---- src/wheel/hierarchy/mod.rs
 
 // Hierarchy::file
 static void file(Place place, u32 *spare) {
@@ -175,7 +175,7 @@ static u32 take(u32 slot) {
 // Hierarchy::has_overdue
 static bool has_overdue(void) { return LOAD(heads[OVERDUE], ACQUIRE) != 0; }
 
-// ---- src/swept.rs, src/alarm.rs
+// ---- src/wheel/sweep/swept.rs, src/wheel/sweep/alarm.rs
 
 static _Atomic Tick swept, until;
 static _Atomic u32 rung;
@@ -198,7 +198,7 @@ static void alarm_check(Tick at) {
   if (at < LOAD(until, RELAXED)) STORE(rung, 1, RELEASE);
 }
 
-// ---- src/slab/state.rs: generation (odd: a timer), relinking flag, deadline
+// ---- src/wheel/slab/state.rs: generation (odd: a timer), relinking flag, deadline
 
 static _Atomic u32 state;
 #define STATE(generation, deadline) ((generation) << 8 | (deadline))
@@ -223,7 +223,7 @@ static u32 confirm(u32 seen) { return state_swap(seen, seen); }
 // AtomicEntryState::settle
 static void settle(void) { atomic_fetch_and_explicit(&state, ~RELINKING, ACQ_REL); }
 
-// ---- src/slab/link.rs
+// ---- src/wheel/slab/link.rs
 
 static _Atomic Tick link_;
 
@@ -239,7 +239,7 @@ static Tick link_replace(Tick seen, Tick next) {
   return seen;
 }
 
-// ---- src/shard/mod.rs: the callers
+// ---- src/wheel/shard/mod.rs: the callers
 
 // in_time
 static bool in_time(Tick link, Tick deadline, Tick swept) {
@@ -378,7 +378,7 @@ static u32 insert(Tick deadline, u32 *spare) {
   return generation;
 }
 
-// ---- src/shard/meet.rs: what is not atomic is the sweeper's own
+// ---- src/wheel/shard/meet.rs: what is not atomic is the sweeper's own
 
 static Tick reached; // how far this sweeper has come
 static u32 fired, fired_deadline;
@@ -457,7 +457,7 @@ static void meet(u32 slot) {
   }
 }
 
-// ---- src/sweeper.rs
+// ---- src/wheel/sweep/sweeper.rs
 
 // A block with names that are not written yet: its number, the places to read, its slot.
 static u32 kept_block[8], kept_places[8], kept_slot[8], kept;

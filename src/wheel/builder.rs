@@ -5,7 +5,7 @@
 use crate::clock::{Clock, LeasedClock, MonotonicClock, counter_is_the_clocks};
 use crate::error::BuildError;
 use crate::sync::Arc;
-use crate::wheel::engine::{Core, Parts};
+use crate::wheel::engine::{Engine, Parts};
 use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
@@ -140,7 +140,7 @@ impl Builder {
             true => (Leases::granted(), clock.lag().saturating_add(LEASE)),
             false => (Leases::none(), clock.lag()),
         };
-        let core = Core::new(Parts {
+        let engine = Engine::new(Parts {
             shards,
             geometry: self.geometry,
             capacity: self.capacity,
@@ -148,7 +148,7 @@ impl Builder {
             origin,
             alarm: Alarm::new(self.waker),
         });
-        let inner = Arc::new(Inner { core, clock, leases });
+        let inner = Arc::new(Inner { engine, clock, leases });
         Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
     }
 

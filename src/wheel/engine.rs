@@ -1,4 +1,4 @@
-//! The core: what all halves of a wheel share, and the verbs that any thread may call.
+//! [`Engine`]: what all halves of a wheel share, and the operations that any thread may call.
 //!
 //! Time comes in as ticks, the caller's number and the guard as arguments: nothing here reads a
 //! clock, starts a thread or asks who is calling. The concurrent half
@@ -12,7 +12,7 @@
 //! accepted and handed back by the drain (or fired), never both and never neither.
 //!
 //! **What a sweeper leaves.** A block with names that are reserved but not yet written may outlive
-//! the sweeper; it is parked in `leftovers` and freed with the core, when every handle has gone and
+//! the sweeper; it is parked in `leftovers` and freed with the engine, when every handle has gone and
 //! so no insert is under way. Timers that the sweeper had taken and not handed over, because a
 //! handler panicked, are parked there too, for the drain.
 
@@ -23,16 +23,17 @@ use crate::panics::DropEach;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
 use crate::wheel::caller::Caller;
 use crate::wheel::hierarchy::geometry::Geometry;
-use crate::wheel::hierarchy::slot::{BLOCK_BYTES, Unwritten};
-use crate::wheel::hierarchy::{Source, Taken};
+use crate::wheel::hierarchy::slot::BLOCK_BYTES;
+use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::id::TimerId;
 use crate::wheel::reclaim::Guard;
-use crate::wheel::shard::{Filed, Reset, Shard, Surroundings};
+use crate::wheel::shard::{Filed, Reset, Shard};
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::sweep::alarm::Alarm;
-use crate::wheel::sweep::swept::{SweptTick, published};
-use crate::wheel::sweep::upkeep::UpkeepFlag;
-use crate::wheel::tally::{Count, SweeperTally, Tally, read};
+use crate::wheel::sweep::flag::{Held, UpkeepFlag};
+use crate::wheel::sweep::front::Front;
+use crate::wheel::sweep::swept::published;
+use crate::wheel::tally::{Count, SweepCount, Tally};
 use crate::wheel::tick::{Now, Tick, Timeline};
 use crossbeam_utils::CachePadded;
 use std::sync::PoisonError;
@@ -40,24 +41,15 @@ use std::time::{Duration, Instant};
 
 /// Everything that the halves of a wheel share.
 #[derive(Debug)]
-pub(crate) struct Core<T> {
-    pub(crate) shards: Box<[CachePadded<Shard<T>>]>,
-    pub(crate) swept: CachePadded<SweptTick>,
-    pub(crate) alarm: CachePadded<Alarm>,
-    pub(crate) timeline: Timeline,
-    pub(crate) tally: Tally,
-    pub(crate) sweeper: CachePadded<SweeperTally>,
-    pub(crate) upkeep: UpkeepFlag,
+pub(crate) struct Engine<T> {
+    shards: Box<[CachePadded<Shard<T>>]>,
+    front: Front,
+    timeline: Timeline,
+    tally: Tally,
+    upkeep: UpkeepFlag,
     leftovers: Mutex<Option<Leftovers<T>>>,
     closed: AtomicBool,
     capacity: Option<Capacity>,
-}
-
-/// A taken block with names that are reserved but not yet written.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) from: Source,
-    pub(crate) unwritten: Unwritten,
 }
 
 /// What a sweeper that goes leaves behind.
@@ -65,10 +57,10 @@ pub(crate) struct Kept {
 pub(crate) struct Leftovers<T> {
     /// Timers that had ended and were still to be handed over.
     pub(crate) timers: Vec<(TimerId, Tick, T)>,
-    #[allow(dead_code, reason = "kept only to be dropped with the core")]
-    pub(crate) hand: Vec<Taken>,
-    #[allow(dead_code, reason = "as above")]
-    pub(crate) kept: Vec<Kept>,
+    /// What was not met, kept only to be dropped with the engine.
+    pub(crate) _taken: Vec<Taken>,
+    /// As above.
+    pub(crate) _kept: Vec<Kept>,
 }
 
 impl<T> Drop for Leftovers<T> {
@@ -104,7 +96,7 @@ pub(crate) struct Call<'g> {
     pub(crate) guard: &'g Guard,
 }
 
-/// What makes a core.
+/// What makes an engine.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) shards: usize,
@@ -115,16 +107,14 @@ pub(crate) struct Parts {
     pub(crate) alarm: Alarm,
 }
 
-impl<T> Core<T> {
+impl<T> Engine<T> {
     pub(crate) fn new(parts: Parts) -> Self {
         let shard = |number| CachePadded::new(Shard::new(number, parts.geometry));
         Self {
             shards: (0..parts.shards).map(shard).collect(),
-            swept: CachePadded::new(SweptTick::new(parts.origin)),
-            alarm: CachePadded::new(parts.alarm),
+            front: Front::new(parts.origin, parts.alarm),
             timeline: parts.timeline,
             tally: Tally::new(),
-            sweeper: CachePadded::new(SweeperTally::new()),
             upkeep: UpkeepFlag::new(),
             leftovers: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -132,11 +122,55 @@ impl<T> Core<T> {
         }
     }
 
+    /// All shards.
+    pub(crate) fn shards(&self) -> &[CachePadded<Shard<T>>] {
+        &self.shards
+    }
+
+    /// One of them.
+    #[inline]
+    pub(crate) fn shard(&self, number: usize) -> &Shard<T> {
+        &self.shards[number]
+    }
+
+    /// The sweeper's half.
+    #[inline]
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
+    }
+
+    /// Which instants its ticks are.
+    #[inline]
+    pub(crate) fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Whether upkeep is wanted.
+    pub(crate) fn upkeep(&self) -> &UpkeepFlag {
+        &self.upkeep
+    }
+
+    /// What the wheel holds.
+    pub(crate) fn held(&self) -> Held {
+        Held { armed: self.armed(), names: self.names(), entries: self.entries() }
+    }
+
+    /// How often callers have done this.
+    pub(crate) fn count(&self, count: Count) -> u64 {
+        self.tally.sum(count)
+    }
+
+    /// Counts what a model says has happened.
+    #[cfg(modelled)]
+    pub(crate) fn add(&self, caller: Caller, count: Count, more: u64) {
+        self.tally.add(caller, count, more);
+    }
+
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
     #[inline]
     pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
         match self.timeline.soon(delay, now) {
-            Some(tick) if tick.0.wrapping_sub(self.swept.get().0) <= Tick::AHEAD => Ok(tick),
+            Some(tick) if tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD => Ok(tick),
             _ => self.tick_of_any(delay, now),
         }
     }
@@ -151,7 +185,7 @@ impl<T> Core<T> {
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
     /// the next sweep reaches.
     pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
-        let (swept, now) = (self.swept.get(), self.timeline.read(now));
+        let (swept, now) = (self.front.swept(), self.timeline.read(now));
         let farthest = swept.plus(Tick::AHEAD);
         if deadline <= now {
             // A wheel that was not swept for long may not reach it from here: it is due all the
@@ -173,7 +207,7 @@ impl<T> Core<T> {
     pub(crate) fn beyond_range(&self, why: OutOfRange) -> BeyondRange {
         let unswept = why == OutOfRange::Unswept;
         if unswept {
-            self.alarm.ring();
+            self.front.alarm().ring();
         }
         BeyondRange { longest: self.timeline.longest_delay(), unswept }
     }
@@ -218,7 +252,7 @@ impl<T> Core<T> {
     /// As [`cancel`](Self::cancel), with the deadline that the timer had.
     pub(crate) fn take(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
         let (value, ended) = self.cancel_in(call, id)?;
-        Some((value, ended.deadline(self.swept.get())))
+        Some((value, ended.deadline(self.front.swept())))
     }
 
     /// Sets a timer's deadline. Answers whether the timer was armed.
@@ -228,7 +262,7 @@ impl<T> Core<T> {
             return false;
         };
         let mut filed = Filed::default();
-        let done = shard.reset(id, deadline, self.around(), &mut filed, call.guard);
+        let done = shard.reset(id, deadline, &self.front, &mut filed, call.guard);
         self.count_filed(call.caller, filed);
         if done == Reset::Done {
             self.tally.add(call.caller, Count::Reset, 1);
@@ -246,7 +280,7 @@ impl<T> Core<T> {
 
     /// The deadline of an armed timer.
     pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
-        self.shards.get(id.shard())?.deadline(id, &self.swept, guard)
+        self.shards.get(id.shard())?.deadline(id, &self.front, guard)
     }
 
     /// How many timers are armed.
@@ -254,7 +288,7 @@ impl<T> Core<T> {
         // Ends first: each end that is counted here has its beginning counted below.
         let ended = self.tally.sum(Count::Cancelled)
             + self.tally.sum(Count::Returned)
-            + read(&self.sweeper.ended);
+            + self.front.counts().get(SweepCount::Ended);
         let begun = self.begun();
         debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
         begun.saturating_sub(ended)
@@ -267,13 +301,14 @@ impl<T> Core<T> {
 
     /// How many names are filed, stale ones included.
     pub(crate) fn names(&self) -> u64 {
-        let met = read(&self.sweeper.dropped) + read(&self.sweeper.ended);
+        let met = self.front.counts().get(SweepCount::Dropped)
+            + self.front.counts().get(SweepCount::Ended);
         self.filed().saturating_sub(met)
     }
 
     /// How many names have ever been filed, beyond those filed again in the place of one met.
     pub(crate) fn filed(&self) -> u64 {
-        self.tally.sum(Count::Filed) + read(&self.sweeper.extra)
+        self.tally.sum(Count::Filed) + self.front.counts().get(SweepCount::Extra)
     }
 
     /// How many timers the shards can tell apart.
@@ -289,8 +324,8 @@ impl<T> Core<T> {
     /// How many bytes timers and names take.
     pub(crate) fn bytes(&self) -> u64 {
         let slabs: usize = self.shards.iter().map(|shard| shard.slab_bytes()).sum();
-        let made = self.tally.sum(Count::Blocks) + read(&self.sweeper.blocks_made);
-        let blocks = made.saturating_sub(read(&self.sweeper.blocks_freed));
+        let made = self.tally.sum(Count::Blocks) + self.front.counts().get(SweepCount::BlocksMade);
+        let blocks = made.saturating_sub(self.front.counts().get(SweepCount::BlocksFreed));
         slabs as u64 + blocks * BLOCK_BYTES as u64
     }
 
@@ -305,7 +340,7 @@ impl<T> Core<T> {
         // Relaxed: ordered by the fence.
         self.closed.store(true, Relaxed);
         published();
-        self.alarm.ring();
+        self.front.alarm().ring();
     }
 
     /// Ends every armed timer and hands each back, with those that a sweeper left behind.
@@ -316,14 +351,14 @@ impl<T> Core<T> {
             hand_back(id, deadline, value);
         }
         for shard in &self.shards {
-            shard.drain(&self.swept, call.guard, |id, deadline, value| {
+            shard.drain(&self.front, call.guard, |id, deadline, value| {
                 self.make_room(id.shard(), 1);
                 self.tally.add(call.caller, Count::Returned, 1);
                 hand_back(id, deadline, value);
             });
         }
-        if self.upkeep.look(self) {
-            self.alarm.ring();
+        if self.upkeep.look(self.held()) {
+            self.front.alarm().ring();
         }
     }
 
@@ -382,7 +417,7 @@ impl<T> Core<T> {
         }
         let mut filed = Filed::default();
         let shard = &self.shards[number];
-        let inserted = shard.insert(value, deadline, self.around(), &mut filed, call.guard);
+        let inserted = shard.insert(value, deadline, &self.front, &mut filed, call.guard);
         match &inserted {
             Ok(_) => self.count_filed(call.caller, filed),
             Err(_) => self.make_room(number, 1),
@@ -395,10 +430,19 @@ impl<T> Core<T> {
     fn count_filed(&self, caller: Caller, Filed { names, blocks }: Filed) {
         if names > 0 {
             let filed = self.tally.add(caller, Count::Filed, u64::from(names));
-            self.upkeep.note(filed, u64::from(names), self);
+            self.look_at_memory(filed, u64::from(names));
         }
         if blocks > 0 {
             self.tally.add(caller, Count::Blocks, u64::from(blocks));
+        }
+    }
+
+    /// Has upkeep begun, if it is wanted, when a caller's count of what makes garbage, `more` of it
+    /// new, has passed another interval.
+    #[inline]
+    fn look_at_memory(&self, count: u64, more: u64) {
+        if self.upkeep.is_time_to_look(count, more) && self.upkeep.look(self.held()) {
+            self.front.alarm().ring();
         }
     }
 
@@ -406,7 +450,7 @@ impl<T> Core<T> {
     fn cancel_in(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
         let ended = self.end(id, call.guard)?;
         let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
-        self.upkeep.note(cancelled, 1, self);
+        self.look_at_memory(cancelled, 1);
         Some(ended)
     }
 
@@ -425,11 +469,6 @@ impl<T> Core<T> {
         let room = &capacity.room[shard];
         // Relaxed: as in `make_room`.
         room.fetch_update(Relaxed, Relaxed, |places| places.checked_sub(1)).is_ok()
-    }
-
-    #[inline]
-    fn around(&self) -> Surroundings<'_> {
-        Surroundings { swept: &self.swept, alarm: &self.alarm }
     }
 }
 

@@ -128,7 +128,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.inner.core.cancel(Call { caller: Caller::current(), guard: &pin() }, id)
+        self.inner.engine.cancel(Call { caller: Caller::current(), guard: &pin() }, id)
     }
 
     /// As [`cancel`](Self::cancel), and tells when the timer would have been due. O(1), lock-free.
@@ -151,10 +151,10 @@ impl<T: Send> Wheel<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn take(&self, id: TimerId) -> Option<Armed<T>> {
-        let core = &self.inner.core;
+        let engine = &self.inner.engine;
         let call = Call { caller: Caller::current(), guard: &pin() };
-        let (value, tick) = core.take(call, id)?;
-        Some(Armed { value, id, deadline: core.timeline.instant(tick) })
+        let (value, tick) = engine.take(call, id)?;
+        Some(Armed { value, id, deadline: engine.timeline().instant(tick) })
     }
 
     /// Sets an armed timer's deadline to `delay` from now, earlier or later. The id stays.
@@ -225,8 +225,8 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
-        let tick = self.inner.core.deadline(id, &pin())?;
-        Some(self.inner.core.timeline.instant(tick))
+        let tick = self.inner.engine.deadline(id, &pin())?;
+        Some(self.inner.engine.timeline().instant(tick))
     }
 
     /// Whether the timer is armed. O(1), lock-free.
@@ -244,7 +244,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
-        self.inner.core.deadline(id, &pin()).is_some()
+        self.inner.engine.deadline(id, &pin()).is_some()
     }
 
     /// Where the wheel reads the time.
@@ -279,7 +279,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn resolution(&self) -> Duration {
-        self.inner.core.timeline.duration(1)
+        self.inner.engine.timeline().duration(1)
     }
 
     /// The longest delay that the wheel accepts, at any moment.
@@ -295,7 +295,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn longest_delay(&self) -> Duration {
-        self.inner.core.timeline.longest_delay()
+        self.inner.engine.timeline().longest_delay()
     }
 
     /// How many timers are armed: exact when no verb is under way, else a moment's figure.
@@ -315,7 +315,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        to_index(self.inner.core.armed())
+        to_index(self.inner.engine.armed())
     }
 
     /// Whether no timer is armed; see [`len`](Self::len).
@@ -337,7 +337,7 @@ impl<T: Send> Wheel<T> {
 impl<T> Wheel<T> {
     /// How many shards there are.
     pub(crate) fn shards(&self) -> usize {
-        self.inner.core.shards.len()
+        self.inner.engine.shards().len()
     }
 
     /// Refuses every insert from now on. Armed timers stay armed. Idempotent.
@@ -355,7 +355,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.inner.core.close();
+        self.inner.engine.close();
     }
 
     /// Whether the wheel refuses inserts.
@@ -370,7 +370,7 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.inner.core.is_closed()
+        self.inner.engine.is_closed()
     }
 
     /// Ends every armed timer and hands each back, once, in no particular order.
@@ -394,10 +394,10 @@ impl<T> Wheel<T> {
     /// ```
     pub fn drain(&self) -> Vec<Armed<T>> {
         let mut drained = Vec::new();
-        let core = &self.inner.core;
+        let engine = &self.inner.engine;
         let call = Call { caller: Caller::current(), guard: &pin() };
-        core.drain(call, |id, tick, value| {
-            drained.push(Armed { value, id, deadline: core.timeline.instant(tick) });
+        engine.drain(call, |id, tick, value| {
+            drained.push(Armed { value, id, deadline: engine.timeline().instant(tick) });
         });
         drained
     }
@@ -416,7 +416,7 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        Metrics::of(&self.inner.core)
+        Metrics::of(&self.inner.engine)
     }
 }
 
@@ -428,6 +428,6 @@ impl<T> Clone for Wheel<T> {
 
 impl<T> fmt::Debug for Wheel<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wheel").field("armed", &self.inner.core.armed()).finish_non_exhaustive()
+        f.debug_struct("Wheel").field("armed", &self.inner.engine.armed()).finish_non_exhaustive()
     }
 }

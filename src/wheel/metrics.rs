@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::wheel::engine::Core;
-use crate::wheel::tally::{Count, LATENESS_BUCKETS, read};
+use crate::wheel::engine::Engine;
+use crate::wheel::tally::{Count, LATENESS_BUCKETS, SweepCount};
 use std::time::Duration;
 
 /// What a wheel has counted so far. The figures are read one by one while the wheel works, so
@@ -101,22 +101,22 @@ impl Lateness {
 }
 
 impl Metrics {
-    pub(crate) fn of<T>(core: &Core<T>) -> Self {
-        let (tally, sweeper) = (&core.tally, &core.sweeper);
-        let armed = core.armed();
+    pub(crate) fn of<T>(engine: &Engine<T>) -> Self {
+        let counts = engine.front().counts();
+        let armed = engine.armed();
         Self {
             armed,
-            inserted: tally.sum(Count::Inserted),
-            reset: tally.sum(Count::Reset),
-            cancelled: tally.sum(Count::Cancelled),
-            fired: read(&sweeper.fired),
-            returned: tally.sum(Count::Returned),
-            stale_names: core.names().saturating_sub(armed),
-            refiled: read(&sweeper.refiled),
-            sweeps: read(&sweeper.sweeps),
-            longest_sweep: Duration::from_nanos(read(&sweeper.longest_nanos)),
-            lateness: Lateness { counts: sweeper.lateness.iter().map(read).collect() },
-            bytes: core.bytes(),
+            inserted: engine.count(Count::Inserted),
+            reset: engine.count(Count::Reset),
+            cancelled: engine.count(Count::Cancelled),
+            fired: counts.get(SweepCount::Fired),
+            returned: engine.count(Count::Returned),
+            stale_names: engine.names().saturating_sub(armed),
+            refiled: counts.get(SweepCount::Refiled),
+            sweeps: counts.get(SweepCount::Sweeps),
+            longest_sweep: Duration::from_nanos(counts.longest_nanos()),
+            lateness: Lateness { counts: counts.lateness() },
+            bytes: engine.bytes(),
             ..Self::default()
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::wheel::caller::Caller;
-use crate::wheel::engine::{Call, Core, OutOfRange};
+use crate::wheel::engine::{Call, Engine, OutOfRange};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use crate::wheel::reclaim::{Guard, pin};
@@ -85,7 +85,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// The instant from which this guard counts delays.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.core().timeline.read(self.now)
+        self.engine().timeline().read(self.now)
     }
 
     /// The instant that `delay` from [`now`](Self::now) means: with the clock's lag added, so that
@@ -106,7 +106,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// ```
     #[must_use]
     pub fn instant_after(&self, delay: Duration) -> Option<Instant> {
-        self.core().timeline.deadline(delay, self.now)
+        self.engine().timeline().deadline(delay, self.now)
     }
 
     /// Lets go of the epoch and the time, and takes hold of the present ones.
@@ -123,7 +123,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::insert`](crate::Wheel::insert).
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        self.insert_in(value, self.core().tick_after(delay, self.now))
+        self.insert_in(value, self.engine().tick_after(delay, self.now))
     }
 
     /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
@@ -139,7 +139,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::cancel`](crate::Wheel::cancel).
     #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.core().cancel(self.call(), id)
+        self.engine().cancel(self.call(), id)
     }
 
     /// As [`Wheel::reset`](crate::Wheel::reset), `delay` counted from [`now`](Self::now).
@@ -149,7 +149,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::reset`](crate::Wheel::reset).
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.reset_in(id, self.core().tick_after(delay, self.now))
+        self.reset_in(id, self.engine().tick_after(delay, self.now))
     }
 
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
@@ -190,20 +190,20 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// ```
     #[inline]
     pub fn prefetch(&self, id: TimerId) {
-        self.core().prefetch(id, &self.guard);
+        self.engine().prefetch(id, &self.guard);
     }
 
     /// As [`Wheel::deadline`](crate::Wheel::deadline).
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
-        let tick = self.core().deadline(id, &self.guard)?;
-        Some(self.core().timeline.instant(tick))
+        let tick = self.engine().deadline(id, &self.guard)?;
+        Some(self.engine().timeline().instant(tick))
     }
 
     /// As [`Wheel::contains`](crate::Wheel::contains).
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
-        self.core().deadline(id, &self.guard).is_some()
+        self.engine().deadline(id, &self.guard).is_some()
     }
 
     #[inline]
@@ -213,7 +213,7 @@ impl<'w, T: Send> Pinned<'w, T> {
         deadline: Result<Tick, OutOfRange>,
     ) -> Result<TimerId, InsertError<T>> {
         match deadline {
-            Ok(tick) => self.core().insert(self.call(), value, tick),
+            Ok(tick) => self.engine().insert(self.call(), value, tick),
             Err(why) => Err(self.beyond_range(value, why)),
         }
     }
@@ -225,9 +225,9 @@ impl<'w, T: Send> Pinned<'w, T> {
         deadline: Result<Tick, OutOfRange>,
     ) -> Result<bool, BeyondRange> {
         match deadline {
-            Ok(tick) => Ok(self.core().reset(self.call(), id, tick)),
+            Ok(tick) => Ok(self.engine().reset(self.call(), id, tick)),
             // A timer that is not armed cannot be reset, whatever the deadline.
-            Err(why) if self.contains(id) => Err(self.core().beyond_range(why)),
+            Err(why) if self.contains(id) => Err(self.engine().beyond_range(why)),
             Err(_) => Ok(false),
         }
     }
@@ -235,16 +235,16 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// A wheel that is closed says so, whatever the deadline.
     #[cold]
     fn beyond_range(&self, value: T, why: OutOfRange) -> InsertError<T> {
-        let reason = match self.core().is_closed() {
+        let reason = match self.engine().is_closed() {
             true => Refusal::Closed,
-            false => Refusal::BeyondRange(self.core().beyond_range(why)),
+            false => Refusal::BeyondRange(self.engine().beyond_range(why)),
         };
         InsertError { reason, value }
     }
 
     #[inline]
-    fn core(&self) -> &'w Core<T> {
-        &self.wheel.core
+    fn engine(&self) -> &'w Engine<T> {
+        &self.wheel.engine
     }
 
     #[inline]

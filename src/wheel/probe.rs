@@ -6,7 +6,7 @@
 use crate::wheel::caller::Caller;
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::Generation;
-use crate::wheel::tally::{Count, bump};
+use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::Tick;
 
 /// How many ticks the packed words tell apart.
@@ -20,19 +20,19 @@ pub const USES: u64 = Generation::WORN.0 as u64 / 2;
 
 /// Has the next sweep look after the memory, as if a caller had asked for it.
 pub fn want_upkeep<T>(wheel: &Wheel<T>) {
-    let core = &wheel.inner.core;
-    core.upkeep.look(core);
+    let engine = &wheel.inner.engine;
+    engine.upkeep().look(engine.held());
 }
 
 /// Counts so many timers that came and fired.
 pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
-    let (core, caller) = (&wheel.inner.core, Caller::current());
-    core.tally.add(caller, Count::Inserted, many);
-    core.tally.add(caller, Count::Filed, many);
-    bump(&core.sweeper.ended, many);
+    let (engine, caller) = (&wheel.inner.engine, Caller::current());
+    engine.add(caller, Count::Inserted, many);
+    engine.add(caller, Count::Filed, many);
+    engine.front().counts().add(SweepCount::Ended, many);
 }
 
 /// How many entries there are, vacant or not.
 pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
-    wheel.inner.core.entries()
+    wheel.inner.engine.entries()
 }

@@ -5,7 +5,7 @@
 
 use crate::clock::Clock;
 use crate::wheel::caller::Caller;
-use crate::wheel::engine::{Core, OutOfRange};
+use crate::wheel::engine::{Engine, OutOfRange};
 use crate::wheel::lease::{LEASE, Leases};
 use crate::wheel::tick::{Now, Tick};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use std::time::Instant;
 /// What the halves of a wheel share, with the clock that turns instants into ticks.
 #[derive(Debug)]
 pub(crate) struct Inner<T> {
-    pub(crate) core: Core<T>,
+    pub(crate) engine: Engine<T>,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) leases: Leases,
 }
@@ -22,16 +22,16 @@ impl<T> Inner<T> {
     /// What the clock says, or said to this caller a moment ago.
     #[inline]
     pub(crate) fn now(&self, caller: Caller) -> Now {
-        self.leases.reading(caller, || self.core.timeline.now(self.clock.now()))
+        self.leases.reading(caller, || self.engine.timeline().now(self.clock.now()))
     }
 
     /// The tick of a deadline, by a reading that tells whether it has passed: a leased one does
     /// not, if the deadline lies no more than a lease after it.
     #[inline]
     pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
-        let ahead = deadline.saturating_duration_since(self.core.timeline.read(now));
+        let ahead = deadline.saturating_duration_since(self.engine.timeline().read(now));
         let unsure = self.leases.are_granted() && !ahead.is_zero() && ahead <= LEASE;
-        let now = if unsure { self.core.timeline.now(self.clock.now()) } else { now };
-        self.core.tick_of(deadline, now)
+        let now = if unsure { self.engine.timeline().now(self.clock.now()) } else { now };
+        self.engine.tick_of(deadline, now)
     }
 }

@@ -77,64 +77,99 @@ impl Tally {
 /// How many powers of two of microseconds the lateness histogram tells apart.
 pub(crate) const LATENESS_BUCKETS: usize = 40;
 
-/// What the sweeper counts; only it writes.
+/// What the sweeper counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SweepCount {
+    /// Timers that were due and have ended.
+    Ended,
+    /// Those of them that were handed over.
+    Fired,
+    /// Names met and dropped, stale or redundant.
+    Dropped,
+    /// Names met and filed again.
+    Refiled,
+    /// Names filed while others were met, beyond one for each of those.
+    Extra,
+    /// Blocks of names made.
+    BlocksMade,
+    /// Blocks of names freed.
+    BlocksFreed,
+    /// Sweeps.
+    Sweeps,
+}
+
+const SWEEP_COUNTS: usize = 8;
+
+/// The sweeper's counters; only it writes.
 #[derive(Debug)]
 pub(crate) struct SweeperTally {
-    /// Timers that were due and have ended.
-    pub(crate) ended: AtomicU64,
-    /// Those of them that were handed over.
-    pub(crate) fired: AtomicU64,
-    /// Names met and dropped, stale or redundant.
-    pub(crate) dropped: AtomicU64,
-    pub(crate) refiled: AtomicU64,
-    pub(crate) extra: AtomicU64,
-    pub(crate) blocks_made: AtomicU64,
-    pub(crate) blocks_freed: AtomicU64,
-    pub(crate) sweeps: AtomicU64,
-    pub(crate) longest_nanos: AtomicU64,
-    pub(crate) lateness: [AtomicU64; LATENESS_BUCKETS],
+    counts: [AtomicU64; SWEEP_COUNTS],
+    longest_nanos: AtomicU64,
+    lateness: [AtomicU64; LATENESS_BUCKETS],
 }
 
 impl SweeperTally {
     pub(crate) fn new() -> Self {
-        let zero = || AtomicU64::new(0);
+        let zero = |_| AtomicU64::new(0);
         Self {
-            ended: zero(),
-            fired: zero(),
-            dropped: zero(),
-            refiled: zero(),
-            extra: zero(),
-            blocks_made: zero(),
-            blocks_freed: zero(),
-            sweeps: zero(),
-            longest_nanos: zero(),
-            lateness: std::array::from_fn(|_| zero()),
+            counts: std::array::from_fn(zero),
+            longest_nanos: AtomicU64::new(0),
+            lateness: std::array::from_fn(zero),
         }
+    }
+
+    /// Adds to a count.
+    #[inline]
+    pub(crate) fn add(&self, count: SweepCount, more: u64) {
+        bump(&self.counts[count as usize], more);
+    }
+
+    /// Takes back what was added for something that did not come about.
+    pub(crate) fn take_back(&self, count: SweepCount, less: u64) {
+        bump(&self.counts[count as usize], less.wrapping_neg());
+    }
+
+    /// A count.
+    #[inline]
+    pub(crate) fn get(&self, count: SweepCount) -> u64 {
+        read(&self.counts[count as usize])
+    }
+
+    /// Counts a timer that was handed over so late.
+    #[inline]
+    pub(crate) fn add_late(&self, bucket: usize) {
+        bump(&self.lateness[bucket], 1);
+    }
+
+    /// How many timers were late, by bucket.
+    pub(crate) fn lateness(&self) -> Vec<u64> {
+        self.lateness.iter().map(read).collect()
+    }
+
+    /// Notes how long a sweep took.
+    pub(crate) fn add_sweep(&self, nanos: u64) {
+        self.add(SweepCount::Sweeps, 1);
+        // Relaxed, twice: no other thread writes it, and nothing hangs on it.
+        self.longest_nanos.store(self.longest_nanos.load(Relaxed).max(nanos), Relaxed);
+    }
+
+    /// How long the longest sweep took, in nanoseconds.
+    pub(crate) fn longest_nanos(&self) -> u64 {
+        // Relaxed: as in `add_sweep`.
+        self.longest_nanos.load(Relaxed)
     }
 }
 
 /// Adds to a counter that only this thread writes.
 #[inline]
-pub(crate) fn bump(counter: &AtomicU64, more: u64) {
+fn bump(counter: &AtomicU64, more: u64) {
     // Relaxed: no other thread writes it. Release: as in `Tally::add`.
-    counter.store(counter.load(Relaxed) + more, Release);
-}
-
-/// Takes back what was added to a counter that only this thread writes.
-pub(crate) fn take_back(counter: &AtomicU64, less: u64) {
-    // Relaxed, Release: as in `bump`.
-    counter.store(counter.load(Relaxed) - less, Release);
-}
-
-/// Raises a counter that only this thread writes to at least `least`.
-pub(crate) fn raise(counter: &AtomicU64, least: u64) {
-    // Relaxed: no other thread writes it, and nothing hangs on it.
-    counter.store(counter.load(Relaxed).max(least), Relaxed);
+    counter.store(counter.load(Relaxed).wrapping_add(more), Release);
 }
 
 /// Reads a counter of the sweeper.
 #[inline]
-pub(crate) fn read(counter: &AtomicU64) -> u64 {
+fn read(counter: &AtomicU64) -> u64 {
     // Acquire: pairs with the Release of `bump`.
     counter.load(Acquire)
 }

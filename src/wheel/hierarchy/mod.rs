@@ -25,7 +25,8 @@ pub(crate) mod slot;
 use crate::wheel::tick::Tick;
 use geometry::{Geometry, Place, SlotIndex};
 use occupancy::Occupancy;
-use slot::{Chain, Name, SlotHead};
+use slot::{Chain, Name, SlotHead, Unwritten};
+use std::collections::VecDeque;
 
 /// The slots of one shard.
 #[derive(Debug)]
@@ -58,6 +59,13 @@ pub(crate) struct Taken {
     /// When the slot's turn is, as seen from the sweep that took it.
     pub(crate) at: Tick,
     pub(crate) chain: Chain,
+}
+
+/// A taken block with names that are reserved but not yet written.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) from: Source,
+    pub(crate) unwritten: Unwritten,
 }
 
 impl Hierarchy {
@@ -117,13 +125,13 @@ impl Hierarchy {
 
     // In C, for `ci/genmc`: `sweep`.
     /// Takes every occupied slot whose turn is after `from` and not after `to`.
-    pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut Vec<Taken>) {
+    pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
         for level in 0..self.geometry.levels {
             let mut reached = from;
             while let Some(at) = self.next_in(level, reached).filter(|&at| at <= to) {
                 let number = self.geometry.number(level, at);
                 let slot = self.geometry.slot(level, number);
-                taken.push(self.take(slot, at));
+                taken.push_back(self.take(slot, at));
                 reached = at;
             }
         }

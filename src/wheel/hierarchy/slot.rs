@@ -324,7 +324,7 @@ impl Drop for Unwritten {
     fn drop(&mut self) {
         if !self.block.is_null() {
             // SAFETY: kept blocks are dropped with the wheel, when no insert is under way any
-            // more; see `Core`.
+            // more; see [`Engine`](crate::wheel::engine::Engine).
             drop(unsafe { Box::from_raw(self.block) });
         }
     }

@@ -7,7 +7,7 @@
 //! server that arms and cancels a timer for each request files a name once a revolution, not once
 //! a request.
 //!
-//! # What must hold
+//! # Invariants
 //!
 //! * **I1, filed.** The entry of each armed timer has a name in a slot that is taken no later than
 //!   the deadline (or in the overdue slot, or in the sweeper's hand), except while the operation
@@ -18,106 +18,14 @@
 //!   id before that. So only the sweeper can end its timer, when the link's tick has passed; and a
 //!   drain, which makes the link forget.)
 //!
-//! To tell less is always right: a link may forget a name. A name whose entry is vacant is *stale*
-//! and is dropped when it is met, unless a resetter may still tell of it. Two names of one entry
-//! are harmless: the first that is met when its timer is due ends it.
+//! It is always right to promise less: a link may forget a name. A name whose entry is vacant is
+//! *stale* and is dropped when it is met, unless a resetter may still rely on it. Two names of one
+//! entry are harmless: the first that is met when its timer is due ends it.
 //!
-//! # The verbs
-//!
-//! **Insert.** Claim a vacant entry and write the value. If the link tells of a name that will be
-//! met in time, arm by an exchange, and look at the link again, as a reset does. Otherwise write
-//! the link; arm by a store; file the name; fence; look at the sweep again and, if the slot's turn
-//! has come, file once more ([`Shard::relink`]). If a resetter of an earlier timer still holds the
-//! relinking flag, arm by an exchange that keeps it, and leave the link alone.
-//!
-//! **Cancel.** One exchange on the state ends the timer. Name and link stay.
-//!
-//! **Reset.** One exchange on the state sets the deadline. Then the link is read: if its tick lies
-//! after the sweep and not after the new deadline, the name there will be met in time, and the
-//! sweeper will read the new deadline. That is the common case: pushing a deadline back costs one
-//! exchange and one load from the same cache line. Otherwise an earlier name is needed
-//! ([`Shard::relink`]):
-//!
-//! 1. set the relinking flag (with the deadline, in the same exchange, when the link already
-//!    shows that it will be needed); 2. file a name, a quarter sooner; 3. exchange the link;
-//!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. ring the alarm if
-//!    the sweeper rests for too long; 7. clear the flag.
-//!
-//! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves the link alone.
-//!
-//! **Meet** (the sweeper, for each name it has taken). Read the state. Due: end the timer; the
-//! value is the sweeper's. If the link tells of this name for a later turn, let it tell of nothing;
-//! if the flag is set, put the name back as in 4. Not due: while the flag is clear, read the link:
-//!
-//! 1. no timer lives here: the name is stale. If the link tells of the slot that it was taken
-//!    from, let it tell of nothing; confirm the state by an exchange to the same value; drop it;
-//! 2. the link's tick lies after the sweep and not after the deadline, and is not the slot that
-//!    this name was taken from: another name waits there, and this one is redundant; confirm the
-//!    state, and drop it;
-//! 3. otherwise exchange the link to the tick of the new slot, file the name there, and confirm
-//!    the state.
-//!
-//! A confirmation that fails says that somebody was faster: read the state again. While the flag
-//! is set, the link is the resetter's, and may come to tell of this very name:
-//!
-//! 4. put it back into its slot, for the slot's next turn; if that is after the deadline, file
-//!    another for the deadline; confirm.
-//!
-//! # The races
-//!
-//! **Reset or insert against meet.** The states of an entry form one order, and all its exchanges
-//! synchronise along it. If the reset (or the arming, by exchange) comes before the sweeper's
-//! confirmation, the confirmation fails and the sweeper reads the new state. If it comes after,
-//! the resetter sees the sweeper's link, and the tick of its sweep, and does not rely on a name
-//! that was moved or dropped. A tick promised in the link by the sweeper is always filed, even
-//! when its confirmation then fails. An insert that arms by a store relies on nothing but the
-//! name it files.
-//!
-//! **A name met before its turn.** A sweep that moves on by more than one slot takes a slot for a
-//! turn that is past, and may find in it a name that was filed a moment ago, by the tick just
-//! announced, for the slot's next turn. The link then names this very slot, and so the name is
-//! filed again, not taken for redundant. While a resetter holds the flag, the link may name this
-//! slot now, or when the resetter has written it: so the name goes back there, whatever else is
-//! filed, and the link tells the truth when the flag is cleared.
-//!
-//! **Reset against a redundant name.** The sweeper drops a name because the link names a later
-//! tick L, and confirms the state after it has read L. A resetter whose exchange comes after that
-//! sees L, or a link written later; one whose exchange comes before makes the confirmation fail.
-//!
-//! **A resetter held up between 2 and 3.** Its name may be met before the link says that it is
-//! there: a link that lies would make a later resetter rely on nothing. If the name is met in its
-//! turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 4), also
-//! when it has ended its timer.
-//!
-//! **A resetter held up between 1 and 7** keeps others from using the link, not from working:
-//! they file names of their own. Its timer may end and the entry be claimed, armed, even be taken
-//! out with its page: the flag stays until that thread clears it, whatever lives in the entry by
-//! then, and what it writes into the link is true of the entry.
-//!
-//! **The sweeper's exchange of the link against an inserter's store.** Each tells of a name that
-//! its writer files, or of nothing; whichever comes last, the link tells the truth.
-//!
-//! **An inserter held up after choosing its slot** finds at its second look that the slot's turn
-//! has come ([`crate::wheel::sweep::swept`]). What it filed there is met a revolution later, as stale,
-//! redundant or, at worst, early, and then filed again.
-//!
-//! **An inserter or resetter held up while the sweep leaps.** The state holds the low bits of a
-//! deadline, which mean another once the sweep has left it behind by
-//! [`PAST`](crate::wheel::tick::Tick::PAST). So the second look also asks how far behind the deadline is:
-//!
-//! * at most `PAST - LONGEST_REST`: the name is in a slot still to come, or it is overdue and the
-//!   sweeper, which takes what is overdue once in `LONGEST_REST`, meets it within `PAST`;
-//! * more: the bits may mean another deadline already, by which the sweeper may have filed a name
-//!   2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that can be
-//!   told, files once more, and looks again ([`Shard::relink`]). If another thread has set another
-//!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
-//!   exchange stands for this operation, which has not returned and so may come after the other.
-//!
-//! **Wake-ups.** Whoever relies on a name relies also on its filer having rung the alarm: an
-//! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
-//! on a link looks at the flag once more, after the link), and the sweeper needs no ring.
+//! [`protocol`] has the steps of each operation, and the races one by one.
 
 pub(crate) mod meet;
+mod protocol;
 
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
 use crate::wheel::hierarchy::slot::Name;
@@ -130,9 +38,10 @@ use crate::wheel::slab::link::AtomicLink;
 use crate::wheel::slab::state::{AtomicEntryState, EntryState};
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::slab::{Claimed, Released, Slab};
-use crate::wheel::sweep::alarm::Alarm;
-use crate::wheel::sweep::swept::{SweptTick, published};
+use crate::wheel::sweep::front::Front;
+use crate::wheel::sweep::swept::published;
 use crate::wheel::tick::Tick;
+use std::collections::VecDeque;
 
 /// One shard of the wheel.
 #[derive(Debug)]
@@ -142,18 +51,20 @@ pub(crate) struct Shard<T> {
     hierarchy: Hierarchy,
 }
 
-/// What a shard needs to know of the wheel around it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings<'w> {
-    pub(crate) swept: &'w SweptTick,
-    pub(crate) alarm: &'w Alarm,
-}
-
 /// Which deadline an operation has set, of which timer.
 #[derive(Clone, Copy, Debug)]
 struct Aim {
     id: TimerId,
     deadline: Tick,
+}
+
+/// Who relinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The thread that has set the relinking flag: the link is its own.
+    Holder,
+    /// Another one, while the flag is set: it files a name and leaves the link alone.
+    Beside,
 }
 
 /// What came of a reset.
@@ -191,7 +102,7 @@ impl<T> Shard<T> {
         &self,
         value: T,
         deadline: Tick,
-        around: Surroundings<'_>,
+        front: &Front,
         filed: &mut Filed,
         guard: &Guard,
     ) -> Result<TimerId, T> {
@@ -202,14 +113,14 @@ impl<T> Shard<T> {
         let aim = Aim { id, deadline };
         // SAFETY: the entry was claimed just above and is armed below.
         unsafe { entry.put(value) };
-        let swept = around.swept.get();
+        let swept = front.swept();
         if vacant.is_relinking() || in_time(entry.link.load(), deadline, swept) {
             let armed = arm(entry, vacant, deadline);
             published();
             if armed.is_relinking() {
-                self.relink_as(false, entry, aim, around, filed);
+                self.relink_as(Role::Beside, entry, aim, front, filed);
             } else {
-                self.rely(entry, aim, around, filed);
+                self.rely(entry, aim, front, filed);
             }
             return Ok(id);
         }
@@ -220,10 +131,10 @@ impl<T> Shard<T> {
         entry.state.arm(vacant, deadline);
         self.file(index, place, filed);
         published();
-        if has_passed(place, deadline, around.swept.get()) {
-            self.relink(entry, aim, around, filed);
+        if has_passed(place, deadline, front.swept()) {
+            self.relink(entry, aim, front, filed);
         } else {
-            around.alarm.check(at(place, swept));
+            front.alarm().check(at(place, swept));
         }
         Ok(id)
     }
@@ -244,7 +155,7 @@ impl<T> Shard<T> {
         &self,
         id: TimerId,
         deadline: Tick,
-        around: Surroundings<'_>,
+        front: &Front,
         filed: &mut Filed,
         guard: &Guard,
     ) -> Reset {
@@ -259,13 +170,13 @@ impl<T> Shard<T> {
             }
             // A first look at the link saves an exchange when an earlier name will be needed.
             let free = !seen.is_relinking();
-            let early = free && !in_time(entry.link.load(), deadline, around.swept.get());
+            let early = free && !in_time(entry.link.load(), deadline, front.swept());
             let next = seen.with_deadline(deadline);
             let next = if early { next.relinking() } else { next };
             match entry.state.try_reset(seen, next) {
-                Ok(()) if early => self.relink_as(true, entry, aim, around, filed),
-                Ok(()) if free => self.rely(entry, aim, around, filed),
-                Ok(()) => self.relink_as(false, entry, aim, around, filed),
+                Ok(()) if early => self.relink_as(Role::Holder, entry, aim, front, filed),
+                Ok(()) if free => self.rely(entry, aim, front, filed),
+                Ok(()) => self.relink_as(Role::Beside, entry, aim, front, filed),
                 Err(now) => {
                     seen = now;
                     continue;
@@ -276,15 +187,15 @@ impl<T> Shard<T> {
     }
 
     /// The deadline of the timer that `id` names.
-    pub(crate) fn deadline(&self, id: TimerId, swept: &SweptTick, guard: &Guard) -> Option<Tick> {
+    pub(crate) fn deadline(&self, id: TimerId, front: &Front, guard: &Guard) -> Option<Tick> {
         let state = self.slab.entry(id.index(), guard)?.state.load();
-        (state.generation() == id.generation()).then(|| state.deadline(swept.get()))
+        (state.generation() == id.generation()).then(|| state.deadline(front.swept()))
     }
 
     /// Calls `hand_back` with each armed timer after ending it.
     pub(crate) fn drain(
         &self,
-        swept: &SweptTick,
+        front: &Front,
         guard: &Guard,
         mut hand_back: impl FnMut(TimerId, Tick, T),
     ) {
@@ -297,7 +208,7 @@ impl<T> Shard<T> {
             // The insert that armed this timer may not have filed the name that its link tells of.
             let forget = || entry.link.store(AtomicLink::NONE);
             if let Some((value, ended)) = self.end(entry, id, guard, forget) {
-                hand_back(id, ended.deadline(swept.get()), value);
+                hand_back(id, ended.deadline(front.swept()), value);
             }
         });
     }
@@ -331,7 +242,7 @@ impl<T> Shard<T> {
     }
 
     /// Takes every occupied slot whose turn is after `from` and not after `to`.
-    pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut Vec<Taken>) {
+    pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
         self.hierarchy.take_due(from, to, taken);
     }
 
@@ -407,50 +318,50 @@ impl<T> Shard<T> {
     /// Sees to a name in time for a timer whose state was exchanged while the flag was clear: the
     /// one that the link tells of, or a new one.
     #[inline]
-    fn rely(&self, entry: &Entry<T>, aim: Aim, around: Surroundings<'_>, filed: &mut Filed) {
-        if !in_time(entry.link.load(), aim.deadline, around.swept.get()) {
-            self.relink(entry, aim, around, filed);
+    fn rely(&self, entry: &Entry<T>, aim: Aim, front: &Front, filed: &mut Filed) {
+        if !in_time(entry.link.load(), aim.deadline, front.swept()) {
+            self.relink(entry, aim, front, filed);
         } else if entry.state.load().is_relinking() {
             // The link may have been lowered just now by a resetter that has not rung yet: its
             // flag is then still set, and the link's Acquire shows it.
-            self.relink_as(false, entry, aim, around, filed);
+            self.relink_as(Role::Beside, entry, aim, front, filed);
         }
     }
 
     // In C, for `ci/genmc`: `relink`.
     /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
     #[inline(never)]
-    fn relink(&self, entry: &Entry<T>, aim: Aim, around: Surroundings<'_>, filed: &mut Filed) {
+    fn relink(&self, entry: &Entry<T>, aim: Aim, front: &Front, filed: &mut Filed) {
         let mut seen = entry.state.load();
         while seen.generation() == aim.id.generation() {
             if seen.is_relinking() {
-                return self.relink_as(false, entry, aim, around, filed);
+                return self.relink_as(Role::Beside, entry, aim, front, filed);
             }
             match entry.state.try_reset(seen, seen.relinking()) {
-                Ok(()) => return self.relink_as(true, entry, aim, around, filed),
+                Ok(()) => return self.relink_as(Role::Holder, entry, aim, front, filed),
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// Steps 2 to 7 of relinking; `held` says whether this thread has set the flag.
+    /// Steps 2 to 7 of relinking.
     #[inline(never)]
     fn relink_as(
         &self,
-        held: bool,
+        role: Role,
         entry: &Entry<T>,
         Aim { id, mut deadline }: Aim,
-        around: Surroundings<'_>,
+        front: &Front,
         filed: &mut Filed,
     ) {
         // In C, for `ci/genmc`: `relink_as`.
-        let _flag = held.then(|| Flag(&entry.state));
+        let _flag = (role == Role::Holder).then(|| Flag(&entry.state));
         loop {
             let mut state = entry.state.load();
             if state.generation() != id.generation() {
                 break;
             }
-            let swept = around.swept.get();
+            let swept = front.swept();
             if deadline.is_left_behind(swept) {
                 state = renew(entry, state, deadline, swept.oldest());
                 deadline = swept.oldest();
@@ -460,14 +371,14 @@ impl<T> Shard<T> {
             }
             let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
             self.file(id.index(), place, filed);
-            if held {
+            if role == Role::Holder {
                 set_link(&entry.link, place, swept);
             }
             published();
-            if has_passed(place, deadline, around.swept.get()) {
+            if has_passed(place, deadline, front.swept()) {
                 continue;
             }
-            around.alarm.check(at(place, swept));
+            front.alarm().check(at(place, swept));
             break;
         }
     }

@@ -46,7 +46,7 @@ impl SweptTick {
 // In C, for `ci/genmc`: `PUBLISHED`.
 /// The fence between publishing something and looking at what others announced, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
-/// ([`Alarm`](crate::wheel::sweep::alarm::Alarm)), inserter and closer ([`Core`](crate::wheel::engine::Core)).
+/// ([`Alarm`](crate::wheel::sweep::alarm::Alarm)), inserter and closer ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
 pub(crate) fn published() {
     // SeqCst: a store followed by a load of another word, against the same the other way round;

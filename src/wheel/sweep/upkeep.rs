@@ -18,91 +18,24 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{AtomicBool, AtomicU64, Relaxed};
-use crate::wheel::engine::Core;
-use crate::wheel::engine::Kept;
-use crate::wheel::hierarchy::Taken;
+use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::{Name, Read};
+use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::reclaim;
 use crate::wheel::shard::Filed;
 use crate::wheel::shard::meet::Turn;
 use crate::wheel::slab::trim::Trim;
-use crate::wheel::tally::{bump, read};
+use crate::wheel::sweep::flag::{INTERVAL, SLACK};
+use crate::wheel::tally::SweepCount;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
-
-/// Garbage that is never worth a round.
-#[cfg(not(modelled))]
-pub(crate) const SLACK: u64 = 1 << 14;
-#[cfg(modelled)]
-pub(crate) const SLACK: u64 = 0;
-
-/// How many operations of one caller pass between two checks.
-const INTERVAL: u64 = 1 << 10;
 
 /// A burst is over when nothing is to be done, or few timers have fired, for more ticks than this.
 const LONG: u64 = 16;
 
 /// How many names, slots or entries a slice of upkeep looks at.
 pub(crate) const SLICE: usize = 1 << 12;
-
-/// Whether upkeep is wanted.
-#[derive(Debug)]
-pub(crate) struct UpkeepFlag {
-    wanted: AtomicBool,
-    /// What the last trimming could not give back: the next waits for twice as many vacant
-    /// entries, or an eighth as many timers.
-    vacant_left: AtomicU64,
-    armed_then: AtomicU64,
-}
-
-impl UpkeepFlag {
-    pub(crate) fn new() -> Self {
-        Self {
-            wanted: AtomicBool::new(false),
-            vacant_left: AtomicU64::new(0),
-            armed_then: AtomicU64::new(u64::MAX),
-        }
-    }
-
-    /// Checks whether upkeep is wanted, when a caller's count of what makes garbage, `more` of it
-    /// new, has passed another interval.
-    #[inline]
-    pub(crate) fn note<T>(&self, count: u64, more: u64, core: &Core<T>) {
-        if count % INTERVAL < more && !self.is_wanted() && self.look(core) {
-            core.alarm.ring();
-        }
-    }
-
-    /// Looks whether upkeep is wanted, and says so to the sweeper.
-    pub(crate) fn look<T>(&self, core: &Core<T>) -> bool {
-        let armed = core.armed();
-        let wanted = too_many_names(core, armed) || self.too_many_entries(core, armed);
-        if wanted {
-            // Relaxed: a wish; the figures behind it are looked at again.
-            self.wanted.store(true, Relaxed);
-        }
-        wanted
-    }
-
-    pub(crate) fn is_wanted(&self) -> bool {
-        // Relaxed: as in `look`.
-        self.wanted.load(Relaxed)
-    }
-
-    fn too_many_entries<T>(&self, core: &Core<T>, armed: u64) -> bool {
-        let vacant = core.entries().saturating_sub(armed);
-        // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
-        let (left, then) = (self.vacant_left.load(Relaxed), self.armed_then.load(Relaxed));
-        vacant > armed + SLACK && (vacant / 2 >= left || armed <= then / 8)
-    }
-}
-
-/// Whether there are more names than twice the armed timers and [`SLACK`].
-fn too_many_names<T>(core: &Core<T>, armed: u64) -> bool {
-    core.names() > 2 * armed + SLACK
-}
 
 /// The sweeper's progress with upkeep.
 #[derive(Debug)]
@@ -177,18 +110,17 @@ impl Upkeep {
     }
 
     /// Begins what is wanted, by a caller or because enough timers have fired.
-    pub(crate) fn begin<T>(&mut self, core: &Core<T>) {
-        self.decide_hoarding(core);
-        // Relaxed: as in `UpkeepFlag::look`.
-        if !core.upkeep.wanted.swap(false, Relaxed) {
+    pub(crate) fn begin<T>(&mut self, engine: &Engine<T>) {
+        self.decide_hoarding(engine);
+        if !engine.upkeep().take() {
             return;
         }
-        let armed = core.armed();
-        if self.tidying.is_none() && too_many_names(core, armed) {
+        let held = engine.held();
+        if self.tidying.is_none() && held.too_many_names() {
             self.tidying = Some((0, SlotIndex::FIRST));
         }
         // A sweeper that hoards waits for the end of the burst.
-        if self.trimming.is_none() && !self.hoards && core.upkeep.too_many_entries(core, armed) {
+        if self.trimming.is_none() && !self.hoards && engine.upkeep().too_many_entries(held) {
             self.trimming = Some(0);
         }
     }
@@ -197,9 +129,9 @@ impl Upkeep {
     ///
     /// Once is enough until a name is filed or a timer armed: what one round leaves (a name that
     /// its filer has not written yet), another would leave too.
-    pub(crate) fn begin_if_idle<T>(&mut self, core: &Core<T>) {
-        let so_far = (core.filed(), core.begun());
-        let idle = core.armed() == 0 && core.names() > 0;
+    pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>) {
+        let so_far = (engine.filed(), engine.begun());
+        let idle = engine.armed() == 0 && engine.names() > 0;
         if self.tidying.is_none() && idle && self.tidied_idle != Some(so_far) {
             self.tidying = Some((0, SlotIndex::FIRST));
             self.tidied_idle = Some(so_far);
@@ -213,42 +145,43 @@ impl Upkeep {
 
     /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Answers
     /// whether that has made more to do.
-    pub(crate) fn begin_before_rest<T>(&mut self, core: &Core<T>, ticks: u64) -> bool {
+    pub(crate) fn begin_before_rest<T>(&mut self, engine: &Engine<T>, ticks: u64) -> bool {
         if ticks > LONG && (self.hoards || self.holds()) {
-            self.end_hoarding(core);
+            self.end_hoarding(engine);
             reclaim::collect();
         }
         self.is_busy()
     }
 
     /// Hoards while a burst fires and enough entries are vacant.
-    fn decide_hoarding<T>(&mut self, core: &Core<T>) {
-        let (fired, swept) = (read(&core.sweeper.ended) / INTERVAL, core.swept.get());
+    fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
+        let (fired, swept) =
+            (engine.front().counts().get(SweepCount::Ended) / INTERVAL, engine.front().swept());
         if std::mem::replace(&mut self.fired_then, fired) != fired {
-            core.upkeep.look(core);
+            engine.upkeep().look(engine.held());
             let held: u64 = self.trims.iter().map(Trim::held).sum();
-            self.hoards = core.entries() > core.armed() + held + SLACK;
+            self.hoards = engine.entries() > engine.armed() + held + SLACK;
             self.fired_at = swept;
         }
-        let entries = core.entries();
+        let entries = engine.entries();
         let made = entries > std::mem::replace(&mut self.entries_then, entries);
         // Callers that make pages may have to because of the hoard, which is not on their stack;
         // and few timers in as many ticks as make a long rest are no burst.
         if made || !self.hoards || swept.since(self.fired_at) > LONG {
-            self.end_hoarding(core);
+            self.end_hoarding(engine);
         }
     }
 
     /// Trims if that is wanted, with what is hoarded; or else gives it back.
-    fn end_hoarding<T>(&mut self, core: &Core<T>) {
+    fn end_hoarding<T>(&mut self, engine: &Engine<T>) {
         let hoarded = std::mem::take(&mut self.hoards);
         if self.trimming.is_some() {
             return;
         }
-        if hoarded && core.upkeep.too_many_entries(core, core.armed()) {
+        if hoarded && engine.upkeep().too_many_entries(engine.held()) {
             self.trimming = Some(0);
         } else {
-            self.give_back(core);
+            self.give_back(engine);
         }
     }
 
@@ -257,9 +190,9 @@ impl Upkeep {
         self.trims.iter().any(|trim| trim.held() > 0)
     }
 
-    fn give_back<T>(&mut self, core: &Core<T>) {
+    fn give_back<T>(&mut self, engine: &Engine<T>) {
         let guard = reclaim::pin();
-        for (shard, trim) in core.shards.iter().zip(&mut self.trims) {
+        for (shard, trim) in engine.shards().iter().zip(&mut self.trims) {
             if trim.held() > 0 {
                 shard.give_back(trim, &guard);
             }
@@ -290,22 +223,22 @@ impl Upkeep {
     /// neither full nor empty.
     pub(crate) fn advance<T>(
         &mut self,
-        core: &Core<T>,
+        engine: &Engine<T>,
         kept: &mut VecDeque<Kept>,
         quiet: bool,
         slice: usize,
     ) {
-        self.tidy_slice(core, kept, slice);
+        self.tidy_slice(engine, kept, slice);
         if quiet {
-            self.trim_slice(core, slice);
+            self.trim_slice(engine, slice);
         }
     }
 
-    fn tidy_slice<T>(&mut self, core: &Core<T>, kept: &mut VecDeque<Kept>, slice: usize) {
+    fn tidy_slice<T>(&mut self, engine: &Engine<T>, kept: &mut VecDeque<Kept>, slice: usize) {
         let mut budget = slice;
         while budget > 0 {
             if let Some((slot, taken)) = &mut self.in_hand {
-                let (looked, done) = tidy_slot(core, *slot, taken, kept, &mut self.seen, budget);
+                let (looked, done) = tidy_slot(engine, *slot, taken, kept, &mut self.seen, budget);
                 budget = budget.saturating_sub(looked);
                 if done {
                     self.in_hand = None;
@@ -314,7 +247,7 @@ impl Upkeep {
                 continue;
             }
             let Some((number, from)) = self.tidying else { return };
-            let Some(shard) = core.shards.get(number) else {
+            let Some(shard) = engine.shards().get(number) else {
                 self.tidying = None;
                 return;
             };
@@ -323,20 +256,16 @@ impl Upkeep {
                 continue;
             };
             self.tidying = Some((number, slot.next()));
-            self.in_hand = shard.take_early(slot, core.swept.get()).map(|taken| (slot, taken));
+            self.in_hand =
+                shard.take_early(slot, engine.front().swept()).map(|taken| (slot, taken));
             budget -= 1;
         }
     }
 
-    fn trim_slice<T>(&mut self, core: &Core<T>, slice: usize) {
+    fn trim_slice<T>(&mut self, engine: &Engine<T>, slice: usize) {
         let Some(number) = self.trimming else { return };
-        let Some(shard) = core.shards.get(number) else {
-            let armed = core.armed();
-            let vacant = core.entries().saturating_sub(armed);
-            // Relaxed: as in `too_many_entries`.
-            core.upkeep.vacant_left.store(vacant, Relaxed);
-            // Relaxed: as above.
-            core.upkeep.armed_then.store(armed, Relaxed);
+        let Some(shard) = engine.shards().get(number) else {
+            engine.upkeep().trimmed(engine.held());
             self.trimming = None;
             return;
         };
@@ -353,15 +282,15 @@ impl Upkeep {
 /// Looks at about `budget` names of a slot that was taken early, and puts back one copy of each
 /// that is needed. Returns how many it saw, and whether those were the last.
 fn tidy_slot<T>(
-    core: &Core<T>,
+    engine: &Engine<T>,
     slot: SlotIndex,
     taken: &mut Taken,
     kept: &mut VecDeque<Kept>,
     seen: &mut Indices,
     budget: usize,
 ) -> (usize, bool) {
-    let shard = &core.shards[taken.from.shard];
-    let turn = Turn { slot: Some(slot), swept: core.swept.get() };
+    let shard = engine.shard(taken.from.shard);
+    let turn = Turn { slot: Some(slot), swept: engine.front().swept() };
     let (mut filed, mut names) = (Filed::default(), Vec::<Name>::new());
     let (mut looked, mut put_back, mut freed, mut done) = (0, 0, 0, false);
     while looked < budget && !done {
@@ -384,8 +313,8 @@ fn tidy_slot<T>(
             }
         }
     }
-    bump(&core.sweeper.dropped, (looked - put_back) as u64);
-    bump(&core.sweeper.blocks_freed, freed);
-    bump(&core.sweeper.blocks_made, u64::from(filed.blocks));
+    engine.front().counts().add(SweepCount::Dropped, (looked - put_back) as u64);
+    engine.front().counts().add(SweepCount::BlocksFreed, freed);
+    engine.front().counts().add(SweepCount::BlocksMade, u64::from(filed.blocks));
     (looked, done)
 }

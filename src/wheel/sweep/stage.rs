@@ -1,0 +1,107 @@
+//! Where a sweep is ([`Stage`]), and what it has in hand ([`Hand`]).
+//!
+//! ```text
+//!   Ended ──► Begun ──► Overdue ──► Slots ──► Ended
+//!             take      sort what   slot after slot,
+//!             what is   was met     up to the sweep's end
+//!             overdue
+//! ```
+//!
+//! Between two steps, whatever the stage, the hand is worked off. A bounded sweep stops wherever it
+//! has enough; the stage and the hand stay as they are, and the next call goes on from there.
+
+#![forbid(unsafe_code)]
+
+use crate::wheel::hierarchy::slot::{Name, Read};
+use crate::wheel::hierarchy::{Kept, Source, Taken};
+use crate::wheel::tally::{SweepCount, SweeperTally};
+use std::collections::VecDeque;
+
+/// Where a sweep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No sweep is under way.
+    Ended,
+    /// It has yet to take what is overdue. It does so once: a handler that arms timers without
+    /// delay cannot keep it from ending.
+    Begun,
+    /// It meets what was overdue. That is handed over together, since its order is made by sorting.
+    Overdue,
+    /// It goes from occupied slot to occupied slot.
+    Slots,
+}
+
+/// Names that were taken out of their slots and have not been met.
+#[derive(Debug)]
+pub(super) struct Hand {
+    /// Taken chains, in the order of their turns.
+    pub(super) taken: VecDeque<Taken>,
+    /// Names read from one of them.
+    pub(super) names: Vec<Name>,
+    /// Where those were taken from.
+    pub(super) from: Source,
+    /// Blocks with names that were reserved but not yet written.
+    pub(super) kept: VecDeque<Kept>,
+    /// How many of them are yet to be looked at, by the present tick.
+    unlooked: usize,
+}
+
+impl Hand {
+    pub(super) fn new() -> Self {
+        Self {
+            taken: VecDeque::new(),
+            names: Vec::new(),
+            from: Source { shard: 0, slot: None },
+            kept: VecDeque::new(),
+            unlooked: 0,
+        }
+    }
+
+    /// Has every kept block looked at once more.
+    pub(super) fn look_at_kept(&mut self) {
+        self.unlooked = self.kept.len();
+    }
+
+    /// Whether a kept block has names that were written since the last look.
+    pub(super) fn has_news(&self) -> bool {
+        self.kept.iter().any(|kept| kept.unwritten.has_news())
+    }
+
+    /// Whether there is nothing left to read.
+    pub(super) fn is_worked_off(&self) -> bool {
+        self.taken.is_empty() && self.unlooked == 0
+    }
+
+    /// Reads on, with no names read before: up to `most` names (and the rest of their block) of
+    /// the next slot, or what has been written into the next kept block.
+    pub(super) fn read_on(&mut self, most: usize, counts: &SweeperTally) {
+        let Some(taken) = self.taken.front_mut() else {
+            return self.read_kept(counts);
+        };
+        self.from = taken.from;
+        while self.names.len() < most {
+            match taken.chain.read_block(&mut self.names) {
+                None => {
+                    self.taken.pop_front();
+                    break;
+                }
+                Some(Read::Whole) => counts.add(SweepCount::BlocksFreed, 1),
+                Some(Read::Kept(unwritten)) => {
+                    self.kept.push_back(Kept { from: taken.from, unwritten });
+                }
+            }
+        }
+    }
+
+    fn read_kept(&mut self, counts: &SweeperTally) {
+        self.unlooked = self.unlooked.saturating_sub(1);
+        let Some(mut kept) = self.kept.pop_front() else { return };
+        self.from = kept.from;
+        // In C, for `ci/genmc`: `work_kept`.
+        if kept.unwritten.look(&mut self.names) {
+            counts.add(SweepCount::BlocksFreed, 1);
+        } else {
+            self.kept.push_back(kept);
+        }
+    }
+}

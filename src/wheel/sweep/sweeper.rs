@@ -1,0 +1,558 @@
+//! [`Sweeper`]: hands over the timers that are due.
+//!
+//! A sweep goes from occupied slot to occupied slot: it announces the tick ([`Front`]), takes the
+//! slots whose turn has come by it, and meets the names in them ([`Shard::meet`]). Where it is, and
+//! what it has taken and not met yet, is its [`Stage`] and its [`Hand`]. Timers that a panicking
+//! handler left stay in the batch, for the next sweep. No handler ever runs under a guard of the
+//! epoch.
+//!
+//! **A sweep has one end**, the present of the call in which it began, however many calls it
+//! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
+//! would, under a backlog, never let another begin.
+//!
+//! **What lies in no slot** must not wait until its deadlines leave the window that the packed words
+//! can tell apart. Names that are overdue are taken when a sweep begins, and again whenever it has
+//! gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked at when a
+//! sweep begins and at each tick that it announces.
+//!
+//! [`Front`]: crate::wheel::sweep::front::Front
+//! [`Shard::meet`]: crate::wheel::shard::Shard::meet
+
+#![forbid(unsafe_code)]
+
+use crate::sync::Arc;
+use crate::wheel::engine::{Engine, Leftovers};
+use crate::wheel::handle::Wheel;
+use crate::wheel::hierarchy::Source;
+use crate::wheel::id::TimerId;
+use crate::wheel::metrics::Lateness;
+use crate::wheel::reclaim::pin;
+use crate::wheel::shard::Filed;
+use crate::wheel::shard::meet::{Gathered, Met, Turn};
+use crate::wheel::shared::Inner;
+use crate::wheel::slab::Released;
+use crate::wheel::sweep::stage::{Hand, Stage};
+use crate::wheel::sweep::upkeep::{self, Upkeep};
+use crate::wheel::tally::SweepCount;
+use crate::wheel::tick::Tick;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A timer that was due, handed over by a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired<T> {
+    /// What was inserted.
+    pub value: T,
+    /// The timer's id, which now names nothing.
+    pub id: TimerId,
+    /// When it was due, rounded up to the wheel's resolution; rounded down, if that had passed when
+    /// it was set.
+    pub deadline: Instant,
+}
+
+/// What a sweep did, and when the next is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
+pub struct Sweep {
+    /// How many timers were handed over.
+    pub expired: usize,
+    /// Whether everything that was due has been handed over; `false` only for a
+    /// [bounded sweep](Sweeper::sweep_some) that has reached one of its limits.
+    pub finished: bool,
+    /// As [`Sweeper::next_deadline`].
+    pub next_deadline: Option<Instant>,
+}
+
+/// The exclusive half of a wheel: whoever owns it hands over the timers that are due.
+///
+/// An event loop sweeps when its poll returns and uses
+/// [`next_deadline`](Self::next_deadline) as the poll's time-out; a [`Driver`](crate::Driver)
+/// does this on a thread of its own. Dropping the sweeper closes the wheel, since nothing could
+/// fire any more; what is armed can still be cancelled, and drained. Timers that a sweep had taken
+/// when `on_expired` panicked can then be drained, not cancelled.
+///
+/// # Examples
+///
+/// An event loop; its poll is woken by [`Builder::waker`](crate::Builder::waker) when another
+/// thread arms an earlier timer:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tourbillon::Builder;
+///
+/// # struct Poll;
+/// # impl Poll { fn wait(&self, _: Option<Duration>) {} fn wake() {} }
+/// # let poll = Poll;
+/// let (wheel, mut sweeper) = Builder::new().waker(|| Poll::wake()).build()?;
+/// wheel.insert("first", Duration::ZERO)?;
+///
+/// let mut fired = Vec::new();
+/// while fired.is_empty() {
+///     let timeout = sweeper
+///         .next_deadline()
+///         .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+///     poll.wait(timeout);
+///     sweeper.sweep(|timer| fired.push(timer.value));
+/// }
+/// assert_eq!(fired, ["first"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it closes the wheel"]
+pub struct Sweeper<T> {
+    inner: Arc<Inner<T>>,
+    stage: Stage,
+    /// Where the sweep ends.
+    end: Tick,
+    hand: Hand,
+    /// How far the sweep was when what is overdue was last taken.
+    overdue_taken: Tick,
+    /// How many more names, or slots, the present call may look at.
+    looks: usize,
+    /// Timers that have ended and that no handler has had yet.
+    batch: VecDeque<Expired<T>>,
+    upkeep: Upkeep,
+    stamp: Stamp,
+}
+
+/// The deadline of the timer last met, as a tick and as an instant.
+#[derive(Clone, Copy)]
+struct Stamp {
+    tick: Tick,
+    deadline: Instant,
+}
+
+/// Counts timers as they are handed over.
+struct HandedOver<'c, T> {
+    engine: &'c Engine<T>,
+    now: Instant,
+    /// The last deadline, and its bucket of lateness.
+    last: Option<(Instant, usize)>,
+}
+
+impl<T> HandedOver<'_, T> {
+    #[inline]
+    fn count(&mut self, timer: &Expired<T>) {
+        let bucket = match self.last {
+            Some((deadline, bucket)) if deadline == timer.deadline => bucket,
+            _ => Lateness::bucket(self.now.saturating_duration_since(timer.deadline)),
+        };
+        self.last = Some((timer.deadline, bucket));
+        self.engine.front().counts().add_late(bucket);
+        self.engine.front().counts().add(SweepCount::Fired, 1);
+    }
+}
+
+/// How many names are met together, their entries fetched ahead.
+const TOGETHER: usize = 64;
+
+/// How many timers a sweep collects before it hands them over.
+const BATCH: usize = 256;
+
+/// How many names, or slots, a bounded sweep looks at in one call, unless its limit is higher: as
+/// many as take some tens of microseconds when none of them is in a cache.
+const LOOKS: usize = 1 << 9;
+
+impl<T: Send> Sweeper<T> {
+    pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
+        let swept = inner.engine.front().swept();
+        let start = inner.engine.timeline().instant(swept);
+        Self {
+            upkeep: Upkeep::new(inner.engine.shards().len()),
+            inner,
+            stage: Stage::Ended,
+            end: Tick(0),
+            hand: Hand::new(),
+            overdue_taken: swept,
+            looks: 0,
+            batch: VecDeque::new(),
+            stamp: Stamp { tick: swept, deadline: start },
+        }
+    }
+
+    /// The concurrent half of this wheel.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (_, sweeper) = tourbillon::Builder::new().build::<u64>()?;
+    /// assert!(sweeper.wheel().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn wheel(&self) -> Wheel<T> {
+        Wheel { inner: Arc::clone(&self.inner) }
+    }
+
+    /// Hands over every timer that is due by the clock's now, in order of deadline; those that are
+    /// armed or reset meanwhile may come out of order.
+    ///
+    /// O(timers and stale names due, and slots they lie in). If `on_expired` panics, that timer
+    /// counts as handed over, and the next sweep goes on with the one after it.
+    ///
+    /// Up to 256 timers, and all that were overdue, have ended before `on_expired` has the first of
+    /// them: it cannot cancel the others. Where it must, sweep one timer at a time, by
+    /// [`sweep_some`](Self::sweep_some).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// wheel.insert("later", Duration::from_millis(20))?;
+    /// wheel.insert("sooner", Duration::from_millis(10))?;
+    ///
+    /// clock.advance(Duration::from_millis(20));
+    /// let mut fired = Vec::new();
+    /// let sweep = sweeper.sweep(|timer| fired.push(timer.value));
+    /// assert_eq!(fired, ["sooner", "later"]);
+    /// assert_eq!((sweep.expired, sweep.next_deadline), (2, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep(&mut self, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        self.sweep_at(self.inner.clock.now(), on_expired)
+    }
+
+    /// As [`sweep`](Self::sweep), by a given now. A now before that of an earlier sweep hands
+    /// over only what is overdue; one ahead of the clock hands timers over early, later
+    /// ones too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (wheel, mut sweeper) = tourbillon::Builder::new().build()?;
+    /// wheel.insert("soon", Duration::from_secs(1))?;
+    /// let sweep = sweeper.sweep_at(Instant::now() + Duration::from_secs(2), |_| ());
+    /// assert_eq!(sweep.expired, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep_at(&mut self, now: Instant, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        self.run(now, usize::MAX, on_expired)
+    }
+
+    /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
+    /// some hundreds of names, of which some are stale or wait anew. So it may hand over fewer
+    /// timers than `limit`, or none, and not be [finished](Sweep::finished). A limit of zero does
+    /// nothing at all. The next sweep carries on where this one stopped, to the end that this one
+    /// had, before it begins its own; until then, timers that are due can still be cancelled and
+    /// reset.
+    ///
+    /// O(limit), whatever has gone before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, mut sweeper) = tourbillon::Builder::new().build()?;
+    /// for connection in 0..5 {
+    ///     wheel.insert(connection, Duration::ZERO)?;
+    /// }
+    /// let sweep = sweeper.sweep_some(3, |_| ());
+    /// assert_eq!((sweep.expired, sweep.finished), (3, false));
+    /// let sweep = sweeper.sweep_some(3, |_| ());
+    /// assert_eq!((sweep.expired, sweep.finished), (2, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep_some(&mut self, limit: usize, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        self.run(self.inner.clock.now(), limit, on_expired)
+    }
+
+    /// When the next sweep is wanted: the turn of the next occupied slot, which comes no later
+    /// than the earliest deadline; `None` if nothing waits. An instant that has passed means at
+    /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
+    /// is armed.
+    ///
+    /// From this call to the next sweep, whoever arms an earlier timer, the caller's own thread
+    /// included, calls the [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36
+    /// ticks (19 hours at 1 µs, 2.2 years at 1 ms) may refuse inserts and resets until it is swept
+    /// ([`BeyondRange::unswept`](crate::BeyondRange::unswept)); the first refusal calls the waker.
+    /// O(slots / 64); O(pages) once, when a burst is over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (wheel, mut sweeper) = tourbillon::Builder::new().build()?;
+    /// assert_eq!(sweeper.next_deadline(), None);
+    /// wheel.insert("soon", Duration::from_secs(1))?;
+    /// assert!(sweeper.next_deadline() <= Some(Instant::now() + Duration::from_secs(2)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        let engine = &self.inner.engine;
+        if !self.has_work() {
+            self.upkeep.begin_if_idle(engine);
+        }
+        if self.has_work() || self.upkeep.is_busy() {
+            return Some(engine.timeline().instant(engine.front().swept()));
+        }
+        let mut next = self.next_turn();
+        loop {
+            // Steps 1 to 3 of the alarm.
+            engine.front().alarm().set(next);
+            let again = self.next_turn();
+            if again >= next {
+                break;
+            }
+            next = again;
+        }
+        let swept = engine.front().swept();
+        if self.upkeep.begin_before_rest(engine, next.since(swept)) {
+            return Some(engine.timeline().instant(swept));
+        }
+        (next != Tick::NEVER).then(|| engine.timeline().instant(next))
+    }
+
+    /// The longest that whoever owns the sweeper may rest, even with nothing armed: see
+    /// [`Tick::LONGEST_REST`].
+    pub(crate) fn longest_rest(&self) -> Duration {
+        self.inner.engine.timeline().duration(Tick::LONGEST_REST)
+    }
+
+    fn run(&mut self, now: Instant, limit: usize, mut on_expired: impl FnMut(Expired<T>)) -> Sweep {
+        let inner = Arc::clone(&self.inner);
+        let mut handed_over = HandedOver { engine: &inner.engine, now, last: None };
+        let bounded = limit < usize::MAX;
+        self.looks = if bounded { LOOKS.max(limit) } else { usize::MAX };
+        let slice = if bounded { LOOKS / 2 } else { upkeep::SLICE };
+        // A sweep that was under way is finished first, and then this call's own begins.
+        let mut rounds = 1 + usize::from(self.is_under_way());
+        let mut expired = 0;
+        while rounds > 0 && expired < limit && self.looks > 0 {
+            let wanted = limit - expired;
+            if self.fill(now, BATCH.min(wanted), wanted, slice) {
+                rounds -= 1;
+            }
+            while expired < limit {
+                let Some(timer) = self.batch.pop_front() else { break };
+                expired += 1;
+                handed_over.count(&timer);
+                on_expired(timer);
+            }
+        }
+        let finished = rounds == 0 && self.batch.is_empty();
+        Sweep { expired, finished, next_deadline: self.next_deadline() }
+    }
+
+    /// As [`run`](Self::run), into a vector, but no more than one sweep. Returns whether that has
+    /// come to its end, and began in this call: then everything that was due has been collected.
+    pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
+        let (now, began_before) = (self.inner.clock.now(), self.is_under_way());
+        self.looks = upkeep::SLICE.max(limit);
+        let finished = self.fill(now, limit, limit, upkeep::SLICE);
+        let mut handed_over = HandedOver { engine: &self.inner.engine, now, last: None };
+        self.batch.iter().for_each(|timer| handed_over.count(timer));
+        into.extend(self.batch.drain(..));
+        finished && !began_before
+    }
+
+    /// Collects timers that are due, until the batch has about `batch` of them, and never more
+    /// than `limit`. Returns whether the sweep has come to its end. Upkeep has its slice either
+    /// way.
+    fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
+        let inner = Arc::clone(&self.inner);
+        let engine = &inner.engine;
+        engine.front().alarm().clear();
+        let present = engine.timeline().floor(now);
+        if !self.is_under_way() {
+            self.stage = Stage::Begun;
+            self.end = present;
+        }
+        // One that was to end ahead of the clock, and was left by a panic, goes no farther now.
+        self.end = self.end.min(present);
+        let finished = self.advance(engine, batch, limit);
+        let took = self.inner.clock.now().saturating_duration_since(now);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        engine.front().counts().add_sweep(nanos);
+        self.upkeep.begin(engine);
+        self.upkeep.advance(engine, &mut self.hand.kept, finished, slice);
+        finished
+    }
+
+    /// The loop: carries the sweep on, stage by stage, to its end, or until the batch has `batch`
+    /// timers or enough was looked at. What is overdue is handed over together, up to `limit`.
+    /// Returns whether the sweep has come to its end.
+    fn advance(&mut self, engine: &Engine<T>, batch: usize, limit: usize) -> bool {
+        loop {
+            let worked_off = match self.stage {
+                Stage::Ended => return true,
+                Stage::Overdue => {
+                    let worked_off = self.work_off(engine, limit);
+                    self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
+                    worked_off
+                }
+                Stage::Begun | Stage::Slots => self.work_off(engine, batch),
+            };
+            if !worked_off {
+                return false;
+            }
+            match self.stage {
+                Stage::Ended | Stage::Overdue => self.stage = Stage::Slots,
+                Stage::Begun => {
+                    self.take_overdue(engine);
+                    self.hand.look_at_kept();
+                    self.stage = Stage::Overdue;
+                }
+                Stage::Slots if engine.front().swept() >= self.end => self.stage = Stage::Ended,
+                Stage::Slots if self.looks == 0 => return false,
+                Stage::Slots => self.take_next(engine),
+            }
+        }
+    }
+
+    /// Takes the slots whose turn comes next into the hand.
+    fn take_next(&mut self, engine: &Engine<T>) {
+        let (front, shards) = (engine.front(), engine.shards());
+        // To find the next slot is a look at each shard.
+        self.looks = self.looks.saturating_sub(shards.len());
+        let swept = front.swept();
+        let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
+        let next = self.next_slot(swept).min(self.upkeep.next_turn());
+        let tick = next.min(self.end).min(farthest);
+        front.announce(tick);
+        let taken = &mut self.hand.taken;
+        taken.extend(self.upkeep.take_due(tick));
+        for shard in shards {
+            // In C, for `ci/genmc`: the loop of `sweep`.
+            shard.take_due(swept, tick, taken);
+        }
+        taken.make_contiguous().sort_by_key(|taken| taken.at);
+        if tick == farthest {
+            self.take_overdue(engine);
+        }
+        // A kept block that was taken out of turn may have names whose turn is now.
+        self.hand.look_at_kept();
+    }
+
+    /// Takes what is overdue into the hand.
+    fn take_overdue(&mut self, engine: &Engine<T>) {
+        let swept = engine.front().swept();
+        let overdue = engine.shards().iter().filter_map(|shard| shard.take_overdue(swept));
+        self.hand.taken.extend(overdue);
+        self.overdue_taken = swept;
+    }
+
+    /// Meets what is in hand. `false` if the batch has as many timers as it may, or enough was
+    /// looked at, before that was done.
+    fn work_off(&mut self, engine: &Engine<T>, limit: usize) -> bool {
+        loop {
+            self.meet(engine, limit);
+            if self.batch.len() >= limit {
+                return false;
+            }
+            if self.hand.is_worked_off() {
+                return true;
+            }
+            if self.looks == 0 {
+                return false;
+            }
+            self.hand.read_on(TOGETHER.min(self.looks), engine.front().counts());
+            // What had no names is a look as well.
+            self.looks = self.looks.saturating_sub(self.hand.names.len().max(1));
+        }
+    }
+
+    /// Meets the names read, while there is room in the batch.
+    fn meet(&mut self, engine: &Engine<T>, limit: usize) {
+        if self.hand.names.is_empty() {
+            return;
+        }
+        let Source { shard: number, slot } = self.hand.from;
+        let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
+        let turn = Turn { slot, swept: engine.front().swept() };
+        for name in &self.hand.names {
+            shard.prefetch(name.index(), &guard);
+        }
+        let mut gathered = Gathered {
+            filed: Filed::default(),
+            released: Released::NONE,
+            hoard: self.upkeep.hoard(number),
+        };
+        let (mut dropped, mut refiled) = (0, 0);
+        while self.batch.len() < limit {
+            let Some(name) = self.hand.names.pop() else { break };
+            match shard.meet(name, turn, &mut gathered, &guard) {
+                Met::Dropped => dropped += 1,
+                Met::Refiled => refiled += 1,
+                Met::Due(value, id, tick) => {
+                    if self.stamp.tick != tick {
+                        self.stamp = Stamp { tick, deadline: engine.timeline().instant(tick) };
+                    }
+                    let deadline = self.stamp.deadline;
+                    self.batch.push_back(Expired { value, id, deadline });
+                }
+            }
+        }
+        shard.release(&mut gathered.released, &guard);
+        let ended = (self.batch.len() - before) as u64;
+        engine.make_room(number, ended);
+        let counts = engine.front().counts();
+        counts.add(SweepCount::Ended, ended);
+        counts.add(SweepCount::Dropped, dropped);
+        counts.add(SweepCount::Refiled, refiled);
+        // A name filed again takes the place of the one met.
+        counts.add(SweepCount::Extra, u64::from(gathered.filed.names).saturating_sub(refiled));
+        counts.add(SweepCount::BlocksMade, u64::from(gathered.filed.blocks));
+    }
+
+    /// Whether a sweep has stopped before its end.
+    fn is_under_way(&self) -> bool {
+        self.stage != Stage::Ended
+    }
+
+    /// Whether there are names to be met or timers to be handed over.
+    fn has_work(&self) -> bool {
+        self.is_under_way() || !self.batch.is_empty()
+    }
+
+    // In C, for `ci/genmc`: `next_turn`.
+    /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
+    fn next_turn(&self) -> Tick {
+        let engine = &self.inner.engine;
+        let swept = engine.front().swept();
+        let overdue = engine.shards().iter().any(|shard| shard.has_overdue());
+        if overdue || self.hand.has_news() {
+            return swept;
+        }
+        self.next_slot(swept)
+    }
+
+    // In C, for `ci/genmc`: `next_slot`.
+    /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
+    fn next_slot(&self, swept: Tick) -> Tick {
+        let turns = self.inner.engine.shards().iter().filter_map(|shard| shard.next_turn(swept));
+        turns.min().unwrap_or(Tick::NEVER)
+    }
+}
+
+impl<T> Drop for Sweeper<T> {
+    fn drop(&mut self) {
+        let engine = &self.inner.engine;
+        let timers: Vec<_> = std::mem::take(&mut self.batch)
+            .into_iter()
+            .map(|timer| (timer.id, engine.timeline().ceil(timer.deadline), timer.value))
+            .collect();
+        // They have not been handed over after all: their names were met, and dropped.
+        engine.front().counts().take_back(SweepCount::Ended, timers.len() as u64);
+        engine.front().counts().add(SweepCount::Dropped, timers.len() as u64);
+        let Hand { mut taken, kept, .. } = std::mem::replace(&mut self.hand, Hand::new());
+        taken.extend(self.upkeep.take_due(Tick::NEVER));
+        let leftovers = Leftovers { timers, _taken: taken.into(), _kept: kept.into() };
+        *engine.leftovers() = Some(leftovers);
+        engine.close();
+    }
+}
+
+impl<T> fmt::Debug for Sweeper<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweeper").field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
