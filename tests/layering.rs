@@ -1,75 +1,41 @@
-//! The layers of the sources hold: each file imports only what lies below it.
+//! The layers of the sources hold: imports go one way, from file to file and from room to room.
 //!
 //! It reads `src` as text, because a lint sees through re-exports and would reject the users of
-//! the facades too.
+//! the facades too. What lies inside of `src/wheel` nobody else can name: the compiler sees to that.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// All modules, lowest layer first; a file may import from the layers before its own, from its
-/// own layer only where that is one folder.
-const LAYERS: [&[&str]; 17] = [
-    &["sync", "bits", "tick", "error", "panics", "prefetch"],
-    &["id", "caller", "reclaim", "bell"],
-    &["tally", "swept", "lease"],
-    &["alarm", "slab"],
-    &["hierarchy"],
-    &["shard"],
-    &["core", "upkeep"],
-    &["metrics", "clock"],
-    &["wheel", "pinned"],
-    &["sweeper"],
-    &["executor", "trace"],
+/// The rooms of `src`, lowest first: each imports from its own files and from the rooms before it.
+const ROOMS: [&[&str]; 8] = [
+    &["sync", "panics", "error"],
+    &["clock"],
+    &["wheel"],
     &["driver"],
-    &["builder"],
-    &["scheduler", "keyed", "cache", "config", "export"],
+    &["scheduler", "keyed", "cache"],
     &["future"],
-    &["backon", "hyper", "quinn", "tower"],
-    &["http", "durable"],
+    &["adapters"],
+    &["durable"],
 ];
 
-/// Modules that stand on the exports of the root alone, on each other's, and on the doors to locks
-/// and panics.
-const ON_TOP: [&str; 12] = [
-    "scheduler",
-    "keyed",
-    "cache",
-    "config",
-    "export",
-    "future",
-    "backon",
-    "hyper",
-    "quinn",
-    "tower",
-    "http",
-    "durable",
-];
-
-/// Pairs that name each other, and why.
-const EXCEPTIONS: [(&str, &str); 4] = [
-    // `Builder::driver` begins a `DriverBuilder`, which finishes the `Builder`.
-    ("driver", "builder"),
-    // A core's counts decide about upkeep; upkeep works on the core.
-    ("core", "upkeep"),
-    ("upkeep", "core"),
-    // `Wheel::pin` makes a `Pinned`, whose verbs are those of the wheel.
-    ("wheel", "pinned"),
-];
+/// How many of them, from the first, the root's exports are made of. The others use those exports,
+/// and of the rooms below only the doors to locks and panics.
+const BELOW_THE_ROOT: usize = 4;
 
 fn sources() -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
                 sources.insert(name, fs::read_to_string(&path).unwrap());
             }
         }
@@ -84,50 +50,147 @@ fn code(source: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// What follows `crate::`: a name, or several in braces.
-fn imports(import: &str) -> Vec<String> {
-    let name = |text: &str| -> String {
-        text.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
-    };
-    match import.strip_prefix('{') {
-        Some(group) => {
-            let names = group.split('}').next().unwrap_or_default().split(',').map(name);
-            names.filter(|name| !name.is_empty()).collect()
-        }
-        None => vec![name(import)],
-    }
+/// The module of a file: its path, without what marks it as a file.
+fn module(file: &str) -> &str {
+    let name = file.trim_end_matches(".rs");
+    name.strip_suffix("/mod").unwrap_or(name)
 }
 
-fn layer(module: &str) -> usize {
-    let place = LAYERS.iter().position(|modules| modules.contains(&module));
-    place.unwrap_or_else(|| panic!("{module} is in no layer"))
+/// The paths that a tree of imports names, such as `crate::a::{b, c::{d, e}}`.
+fn paths(tree: &str) -> Vec<String> {
+    let Some((prefix, rest)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default();
+        return vec![path.split_whitespace().collect()];
+    };
+    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+    let (mut depth, mut branches) = (0, vec![String::new()]);
+    for character in inner.chars() {
+        match character {
+            ',' if depth == 0 => branches.push(String::new()),
+            _ => {
+                depth += i32::from(character == '{') - i32::from(character == '}');
+                branches.last_mut().unwrap().push(character);
+            }
+        }
+    }
+    let branches = branches.iter().filter(|branch| !branch.trim().is_empty());
+    branches.flat_map(|branch| paths(&format!("{}{}", prefix.trim(), branch.trim()))).collect()
+}
+
+/// The paths that a file's code names, from the root of the crate; what it only hands on to others
+/// (`pub use`) is not meant.
+fn named(file: &str, code: &str) -> Vec<String> {
+    let mut named = Vec::new();
+    let statements: Vec<&str> = code.split(';').collect();
+    for statement in &statements {
+        let line = statement.trim_start_matches(|c: char| c.is_whitespace());
+        if let Some((before, tree)) = line.rsplit_once("use ") {
+            if before.rsplit('\n').next().unwrap_or_default().trim().is_empty() {
+                named.extend(paths(tree));
+                continue;
+            }
+        }
+        // Paths within expressions; `pub(in crate::x)` is none.
+        let statement = statement.replace("(in crate::", "(in ");
+        for start in ["crate::", "super::"] {
+            let found = statement.match_indices(start).map(|(at, _)| &statement[at..]);
+            named.extend(found.map(|text| {
+                let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+                text.chars().take_while(|&c| is_path(c)).collect::<String>()
+            }));
+        }
+    }
+    let here = module(file);
+    let from_root = |path: String| -> Option<String> {
+        if let Some(path) = path.strip_prefix("crate::") {
+            return Some(path.replace("::", "/"));
+        }
+        let (mut folder, mut rest) = (here, &path[..]);
+        while let Some(up) = rest.strip_prefix("super::") {
+            folder = folder.rsplit_once('/').map_or("", |(above, _)| above);
+            rest = up;
+        }
+        Some(format!("{folder}/{}", rest.replace("::", "/")))
+    };
+    named.into_iter().filter_map(from_root).collect()
+}
+
+/// The module that a path from the root leads to; the empty one is the root itself.
+fn resolved<'p>(path: &'p str, modules: &BTreeSet<String>) -> &'p str {
+    let mut path = path.trim_start_matches('/');
+    while !path.is_empty() && !modules.contains(path) {
+        path = path.rsplit_once('/').map_or("", |(above, _)| above);
+    }
+    path
+}
+
+/// Which modules each module imports from.
+fn imports() -> BTreeMap<String, BTreeSet<String>> {
+    let sources = sources();
+    let files = sources.iter().filter(|(file, _)| *file != "lib.rs");
+    let modules: BTreeSet<String> =
+        files.clone().map(|(file, _)| module(file).to_owned()).collect();
+    files
+        .map(|(file, source)| {
+            let here = module(file);
+            let named = named(file, &code(source));
+            let imported = named.iter().map(|path| resolved(path, &modules).to_owned());
+            (here.to_owned(), imported.filter(|path| path != here).collect())
+        })
+        .collect()
+}
+
+fn room(module: &str) -> usize {
+    let name = module.split('/').next().unwrap();
+    let place = ROOMS.iter().position(|rooms| rooms.contains(&name));
+    place.unwrap_or_else(|| panic!("{module} is in no room"))
 }
 
 #[test]
-fn each_file_imports_only_what_lies_below_it() {
-    for (name, source) in sources().iter().filter(|(name, _)| *name != "lib.rs") {
-        let module = name.split(['/', '.']).next().unwrap();
-        for imported in code(source).split("crate::").skip(1).flat_map(imports) {
-            // `crate::TimerId` and the like are exports of the root.
-            if imported.starts_with(char::is_uppercase) || imported == module {
+fn each_room_imports_only_from_those_below_it() {
+    for (module, imported) in &imports() {
+        let (own, here) = (module.split('/').next().unwrap(), room(module));
+        for path in imported {
+            let name = path.split('/').next().unwrap();
+            if name == own {
                 continue;
             }
-            let open = ["sync", "panics"].contains(&imported.as_str())
-                || ON_TOP.contains(&imported.as_str());
-            let past = ON_TOP.contains(&module) && !open;
-            assert!(!past, "{name} imports {imported} past the root");
-            let allowed = layer(&imported) < layer(module)
-                || EXCEPTIONS.contains(&(module, imported.as_str()))
-                || (module, imported.as_str()) == ("pinned", "wheel");
-            assert!(allowed, "{name} imports {imported}");
+            if path.is_empty() {
+                assert!(here >= BELOW_THE_ROOT, "{module} imports from the root");
+                continue;
+            }
+            assert!(room(path) < here, "{module} imports {path}");
+            let past = here >= BELOW_THE_ROOT && room(path) < BELOW_THE_ROOT;
+            assert!(
+                !past || ["sync", "panics"].contains(&name),
+                "{module} goes past the root to {path}"
+            );
         }
     }
+}
+
+#[test]
+fn no_imports_go_in_a_circle() {
+    let mut left = imports();
+    left.retain(|module, _| !module.starts_with("durable"));
+    // What imports nothing that is left is in no circle.
+    loop {
+        let modules: BTreeSet<String> = left.keys().cloned().collect();
+        let before = left.len();
+        left.retain(|_, imported| imported.iter().any(|path| modules.contains(path)));
+        if left.len() == before {
+            break;
+        }
+    }
+    assert!(left.is_empty(), "these import each other, or from such: {left:#?}");
 }
 
 #[test]
 fn each_thing_outside_has_one_door() {
-    let atomics = ["sync.rs", "bell.rs", "caller.rs", "clock.rs"];
-    let services = ["tower.rs", "http/timeout.rs", "http/body_layer.rs"];
+    let atomics = ["sync.rs", "driver/bell.rs", "wheel/caller.rs", "clock.rs"];
+    let services = ["tower", "http/timeout", "http/body_layer"];
+    let services = services.map(|file| format!("adapters/{file}.rs"));
+    let services = services.each_ref().map(String::as_str);
     let figures = ["cache/spread.rs", "cache/stats.rs"];
     let embedded = ["fault", "file", "tables"].map(|file| format!("durable/embedded/{file}.rs"));
     let embedded = embedded.each_ref().map(String::as_str);
@@ -137,15 +200,18 @@ fn each_thing_outside_has_one_door() {
     let doors = [
         ("std::sync::atomic", &[&atomics[..], &figures].concat()[..]),
         ("loom::", &["sync.rs"]),
-        ("crossbeam_epoch", &["reclaim.rs"]),
-        ("rayon::", &["executor.rs"]),
+        ("crossbeam_epoch", &["wheel/reclaim.rs"]),
+        ("rayon::", &["driver/executor.rs"]),
         ("croner", &["scheduler/calendar.rs"]),
         ("jiff", &["scheduler/calendar.rs"]),
         ("SystemTime::now", &["scheduler/calendar.rs", "durable/clock.rs"]),
         ("quick_cache", &["cache/map.rs"]),
         ("fastrand", &["cache/spread.rs", "durable/redis/pages.rs"]),
         ("dashmap", &["keyed/map.rs"]),
-        ("serde::", &["config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"]),
+        (
+            "serde::",
+            &["adapters/config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"],
+        ),
         ("serde_json", &["durable/json.rs"]),
         ("redb::", &embedded),
         ("futures_channel", &["durable/embedded/threads.rs", "durable/redis/groups.rs"]),
@@ -162,20 +228,19 @@ fn each_thing_outside_has_one_door() {
         ),
         (" redis::", &redis),
         ("tokio::", &redis),
-        ("humantime::", &["config.rs"]),
-        // The crate; `crate::metrics::` is the module.
-        (" metrics::", &["export.rs"]),
-        ("tracing::", &["trace.rs"]),
-        ("hyper::", &["hyper.rs"]),
+        ("humantime::", &["adapters/config.rs"]),
+        (" ::metrics::", &["adapters/export.rs"]),
+        ("tracing::", &["driver/events.rs"]),
+        (" hyper::", &["adapters/hyper.rs"]),
         ("atomic_waker", &["future/delay_queue.rs"]),
-        ("::backon", &["backon.rs"]),
-        ("::quinn", &["quinn.rs"]),
+        (" ::backon", &["adapters/backon.rs"]),
+        (" ::quinn", &["adapters/quinn.rs"]),
         ("tower_layer", &services),
         ("tower_service", &services),
-        (" ::http::", &["http/timeout.rs", "http/body_layer.rs"]),
-        ("http_body::", &["http/body.rs"]),
+        (" ::http::", &services),
+        ("http_body::", &["adapters/http/body.rs"]),
         ("Instant::now", &["clock.rs"]),
-        ("std::thread::Builder", &["executor.rs", "durable/embedded/threads.rs"]),
+        ("std::thread::Builder", &["driver/executor.rs", "durable/embedded/threads.rs"]),
     ];
     for (name, source) in &sources() {
         for (thing, files) in doors {

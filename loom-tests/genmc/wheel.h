@@ -175,7 +175,7 @@ static u32 take(u32 slot) {
 // Hierarchy::has_overdue
 static bool has_overdue(void) { return LOAD(heads[OVERDUE], ACQUIRE) != 0; }
 
-// ---- src/wheel/sweep/swept.rs, src/wheel/sweep/alarm.rs
+// ---- src/wheel/front/swept.rs, src/wheel/front/alarm.rs
 
 static _Atomic Tick swept, until;
 static _Atomic u32 rung;

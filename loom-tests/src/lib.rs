@@ -48,7 +48,7 @@ pub use error::{BeyondRange, BuildError, InsertError, Refusal};
 pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
 pub use wheel::probe::{PAST, USES, WINDOW, entries};
 pub use wheel::{
-    Armed, Builder, Expired, Geometry, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,
+    Armed, Builder, Expired, Geometry, Lateness, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,
 };
 
 // What the threads of a model share beside the wheel must be the explorer's too: the order of

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use crate::Metrics;
-use metrics::{
+use ::metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::CacheRefusal;
+use super::error::CacheRefusal;
 use crate::sync::{Condvar, Mutex};
 use std::any::Any;
 use std::sync::{Arc, PoisonError};

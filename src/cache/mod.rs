@@ -74,6 +74,7 @@ mod map;
 mod shared;
 mod spread;
 mod stats;
+mod timer;
 mod weak;
 
 pub use builder::CacheBuilder;
@@ -81,6 +82,7 @@ pub use error::{CacheBuildError, CacheInsertError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
 pub use key::IntoKey;
 pub use stats::CacheStats;
+pub use timer::CacheTimer;
 pub use weak::WeakCache;
 
 use crate::Driver;
@@ -94,17 +96,6 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What the wheel of a cache holds: the timer of one value. Only the cache looks inside.
-pub struct CacheTimer<K> {
-    key: K,
-}
-
-impl<K> fmt::Debug for CacheTimer<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheTimer").finish_non_exhaustive()
-    }
-}
 
 /// A concurrent cache whose entries expire by the wheel. Clones share it.
 ///

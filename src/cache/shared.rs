@@ -18,11 +18,12 @@
 
 #![forbid(unsafe_code)]
 
+use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted, Listener};
 use super::map::{Held, Map, Parted};
 use super::spread::Spread;
 use super::stats::{Count, Counters};
-use super::{CacheRefusal, CacheTimer};
+use super::timer::CacheTimer;
 use crate::Driver;
 use crate::InsertError;
 use crate::Refusal;

@@ -4,6 +4,7 @@
 
 use super::budget::Budget;
 use super::sleep::Sleep;
+use super::timer::Timer;
 use crate::Refusal;
 use crate::scheduler::{LastRun, MissedTickBehavior};
 use std::error::Error;
@@ -56,6 +57,26 @@ impl fmt::Display for ZeroPeriod {
 }
 
 impl Error for ZeroPeriod {}
+
+impl Timer {
+    /// Ticks every `period`, the first time at once.
+    ///
+    /// # Errors
+    ///
+    /// The period is zero.
+    pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
+        self.interval_at(self.now(), period)
+    }
+
+    /// Ticks every `period`, the first time at `start`.
+    ///
+    /// # Errors
+    ///
+    /// The period is zero.
+    pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, ZeroPeriod> {
+        Interval::new(self.sleep_until(start), period)
+    }
+}
 
 impl Interval {
     pub(super) fn new(first: Sleep, period: Duration) -> Result<Self, ZeroPeriod> {

@@ -78,6 +78,20 @@ impl State {
     const NEW: State = State::Idle { let_go: false };
 }
 
+impl Timer {
+    /// A future that is ready when `delay` has passed from now; at once for none.
+    ///
+    /// Delays of more than 136 years count as that much.
+    pub fn sleep(&self, delay: Duration) -> Sleep {
+        Sleep::new(self.share(), self.after(delay))
+    }
+
+    /// A future that is ready at `deadline`; at once if that has passed.
+    pub fn sleep_until(&self, deadline: Instant) -> Sleep {
+        Sleep::new(self.share(), deadline)
+    }
+}
+
 impl Sleep {
     pub(super) fn new(timer: Timer, deadline: Instant) -> Self {
         let deadline = timer.nanos(deadline);

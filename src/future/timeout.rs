@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::sleep::Sleep;
+use super::timer::Timer;
 use crate::Refusal;
 use pin_project_lite::pin_project;
 use std::error::Error;
@@ -10,6 +11,7 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 pin_project! {
     /// The answer of a future, or an error if it has none in time; made by
@@ -22,6 +24,24 @@ pin_project! {
         #[pin]
         future: F,
         sleep: Sleep,
+    }
+}
+
+impl Timer {
+    /// The answer of `future`, or an error if it has none when `delay` has passed from now.
+    ///
+    /// With no delay `future` is polled once.
+    pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timeout<F::IntoFuture> {
+        Timeout::new(future.into_future(), self.sleep(delay))
+    }
+
+    /// The answer of `future`, or an error if it has none at `deadline`.
+    pub fn timeout_at<F: IntoFuture>(
+        &self,
+        deadline: Instant,
+        future: F,
+    ) -> Timeout<F::IntoFuture> {
+        Timeout::new(future.into_future(), self.sleep_until(deadline))
     }
 }
 

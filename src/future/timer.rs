@@ -2,9 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::interval::{Interval, ZeroPeriod};
-use super::sleep::Sleep;
-use super::timeout::Timeout;
 use super::wake::Wake;
 use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Wheel};
 use std::sync::Arc;
@@ -110,52 +107,6 @@ impl Timer {
     fn of(wheel: Wheel<Wake>, driver: Option<Arc<Driver<Wake>>>) -> Self {
         let origin = wheel.clock().now();
         Self(Arc::new(Handle { wheel, driver, origin }))
-    }
-
-    /// A future that is ready when `delay` has passed from now; at once for none.
-    ///
-    /// Delays of more than 136 years count as that much.
-    pub fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::new(self.share(), self.after(delay))
-    }
-
-    /// A future that is ready at `deadline`; at once if that has passed.
-    pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::new(self.share(), deadline)
-    }
-
-    /// The answer of `future`, or an error if it has none when `delay` has passed from now.
-    ///
-    /// With no delay `future` is polled once.
-    pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timeout<F::IntoFuture> {
-        Timeout::new(future.into_future(), self.sleep(delay))
-    }
-
-    /// The answer of `future`, or an error if it has none at `deadline`.
-    pub fn timeout_at<F: IntoFuture>(
-        &self,
-        deadline: Instant,
-        future: F,
-    ) -> Timeout<F::IntoFuture> {
-        Timeout::new(future.into_future(), self.sleep_until(deadline))
-    }
-
-    /// Ticks every `period`, the first time at once.
-    ///
-    /// # Errors
-    ///
-    /// The period is zero.
-    pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
-        self.interval_at(self.now(), period)
-    }
-
-    /// Ticks every `period`, the first time at `start`.
-    ///
-    /// # Errors
-    ///
-    /// The period is zero.
-    pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, ZeroPeriod> {
-        Interval::new(self.sleep_until(start), period)
     }
 
     /// What the timer's clock says.

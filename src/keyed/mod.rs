@@ -34,6 +34,7 @@ mod drain;
 mod exclusive;
 mod map;
 mod running;
+mod shared;
 mod timer;
 
 pub use drain::{Drain, Drained};
@@ -44,13 +45,13 @@ use crate::{
     Wheel,
 };
 use exclusive::Exclusive;
-use map::Map;
 use running::Running;
+use shared::{Shared, Slot};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::resume_unwind;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timer::{What, When};
 
@@ -101,18 +102,6 @@ pub struct KeyedTimers<K, V> {
     shared: Arc<Shared<K, V>>,
     /// Keeps the driver running; the handler's own handle has none.
     running: Option<Arc<Running<K, V>>>,
-}
-
-/// What the map holds for a key.
-struct Slot<V> {
-    value: Exclusive<V>,
-    id: TimerId,
-}
-
-/// What all handles share.
-struct Shared<K, V> {
-    map: Map<K, Slot<V>>,
-    driver: OnceLock<Weak<Driver<KeyedTimer<K>>>>,
 }
 
 impl<K, V> KeyedTimers<K, V>
@@ -574,12 +563,6 @@ where
             slot.id = self.arm(key, when)?;
         }
         Ok(())
-    }
-}
-
-impl<K: Hash + Eq, V> Shared<K, V> {
-    fn new() -> Self {
-        Self { map: Map::new(), driver: OnceLock::new() }
     }
 }
 

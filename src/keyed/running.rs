@@ -3,8 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::timer::What;
-use super::{KeyedTimer, Shared};
+use super::shared::Shared;
+use super::timer::{KeyedTimer, What};
 use crate::panics::quietly;
 use crate::{Armed, Driver};
 use std::hash::Hash;

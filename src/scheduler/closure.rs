@@ -24,7 +24,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::Due;
 use super::rule::{LastRun, Next, Rule};
 use crate::panics::discard;
 use crate::{BeyondRange, InsertError, Pinned, Refusal, TimerId, Wheel};
@@ -37,6 +36,30 @@ use std::time::{Duration, Instant};
 
 /// What a delay counts as that no instant can tell: 2^32 s, 136 years.
 const FAR: Duration = Duration::from_secs(1 << 32);
+
+/// What the wheel of a scheduler holds: the timer of a closure, to be given to
+/// [`Scheduler::fire`](super::Scheduler::fire). Dropping it instead ends the closure.
+#[derive(Debug)]
+pub struct Due(Option<(Arc<Closure>, u64)>);
+
+impl Due {
+    fn new(closure: Arc<Closure>, number: u64) -> Self {
+        Self(Some((closure, number)))
+    }
+
+    /// The closure, and which of its timers this is; once.
+    pub(super) fn take(&mut self) -> Option<(Arc<Closure>, u64)> {
+        self.0.take()
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        if let Some((closure, number)) = self.take() {
+            closure.lose(number);
+        }
+    }
+}
 
 /// What becomes of a repetition after a run that panicked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::Due;
-use super::closure::{Cancel, Closure, Ending};
+use super::closure::{Cancel, Closure, Due, Ending};
 use super::result::Awaited;
 use super::rule::Next;
 use crate::{Refusal, WaitError, Wheel};

@@ -30,7 +30,7 @@ mod rule;
 
 #[cfg(feature = "cron")]
 pub use calendar::{Calendar, CalendarError, WallClock};
-pub use closure::{AfterPanic, Cancel, Ending};
+pub use closure::{AfterPanic, Cancel, Due, Ending};
 pub use handle::{JoinError, Joined, Scheduled};
 pub use repeat::{By, Every, RepeatError, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
@@ -98,30 +98,6 @@ pub struct Scheduler {
     wheel: Wheel<Due>,
     /// None in the handle that the driver's own handler has, and on a wheel that is swept by hand.
     driver: Option<Arc<Driver<Due>>>,
-}
-
-/// What the wheel of a scheduler holds: the timer of a closure, to be given to
-/// [`Scheduler::fire`]. Dropping it instead ends the closure.
-#[derive(Debug)]
-pub struct Due(Option<(Arc<Closure>, u64)>);
-
-impl Due {
-    fn new(closure: Arc<Closure>, number: u64) -> Self {
-        Self(Some((closure, number)))
-    }
-
-    /// The closure, and which of its timers this is; once.
-    fn take(&mut self) -> Option<(Arc<Closure>, u64)> {
-        self.0.take()
-    }
-}
-
-impl Drop for Due {
-    fn drop(&mut self) {
-        if let Some((closure, number)) = self.take() {
-            closure.lose(number);
-        }
-    }
 }
 
 /// A closure that had not run when its scheduler was shut down. Dropping it drops the closure.

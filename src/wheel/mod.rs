@@ -23,18 +23,20 @@
 //!   [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
 //! * [`hierarchy`]: levels of slots, and the names in them.
+//! * [`front`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
 //! * [`engine`]: all shards, with the counts ([`tally`]) and the closing of the wheel.
 //! * Two halves on top. [`handle`] and [`pinned`]: what any thread calls. [`sweep`]: the one
 //!   exclusive owner, who hands over what is due, rests, and keeps memory in bounds.
 //!
-//! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`], [`sweep::swept`]
-//! and [`sweep::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so, and what was rejected.
+//! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`], [`front::swept`]
+//! and [`front::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so, and what was rejected.
 
 mod bits;
 mod builder;
 mod caller;
 mod engine;
+mod front;
 mod handle;
 mod hierarchy;
 mod id;

@@ -27,6 +27,8 @@
 pub(crate) mod meet;
 mod protocol;
 
+use crate::wheel::front::Front;
+use crate::wheel::front::swept::published;
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
 use crate::wheel::hierarchy::slot::Name;
 use crate::wheel::hierarchy::{Hierarchy, Taken};
@@ -38,8 +40,6 @@ use crate::wheel::slab::link::AtomicLink;
 use crate::wheel::slab::state::{AtomicEntryState, EntryState};
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::slab::{Claimed, Released, Slab};
-use crate::wheel::sweep::front::Front;
-use crate::wheel::sweep::swept::published;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 

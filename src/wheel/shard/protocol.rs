@@ -78,7 +78,7 @@
 //! its writer files, or of nothing; whichever comes last, the link tells the truth.
 //!
 //! **An inserter held up after choosing its slot** finds at its second look that the slot's turn
-//! has come ([`crate::wheel::sweep::swept`]). What it filed there is met a revolution later, as stale,
+//! has come ([`crate::wheel::front::swept`]). What it filed there is met a revolution later, as stale,
 //! redundant or, at worst, early, and then filed again.
 //!
 //! **An inserter or resetter held up while the sweep leaps.** The state holds the low bits of a
@@ -96,3 +96,5 @@
 //! **Wake-ups.** Whoever relies on a name relies also on its filer having rung the alarm: an
 //! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
 //! on a link looks at the flag once more, after the link), and the sweeper needs no ring.
+
+#![forbid(unsafe_code)]

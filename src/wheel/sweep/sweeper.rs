@@ -15,7 +15,7 @@
 //! gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked at when a
 //! sweep begins and at each tick that it announces.
 //!
-//! [`Front`]: crate::wheel::sweep::front::Front
+//! [`Front`]: crate::wheel::front::Front
 //! [`Shard::meet`]: crate::wheel::shard::Shard::meet
 
 #![forbid(unsafe_code)]

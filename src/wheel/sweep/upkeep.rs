@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 use crate::wheel::engine::Engine;
+use crate::wheel::front::flag::{INTERVAL, SLACK};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::{Name, Read};
 use crate::wheel::hierarchy::{Kept, Taken};
@@ -26,7 +27,6 @@ use crate::wheel::reclaim;
 use crate::wheel::shard::Filed;
 use crate::wheel::shard::meet::Turn;
 use crate::wheel::slab::trim::Trim;
-use crate::wheel::sweep::flag::{INTERVAL, SLACK};
 use crate::wheel::tally::SweepCount;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;

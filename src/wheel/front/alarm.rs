@@ -18,7 +18,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{AtomicU64, Relaxed};
-use crate::wheel::sweep::swept::published;
+use crate::wheel::front::swept::published;
 use crate::wheel::tick::Tick;
 use std::fmt;
 

@@ -1,10 +1,15 @@
-//! [`Front`]: the sweeper's half of what the two halves of a wheel share: how far the sweep has come,
-//! when it is wanted next, and what it has counted. The sweeper writes it, every caller reads it.
+//! [`Front`]: what the sweeper shows the callers of a wheel, and they look at after each change: how far
+//! the sweep has come ([`swept`]), until when it rests ([`alarm`]), and what it has counted; and what
+//! callers show the sweeper, whether memory is to be looked after ([`flag`]).
 
 #![forbid(unsafe_code)]
 
-use crate::wheel::sweep::alarm::Alarm;
-use crate::wheel::sweep::swept::SweptTick;
+pub(crate) mod alarm;
+pub(crate) mod flag;
+pub(crate) mod swept;
+
+use crate::wheel::front::alarm::Alarm;
+use crate::wheel::front::swept::SweptTick;
 use crate::wheel::tally::SweeperTally;
 use crate::wheel::tick::Tick;
 use crossbeam_utils::CachePadded;

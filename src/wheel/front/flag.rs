@@ -1,4 +1,4 @@
-//! [`UpkeepFlag`]: whether the sweeper is to look after the memory ([`upkeep`](super::upkeep)), as the
+//! [`UpkeepFlag`]: whether the sweeper is to look after the memory ([`Upkeep`](crate::wheel::sweep)), as the
 //! figures of the wheel ([`Held`]) say.
 
 #![forbid(unsafe_code)]
