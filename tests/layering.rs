@@ -1,7 +1,7 @@
 //! The layers of the sources hold: imports go one way, from file to file and from room to room.
 //!
-//! It reads `src` as text, because a lint sees through re-exports and would reject the users of
-//! the facades too. What lies inside of `src/wheel` nobody else can name: the compiler sees to that.
+//! It reads `src` as text, because a lint sees through re-exports and would reject the users of the
+//! facades too. What lies inside of `src/wheel` nobody else can name: the compiler sees to that.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

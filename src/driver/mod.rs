@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The tick thread never runs handlers (unless told to, by [`Inline`](crate::Inline)) and never
-//! waits for the executor. It does not tick: it rests until the next occupied slot is due, for
-//! good if there is none (but for a look every 2^33 ticks), and the [alarm](crate::wheel::front::alarm) wakes
-//! it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it rests
-//! until absolute instants, nothing adds up.
+//! waits for the executor. It does not tick: it rests until the next occupied slot is due, for good
+//! if there is none (but for a look every 2^33 ticks), and the [alarm](crate::wheel::front::alarm)
+//! wakes it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it
+//! rests until absolute instants, nothing adds up.
 //!
 //! **What is in flight.** A [`Batch`] is counted from its making to its end. If the builder
 //! bounds what is in flight and the bound is reached, due timers stay in the wheel, where they

@@ -12,8 +12,8 @@
 //! accepted and handed back by the drain (or fired), never both and never neither.
 //!
 //! **What a sweeper leaves.** A block with names that are reserved but not yet written may outlive
-//! the sweeper; it is parked in `leftovers` and freed with the engine, when every handle has gone and
-//! so no insert is under way. Timers that the sweeper had taken and not handed over, because a
+//! the sweeper; it is parked in `leftovers` and freed with the engine, when every handle has gone
+//! and so no insert is under way. Timers that the sweeper had taken and not handed over, because a
 //! handler panicked, are parked there too, for the drain.
 
 #![forbid(unsafe_code)]

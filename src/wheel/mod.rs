@@ -1,8 +1,8 @@
-//! The heart: a hashed hierarchical timing wheel (Varghese and Lauck, 1987) that any thread may insert
-//! into, cancel in and reset in, in O(1), without a lock.
+//! The heart: a hashed hierarchical timing wheel (Varghese and Lauck, 1987) that any thread may
+//! insert into, cancel in and reset in, in O(1), without a lock.
 //!
-//! **The one idea.** A timer lives in one entry of a slab, and one packed word of that entry decides
-//! everything about it: whether it is armed, which timer it is, when it is due. The wheel's slots
+//! **The one idea.** A timer lives in one entry of a slab, and one packed word of that entry
+//! decides everything about it: whether it is armed, which timer it is, when it is due. The wheel's slots
 //! hold no timers. They hold *names*, the indices of entries, and a name is only a hint that its
 //! entry may be due when the slot's turn comes. So a cancel or a reset to later never touches the
 //! wheel: it is one exchange on the entry's word, and the name left behind is dropped, or filed
@@ -13,7 +13,7 @@
 //! | word | says | file |
 //! |---|---|---|
 //! | [`TimerId`] | which timer, of which entry and shard | [`id`] |
-//! | entry state | generation, flag and deadline: what may still happen to the timer | [`slab::state`] |
+//! | entry state | generation, flag, deadline: what may happen to the timer | [`slab::state`] |
 //! | slot head | where names lie that are looked at in one stretch of ticks | [`hierarchy::slot`] |
 //! | vacant head | which entry a new timer gets | [`slab::vacant`] |
 //!

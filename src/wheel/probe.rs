@@ -1,5 +1,5 @@
-//! What the models of `loom-tests` see of the inside of a wheel: how far its words reach, and how much
-//! it holds. Compiled for them alone.
+//! What the models of `loom-tests` see of the inside of a wheel: how far its words reach, and how
+//! much it holds. Compiled for them alone.
 
 #![forbid(unsafe_code)]
 

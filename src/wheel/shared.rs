@@ -1,5 +1,5 @@
-//! [`Inner`]: what the handles of a wheel and its sweeper share: the engine, and the clock that turns
-//! instants into its ticks.
+//! [`Inner`]: what the handles of a wheel and its sweeper share: the engine, and the clock that
+//! turns instants into its ticks.
 
 #![forbid(unsafe_code)]
 

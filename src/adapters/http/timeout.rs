@@ -85,7 +85,8 @@ impl<S> Layer<S> for TimeoutLayer {
 /// A service whose requests are answered by a status if they have no response in time; made by a
 /// [`TimeoutLayer`].
 ///
-/// Each clone of the service has a clone of the timer, as in [`tower`](crate::adapters::tower::Timeout).
+/// Each clone of the service has a clone of the timer, as in
+/// [`tower`](crate::adapters::tower::Timeout).
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,

@@ -1,5 +1,5 @@
-//! [`UpkeepFlag`]: whether the sweeper is to look after the memory ([`Upkeep`](crate::wheel::sweep)), as the
-//! figures of the wheel ([`Held`]) say.
+//! [`UpkeepFlag`]: whether the sweeper is to look after the memory
+//! ([`Upkeep`](crate::wheel::sweep)), as the figures of the wheel ([`Held`]) say.
 
 #![forbid(unsafe_code)]
 

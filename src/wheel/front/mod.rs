@@ -1,6 +1,6 @@
-//! [`Front`]: what the sweeper shows the callers of a wheel, and they look at after each change: how far
-//! the sweep has come ([`swept`]), until when it rests ([`alarm`]), and what it has counted; and what
-//! callers show the sweeper, whether memory is to be looked after ([`flag`]).
+//! [`Front`]: what the sweeper shows the callers of a wheel, and they look at after each change:
+//! how far the sweep has come ([`swept`]), until when it rests ([`alarm`]), and what it has
+//! counted; and what callers show the sweeper, whether memory is to be looked after ([`flag`]).
 
 #![forbid(unsafe_code)]
 

@@ -9,8 +9,8 @@
 //! 2. the sweeper's first: then the inserter's second look finds the announced tick, knows that
 //!    its slot's turn has passed, and files the name again in a slot still to come.
 //!
-//! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::front::alarm) and at whether
-//! the wheel is closed.
+//! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::front::alarm) and
+//! at whether the wheel is closed.
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,8 @@ impl SweptTick {
 // In C, for `ci/genmc`: `PUBLISHED`.
 /// The fence between publishing something and looking at what others announced, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
-/// ([`Alarm`](crate::wheel::front::alarm::Alarm)), inserter and closer ([`Engine`](crate::wheel::engine::Engine)).
+/// ([`Alarm`](crate::wheel::front::alarm::Alarm)), inserter and closer
+/// ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
 pub(crate) fn published() {
     // SeqCst: a store followed by a load of another word, against the same the other way round;

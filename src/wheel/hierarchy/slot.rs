@@ -29,8 +29,8 @@
 //! insert has not returned. When it goes on, it finds at its second look that the slot's turn has
 //! passed and files the name once more; or, if the slot was taken out of turn or is the overdue
 //! one, the taker finds the name: it looks at the blocks it keeps whenever it has announced a tick
-//! ([`crate::wheel::front::swept`]), and before it rests, each time after the fence that makes it see the name or
-//! the inserter see the tick or the alarm ([`crate::wheel::front::alarm`]).
+//! ([`crate::wheel::front::swept`]), and before it rests, each time after the fence that makes it
+//! see the name or the inserter see the tick or the alarm ([`crate::wheel::front::alarm`]).
 
 use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicUsize, Relaxed, Release, UnsafeCell};
 use crate::wheel::prefetch::prefetch;

@@ -1,6 +1,6 @@
-//! The protocol of a shard: what each operation does to an entry's two words, and how each race between
-//! callers and the sweeper ends. All documentation, no code: the functions are in [`super`] and in
-//! [`meet`](super::meet), the invariants I1 and I2 at the top of [`super`].
+//! The protocol of a shard: what each operation does to an entry's two words, and how each race
+//! between callers and the sweeper ends. All documentation, no code: the functions are in [`super`]
+//! and in [`meet`](super::meet), the invariants I1 and I2 at the top of [`super`].
 //!
 //! # The operations
 //!
@@ -78,12 +78,13 @@
 //! its writer files, or of nothing; whichever comes last, the link tells the truth.
 //!
 //! **An inserter held up after choosing its slot** finds at its second look that the slot's turn
-//! has come ([`crate::wheel::front::swept`]). What it filed there is met a revolution later, as stale,
-//! redundant or, at worst, early, and then filed again.
+//! has come ([`crate::wheel::front::swept`]). What it filed there is met a revolution later, as
+//! stale, redundant or, at worst, early, and then filed again.
 //!
 //! **An inserter or resetter held up while the sweep leaps.** The state holds the low bits of a
 //! deadline, which mean another once the sweep has left it behind by
-//! [`PAST`](crate::wheel::tick::Tick::PAST). So the second look also asks how far behind the deadline is:
+//! [`PAST`](crate::wheel::tick::Tick::PAST). So the second look also asks how far behind the
+//! deadline is:
 //!
 //! * at most `PAST - LONGEST_REST`: the name is in a slot still to come, or it is overdue and the
 //!   sweeper, which takes what is overdue once in `LONGEST_REST`, meets it within `PAST`;
