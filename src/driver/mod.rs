@@ -7,9 +7,9 @@
 //!                                          an earlier timer    ◄── a batch ended ────┘
 //! ```
 //!
-//! The tick thread never runs handlers (unless told to, by [`Inline`](crate::Inline)) and never
+//! The tick thread never runs handlers (unless told to, by [`Inline`]) and never
 //! waits for the executor. It does not tick: it rests until the next occupied slot is due, for good
-//! if there is none (but for a look every 2^33 ticks), and the [alarm](crate::wheel::front::alarm)
+//! if there is none (but for a look every 2^33 ticks), and the alarm
 //! wakes it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it
 //! rests until absolute instants, nothing adds up.
 //!
@@ -52,7 +52,7 @@ use std::time::Instant;
 ///
 /// Dropping the driver shuts it down; what had not fired is then dropped, also if handles of the
 /// wheel live on. The drop waits for the tick thread's last sweep, and with
-/// [`Inline`](crate::Inline) for its handlers, unless it is called there or the builder says
+/// [`Inline`] for its handlers, unless it is called there or the builder says
 /// [otherwise](DriverBuilder::detach_on_drop).
 ///
 /// With the feature `tracing` it tells events of the target `tourbillon`, each with the thread's
@@ -157,7 +157,7 @@ impl<T: Send + 'static> Driver<T> {
     }
 
     /// As [`shutdown`](Self::shutdown), but does not wait for the tick thread, which may be in the
-    /// midst of a sweep or, with [`Inline`](crate::Inline), of handlers: for callers that may hold
+    /// midst of a sweep or, with [`Inline`], of handlers: for callers that may hold
     /// a lock which these take. What the tick thread has in hand still goes to the executor.
     ///
     /// # Examples
@@ -219,7 +219,7 @@ impl<T: Send + 'static> Driver<T> {
 
 impl<T> Driver<T> {
     /// Ends the driver as dropping it does, but does not wait for the tick thread, which may be in
-    /// the midst of a sweep or, with [`Inline`](crate::Inline), of handlers: for one that may be
+    /// the midst of a sweep or, with [`Inline`], of handlers: for one that may be
     /// dropped under a lock which these take.
     ///
     /// # Examples

@@ -98,8 +98,8 @@ impl Timer {
     /// A timer on a wheel that somebody else sweeps, with [`Wake::wake`] as handler.
     ///
     /// The wheel is the timer's alone: a sleep whose timer another has cancelled is woken, and arms
-    /// itself again (or ends, if its [id was handed out](Sleep::id)). Who drops the sweeper calls
-    /// [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
+    /// itself again (or ends, if its [id was handed out](super::Sleep::id)). Whoever drops the
+    /// sweeper calls [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
     pub fn new(wheel: Wheel<Wake>) -> Self {
         Self::of(wheel, None)
     }
@@ -115,7 +115,7 @@ impl Timer {
         self.0.wheel.clock().now()
     }
 
-    /// The wheel: for its metrics, and to reset sleeps [by their ids](Sleep::id).
+    /// The wheel: for its metrics, and to reset sleeps [by their ids](super::Sleep::id).
     #[must_use]
     pub fn wheel(&self) -> &Wheel<Wake> {
         &self.0.wheel

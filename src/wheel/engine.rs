@@ -357,9 +357,7 @@ impl<T> Engine<T> {
                 hand_back(id, deadline, value);
             });
         }
-        if self.upkeep.look(self.held()) {
-            self.front.alarm().ring();
-        }
+        self.look_at_memory();
     }
 
     /// What a sweeper that has gone left behind; nothing there is half done by a panic.
@@ -430,18 +428,26 @@ impl<T> Engine<T> {
     fn count_filed(&self, caller: Caller, Filed { names, blocks }: Filed) {
         if names > 0 {
             let filed = self.tally.add(caller, Count::Filed, u64::from(names));
-            self.look_at_memory(filed, u64::from(names));
+            self.note_garbage(filed, u64::from(names));
         }
         if blocks > 0 {
             self.tally.add(caller, Count::Blocks, u64::from(blocks));
         }
     }
 
-    /// Has upkeep begun, if it is wanted, when a caller's count of what makes garbage, `more` of it
-    /// new, has passed another interval.
+    /// Looks whether upkeep is wanted, when a caller's count of what makes garbage (`more` of it
+    /// new) has passed another interval.
     #[inline]
-    fn look_at_memory(&self, count: u64, more: u64) {
-        if self.upkeep.is_time_to_look(count, more) && self.upkeep.look(self.held()) {
+    fn note_garbage(&self, count: u64, more: u64) {
+        if self.upkeep.is_time_to_look(count, more) {
+            self.look_at_memory();
+        }
+    }
+
+    /// Wakes the sweeper if upkeep is wanted.
+    #[cold]
+    fn look_at_memory(&self) {
+        if self.upkeep.look(self.held()) {
             self.front.alarm().ring();
         }
     }
@@ -450,7 +456,7 @@ impl<T> Engine<T> {
     fn cancel_in(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
         let ended = self.end(id, call.guard)?;
         let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
-        self.look_at_memory(cancelled, 1);
+        self.note_garbage(cancelled, 1);
         Some(ended)
     }
 

@@ -2,10 +2,10 @@
 //! insert into, cancel in and reset in, in O(1), without a lock.
 //!
 //! **The one idea.** A timer lives in one entry of a slab, and one packed word of that entry
-//! decides everything about it: whether it is armed, which timer it is, when it is due. The wheel's slots
-//! hold no timers. They hold *names*, the indices of entries, and a name is only a hint that its
-//! entry may be due when the slot's turn comes. So a cancel or a reset to later never touches the
-//! wheel: it is one exchange on the entry's word, and the name left behind is dropped, or filed
+//! decides everything about it: whether it is armed, which timer it is, when it is due. The wheel's
+//! slots hold no timers. They hold *names*, the indices of entries, and a name is only a hint that
+//! its entry may be due when the slot's turn comes. So a cancel or a reset to later never touches
+//! the wheel: it is one exchange on the entry's word, and the name left behind is dropped, or filed
 //! again, when the sweep meets it.
 //!
 //! **Four words** carry the protocol. One file each knows its bits:

@@ -13,7 +13,7 @@ use crate::wheel::tick::{Now, Tick};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The verbs of a [`Wheel`](crate::Wheel) for a batch of calls, made by
+/// The verbs of a [`Wheel`] for a batch of calls, made by
 /// [`Wheel::pin`](crate::Wheel::pin).
 ///
 /// A plain call pins the epoch, finds out who calls and reads the clock, each time; this guard

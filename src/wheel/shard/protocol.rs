@@ -7,7 +7,7 @@
 //! **Insert.** Claim a vacant entry and write the value. If the link tells of a name that will be
 //! met in time, arm by an exchange, and look at the link again, as a reset does. Otherwise write
 //! the link; arm by a store; file the name; fence; look at the sweep again and, if the slot's turn
-//! has come, file once more ([`Shard::relink`]). If a resetter of an earlier timer still holds the
+//! has come, file once more ([`relink`]). If a resetter of an earlier timer still holds the
 //! relinking flag, arm by an exchange that keeps it, and leave the link alone.
 //!
 //! **Cancel.** One exchange on the state ends the timer. Name and link stay.
@@ -16,7 +16,7 @@
 //! after the sweep and not after the new deadline, the name there will be met in time, and the
 //! sweeper will read the new deadline. That is the common case: pushing a deadline back costs one
 //! exchange and one load from the same cache line. Otherwise an earlier name is needed
-//! ([`Shard::relink`]):
+//! ([`relink`]):
 //!
 //! 1. set the relinking flag (with the deadline, in the same exchange, when the link already
 //!    shows that it will be needed); 2. file a name, a quarter sooner; 3. exchange the link;
@@ -90,12 +90,14 @@
 //!   sweeper, which takes what is overdue once in `LONGEST_REST`, meets it within `PAST`;
 //! * more: the bits may mean another deadline already, by which the sweeper may have filed a name
 //!   2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that can be
-//!   told, files once more, and looks again ([`Shard::relink`]). If another thread has set another
+//!   told, files once more, and looks again ([`relink`]). If another thread has set another
 //!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
 //!   exchange stands for this operation, which has not returned and so may come after the other.
 //!
 //! **Wake-ups.** Whoever relies on a name relies also on its filer having rung the alarm: an
 //! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
 //! on a link looks at the flag once more, after the link), and the sweeper needs no ring.
+//!
+//! [`relink`]: super::Shard::relink
 
 #![forbid(unsafe_code)]

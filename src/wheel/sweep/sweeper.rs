@@ -12,8 +12,8 @@
 //!
 //! **What lies in no slot** must not wait until its deadlines leave the window that the packed
 //! words can tell apart. Names that are overdue are taken when a sweep begins, and again whenever
-//! it has gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked at when a
-//! sweep begins and at each tick that it announces.
+//! it has gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked
+//! at when a sweep begins and at each tick that it announces.
 //!
 //! [`Front`]: crate::wheel::front::Front
 //! [`Shard::meet`]: crate::wheel::shard::Shard::meet
