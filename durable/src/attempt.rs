@@ -5,10 +5,11 @@
 use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::json;
+use super::key::Key;
 use super::near::{Near, Reading};
 use super::places::Place;
 use super::record::{DeadReason, Record};
-use super::store::{Answer, Finish, Key, Lease, Leasing, Store};
+use super::store::{Answer, Finish, Lease, Leasing, Store};
 use crate::panics::quietly;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
@@ -275,7 +276,7 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
     format!("the handler panicked: {}", text.unwrap_or("without a text"))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "file"))]
 mod tests {
     use super::super::clock::StoreClock;
     use super::super::embedded::Embedded;

@@ -47,16 +47,18 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(any(feature = "file", feature = "redis")),
-    allow(dead_code, reason = "without a store nothing is used")
+    not(feature = "file"),
+    allow(dead_code, reason = "what the store in a file alone needs, or any store")
 )]
 
 mod attempt;
+mod backoff;
 mod clock;
 #[cfg(feature = "file")]
 mod embedded;
 mod error;
 mod json;
+mod key;
 mod near;
 mod options;
 mod panics;
@@ -69,11 +71,12 @@ mod timers;
 mod worker;
 
 pub use attempt::{Delivery, Event, Outcome};
+pub use backoff::Backoff;
 pub use clock::{StoreClock, SystemClock};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::{DurableError, ScheduleError};
-pub use options::{Backoff, Existing, Options, When};
+pub use options::{Existing, Options, When};
 pub use record::DeadReason;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions};

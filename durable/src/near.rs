@@ -23,7 +23,7 @@
 #![forbid(unsafe_code)]
 
 use super::clock::{Millis, whole_millis};
-use super::store::{Change, Key, Page, first_from};
+use super::key::{Change, Key, Page, first_from};
 use futures_util::task::AtomicWaker;
 use std::collections::BTreeMap;
 use std::fmt;

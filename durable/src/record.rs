@@ -1,18 +1,18 @@
 //! [`Record`]: what a store keeps of a timer, and its bytes.
 //!
 //! ```text
-//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ sum 4
+//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ sum
 //! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule
 //! ```
 //!
 //! Numbers are little-endian. What may be absent has a byte before it, 0 or 1; texts and bytes have
-//! their length before them, of four bytes. The sum is the CRC-32 of all bytes before it, so that what
-//! was damaged on the disk is not delivered. A store of another layout is not read.
+//! their length before them, of four bytes. The sum is the CRC-32 of all bytes before it, so that
+//! what was damaged on the disk is not delivered. A store of another layout is not read.
 
 #![forbid(unsafe_code)]
 
+use super::backoff::Backoff;
 use super::clock::Millis;
-use super::options::Backoff;
 
 /// The version of this layout.
 const LAYOUT: u8 = 1;

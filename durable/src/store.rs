@@ -9,6 +9,7 @@
 
 use super::clock::{LATEST, Millis, system};
 use super::error::DurableError;
+use super::key::{Key, Page};
 use super::near::Near;
 use super::record::{Dead, DeadReason, Record, Settings};
 use std::fmt;
@@ -17,14 +18,6 @@ use std::sync::Arc;
 
 /// What a verb of a store answers, once it is durable.
 pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
-
-/// Where a timer rests: by its due time, then by its id.
-pub(super) type Key = (Millis, Arc<str>);
-
-/// The first key that there can be from that time on.
-pub(super) fn first_from(due: Millis) -> Key {
-    (due, Arc::from(""))
-}
 
 /// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
 /// for whoever reads.
@@ -150,18 +143,6 @@ pub enum Scheduled {
     Replaced,
 }
 
-/// Keys that were loaded.
-#[derive(Debug)]
-pub(super) struct Page {
-    /// The store's clock.
-    pub(super) now: Millis,
-    /// How far was looked, at most as far as was asked for.
-    pub(super) until: Millis,
-    pub(super) keys: Vec<Key>,
-    /// Whether there may be more: the limit was met.
-    pub(super) more: bool,
-}
-
 /// What an attempt to lease a timer comes to.
 #[derive(Debug)]
 pub(super) enum Leasing {
@@ -196,13 +177,6 @@ pub(super) enum Finish {
     Retry { wait: Millis, error: String },
     /// Given up; the next delivery of a repetition is planned then.
     Dead { reason: DeadReason, error: String, next: Option<Millis> },
-}
-
-/// A change of the key of one timer.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) gone: Option<Key>,
-    pub(super) here: Option<Key>,
 }
 
 /// Any store: what [`DurableTimers::new`](super::DurableTimers::new) takes, made of one of them.

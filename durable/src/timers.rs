@@ -2,21 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::attempt::Delivery;
 use super::clock::{due, millis_up, system};
-use super::embedded::Embedded;
 use super::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD, ScheduleError};
 use super::json;
 use super::options::{Options, When};
 use super::record::{Dead, DeadReason, Record};
 use super::store::{AnyStore, Due, Insert, Scheduled, Store};
-use super::worker::Worker;
 use serde::Serialize;
-use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tourbillon::Builder;
 use tourbillon::future::Timer;
 
 /// The most timers that a page of a list has: others wait for the store meanwhile.
@@ -122,19 +116,6 @@ impl DeadLetter {
 }
 
 impl DurableTimers {
-    /// Timers in a file of this machine, which is made if there is none (an [`Embedded`] store),
-    /// with a driver of their own.
-    ///
-    /// # Errors
-    ///
-    /// As [`Embedded::open`]; or a thread could not be started.
-    pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
-        let store = Embedded::open(file)?;
-        let timer = Timer::spawn(Builder::new().driver());
-        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
-        Ok(Self::new(store, &timer))
-    }
-
     /// Timers in that store. `timer` wakes the workers.
     #[must_use]
     pub fn new(store: impl Into<AnyStore>, timer: &Timer) -> Self {
@@ -423,25 +404,6 @@ impl DurableTimers {
     /// The store failed.
     pub async fn remove_corrupt(&self, id: &str) -> Result<bool, DurableError> {
         self.store.discard(id).await
-    }
-
-    /// A worker to be set up before it runs.
-    pub fn worker(&self) -> Worker {
-        Worker::new(self.clone())
-    }
-
-    /// Delivers timers to `handler`, as [`Worker::run`], until the future is dropped.
-    ///
-    /// # Errors
-    ///
-    /// As [`Worker::run`].
-    pub async fn run<H, F, E>(&self, handler: H) -> Result<(), DurableError>
-    where
-        H: Fn(Delivery) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), E>> + Send + 'static,
-        E: Display,
-    {
-        self.worker().run(handler).await
     }
 }
 

@@ -5,9 +5,10 @@
 use super::attempt::{Attempts, Delivery, Event, Observe};
 use super::clock::Millis;
 use super::error::DurableError;
+use super::key::{Key, Page};
 use super::near::{MOST, Near, Reading};
 use super::places::Places;
-use super::store::{Answer, Key, Page, Store};
+use super::store::{Answer, Store};
 use super::timers::DurableTimers;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Fuse, FusedFuture};
@@ -84,6 +85,27 @@ pub struct Worker {
     concurrency: usize,
     until: Fuse<BoxFuture<'static, ()>>,
     observe: Option<Box<Observe>>,
+}
+
+impl DurableTimers {
+    /// A worker to be set up before it runs.
+    pub fn worker(&self) -> Worker {
+        Worker::new(self.clone())
+    }
+
+    /// Delivers timers to `handler`, as [`Worker::run`], until the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::run`].
+    pub async fn run<H, F, E>(&self, handler: H) -> Result<(), DurableError>
+    where
+        H: Fn(Delivery) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        self.worker().run(handler).await
+    }
 }
 
 impl Worker {

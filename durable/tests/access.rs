@@ -11,7 +11,7 @@ use common::redis::runtime;
 use common::servers::{Cluster, Server};
 use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions};
 
-/// What docs/DURABLE.md says a user needs of one node.
+/// What the guide says a user needs of one node.
 const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@connection +@hash \
                       +@sortedset +time +publish +subscribe +persist +exists +info";
 

@@ -416,8 +416,8 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 }
 
-/// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before; made
-/// by [`hold_wake`](DelayQueueHandle::hold_wake).
+/// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before;
+/// made by [`hold_wake`](DelayQueueHandle::hold_wake).
 #[must_use = "it wakes the task when it is dropped"]
 pub struct HeldWake<'q, T> {
     handle: &'q DelayQueueHandle<T>,

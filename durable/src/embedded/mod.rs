@@ -17,9 +17,11 @@ mod threads;
 
 use super::clock::{Millis, Present, StoreClock, SystemClock, present};
 use super::error::DurableError;
+use super::key::{Key, Page};
 use super::near::{Near, Watchers};
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Store};
+use super::store::{Answer, AnyStore, Due, Finish, Insert, Leasing, Scheduled, Store};
+use super::timers::DurableTimers;
 use fault::Fault;
 use file::{File, Place};
 use keeper::Keeper;
@@ -29,12 +31,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tables::{Snapshot, Transaction};
 use threads::{Calls, Patience, reader, writer};
+use tourbillon::Builder;
+use tourbillon::future::Timer;
 
 /// A store in one file of this machine, for one process at a time. Nothing to install.
 ///
-/// What it has answered has been given to the disk (an fsync, which the calls of a moment share),
-/// and is there after the process was killed; what a machine that loses its power keeps is not
-/// promised yet. The file is locked while it is open.
+/// What it has answered is on the disk (an fsync, which the calls of a moment share): it is there
+/// after the process was killed, and after the machine has lost its power. The file is locked while
+/// it is open.
 ///
 /// While the disk fails, because no space is left or nothing can be written, callers get
 /// [`DurableError::ReadOnly`], reads go on where they can, and workers wait. The file is opened
@@ -290,6 +294,21 @@ impl Store for Embedded {
     fn discard(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
         self.write(Patience::Caller, move |transaction, _| transaction.discard(&id))
+    }
+}
+
+impl DurableTimers {
+    /// Timers in a file of this machine, which is made if there is none (an [`Embedded`] store),
+    /// with a driver of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Embedded::open`]; or a thread could not be started.
+    pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
+        let store = Embedded::open(file)?;
+        let timer = Timer::spawn(Builder::new().driver());
+        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
+        Ok(Self::new(store, &timer))
     }
 }
 

@@ -14,11 +14,10 @@
 
 use super::super::clock::{Millis, Present};
 use super::super::error::DurableError;
+use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{
-    Change, Due, Finish, Insert, Key, LONGEST_LIST, Lease, Leasing, Page, Scheduled,
-};
+use super::super::store::{Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled};
 use super::fault::Fault;
 use redb::{
     Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,

@@ -3,9 +3,9 @@
 #![cfg(test)]
 #![forbid(unsafe_code)]
 
+use super::super::key::first_from;
 use super::super::options::{Existing, Options};
 use super::super::record::DeadReason;
-use super::super::store::first_from;
 use super::*;
 use pollster::block_on;
 

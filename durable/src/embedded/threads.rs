@@ -12,8 +12,9 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
+use super::super::key::Change;
 use super::super::near::Watchers;
-use super::super::store::{Answer, Change};
+use super::super::store::Answer;
 use super::fault::{Fault, asserted, in_doubt, undone};
 use super::file::File;
 use super::keeper::Keeper;

@@ -8,14 +8,14 @@
 //!
 //! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
 //! bytes; `scripts/change.lua` reads the same. Numbers of the rest are of seven bits a byte, lowest
-//! first. The sum is the CRC-32 of what comes after it, which no script changes: what was damaged is
-//! not delivered. With a short payload a record stays below the 64 bytes up to which Redis packs a small
-//! hash without pointers.
+//! first. The sum is the CRC-32 of what comes after it, which no script changes: what was damaged
+//! is not delivered. With a short payload a record stays below the 64 bytes up to which Redis packs
+//! a small hash without pointers.
 
 #![forbid(unsafe_code)]
 
+use super::super::backoff::Backoff;
 use super::super::clock::Millis;
-use super::super::options::Backoff;
 use super::super::record::{Dead, DeadReason, Reader, Record, Settings, sum};
 
 /// The version of these bytes and of the keys.

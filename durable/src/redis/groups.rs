@@ -18,7 +18,7 @@
 //! number again, and refuses a lower one. Where nothing was changed it keeps none; unless a copy
 //! of the group, or of one that was given up, may still be on its way: that must find that it comes
 //! too late, whatever others have changed meanwhile. An operation that surely was not done, as its
-//! key was moving, leaves the group and waits again, before all others.
+//! key was moving, leaves the group and waits again, behind all others.
 //!
 //! **Who does not wait any more** has had its answer: that there is none. Its operation stays away
 //! when the group goes again. A future that was dropped changes nothing: the operation is done.
@@ -27,19 +27,15 @@
 
 use super::super::clock::Millis;
 use super::super::error::DurableError;
-use super::super::store::{Answer, Due};
+use super::super::store::Answer;
+use super::lines::{Call, End, Operation};
 use super::link::{CALLER, Fault, PAUSES, Patience};
 use super::verbs::{Verbs, strange};
-use crate::panics::quietly;
 use futures_channel::oneshot;
 use redis::{Cmd, RedisError, Value, cmd};
-use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Instant;
-use tokio::runtime::Handle;
 use tourbillon::{Clock, MonotonicClock};
 
 /// How many operations go together at most.
@@ -47,122 +43,6 @@ const GROUP: usize = 128;
 
 /// How many bytes of them, unless one alone has more.
 const BYTES: usize = 1 << 18;
-
-/// An operation of `scripts/group.lua`: its name and what it takes.
-pub(super) struct Operation {
-    partition: u64,
-    /// Each with its length before it, of four bytes.
-    words: Vec<u8>,
-    /// Whether it is not to be done if nobody waits for it any more.
-    only_if_wanted: bool,
-}
-
-impl Operation {
-    pub(super) fn new(partition: u64, name: &str) -> Self {
-        let words = Vec::with_capacity(160);
-        Self { partition, words, only_if_wanted: false }.text(name.as_bytes())
-    }
-
-    /// Not to be done for somebody who has gone, if that is known before it goes.
-    pub(super) fn only_if_wanted(mut self) -> Self {
-        self.only_if_wanted = true;
-        self
-    }
-
-    pub(super) fn text(self, text: &[u8]) -> Self {
-        self.word(|words| words.extend(text))
-    }
-
-    pub(super) fn number(self, number: u64) -> Self {
-        self.written(format_args!("{number}"))
-    }
-
-    /// A due time; a delay has a + before it.
-    pub(super) fn due(self, due: Due) -> Self {
-        match due {
-            Due::At(time) => self.number(time),
-            Due::After(delay) => self.written(format_args!("+{delay}")),
-        }
-    }
-
-    fn written(self, text: std::fmt::Arguments<'_>) -> Self {
-        // Writing to memory does not fail.
-        self.word(|words| drop(words.write_fmt(text)))
-    }
-
-    fn word(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Self {
-        let start = self.words.len();
-        self.words.extend([0; 4]);
-        write(&mut self.words);
-        let length = u32::try_from(self.words.len() - start - 4).unwrap_or(u32::MAX);
-        self.words[start..start + 4].copy_from_slice(&length.to_le_bytes());
-        self
-    }
-}
-
-/// What the operation was answered, and the store's clock then.
-type Answered = Result<(Value, Millis), DurableError>;
-
-/// Answers somebody.
-type End = Box<dyn FnOnce(&Verbs, Answered) + Send>;
-
-/// An operation, and somebody to be answered.
-struct Call {
-    operation: Operation,
-    /// When it is waited for no more.
-    deadline: Option<Instant>,
-    /// Goes when nobody waits any more, and it is then not to be done.
-    wanted: Option<Weak<()>>,
-    end: End,
-}
-
-impl Call {
-    fn end(self, verbs: &Verbs, answered: Answered) {
-        // A waker that panics must not end the task that others wait for.
-        quietly(|| (self.end)(verbs, answered));
-    }
-
-    fn ran_out(&self, now: Instant) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now)
-    }
-
-    fn is_for_nobody(&self) -> bool {
-        self.wanted.as_ref().is_some_and(|wanted| wanted.strong_count() == 0)
-    }
-}
-
-/// The operations of a partition that wait for their group.
-#[derive(Default)]
-struct Line {
-    calls: VecDeque<Call>,
-    /// Whether a task takes care of them.
-    busy: bool,
-    /// How many groups there have been.
-    groups: u64,
-    /// Whether what was asked for and not answered may still be done.
-    unsure: bool,
-}
-
-/// The lines of all partitions, and the name of this process among those that use the store.
-pub(super) struct Groups {
-    lines: Vec<Mutex<Line>>,
-    process: [u8; 8],
-    runtime: Handle,
-}
-
-impl Groups {
-    pub(super) fn new(partitions: u64, runtime: Handle) -> Self {
-        let lines = (0..partitions).map(|_| Mutex::default()).collect();
-        // Not by a generator whose state a fork would copy: names must differ.
-        let process = RandomState::new().hash_one(std::process::id()).to_le_bytes();
-        Self { lines, process, runtime }
-    }
-
-    fn line(&self, partition: u64) -> MutexGuard<'_, Line> {
-        let line = &self.lines[usize::try_from(partition).unwrap_or(usize::MAX)];
-        line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Verbs {
     /// Has an operation done with the next group, also if nobody waits for it any more, unless it
@@ -174,7 +54,7 @@ impl Verbs {
         read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + 'static,
     ) -> Answer<R> {
         let (reply, answer) = oneshot::channel();
-        let end: End = Box::new(move |verbs, answered| {
+        let end: End<Self> = Box::new(move |verbs, answered| {
             let answer = answered.and_then(|(value, now)| read(verbs, value, now));
             // Who does not wait any more need not know.
             drop(reply.send(answer));
@@ -203,11 +83,11 @@ impl Verbs {
 /// Operations that go together; an empty place is of one that nobody waits for any more.
 struct Group {
     number: u64,
-    calls: Vec<Option<Call>>,
+    calls: Vec<Option<Call<Verbs>>>,
 }
 
 impl Group {
-    fn rest(&self) -> impl Iterator<Item = &Call> {
+    fn rest(&self) -> impl Iterator<Item = &Call<Verbs>> {
         self.calls.iter().flatten()
     }
 }
@@ -339,7 +219,7 @@ impl Driver {
         let now = MonotonicClock.now();
         let mut line = self.verbs.groups.line(self.partition);
         let calls = std::mem::take(&mut line.calls);
-        let (late, waiting): (Vec<Call>, Vec<Call>) =
+        let (late, waiting): (Vec<Call<_>>, Vec<Call<_>>) =
             calls.into_iter().partition(|call| call.ran_out(now));
         line.calls = waiting.into();
         drop(line);
@@ -426,21 +306,5 @@ impl Drop for Driver {
             drop(line);
             drop(calls);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_have_the_same_name() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let name = || {
-            // As after a fork, which copies the state of each generator.
-            fastrand::seed(7);
-            Groups::new(1, runtime.handle().clone()).process
-        };
-        assert_ne!(name(), name());
     }
 }

@@ -18,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
-use super::policy::each;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -78,7 +77,7 @@ struct Renewed {
 
 enum Source {
     Node(Client),
-    Cluster(ClusterClient),
+    Cluster(Box<ClusterClient>),
 }
 
 #[derive(Clone)]
@@ -118,7 +117,7 @@ impl Link {
             .response_timeout(ANSWER)
             .build();
         let client = client.map_err(|error| last(fault(&error, true)))?;
-        Self::new(Source::Cluster(client)).await
+        Self::new(Source::Cluster(Box::new(client))).await
     }
 
     async fn new(source: Source) -> Result<Self, DurableError> {
@@ -301,6 +300,16 @@ async fn node(client: Client) -> RedisResult<ConnectionManager> {
 /// What an error of a connection that cannot be made means.
 pub(super) fn refused(error: &RedisError) -> DurableError {
     last(fault(error, false))
+}
+
+/// What each of several nodes has said, or the first error among them.
+fn each(said: Value) -> RedisResult<Vec<String>> {
+    let nodes = match said {
+        Value::Map(nodes) => nodes.into_iter().map(|(_, said)| said).collect(),
+        one => vec![one],
+    };
+    let text = |said: Value| Ok(redis::from_redis_value(said.extract_error()?)?);
+    nodes.into_iter().map(text).collect()
 }
 
 fn last(fault: Fault) -> DurableError {

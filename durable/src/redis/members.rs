@@ -26,8 +26,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
+use super::super::key::Change;
 use super::super::near::Near;
-use super::super::store::Change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 

@@ -24,6 +24,7 @@
 mod bytes;
 mod groups;
 mod keys;
+mod lines;
 mod link;
 mod members;
 mod notices;
@@ -35,13 +36,12 @@ mod verbs;
 
 use super::clock::{Millis, StoreClock};
 use super::error::DurableError;
+use super::key::{Key, Page};
 use super::near::Near;
 use super::record::{Dead, Record};
-use super::store::{
-    Answer, AnyStore, Due, Finish, Insert, Key, Leasing, Page, Scheduled, Stalled, Store,
-};
-use groups::Groups;
+use super::store::{Answer, AnyStore, Due, Finish, Insert, Leasing, Scheduled, Stalled, Store};
 use keys::Keys;
+use lines::Groups;
 use link::{Link, Patience, refused};
 use members::Members;
 use notices::{Told, listen, subscribe};
@@ -132,10 +132,10 @@ impl From<&str> for RedisOptions {
 /// It lives in the tokio runtime in which it is connected: its connections and tasks run there. The
 /// futures of [`DurableTimers`](super::DurableTimers) and of its workers may be polled anywhere.
 ///
-/// What is acknowledged is as durable as the server is set to make it: `docs/DURABLE.md` says what
-/// `appendfsync always`, `everysec` and replication promise. It must not remove
-/// them when its memory is full: a `maxmemory-policy allkeys-…` is refused; `noeviction`, the
-/// default, and `volatile-…` are allowed, as nothing of a store has a time to live.
+/// What is acknowledged is as durable as the server is set to make it: the [guide](crate::guide)
+/// says what `appendfsync always`, `everysec` and replication promise. It must not remove them when
+/// its memory is full: a `maxmemory-policy allkeys-…` is refused; `noeviction`, the default, and
+/// `volatile-…` are allowed, as nothing of a store has a time to live.
 ///
 /// While the server cannot be reached, a worker waits for it; another caller waits for five
 /// seconds and then gets [`DurableError::Unreachable`].

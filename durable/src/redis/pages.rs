@@ -4,8 +4,8 @@
 
 use super::super::clock::Millis;
 use super::super::error::DurableError;
+use super::super::key::{Key, Page, first_from};
 use super::super::near::Near;
-use super::super::store::{Key, Page, first_from};
 use super::link::Patience;
 use super::verbs::{Call, Verbs, text};
 use futures_util::future::join_all;

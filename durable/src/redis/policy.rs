@@ -9,7 +9,6 @@
 
 use super::super::error::DurableError;
 use super::link::{Link, Patience};
-use redis::{RedisError, Value};
 
 /// Refuses servers that may remove timers. Of a cluster all masters are asked; while one of them
 /// cannot be reached none is, as a process must be able to start then.
@@ -35,16 +34,6 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
 fn evicting(info: &str) -> Option<&str> {
     let policy = info.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:"))?;
     policy.starts_with("allkeys").then_some(policy)
-}
-
-/// What each of several nodes has said, or the first error among them.
-pub(super) fn each(said: Value) -> Result<Vec<String>, RedisError> {
-    let nodes = match said {
-        Value::Map(nodes) => nodes.into_iter().map(|(_, said)| said).collect(),
-        one => vec![one],
-    };
-    let text = |said: Value| Ok(redis::from_redis_value(said.extract_error()?)?);
-    nodes.into_iter().map(text).collect()
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@
 
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
+use super::super::key::Change;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{
-    Answer, Change, Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled,
-};
+use super::super::store::{Answer, Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled};
 use super::bytes;
-use super::groups::{Groups, Operation};
 use super::keys::{BUCKETS, Keys, Place, slice};
+use super::lines::{Groups, Operation};
 use super::link::{Link, Patience};
 use super::members::Members;
 use super::notices::Told;
@@ -29,7 +28,7 @@ pub(super) struct Verbs {
     pub(super) scripts: Scripts,
     pub(super) members: Members,
     pub(super) quiet: Quiet,
-    pub(super) groups: Groups,
+    pub(super) groups: Groups<Self>,
 }
 
 /// A script's keys and arguments, without what all scripts have.

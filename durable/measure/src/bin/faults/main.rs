@@ -16,7 +16,7 @@
 //!
 //! **Redis loses nothing here.** A master that is killed comes back with its file, and a replica
 //! takes over when it has all that its master has. Replication without waiting can lose what was
-//! acknowledged; `docs/DURABLE.md` says how much, and it is not what this is about.
+//! acknowledged; the guide says how much, and it is not what this is about.
 //!
 //! ```text
 //! ci/faults --help
