@@ -38,7 +38,7 @@ pub(super) struct Recovery {
 /// Whether the timer of that number is due at once.
 fn is_due(number: u64, arguments: &Arguments) -> bool {
     let every = arguments.recovered / arguments.due.clamp(1, arguments.recovered);
-    arguments.due > 0 && number % every == 0
+    arguments.due > 0 && number.is_multiple_of(every)
 }
 
 /// What the child does.

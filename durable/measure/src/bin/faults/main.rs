@@ -181,7 +181,7 @@ async fn watch(timers: &DurableTimers, crew: &Crew, start: u64) -> Result<Option
         Err(error) => return Err(error.into()),
     };
     let seconds = (log::millis(SystemTime::now()) - start) / 1_000;
-    if seconds % 5 == 0 {
+    if seconds.is_multiple_of(5) {
         let left = left.map_or_else(|| "no answer".to_owned(), |left| format!("{left} timers"));
         eprintln!("{seconds} s: {left}");
     }
