@@ -1,6 +1,6 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
 #![cfg_attr(
-    any(not(doctest), all(feature = "cache", feature = "durable", feature = "keyed")),
+    any(not(doctest), all(feature = "cache", feature = "keyed")),
     doc = include_str!("../README.md")
 )]
 
@@ -9,8 +9,6 @@ mod adapters;
 pub mod cache;
 mod clock;
 mod driver;
-#[cfg(feature = "durable")]
-pub mod durable;
 mod error;
 #[cfg(feature = "future")]
 pub mod future;

@@ -261,24 +261,40 @@ impl<T: Send> DelayQueueHandle<T> {
         self.then_wake(|_| self.remove_silently(id))
     }
 
-    /// As [`insert_at`](Self::insert_at), for a caller with a lock that the stream's task may want:
-    /// it [wakes](Self::wake) the task when it has given the lock back.
-    pub(crate) fn insert_silently(
-        &self,
-        value: T,
-        deadline: Instant,
-    ) -> Result<TimerId, InsertError<T>> {
+    fn insert_silently(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
         self.tried(self.wheel.insert_at(value, deadline))
     }
 
-    /// As [`remove`](Self::remove), for such a caller.
-    pub(crate) fn remove_silently(&self, id: TimerId) -> Option<Armed<T>> {
+    fn remove_silently(&self, id: TimerId) -> Option<Armed<T>> {
         self.wheel.take(id).inspect(|_| self.perhaps_the_last())
     }
 
-    /// Wakes the stream's task, if a verb has rung for it and not woken it.
-    pub(crate) fn wake(&self) {
-        self.stream.answer();
+    /// Inserts and removes without waking the stream's task, until the guard is dropped.
+    ///
+    /// For a caller with a lock that the task may want where it is woken: take the guard before the
+    /// lock, and give it back after it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use std::time::Instant;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::{DelayQueue, Timer};
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let queue = DelayQueue::new(&timer, Builder::new())?;
+    /// let last = Mutex::new(None);
+    ///
+    /// let quiet = queue.hold_wake();
+    /// let mut held = last.lock().unwrap();
+    /// *held = Some(quiet.insert_at("due", Instant::now())?);
+    /// drop(held);
+    /// drop(quiet); // the task is woken here
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hold_wake(&self) -> HeldWake<'_, T> {
+        HeldWake { handle: self }
     }
 
     /// Sets when a value comes out to `delay` from now, earlier or later; whether it was still in
@@ -395,8 +411,43 @@ impl<T: Send> DelayQueueHandle<T> {
     #[inline]
     fn then_wake<R>(&self, verb: impl FnOnce(&Wheel<T>) -> R) -> R {
         let answer = verb(&self.wheel);
-        self.wake();
+        self.stream.answer();
         answer
+    }
+}
+
+/// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before;
+/// made by [`hold_wake`](DelayQueueHandle::hold_wake).
+#[must_use = "it wakes the task when it is dropped"]
+pub struct HeldWake<'q, T> {
+    handle: &'q DelayQueueHandle<T>,
+}
+
+impl<T: Send> HeldWake<'_, T> {
+    /// As [`DelayQueueHandle::insert_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Wheel::insert_at`]; the value comes back.
+    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
+        self.handle.insert_silently(value, deadline)
+    }
+
+    /// As [`DelayQueueHandle::remove`].
+    pub fn remove(&self, id: TimerId) -> Option<Armed<T>> {
+        self.handle.remove_silently(id)
+    }
+}
+
+impl<T> Drop for HeldWake<'_, T> {
+    fn drop(&mut self) {
+        self.handle.stream.answer();
+    }
+}
+
+impl<T> fmt::Debug for HeldWake<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldWake").finish_non_exhaustive()
     }
 }
 

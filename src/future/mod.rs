@@ -56,7 +56,7 @@ mod timer;
 mod wake;
 
 pub use crate::scheduler::MissedTickBehavior;
-pub use delay_queue::{DelayQueue, DelayQueueHandle};
+pub use delay_queue::{DelayQueue, DelayQueueHandle, HeldWake};
 pub use interval::{Interval, ZeroPeriod};
 pub use sleep::Sleep;
 pub use timeout::{Timeout, TimeoutError};

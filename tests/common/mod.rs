@@ -5,18 +5,8 @@
 pub(crate) mod asked;
 pub(crate) mod busy;
 pub(crate) mod desk;
-#[cfg(feature = "durable")]
-pub(crate) mod durable;
-#[cfg(feature = "redis")]
-pub(crate) mod process;
-#[cfg(feature = "redis")]
-pub(crate) mod proxy;
-#[cfg(feature = "redis")]
-pub(crate) mod redis;
 #[cfg(feature = "future")]
 pub(crate) mod sandbox;
-#[cfg(feature = "redis")]
-pub(crate) mod servers;
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;

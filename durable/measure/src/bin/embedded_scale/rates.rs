@@ -1,0 +1,204 @@
+//! Verbs a second: those of a store, with a number of calls in flight that share their commits, and
+//! bare rows of the same length, as many in each commit, in turn.
+
+use super::{Arguments, Fallible, TempFile};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redb::{Database, TableDefinition};
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome};
+use tourbillon_durable_measure::median;
+
+const IN_FLIGHT: [usize; 4] = [1, 64, 1024, 4096];
+const VERBS: [&str; 3] = ["schedule", "cancel", "deliver"];
+const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// What a record has beside its payload.
+const HEADER: usize = 77;
+
+/// A verb with so many calls in flight: medians of the rounds.
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) verb: &'static str,
+    pub(super) in_flight: usize,
+    pub(super) ours: f64,
+    pub(super) bare: f64,
+    pub(super) ratio: f64,
+    ours_rounds: Vec<f64>,
+    bare_rounds: Vec<f64>,
+}
+
+/// Rates of the three verbs.
+type Rates = [f64; 3];
+
+pub(super) fn measure(arguments: &Arguments) -> Fallible<Vec<Row>> {
+    let [ours, bare] = ["store", "bare"].map(|name| TempFile::new(arguments, name));
+    let timers = DurableTimers::open(&ours.0)?;
+    let bare = Bare::open(&bare, arguments)?;
+    let mut random = fastrand::Rng::with_seed(arguments.seed);
+    for some in ids(&mut random, arguments.resting).chunks(4096) {
+        schedule(&timers, some, some.len(), DAY, arguments.payload)?;
+        bare.insert(some)?;
+    }
+    let mut rows = Vec::new();
+    for in_flight in IN_FLIGHT {
+        let count = if in_flight == 1 { arguments.single } else { arguments.timers };
+        let (mut our_rounds, mut bare_rounds) = (Vec::new(), Vec::new());
+        for round in 0..arguments.rounds {
+            let ids = ids(&mut random, count);
+            // Who is first in one round is second in the next.
+            for turn in [round, round + 1] {
+                match turn % 2 {
+                    0 => our_rounds.push(of_store(&timers, &ids, in_flight, arguments.payload)?),
+                    _ => bare_rounds.push(bare.rates(&ids, in_flight)?),
+                }
+            }
+        }
+        rows.extend((0..VERBS.len()).map(|verb| row(verb, in_flight, &our_rounds, &bare_rounds)));
+    }
+    rows.sort_by_key(|row| VERBS.iter().position(|verb| *verb == row.verb));
+    Ok(rows)
+}
+
+fn row(verb: usize, in_flight: usize, ours: &[Rates], bare: &[Rates]) -> Row {
+    let of = |rounds: &[Rates]| rounds.iter().map(|rates| rates[verb]).collect::<Vec<_>>();
+    let (ours_rounds, bare_rounds) = (of(ours), of(bare));
+    let (ours, bare) = (median(ours_rounds.iter().copied()), median(bare_rounds.iter().copied()));
+    let verb = VERBS[verb];
+    Row { verb, in_flight, ours, bare, ratio: ours / bare, ours_rounds, bare_rounds }
+}
+
+/// Ids in no order, as those of users are.
+fn ids(random: &mut fastrand::Rng, count: usize) -> Vec<String> {
+    (0..count).map(|_| format!("{:016x}", random.u64(..))).collect()
+}
+
+/// How many a second.
+fn rate(count: usize, begin: Instant) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / begin.elapsed().as_secs_f64()
+}
+
+fn of_store(
+    timers: &DurableTimers,
+    ids: &[String],
+    in_flight: usize,
+    payload: usize,
+) -> Fallible<Rates> {
+    let begin = Instant::now();
+    schedule(timers, ids, in_flight, DAY, payload)?;
+    let scheduled = rate(ids.len(), begin);
+
+    let begin = Instant::now();
+    each(ids, in_flight, |id| timers.cancel(id))?;
+    let cancelled = rate(ids.len(), begin);
+
+    schedule(timers, ids, ids.len(), Duration::ZERO, payload)?;
+    let begin = Instant::now();
+    deliver(timers, ids.len(), in_flight)?;
+    Ok([scheduled, cancelled, rate(ids.len(), begin)])
+}
+
+fn schedule(
+    timers: &DurableTimers,
+    ids: &[String],
+    in_flight: usize,
+    delay: Duration,
+    payload: usize,
+) -> Fallible<()> {
+    let payload = vec![7; payload];
+    each(ids, in_flight, |id| async {
+        timers.schedule(id, &payload[..], delay, Options::new()).await.map_err(DurableError::from)
+    })
+}
+
+/// Calls a verb with each id, so many at a time.
+fn each<'a, T, F: Future<Output = Result<T, DurableError>>>(
+    ids: &'a [String],
+    in_flight: usize,
+    verb: impl Fn(&'a str) -> F,
+) -> Fallible<()> {
+    let mut calls = FuturesUnordered::new();
+    let mut ids = ids.iter();
+    pollster::block_on(async {
+        loop {
+            calls.extend(ids.by_ref().take(in_flight - calls.len()).map(|id| verb(id)));
+            match calls.next().await {
+                Some(done) => drop(done?),
+                None => return Ok(()),
+            }
+        }
+    })
+}
+
+/// Delivers so many timers, which are due.
+fn deliver(timers: &DurableTimers, count: usize, in_flight: usize) -> Fallible<()> {
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let end = std::sync::Mutex::new(Some(end));
+    let done = Arc::new(AtomicUsize::new(0));
+    let worker = timers.worker().concurrency(in_flight).until(async {
+        let _ = ends.await;
+    });
+    let worker = worker.observe(move |event| {
+        let acknowledged = usize::from(event.outcome == Outcome::Acknowledged);
+        if done.fetch_add(acknowledged, Relaxed) + acknowledged == count {
+            drop(end.lock().map(|mut end| end.take()));
+        }
+    });
+    pollster::block_on(worker.run(|_| async { Ok::<(), DurableError>(()) }))?;
+    Ok(())
+}
+
+/// Bare rows: an id, and bytes as long as a record.
+struct Bare {
+    database: Database,
+    row: Vec<u8>,
+}
+
+impl Bare {
+    fn open(file: &TempFile, arguments: &Arguments) -> Fallible<Self> {
+        let row = vec![7; HEADER + arguments.payload];
+        Ok(Self { database: Database::create(&file.0)?, row })
+    }
+
+    fn insert(&self, ids: &[String]) -> Fallible<()> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut rows = transaction.open_table(ROWS)?;
+            for id in ids {
+                rows.insert(&**id, &self.row[..])?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn remove(&self, ids: &[String]) -> Fallible<()> {
+        let transaction = self.database.begin_write()?;
+        {
+            let mut rows = transaction.open_table(ROWS)?;
+            for id in ids {
+                rows.remove(&**id)?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// Inserts, removes; and, where a store leases and acknowledges, writes again and removes.
+    fn rates(&self, ids: &[String], in_flight: usize) -> Fallible<Rates> {
+        let timed = |work: &dyn Fn(&[String]) -> Fallible<()>| -> Fallible<f64> {
+            let begin = Instant::now();
+            ids.chunks(in_flight).try_for_each(work)?;
+            Ok(rate(ids.len(), begin))
+        };
+        let inserted = timed(&|some| self.insert(some))?;
+        let removed = timed(&|some| self.remove(some))?;
+        self.insert(ids)?;
+        let delivered = timed(&|some| {
+            self.insert(some)?;
+            self.remove(some)
+        })?;
+        Ok([inserted, removed, delivered])
+    }
+}

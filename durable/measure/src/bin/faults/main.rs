@@ -1,0 +1,209 @@
+//! Durable timers on a Redis cluster under faults: each ends acknowledged once, cancelled, or as a
+//! dead letter, and none begins early. It exits with 1 if that is not so.
+//!
+//! ```text
+//!  this process                       3 masters, 3 replicas
+//!   schedules, cancels, moves ──────►  append-only files, each write on the disk
+//!   makes the faults                        ▲
+//!   judges                                  │ a line for each worker, which can be cut
+//!     ▲                                     │
+//!     └── logs ──── 3 workers, processes ───┘
+//! ```
+//!
+//! `plan.rs` draws from a seed what each timer lives through and which faults there are, `story.rs`
+//! does the one and keeps what was answered, `trouble.rs` does the other, and `verdict.rs` compares
+//! the stories with what the workers have logged (`log.rs`) and with what the store has in the end.
+//!
+//! **Redis loses nothing here.** A master that is killed comes back with its file, and a replica
+//! takes over when it has all that its master has. Replication without waiting can lose what was
+//! acknowledged; the guide says how much, and it is not what this is about.
+//!
+//! ```text
+//! ci/faults --help
+//! ci/faults --timers 3000 --seed 7 --json faults.json
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that reports to a person")]
+#![allow(clippy::disallowed_methods, reason = "real processes, threads and time")]
+
+mod crew;
+mod line;
+mod log;
+mod plan;
+#[allow(dead_code, reason = "the tests use more of it")]
+#[path = "../../../../tests/common/servers.rs"]
+mod servers;
+mod story;
+mod trouble;
+mod verdict;
+mod worker;
+
+use clap::{Parser, Subcommand};
+use crew::Crew;
+use futures_util::future::try_join_all;
+use plan::Plan;
+use servers::{Cluster, Server};
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tourbillon_durable::{DurableError, DurableTimers};
+use verdict::{Left, Verdict};
+
+/// What went wrong, to be shown to whoever started this.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// How the servers are set: to lose nothing, not to take over unless told, and not to say what
+/// address they have.
+const SERVERS: [&str; 8] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--cluster-replica-no-failover",
+    "yes",
+    "--cluster-preferred-endpoint-type",
+    "unknown-endpoint",
+];
+
+/// How many calls are under way at a time; while Redis is away others wait.
+const CALLS: usize = 128;
+
+/// How long what is left may take when the faults are over.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Durable timers on a Redis cluster under faults.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Options {
+    /// What the timers' lives and the faults are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many timers there are; a run takes longer by it.
+    #[arg(long, default_value_t = 100_000)]
+    timers: usize,
+    /// Where to write the counts as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    #[command(hide = true)]
+    Worker(worker::Orders),
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = match &options.role {
+        Some(Role::Worker(orders)) => worker::run(orders).map(|()| true),
+        None => judge(&options),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs, reports, and answers whether all was as it should be.
+fn judge(options: &Options) -> Result<bool, Failure> {
+    let begun = Instant::now();
+    let cluster = Cluster::with_replicas(&SERVERS).ok_or("redis-server is not on the path")?;
+    let plan = Plan::draw(options.seed, options.timers);
+    let mut verdict = Runtime::new()?.block_on(run(plan, Arc::new(cluster)))?;
+    verdict.seed = options.seed;
+    verdict.seconds = begun.elapsed().as_secs();
+    print!("{verdict}");
+    if let Some(path) = &options.json {
+        std::fs::write(path, serde_json::to_string_pretty(&verdict)? + "\n")?;
+    }
+    Ok(verdict.holds())
+}
+
+async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
+    let ports: Vec<u16> = cluster.nodes.iter().map(|node| node.port).collect();
+    let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
+    let timers = worker::connect(&urls).await?;
+    let crew = Arc::new(Crew::start(&ports).await?);
+    let start = log::millis(SystemTime::now());
+    let calls = Arc::new(Semaphore::new(CALLS));
+    let lives = plan.lives.iter().enumerate().map(|(timer, life)| {
+        let (timers, life, calls) = (timers.clone(), *life, Arc::clone(&calls));
+        let live = async move { story::live(timers, timer, life, start, &calls).await };
+        let task = tokio::spawn(live);
+        async move { task.await? }
+    });
+    let lives = tokio::spawn(try_join_all(lives.collect::<Vec<_>>()));
+    let rows = plan.faults.map(|row| {
+        let (cluster, crew) = (Arc::clone(&cluster), Arc::clone(&crew));
+        spawn_blocking(move || trouble::make(&row, &cluster, &crew))
+    });
+    let rows = tokio::spawn(try_join_all(rows));
+    while !(lives.is_finished() && rows.is_finished()) {
+        watch(&timers, &crew, start).await?;
+    }
+    let (stories, faults) = (lives.await??, rows.await??);
+    let end = Instant::now();
+    while watch(&timers, &crew, start).await? != Some(0) && end.elapsed() < PATIENCE {}
+    let (logs, failed) = spawn_blocking({
+        let crew = Arc::clone(&crew);
+        move || crew.end()
+    })
+    .await??;
+    let mut verdict = Verdict::new(&stories, &logs, &left(&timers).await?);
+    verdict.workers_failed = failed.len();
+    for row in faults {
+        verdict.faults.extend(row?);
+    }
+    Ok(verdict)
+}
+
+/// Looks after the workers for a second; how many timers there are, which it says now and then.
+async fn watch(timers: &DurableTimers, crew: &Crew, start: u64) -> Result<Option<u64>, Failure> {
+    sleep(Duration::from_secs(1)).await;
+    for member in &crew.members {
+        member.look_after()?;
+    }
+    let left = match timers.len().await {
+        Ok(left) => Some(left),
+        Err(DurableError::Unreachable(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let seconds = (log::millis(SystemTime::now()) - start) / 1_000;
+    if seconds.is_multiple_of(5) {
+        let left = left.map_or_else(|| "no answer".to_owned(), |left| format!("{left} timers"));
+        eprintln!("{seconds} s: {left}");
+    }
+    Ok(left)
+}
+
+/// What the store has in the end.
+async fn left(timers: &DurableTimers) -> Result<Left, Failure> {
+    let mut left = Left::default();
+    let mut last = None;
+    loop {
+        let page = timers.list(last.as_deref(), 1_000).await?;
+        let Some(timer) = page.last() else { break };
+        last = Some(timer.id.clone());
+        left.timers.extend(page.iter().filter_map(|timer| log::timer(&timer.id)));
+    }
+    let mut last = None;
+    loop {
+        let page = timers.dead_letters(last, 1_000).await?;
+        let Some(letter) = page.last() else { break };
+        last = Some(letter.number);
+        left.letters.extend(page);
+    }
+    Ok(left)
+}

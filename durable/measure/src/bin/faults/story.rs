@@ -1,0 +1,209 @@
+//! [`Story`]: what is asked for one timer, what is answered, and what may therefore become of it.
+//!
+//! A call that is answered with `Unreachable` may have been done or not. It is asked again, but
+//! never so that the same delivery could be planned a second time after it has been acknowledged:
+//! each time is used once.
+
+use crate::Failure;
+use crate::log::{id, millis};
+use crate::plan::{Change, LEASE, Life};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tourbillon_durable::{
+    Backoff, DurableError, DurableTimers, Existing, Options, ScheduleError, Scheduled,
+};
+
+/// How far in the future a time lies that is planned instead of another.
+const AHEAD: u64 = 1_000;
+
+/// What must become of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It ends.
+    Due,
+    /// It ends, or there never was one.
+    Perhaps,
+    /// It was cancelled or moved by then: no attempt begins later, and none has been acknowledged.
+    Gone(u64),
+    /// It was replaced: none is acknowledged, though one may still begin.
+    Replaced,
+}
+
+/// What a cancel has answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    #[default]
+    No,
+    Yes,
+    /// It may have been done by a call that was not answered.
+    Perhaps,
+}
+
+/// What was asked for one timer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Story {
+    /// Its deliveries by their planned times.
+    pub(crate) deliveries: Vec<(u64, Fate)>,
+    pub(crate) cancelled: Cancelled,
+    /// How many calls were not answered.
+    pub(crate) unanswered: u64,
+}
+
+fn now() -> u64 {
+    millis(SystemTime::now())
+}
+
+fn time(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+async fn sleep_until(at: u64) {
+    sleep(Duration::from_millis(at.saturating_sub(now()))).await;
+}
+
+/// The life of one timer, which begins at `start`; `calls` bounds how many are asked at a time.
+pub(crate) async fn live(
+    timers: DurableTimers,
+    timer: usize,
+    life: Life,
+    start: u64,
+    calls: &Semaphore,
+) -> Result<Story, Failure> {
+    let mut telling = Telling { timers, id: id(timer), life, story: Story::default() };
+    sleep_until(start + life.scheduled).await;
+    let call = calls.acquire().await?;
+    telling.schedule(start + life.planned).await?;
+    drop(call);
+    if let Some((at, change)) = life.change {
+        sleep_until(start + at).await;
+        let _call = calls.acquire().await?;
+        match change {
+            Change::Cancel => telling.cancel().await?,
+            Change::Move(to) => telling.move_to(start + to).await?,
+            Change::Replace(by) => telling.replace(start + by).await?,
+        }
+    }
+    Ok(telling.story)
+}
+
+struct Telling {
+    timers: DurableTimers,
+    id: String,
+    life: Life,
+    story: Story,
+}
+
+impl Telling {
+    /// The answer of a call, or nothing if it may have been done or not.
+    fn answer<T, E>(&mut self, answer: Result<T, E>) -> Result<Option<T>, Failure>
+    where
+        DurableError: From<E>,
+    {
+        match answer.map_err(DurableError::from) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(DurableError::Unreachable(_)) => {
+                self.story.unanswered += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn settle(&mut self, fate: Fate) {
+        for (_, old) in &mut self.story.deliveries {
+            // What may have been, may have been acknowledged too.
+            if *old == Fate::Due {
+                *old = fate;
+            }
+        }
+    }
+
+    async fn put(&self, planned: u64, existing: Existing) -> Result<Scheduled, ScheduleError> {
+        let payload = serde_json::to_vec(&self.life.handling).unwrap_or_default();
+        let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1)).jitter();
+        let options = Options::new().lease(LEASE).backoff(backoff).existing(existing);
+        let options = options.attempts(self.life.handling.attempts());
+        self.timers.schedule(&self.id, payload, time(planned), options).await
+    }
+
+    async fn exists(&mut self) -> Result<bool, Failure> {
+        loop {
+            let found = self.timers.get(&self.id).await;
+            if let Some(found) = self.answer(found)? {
+                return Ok(found.is_some());
+            }
+        }
+    }
+
+    async fn schedule(&mut self, mut planned: u64) -> Result<(), Failure> {
+        loop {
+            let scheduled = self.put(planned, Existing::Keep).await;
+            let scheduled = self.answer(scheduled)?;
+            let sure = self.story.deliveries.is_empty() && scheduled.is_some();
+            let fate = if sure { Fate::Due } else { Fate::Perhaps };
+            self.story.deliveries.push((planned, fate));
+            if scheduled.is_some() || self.exists().await? {
+                return Ok(());
+            }
+            planned = (planned + 1).max(now() + AHEAD);
+        }
+    }
+
+    async fn cancel(&mut self) -> Result<(), Failure> {
+        let before = self.story.unanswered;
+        let cancelled = loop {
+            let cancelled = self.timers.cancel(&self.id).await;
+            if let Some(cancelled) = self.answer(cancelled)? {
+                break cancelled;
+            }
+        };
+        self.story.cancelled = if cancelled {
+            self.settle(Fate::Gone(now()));
+            Cancelled::Yes
+        } else if self.story.unanswered > before {
+            self.settle(Fate::Perhaps);
+            Cancelled::Perhaps
+        } else {
+            Cancelled::No
+        };
+        Ok(())
+    }
+
+    async fn move_to(&mut self, planned: u64) -> Result<(), Failure> {
+        let before = self.story.unanswered;
+        let moved = loop {
+            let moved = self.timers.reschedule(&self.id, time(planned)).await;
+            if let Some(moved) = self.answer(moved)? {
+                break moved;
+            }
+        };
+        if moved {
+            self.settle(Fate::Gone(now()));
+            self.story.deliveries.push((planned, Fate::Due));
+        } else if self.story.unanswered > before {
+            self.settle(Fate::Perhaps);
+            self.story.deliveries.push((planned, Fate::Perhaps));
+        }
+        Ok(())
+    }
+
+    async fn replace(&mut self, mut planned: u64) -> Result<(), Failure> {
+        loop {
+            let replaced = self.put(planned, Existing::Replace).await;
+            match self.answer(replaced)? {
+                Some(Scheduled::Replaced) => self.settle(Fate::Replaced),
+                // The one before has ended.
+                Some(_) => {}
+                None => {
+                    self.settle(Fate::Perhaps);
+                    self.story.deliveries.push((planned, Fate::Perhaps));
+                    planned = (planned + 1).max(now() + AHEAD);
+                    continue;
+                }
+            }
+            self.story.deliveries.push((planned, Fate::Due));
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! [`Verdict`]: what became of each timer, told from what was asked, what the workers logged, and
+//! what is left in the store.
+//!
+//! A delivery is an id and a planned time. It has *ended* if a worker was told that it is
+//! acknowledged, or if it is a dead letter; or if a handler answered `Ok` and its worker was killed
+//! before it could log what the store made of it, and the timer is not in the store any more.
+
+use crate::log::{Entry, What, millis, timer};
+use crate::plan::Kind;
+use crate::story::{Cancelled, Fate, Story};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use tourbillon_durable::DeadLetter;
+
+/// How many offenders of each sort are told.
+const TOLD: usize = 10;
+
+/// What is left in the store when all is over.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) timers: HashSet<usize>,
+    pub(crate) letters: Vec<DeadLetter>,
+}
+
+/// What is known of one delivery.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// When the last attempt began.
+    begun: u64,
+    begun_early: bool,
+    /// A handler answered `Ok`, and what came of it was not logged.
+    untold: bool,
+    acknowledged: u64,
+    letters: u64,
+}
+
+/// The counts, as they are written.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) seed: u64,
+    pub(crate) seconds: u64,
+    pub(crate) timers: usize,
+    pub(crate) acknowledged: usize,
+    pub(crate) cancelled: usize,
+    pub(crate) dead_lettered: usize,
+    /// Neither of these, or still there.
+    pub(crate) lost: usize,
+    /// An attempt began before its time.
+    pub(crate) early: usize,
+    /// A delivery ended more than once.
+    pub(crate) acknowledged_twice: usize,
+    /// A delivery that was cancelled, moved or replaced went on; or nobody planned it.
+    pub(crate) stale: usize,
+    pub(crate) attempts: usize,
+    /// Acknowledgements that no worker has lived to log.
+    pub(crate) untold: usize,
+    /// Answers of handlers that did not count.
+    pub(crate) too_late: usize,
+    /// Calls of which nobody knows whether they were done.
+    pub(crate) unanswered: u64,
+    /// Workers that ended by themselves.
+    pub(crate) workers_failed: usize,
+    pub(crate) faults: BTreeMap<Kind, usize>,
+    #[serde(skip)]
+    offenders: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Verdict {
+    pub(crate) fn new(stories: &[Story], logs: &[Vec<Entry>], left: &Left) -> Self {
+        let mut verdict = Self { timers: stories.len(), ..Self::default() };
+        let mut seen = seen(stories.len(), logs, left);
+        let count = |what| logs.iter().flatten().filter(|entry| entry.what == what).count();
+        (verdict.attempts, verdict.too_late) = (count(What::Begun), count(What::TooLate));
+        for (timer, (story, seen)) in stories.iter().zip(&mut seen).enumerate() {
+            verdict.unanswered += story.unanswered;
+            verdict.judge(timer, story, seen, left.timers.contains(&timer));
+        }
+        verdict
+    }
+
+    /// Whether all is as it should be.
+    pub(crate) fn holds(&self) -> bool {
+        let ends = self.acknowledged + self.cancelled + self.dead_lettered;
+        ends == self.timers && self.offenders.is_empty() && self.workers_failed == 0
+    }
+
+    fn judge(&mut self, timer: usize, story: &Story, seen: &mut HashMap<u64, Seen>, left: bool) {
+        let all = format!("{seen:?}");
+        let (mut ended, mut last_is_letter, mut lost) = (false, false, left);
+        let (mut early, mut twice, mut stale) = (false, false, false);
+        for (planned, fate) in &story.deliveries {
+            let one = seen.remove(planned).unwrap_or_default();
+            early |= one.begun_early;
+            twice |= one.acknowledged + one.letters > 1;
+            let ends = one.acknowledged + one.letters > 0 || one.untold;
+            match fate {
+                Fate::Due => lost |= !ends,
+                Fate::Perhaps => {}
+                Fate::Gone(since) => stale |= one.acknowledged > 0 || one.begun > *since,
+                Fate::Replaced => stale |= one.acknowledged > 0,
+            }
+            if ends && matches!(fate, Fate::Due | Fate::Perhaps) {
+                self.untold += usize::from(one.acknowledged + one.letters == 0);
+                (ended, last_is_letter) = (true, one.letters > 0);
+            }
+        }
+        // What nobody planned.
+        stale |= !seen.is_empty();
+        lost |= !ended && story.cancelled == Cancelled::No;
+        for (so, what, count) in [
+            (lost, "lost", &mut self.lost),
+            (early, "early", &mut self.early),
+            (twice, "acknowledged twice", &mut self.acknowledged_twice),
+            (stale, "stale", &mut self.stale),
+        ] {
+            if so {
+                *count += 1;
+                let told = self.offenders.entry(what).or_default();
+                told.push(format!("timer {timer}: {story:?}; {all}"));
+            }
+        }
+        match () {
+            () if lost => {}
+            () if !ended || story.cancelled == Cancelled::Yes => self.cancelled += 1,
+            () if last_is_letter => self.dead_lettered += 1,
+            () => self.acknowledged += 1,
+        }
+    }
+}
+
+/// What is known of each timer's deliveries, by their planned times.
+fn seen(timers: usize, logs: &[Vec<Entry>], left: &Left) -> Vec<HashMap<u64, Seen>> {
+    let mut all = vec![HashMap::<u64, Seen>::new(); timers];
+    for log in logs {
+        let mut answered = HashSet::new();
+        for Entry { what, timer, planned, at } in log {
+            let Some(of_timer) = all.get_mut(*timer) else { continue };
+            let seen = of_timer.entry(*planned).or_default();
+            match what {
+                What::Begun => {
+                    seen.begun = seen.begun.max(*at);
+                    seen.begun_early |= at < planned;
+                    continue;
+                }
+                What::Well => {
+                    answered.insert((*timer, *planned));
+                    continue;
+                }
+                What::Acknowledged => seen.acknowledged += 1,
+                What::Dead | What::Retried | What::TooLate => {}
+            }
+            answered.remove(&(*timer, *planned));
+        }
+        for (timer, planned) in answered {
+            all[timer].entry(planned).or_default().untold = true;
+        }
+    }
+    for letter in &left.letters {
+        let of_timer = timer(&letter.id).and_then(|timer| all.get_mut(timer));
+        if let Some(of_timer) = of_timer {
+            of_timer.entry(millis(letter.planned)).or_default().letters += 1;
+        }
+    }
+    all
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, told) in &self.offenders {
+            for offender in told.iter().take(TOLD) {
+                writeln!(f, "{what}: {offender}")?;
+            }
+        }
+        let counts = [
+            ("timers", self.timers),
+            ("acknowledged", self.acknowledged),
+            ("cancelled", self.cancelled),
+            ("dead-lettered", self.dead_lettered),
+            ("lost", self.lost),
+            ("early", self.early),
+            ("acknowledged twice", self.acknowledged_twice),
+            ("stale", self.stale),
+            ("attempts", self.attempts),
+            ("acknowledged untold", self.untold),
+            ("answers too late", self.too_late),
+            ("calls not answered", usize::try_from(self.unanswered).unwrap_or(usize::MAX)),
+            ("workers that failed", self.workers_failed),
+        ];
+        for (what, count) in counts {
+            writeln!(f, "{what:20} {count:8}")?;
+        }
+        for (kind, count) in &self.faults {
+            writeln!(f, "{:20} {count:8}", format!("{kind:?}"))?;
+        }
+        writeln!(f, "seed {}, {} seconds", self.seed, self.seconds)
+    }
+}

@@ -1,0 +1,92 @@
+//! A worker, in a process of its own: it delivers, and logs what it does.
+
+use crate::Failure;
+use crate::log::{Log, What};
+use crate::plan::{Handling, PARTITIONS};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+use tourbillon_durable::{Delivery, DurableError, DurableTimers, Outcome, Redis, RedisOptions};
+
+/// How many timers a worker handles at a time.
+const CONCURRENCY: usize = 128;
+
+/// What a worker is told when it is started.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Orders {
+    /// Where to log.
+    #[arg(long)]
+    log: PathBuf,
+    /// The nodes of the cluster.
+    urls: Vec<String>,
+}
+
+/// Connects, for as long as it takes.
+pub(crate) async fn connect(urls: &[String]) -> Result<DurableTimers, Failure> {
+    let store = loop {
+        let options = RedisOptions::new("timers").partitions(PARTITIONS);
+        let urls = urls.iter().map(String::as_str);
+        match Redis::connect_cluster(urls, options).await {
+            Ok(store) => break store,
+            Err(DurableError::Unreachable(_)) => sleep(Duration::from_millis(100)).await,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let timer = Timer::spawn(Builder::new().driver())?;
+    Ok(DurableTimers::new(store, &timer))
+}
+
+/// Delivers until the standard input ends.
+pub(crate) fn run(orders: &Orders) -> Result<(), Failure> {
+    let log = Arc::new(Log::create(&orders.log)?);
+    let runtime = Runtime::new()?;
+    let end = runtime.spawn_blocking(|| drop(std::io::stdin().read(&mut [0])));
+    let end = async move { drop(end.await) };
+    runtime.block_on(async {
+        let timers = connect(&orders.urls).await?;
+        let ends = Arc::clone(&log);
+        let worker = timers.worker().concurrency(CONCURRENCY).until(end).observe(move |event| {
+            let what = match event.outcome {
+                Outcome::Acknowledged => What::Acknowledged,
+                Outcome::Dead { .. } => What::Dead,
+                Outcome::Retry { .. } => What::Retried,
+                _ => What::TooLate,
+            };
+            note(&ends, what, &event.id, event.planned);
+        });
+        let handler = move |delivery: Delivery| {
+            note(&log, What::Begun, &delivery.id, delivery.planned);
+            handle(Arc::clone(&log), delivery)
+        };
+        Ok(worker.run(handler).await?)
+    })
+}
+
+/// A worker that cannot log proves nothing.
+fn note(log: &Log, what: What, id: &str, planned: std::time::SystemTime) {
+    if let Err(error) = log.write(what, id, planned) {
+        eprintln!("a worker's log: {error}");
+        std::process::exit(1);
+    }
+}
+
+async fn handle(log: Arc<Log>, delivery: Delivery) -> Result<(), String> {
+    let handling = delivery.json::<Handling>().map_err(|error| error.to_string())?;
+    match handling {
+        Handling::Fails => return Err("it always fails".to_owned()),
+        Handling::FailsFirst(some) if delivery.attempt <= some => {
+            return Err("it fails at first".to_owned());
+        }
+        Handling::Slow(millis) if delivery.attempt == 1 => {
+            sleep(Duration::from_millis(millis)).await;
+        }
+        _ => {}
+    }
+    note(&log, What::Well, &delivery.id, delivery.planned);
+    Ok(())
+}

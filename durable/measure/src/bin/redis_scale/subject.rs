@@ -1,0 +1,134 @@
+//! [`Subject`]: a server and the timers in it, and what the server tells of itself.
+
+use crate::servers::Server;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+use tourbillon_durable::{DurableTimers, Options, Redis};
+
+/// Over how many milliseconds timers at rest are spread.
+const MONTH: u64 = 30 * 86_400_000;
+
+/// How far ahead the first of them is due, out of every worker's sight.
+const FAR: u64 = 3_600_000;
+
+/// What each timer carries.
+pub(crate) const PAYLOAD: [u8; 16] = [7; 16];
+
+/// Timers, and the server that holds them.
+pub(crate) struct Subject {
+    pub(crate) timers: DurableTimers,
+    pub(crate) server: Server,
+}
+
+/// The id of a timer.
+pub(crate) fn id(number: usize) -> String {
+    format!("timer {number}")
+}
+
+/// How many milliseconds after the beginning a timer is due: spread over a month.
+pub(crate) fn due(number: usize) -> u64 {
+    // An odd factor: all bits of the number come into the upper ones.
+    let spread = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    FAR + spread % MONTH
+}
+
+/// So many milliseconds from a time on.
+pub(crate) fn after(time: SystemTime, millis: u64) -> SystemTime {
+    time + Duration::from_millis(millis)
+}
+
+/// Calls `call` with each number, from so many tasks at a time.
+pub(crate) async fn each<F>(
+    callers: usize,
+    count: usize,
+    call: impl Fn(usize) -> F + Send + Sync + 'static,
+) where
+    F: Future<Output = ()> + Send,
+{
+    let (call, next) = (Arc::new(call), Arc::new(AtomicUsize::new(0)));
+    let caller = |_| {
+        let (call, next) = (Arc::clone(&call), Arc::clone(&next));
+        tokio::spawn(async move {
+            loop {
+                // Relaxed: each number is given out once, and no more is wanted.
+                let number = next.fetch_add(1, Relaxed);
+                if number >= count {
+                    return;
+                }
+                call(number).await;
+            }
+        })
+    };
+    let callers: Vec<_> = (0..callers).map(caller).collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+}
+
+impl Subject {
+    pub(crate) async fn new(server: Server) -> Self {
+        let store = Redis::connect(&server.url(), "timers").await.unwrap();
+        let timer = Timer::spawn(Builder::new().driver()).unwrap();
+        Self { timers: DurableTimers::new(store, &timer), server }
+    }
+
+    /// Schedules so many timers with a short payload.
+    pub(crate) async fn schedule(
+        &self,
+        callers: usize,
+        count: usize,
+        due: impl Fn(usize) -> SystemTime + Send + Sync + 'static,
+    ) {
+        self.schedule_from(0, callers, count, due).await;
+    }
+
+    /// The same, their ids from `first` on.
+    pub(crate) async fn schedule_from(
+        &self,
+        first: usize,
+        callers: usize,
+        count: usize,
+        due: impl Fn(usize) -> SystemTime + Send + Sync + 'static,
+    ) {
+        let timers = self.timers.clone();
+        let call = move |number| {
+            let (timers, at) = (timers.clone(), due(number));
+            async move {
+                let id = id(first + number);
+                timers.schedule(&id, PAYLOAD, at, Options::new()).await.unwrap();
+            }
+        };
+        each(callers, count, call).await;
+    }
+
+    /// How many commands the server has done, those in scripts counted.
+    pub(crate) fn commands(&self) -> f64 {
+        self.figure("stats", "total_commands_processed")
+    }
+
+    /// How many bytes it uses.
+    pub(crate) fn memory(&self) -> f64 {
+        self.figure("memory", "used_memory")
+    }
+
+    /// How many seconds of processor time it has used.
+    pub(crate) fn cpu(&self) -> f64 {
+        self.figure("cpu", "used_cpu_user") + self.figure("cpu", "used_cpu_sys")
+    }
+
+    fn figure(&self, section: &str, name: &str) -> f64 {
+        self.server.figure(section, name).unwrap().parse().unwrap()
+    }
+}
+
+/// How many seconds of processor time this process has used.
+pub(crate) fn own_cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // After the name in brackets; in Linux's ticks, of which a second has a hundred.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks = |place: usize| fields[place].parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) / 100.0
+}

@@ -1,0 +1,359 @@
+//! One attempt: a lease, the handler, and how the lease ends. Here lies the policy.
+
+#![forbid(unsafe_code)]
+
+use super::clock::{Millis, system};
+use super::error::DurableError;
+use super::json;
+use super::key::Key;
+use super::near::{Near, Reading};
+use super::places::Place;
+use super::record::{DeadReason, Record};
+use super::store::{Answer, Finish, Lease, Leasing, Store};
+use crate::panics::quietly;
+use futures_util::FutureExt;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tourbillon::future::{TimeoutError, Timer};
+
+/// The most bytes that are kept of an error.
+const LONGEST_ERROR: usize = 1024;
+
+/// How long an answer of the store is waited for in a place.
+const STALLED: Duration = Duration::from_secs(2);
+
+/// What a handler gets: a timer that is due.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The timer's id.
+    pub id: String,
+    /// What it was scheduled with.
+    pub payload: Vec<u8>,
+    /// Which attempt this is; the first is 1.
+    pub attempt: u32,
+    /// When it was to be delivered, rounded up to milliseconds.
+    pub planned: SystemTime,
+    /// Names this delivery: the same for each attempt of one id and planned time, and no other. For
+    /// an outside system that is to do a thing once.
+    pub token: String,
+}
+
+impl Delivery {
+    fn new(id: &str, record: &Record) -> Self {
+        Self {
+            id: id.to_owned(),
+            payload: record.payload.clone(),
+            attempt: record.attempt,
+            planned: system(record.planned),
+            token: format!("{}:{id}", record.planned),
+        }
+    }
+
+    /// The value that the timer was scheduled with by
+    /// [`schedule_json`](super::DurableTimers::schedule_json).
+    ///
+    /// # Errors
+    ///
+    /// [`DurableError::Json`]: the payload is no such value.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, DurableError> {
+        json::read(&self.payload)
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, attempt, planned, .. } = self;
+        f.debug_struct("Delivery")
+            .field("id", id)
+            .field("attempt", attempt)
+            .field("planned", planned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an attempt ended, for [`Worker::observe`](super::Worker::observe).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// The timer's id.
+    pub id: String,
+    /// When it was to be delivered.
+    pub planned: SystemTime,
+    /// Which attempt it was.
+    pub attempt: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an attempt ended: all but [`TooLate`](Self::TooLate) and [`Unreadable`](Self::Unreadable)
+/// are on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The handler answered `Ok`. That is so once for each id and planned time.
+    Acknowledged,
+    /// It failed, and is tried again after so long.
+    Retry {
+        /// How long it waits, at least.
+        wait: Duration,
+        /// Why it failed.
+        error: String,
+    },
+    /// It is a dead letter now.
+    Dead {
+        /// Why.
+        reason: DeadReason,
+        /// Why the last attempt failed.
+        error: String,
+    },
+    /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
+    TooLate,
+    /// There was no attempt: what the store has kept of the timer makes no sense (a damaged file,
+    /// or somebody else wrote there). The others are delivered; this one is looked at again, and
+    /// told of again, after a minute. The event's time is that at which it was due, its attempt 0.
+    Unreadable {
+        /// What cannot be read.
+        error: String,
+    },
+}
+
+/// Calls the handler.
+pub(super) type Handle =
+    dyn Fn(Delivery) -> futures_util::future::BoxFuture<'static, Result<(), String>> + Send + Sync;
+
+/// Is told how attempts end.
+pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
+
+/// What the attempts of a worker share.
+pub(super) struct Attempts {
+    pub(super) store: Arc<dyn Store>,
+    /// The worker's number in it.
+    pub(super) worker: u64,
+    pub(super) timer: Timer,
+    pub(super) near: Arc<Near>,
+    pub(super) handle: Box<Handle>,
+    pub(super) observe: Option<Box<Observe>>,
+}
+
+impl Attempts {
+    /// Delivers the timer of a key that has fired, if there is one and it is due.
+    pub(super) async fn deliver(
+        self: Arc<Self>,
+        key: Key,
+        mut place: Place,
+    ) -> Result<(), DurableError> {
+        let asked = self.timer.now();
+        let leasing = self.store.lease(&key.1);
+        let lease = match self.wait(&key.1, leasing, &mut place).await? {
+            Leasing::Taken(lease) => lease,
+            Leasing::NotDue { due, now } => {
+                let now = Reading { store: now, asked, answered: self.timer.now() };
+                self.near.again((due, key.1), now);
+                return Ok(());
+            }
+            Leasing::Gone => return Ok(()),
+            Leasing::Unreadable(error) => {
+                self.near.unreadable(self.timer.now());
+                let outcome = Outcome::Unreadable { error: error.to_string() };
+                self.tell(&key.1, key.0, 0, outcome);
+                return Ok(());
+            }
+        };
+        let id = &*key.1;
+        place.unpark().await;
+        let finish = self.attempt(id, &lease, asked).await?;
+        let finishing = self.store.finish(id, lease.fence, finish.clone());
+        let finished = self.wait(id, finishing, &mut place).await?;
+        let Record { planned, attempt, .. } = lease.record;
+        let outcome = if finished { outcome(finish) } else { Outcome::TooLate };
+        self.tell(id, planned, attempt, outcome);
+        Ok(())
+    }
+
+    /// Waits for an answer about a timer; if it is long in coming, others get the place.
+    async fn wait<T>(
+        &self,
+        id: &str,
+        mut answer: Answer<T>,
+        place: &mut Place,
+    ) -> Result<T, DurableError> {
+        if let Ok(answer) = self.timer.timeout(STALLED, &mut answer).await {
+            return answer;
+        }
+        let _stalled = self.store.stalled(self.worker, id);
+        place.park();
+        answer.await
+    }
+
+    fn tell(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
+        if let Some(observe) = &self.observe {
+            let event = Event { id: id.to_owned(), planned: system(planned), attempt, outcome };
+            quietly(|| observe(&event));
+        }
+    }
+
+    /// How the lease is to end.
+    ///
+    /// The lease counts from when it was asked for: a worker that comes to read the answer late
+    /// must not begin what another may have taken over.
+    async fn attempt(
+        &self,
+        id: &str,
+        lease: &Lease,
+        asked: Instant,
+    ) -> Result<Finish, DurableError> {
+        let Lease { now, overrun, record, .. } = lease;
+        // What was passed over while nobody delivered is made up for by this delivery.
+        let next = match record.settings.next((*now).max(record.planned)) {
+            Ok(next) => next,
+            Err(error) => {
+                let (reason, error) = (DeadReason::Rule, error.to_string());
+                return Ok(Finish::Dead { reason, error, next: None });
+            }
+        };
+        let ran_out = || Ok(failed(id, record, "the lease ran out".to_owned(), next));
+        if *overrun {
+            return ran_out();
+        }
+        if lived_too_long(record, *now) {
+            let (reason, error) = (DeadReason::Expired, record.error.clone());
+            return Ok(Finish::Dead { reason, error, next });
+        }
+        let left = Duration::from_millis(record.due.saturating_sub(*now));
+        let left = left.saturating_sub(self.timer.now().saturating_duration_since(asked));
+        if left.is_zero() {
+            return ran_out();
+        }
+        let handled = self.call(Delivery::new(id, record));
+        match self.timer.timeout(left, handled).await {
+            Ok(Ok(())) => Ok(Finish::Done { next }),
+            Ok(Err(error)) => Ok(failed(id, record, error, next)),
+            Err(TimeoutError::Refused(refusal)) => Err(DurableError::Timer(refusal)),
+            Err(_) => ran_out(),
+        }
+    }
+
+    async fn call(&self, delivery: Delivery) -> Result<(), String> {
+        let handled = AssertUnwindSafe(async { (self.handle)(delivery).await });
+        handled.catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
+}
+
+fn lived_too_long(record: &Record, now: Millis) -> bool {
+    let lives = record.settings.time_to_live;
+    lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
+}
+
+/// What comes of a failed attempt.
+fn failed(id: &str, record: &Record, mut error: String, next: Option<Millis>) -> Finish {
+    let end = (0..=LONGEST_ERROR).rev().find(|end| error.is_char_boundary(*end));
+    error.truncate(end.unwrap_or(0).min(error.len()));
+    if record.attempt >= record.settings.attempts {
+        return Finish::Dead { reason: DeadReason::Attempts, error, next };
+    }
+    let wait = record.settings.backoff.wait(id, record.planned, record.attempt);
+    Finish::Retry { wait, error }
+}
+
+fn outcome(finish: Finish) -> Outcome {
+    match finish {
+        Finish::Done { .. } => Outcome::Acknowledged,
+        Finish::Retry { wait, error } => {
+            Outcome::Retry { wait: Duration::from_millis(wait), error }
+        }
+        Finish::Dead { reason, error, .. } => Outcome::Dead { reason, error },
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the handler panicked: {}", text.unwrap_or("without a text"))
+}
+
+#[cfg(all(test, feature = "file"))]
+mod tests {
+    use super::super::clock::StoreClock;
+    use super::super::embedded::Embedded;
+    use super::super::options::{Existing, Options};
+    use super::super::places::Places;
+    use super::super::store::{Due, Insert};
+    use super::*;
+    use pollster::block_on;
+    use std::sync::{Mutex, PoisonError};
+    use std::time::UNIX_EPOCH;
+    use tourbillon::future::DelayQueue;
+    use tourbillon::{Builder, ManualClock};
+
+    /// The store's clock: each answer takes as long as a lease, less so many milliseconds.
+    #[derive(Clone, Debug)]
+    struct Slow {
+        clock: ManualClock,
+        less: Millis,
+    }
+
+    const LEASE: Millis = 5000;
+
+    impl StoreClock for Slow {
+        fn now(&self) -> SystemTime {
+            let now = UNIX_EPOCH + Duration::from_secs(1) + self.clock.elapsed();
+            self.clock.advance(Duration::from_millis(LEASE - self.less));
+            now
+        }
+    }
+
+    /// How a delivery ends whose lease is granted that late, and how often the handler was called.
+    fn delivered(less: Millis) -> Result<(Vec<Outcome>, usize), Box<dyn std::error::Error>> {
+        let name = format!("tourbillon-late-{less}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let clock = ManualClock::new();
+        let store = Embedded::open_with_clock(&path, Slow { clock: clock.clone(), less })?;
+        let (wheel, _sweeper) = Builder::new().clock(clock).build()?;
+        let timer = Timer::new(wheel);
+        let queue = DelayQueue::new(&timer, Builder::new().shards(1))?;
+        let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
+        let settings = Options::new().lease(Duration::from_millis(LEASE)).settings;
+        let (id, payload, existing) = ("id".to_owned(), Arc::default(), Existing::Keep);
+        let insert = Insert { id, payload, due: Due::At(0), existing, settings };
+        block_on(store.schedule(insert))?;
+
+        let (ends, calls) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let (seen, called) = (Arc::clone(&ends), Arc::clone(&calls));
+        let attempts = Attempts {
+            store: Arc::new(store),
+            worker: 0,
+            timer,
+            near: Arc::new(Near::new(queue.handle(), now)),
+            handle: Box::new(move |_| {
+                *called.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                Box::pin(std::future::ready(Ok(())))
+            }),
+            observe: Some(Box::new(move |event: &Event| {
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.push(event.outcome.clone());
+            })),
+        };
+        let place = Arc::new(Places::new(1)).take().ok_or("a place")?;
+        block_on(Arc::new(attempts).deliver((0, Arc::from("id")), place))?;
+        let _ = std::fs::remove_file(path);
+        let ends = ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let calls = *calls.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok((ends, calls))
+    }
+
+    #[test]
+    fn a_worker_that_comes_late_begins_nothing() -> Result<(), Box<dyn std::error::Error>> {
+        assert_eq!(delivered(1)?, (vec![Outcome::Acknowledged], 1));
+        let (ends, calls) = delivered(0)?;
+        assert!(
+            matches!(&ends[..], [Outcome::Retry { error, .. }] if error == "the lease ran out")
+        );
+        assert_eq!(calls, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! [`Backoff`]: how long a timer waits after a failed attempt.
+
+#![forbid(unsafe_code)]
+
+use super::clock::{Millis, millis_up};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// How long a timer waits after a failed attempt: doubling, up to a bound.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::Backoff;
+///
+/// let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+/// let waits = [1, 2, 3, 9].map(|attempt| backoff.after(attempt).as_secs());
+/// assert_eq!(waits, [1, 2, 4, 60]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    pub(super) first: Millis,
+    pub(super) most: Millis,
+    pub(super) jitter: bool,
+}
+
+impl Backoff {
+    /// `first` after the first attempt, twice as long after each other, at most `most`.
+    #[must_use]
+    pub fn new(first: Duration, most: Duration) -> Self {
+        Self { first: millis_up(first), most: millis_up(most), jitter: false }
+    }
+
+    /// Shortens each wait by up to a half, each timer and attempt by another share, so that what
+    /// failed together is not tried again together.
+    #[must_use]
+    pub fn jitter(mut self) -> Self {
+        self.jitter = true;
+        self
+    }
+
+    /// The wait after that attempt, the first being 1, without jitter.
+    #[must_use]
+    pub fn after(&self, attempt: u32) -> Duration {
+        Duration::from_millis(self.full(attempt))
+    }
+
+    fn full(&self, attempt: u32) -> Millis {
+        let doublings = attempt.saturating_sub(1).min(63);
+        self.first.saturating_mul(1 << doublings).min(self.most)
+    }
+
+    /// The wait after an attempt of a timer. The share of the jitter is a hash of its name: no
+    /// source of randomness, and the same in a repeated test.
+    pub(super) fn wait(&self, id: &str, planned: Millis, attempt: u32) -> Millis {
+        let full = self.full(attempt);
+        if !self.jitter {
+            return full;
+        }
+        let mut hasher = DefaultHasher::new();
+        (id, planned, attempt).hash(&mut hasher);
+        full - hasher.finish() % (full / 2 + 1)
+    }
+}

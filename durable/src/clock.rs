@@ -1,0 +1,107 @@
+//! The wall clock of a store: [`StoreClock`], the system's, and times as milliseconds.
+
+#![forbid(unsafe_code)]
+
+use std::fmt::Debug;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970, in UTC: every time in a store.
+pub(super) type Millis = u64;
+
+/// The last due time: the end of the year 9999.
+pub(super) const LATEST: Millis = 253_402_300_799_999;
+
+/// Where an [`Embedded`](super::Embedded) store reads the time of day, which may be set forward and
+/// back. For tests in virtual time.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+/// use tourbillon::ManualClock;
+/// use tourbillon_durable::StoreClock;
+///
+/// /// A day in 2027, and as long after it as the manual clock has moved.
+/// #[derive(Debug)]
+/// struct Wall(ManualClock);
+///
+/// impl StoreClock for Wall {
+///     fn now(&self) -> SystemTime {
+///         UNIX_EPOCH + Duration::from_secs(1_800_000_000) + self.0.elapsed()
+///     }
+/// }
+/// # let _ = Wall(ManualClock::new()).now();
+/// ```
+pub trait StoreClock: Send + Sync + Debug + 'static {
+    /// The time of day.
+    fn now(&self) -> SystemTime;
+}
+
+/// The system's wall clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl StoreClock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the time of day here")]
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// Milliseconds of a duration, rounded down.
+pub(super) fn whole_millis(duration: Duration) -> Millis {
+    u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// Milliseconds of a duration, rounded up.
+pub(super) fn millis_up(duration: Duration) -> Millis {
+    let whole = whole_millis(duration);
+    let exact = Duration::from_millis(whole) >= duration;
+    whole.saturating_add(u64::from(!exact))
+}
+
+/// The present, rounded down: what is due by it is due.
+pub(super) fn present(now: SystemTime) -> Millis {
+    now.duration_since(UNIX_EPOCH).map_or(0, whole_millis).min(LATEST)
+}
+
+/// One reading of a clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present {
+    /// Rounded down: what is due by it is due.
+    pub(super) passed: Millis,
+    /// Rounded up: what is due a while after it has waited for so long.
+    pub(super) coming: Millis,
+}
+
+impl Present {
+    pub(super) fn of(now: SystemTime) -> Self {
+        Self { passed: present(now), coming: due(now) }
+    }
+}
+
+/// A due time, rounded up: it is never reached early. What lies before 1970 is due.
+pub(super) fn due(at: SystemTime) -> Millis {
+    at.duration_since(UNIX_EPOCH).map_or(0, millis_up)
+}
+
+/// The system's form of a time of the store.
+pub(super) fn system(time: Millis) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(time.min(LATEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_present_is_rounded_down_and_a_due_time_up() {
+        let time = UNIX_EPOCH + Duration::from_micros(1500);
+        assert_eq!((present(time), due(time)), (1, 2));
+        let Present { passed, coming } = Present::of(time);
+        assert_eq!((passed, coming), (1, 2));
+        assert_eq!((present(system(7)), due(system(7))), (7, 7));
+        assert_eq!(due(UNIX_EPOCH - Duration::from_secs(1)), 0);
+        assert_eq!(millis_up(Duration::MAX), Millis::MAX);
+    }
+}

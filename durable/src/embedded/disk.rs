@@ -1,0 +1,333 @@
+//! A disk for tests, whose space runs out and comes back, and tests of a store on it.
+
+#![cfg(test)]
+#![forbid(unsafe_code)]
+
+use super::super::clock::SystemClock;
+use super::super::error::DurableError;
+use super::super::options::{Existing, Options};
+use super::super::store::{Scheduled, Store};
+use super::super::timers::DurableTimers;
+use super::super::{Event, Outcome};
+use super::Embedded;
+use super::file::Place;
+use futures_channel::oneshot;
+use pollster::block_on;
+use redb::StorageBackend;
+use redb::backends::InMemoryBackend;
+use std::collections::BTreeSet;
+use std::io::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tourbillon::future::Timer;
+use tourbillon::{Builder, Clock, Inline, MonotonicClock};
+
+type Tested = std::result::Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Well,
+    /// What was written before can be written again, and nothing more.
+    Full,
+    /// Nothing can be written.
+    Protected,
+    /// What is written is there, and the disk says once that it is not.
+    Lying,
+}
+
+const BLOCK: u64 = 4096;
+
+#[derive(Debug)]
+struct Blocks {
+    bytes: InMemoryBackend,
+    state: Mutex<State>,
+    /// Those that have a place on the disk.
+    placed: Mutex<BTreeSet<u64>>,
+    /// How many databases have it open.
+    open: AtomicUsize,
+    refusals: Mutex<Sender<()>>,
+}
+
+/// A handle of the disk.
+#[derive(Debug)]
+struct Disk(Arc<Blocks>);
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Blocks {
+    fn new() -> (Arc<Self>, Receiver<()>) {
+        let (refusals, refused) = channel();
+        let blocks = Self {
+            bytes: InMemoryBackend::new(),
+            state: Mutex::new(State::Well),
+            placed: Mutex::default(),
+            open: AtomicUsize::new(0),
+            refusals: Mutex::new(refusals),
+        };
+        (Arc::new(blocks), refused)
+    }
+
+    fn place(self: &Arc<Self>) -> Place {
+        let blocks = Arc::clone(self);
+        Place::new(move |_| {
+            // As the lock of a file.
+            if blocks.open.fetch_add(1, SeqCst) > 0 {
+                blocks.open.fetch_sub(1, SeqCst);
+                return Err(redb::DatabaseError::DatabaseAlreadyOpen);
+            }
+            redb::Builder::new().create_with_backend(Disk(Arc::clone(&blocks)))
+        })
+    }
+
+    fn store(self: &Arc<Self>) -> std::result::Result<Embedded, DurableError> {
+        let place = self.place();
+        let file = place.open(true)?;
+        Embedded::keep(place, file, "the disk".into(), Arc::new(SystemClock))
+    }
+
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    fn state(&self) -> State {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse(&self) -> Result<()> {
+        let _ = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).send(());
+        Err(Error::from(ErrorKind::StorageFull))
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> Result<u64> {
+        self.0.bytes.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.0.bytes.read(offset, out)
+    }
+
+    /// A hole takes no space.
+    fn set_len(&self, len: u64) -> Result<()> {
+        if self.0.state() == State::Protected {
+            return self.0.refuse();
+        }
+        self.0.bytes.set_len(len)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        match self.0.state() {
+            State::Lying => {
+                self.0.set(State::Well);
+                self.0.refuse()
+            }
+            _ => self.0.bytes.sync_data(),
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let blocks = offset / BLOCK..=(offset + data.len() as u64 - 1) / BLOCK;
+        let mut placed = self.0.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.0.state() {
+            State::Full if blocks.clone().any(|block| !placed.contains(&block)) => {
+                return self.0.refuse();
+            }
+            State::Protected => return self.0.refuse(),
+            _ => placed.extend(blocks),
+        }
+        self.0.bytes.write(offset, data)
+    }
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// For a broken build: it would hang.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn timers(blocks: &Arc<Blocks>) -> std::result::Result<DurableTimers, DurableError> {
+    let timer = Timer::spawn(Builder::new().driver().executor(Inline));
+    let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
+    Ok(DurableTimers::new(blocks.store()?, &timer))
+}
+
+fn schedule(timers: &DurableTimers, id: &str) -> std::result::Result<Scheduled, DurableError> {
+    let options = Options::new().existing(Existing::Keep);
+    block_on(timers.schedule(id, vec![7; 10_000], DAY, options)).map_err(|refused| refused.reason)
+}
+
+/// Schedules timers until one is refused: those that were acknowledged, that one, and why.
+fn fill(timers: &DurableTimers, prefix: &str) -> (Vec<String>, String, DurableError) {
+    let mut acknowledged = Vec::new();
+    loop {
+        let id = format!("{prefix} {}", acknowledged.len());
+        match schedule(timers, &id) {
+            Ok(_) => acknowledged.push(id),
+            Err(error) => return (acknowledged, id, error),
+        }
+    }
+}
+
+/// Asks until that can be done; nobody else has the disk.
+fn insist<R>(mut ask: impl FnMut() -> std::result::Result<R, DurableError>) -> R {
+    let until = MonotonicClock.now() + LIMIT;
+    loop {
+        match ask() {
+            Ok(done) => return done,
+            Err(DurableError::ReadOnly(_) | DurableError::Io(_)) => {
+                assert!(MonotonicClock.now() < until, "it is never done");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn ids(timers: &DurableTimers) -> std::result::Result<Vec<String>, DurableError> {
+    let list = block_on(timers.list(None, 1000))?;
+    Ok(list.into_iter().map(|timer| timer.id).collect())
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_while() -> Tested {
+    let (blocks, _refused) = Blocks::new();
+    let timers = timers(&blocks)?;
+    schedule(&timers, "before")?;
+    let mut known = vec!["before".to_owned()];
+    for round in ["a", "b", "c"] {
+        blocks.set(State::Full);
+        let (acknowledged, refused, error) = fill(&timers, round);
+        assert!(error.to_string().contains("the disk: "), "{error}");
+        known.extend(acknowledged);
+        // What was acknowledged is there, and can be read while nothing can be written.
+        let mut there = ids(&timers)?;
+        there.retain(|id| *id != refused);
+        known.sort();
+        assert_eq!(there, known);
+        assert!(block_on(timers.get("before"))?.is_some());
+        // Nothing was done of what is refused as read-only.
+        if matches!(error, DurableError::ReadOnly(_)) {
+            assert_eq!(block_on(timers.get(&refused))?, None);
+        }
+        blocks.set(State::Well);
+        insist(|| schedule(&timers, &refused));
+        known.push(refused);
+        assert!(block_on(timers.cancel("before"))?);
+        assert_eq!(schedule(&timers, "before")?, Scheduled::New);
+    }
+    drop(timers);
+    known.sort();
+    let timers = self::timers(&blocks)?;
+    assert_eq!(ids(&timers)?, known);
+    Ok(())
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_at_all() -> Tested {
+    let (blocks, refused) = Blocks::new();
+    let timers = timers(&blocks)?;
+    schedule(&timers, "before")?;
+    blocks.set(State::Protected);
+    let error = schedule(&timers, "after").err().ok_or("it cannot be written")?;
+    assert!(error.passes(), "{error}");
+    refused.recv_timeout(LIMIT)?;
+    // The pause: nothing is tried, and it says so.
+    let error = schedule(&timers, "again").err().ok_or("it cannot be written")?;
+    assert!(matches!(error, DurableError::ReadOnly(_)), "{error:?}");
+    // Not even a database can be opened: whatever is read, is told why, or is right.
+    match block_on(timers.get("before")) {
+        Ok(found) => assert!(found.is_some()),
+        Err(error) => assert!(error.passes(), "{error}"),
+    }
+    blocks.set(State::Well);
+    // Who only reads has it opened again.
+    assert!(insist(|| block_on(timers.get("before"))).is_some());
+    assert_eq!(insist(|| schedule(&timers, "after")), Scheduled::New);
+    assert_eq!(blocks.open.load(SeqCst), 1);
+    Ok(())
+}
+
+/// A worker on a thread of its own, which runs until the sender is dropped.
+type Working = (
+    Receiver<Event>,
+    oneshot::Sender<()>,
+    std::thread::JoinHandle<std::result::Result<(), DurableError>>,
+);
+
+#[allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
+fn work(timers: &DurableTimers, handler: impl Fn() + Send + Sync + 'static) -> Working {
+    let ((send, events), (end, ends)) = (channel(), oneshot::channel::<()>());
+    let worker = timers.worker().observe(move |event| drop(send.send(event.clone())));
+    let worker = worker.until(async move {
+        let _ = ends.await;
+    });
+    let run = worker.run(move |_| {
+        handler();
+        std::future::ready(Ok::<(), String>(()))
+    });
+    (events, end, std::thread::spawn(move || block_on(run)))
+}
+
+fn soon(timers: &DurableTimers, id: &str) -> std::result::Result<Scheduled, DurableError> {
+    let scheduled = timers.schedule(id, "", Duration::ZERO, Options::new());
+    block_on(scheduled).map_err(|refused| refused.reason)
+}
+
+#[test]
+fn a_worker_waits_for_the_disk() -> Tested {
+    let (blocks, refused) = Blocks::new();
+    let timers = timers(&blocks)?;
+    let full = Arc::clone(&blocks);
+    let (events, end, thread) = work(&timers, move || full.set(State::Protected));
+    for id in ["a", "b", "c"] {
+        soon(&timers, id)?;
+        // The attempt cannot be acknowledged, more than once.
+        for _ in 0..3 {
+            refused.recv_timeout(LIMIT)?;
+        }
+        assert!(events.try_recv().is_err());
+        blocks.set(State::Well);
+        let event = events.recv_timeout(LIMIT)?;
+        assert_eq!((&*event.id, event.outcome), (id, Outcome::Acknowledged));
+        while refused.try_recv().is_ok() {}
+    }
+    drop(end);
+    assert_eq!(thread.join().map_err(|_| "the worker panicked")?, Ok(()));
+    assert!(block_on(timers.is_empty())?);
+    Ok(())
+}
+
+#[test]
+fn what_was_done_and_not_answered_is_delivered() -> Tested {
+    let (blocks, _refused) = Blocks::new();
+    let timers = timers(&blocks)?;
+    let (events, end, thread) = work(&timers, || ());
+    soon(&timers, "before")?;
+    assert_eq!(events.recv_timeout(LIMIT)?.id, "before");
+    blocks.set(State::Lying);
+    let error = soon(&timers, "in doubt").err().ok_or("the disk says that it failed")?;
+    assert!(matches!(error, DurableError::Io(_)), "{error:?}");
+    // No worker was told of it.
+    let event = events.recv_timeout(LIMIT)?;
+    assert_eq!((&*event.id, event.outcome), ("in doubt", Outcome::Acknowledged));
+    drop(end);
+    assert_eq!(thread.join().map_err(|_| "the worker panicked")?, Ok(()));
+    Ok(())
+}
+
+#[test]
+fn a_store_ends_while_its_worker_waits() -> Tested {
+    let (blocks, refused) = Blocks::new();
+    let store = blocks.store()?;
+    blocks.set(State::Protected);
+    let lease = store.lease("id");
+    refused.recv_timeout(LIMIT)?;
+    drop(store);
+    assert!(matches!(block_on(lease), Err(DurableError::Closed)));
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! [`Embedded`]: a store in one file of this machine, by the database `redb`.
+//!
+//! `redb` because it is well kept and pure Rust, has one file with a stable format, transactions
+//! that are whole or not at all after any crash, and a commit that is an fsync, which is what a
+//! group of calls shares; and because its B-trees keep slices in their order without compaction.
+
+#![forbid(unsafe_code)]
+
+mod disk;
+mod fault;
+mod file;
+mod keeper;
+mod power;
+mod tables;
+mod tests;
+mod threads;
+
+use super::clock::{Millis, Present, StoreClock, SystemClock, present};
+use super::error::DurableError;
+use super::key::{Key, Page};
+use super::near::{Near, Watchers};
+use super::record::{Dead, Record};
+use super::store::{Answer, AnyStore, Due, Finish, Insert, Leasing, Scheduled, Store};
+use super::timers::DurableTimers;
+use fault::Fault;
+use file::{File, Place};
+use keeper::Keeper;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tables::{Snapshot, Transaction};
+use threads::{Calls, Patience, reader, writer};
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+
+/// A store in one file of this machine, for one process at a time. Nothing to install.
+///
+/// What it has answered is on the disk (an fsync, which the calls of a moment share): it is there
+/// after the process was killed, and after the machine has lost its power. The file is locked while
+/// it is open.
+///
+/// While the disk fails, because no space is left or nothing can be written, callers get
+/// [`DurableError::ReadOnly`], reads go on where they can, and workers wait. The file is opened
+/// again by itself, with pauses of up to two seconds.
+///
+/// Calls that wait for the disk are held in memory with their payloads, without a bound: there are
+/// as many as callers that wait. Dead letters stay until they are [driven
+/// again](super::DurableTimers::redrive) or [buried](super::DurableTimers::bury), without a bound
+/// either.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::Builder;
+/// use tourbillon_durable::{DurableError, DurableTimers, Embedded};
+/// use tourbillon::future::Timer;
+///
+/// let file = std::env::temp_dir().join(format!("tourbillon-{}.timers", std::process::id()));
+/// let store = Embedded::open(&file)?;
+/// assert!(matches!(Embedded::open(&file), Err(DurableError::Locked(_))));
+///
+/// let timers = DurableTimers::new(store, &Timer::spawn(Builder::new().driver())?);
+/// assert!(pollster::block_on(timers.is_empty())?);
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Embedded {
+    /// `None` only while it is being dropped.
+    calls: Option<(Calls<Transaction>, Calls<Snapshot>)>,
+    threads: Vec<JoinHandle<()>>,
+    watchers: Arc<Watchers>,
+    clock: Arc<dyn StoreClock>,
+}
+
+/// How an [`Embedded`] store is opened.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon_durable::{Embedded, EmbeddedOptions};
+///
+/// let file = std::env::temp_dir().join(format!("tourbillon-cache-{}", std::process::id()));
+/// let store = Embedded::open_with(&file, EmbeddedOptions::new().cache(8 << 20))?;
+/// # drop(store);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EmbeddedOptions {
+    cache: usize,
+    clock: Arc<dyn StoreClock>,
+}
+
+impl EmbeddedOptions {
+    /// A cache of 64 MiB, and the system's wall clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { cache: 64 << 20, clock: Arc::new(SystemClock) }
+    }
+
+    /// How many bytes of the file are kept in memory at most. Any number is allowed; with few, more
+    /// is read from the system.
+    #[must_use]
+    pub fn cache(mut self, bytes: usize) -> Self {
+        self.cache = bytes;
+        self
+    }
+
+    /// Another wall clock than the system's. For tests in virtual time.
+    #[must_use]
+    pub fn clock(mut self, clock: impl StoreClock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Embedded {
+    /// Opens the store in that file, and makes one if there is none.
+    ///
+    /// A file of 16 MiB or more of which less than half is needed is made smaller first; what it
+    /// still holds is copied for that. After a process that was killed all of the file is read.
+    ///
+    /// # Errors
+    ///
+    /// The file is open elsewhere ([`DurableError::Locked`], at once: a program that follows
+    /// another tries again for a while), cannot be written, is no such store, or damaged. The error
+    /// names the file.
+    pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
+        Self::open_with(file, EmbeddedOptions::new())
+    }
+
+    /// As [`open`](Self::open), by another wall clock than the system's.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with_clock(
+        file: impl AsRef<Path>,
+        clock: impl StoreClock,
+    ) -> Result<Self, DurableError> {
+        Self::open_with(file, EmbeddedOptions::new().clock(clock))
+    }
+
+    /// As [`open`](Self::open), with another cache, or another clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        file: impl AsRef<Path>,
+        options: EmbeddedOptions,
+    ) -> Result<Self, DurableError> {
+        let path = file.as_ref();
+        let name: Arc<str> = path.display().to_string().into();
+        let opened = Place::first(path, options.cache);
+        let (place, opened) = opened.map_err(|error| error.at(&name))?;
+        Self::keep(place, opened, name, options.clock)
+    }
+
+    fn keep(
+        place: Place,
+        opened: File,
+        name: Arc<str>,
+        clock: Arc<dyn StoreClock>,
+    ) -> Result<Self, DurableError> {
+        let watchers = Arc::new(Watchers::default());
+        let keeper = Arc::new(Keeper::new(place, opened, Arc::clone(&watchers)));
+        let thread = |error: std::io::Error| DurableError::Io(format!("a thread: {error}"));
+        let (reads, reader) = reader(Arc::clone(&keeper), Arc::clone(&name)).map_err(thread)?;
+        let (writes, writer) = writer(keeper, Arc::clone(&watchers), name).map_err(thread)?;
+        Ok(Self { calls: Some((writes, reads)), threads: vec![reader, writer], watchers, clock })
+    }
+
+    fn write<R: Send + 'static>(
+        &self,
+        patience: Patience,
+        mut call: impl FnMut(&mut Transaction, Present) -> Result<R, Fault> + Send + 'static,
+    ) -> Answer<R> {
+        let clock = Arc::clone(&self.clock);
+        match &self.calls {
+            Some((writes, _)) => writes.ask(patience, move |transaction| {
+                let now = Present::of(clock.now());
+                call(transaction, now)
+            }),
+            None => Box::pin(std::future::ready(Err(DurableError::Closed))),
+        }
+    }
+
+    fn read<R: Send + 'static>(
+        &self,
+        patience: Patience,
+        call: impl Fn(&Snapshot, Millis) -> Result<R, Fault> + Send + 'static,
+    ) -> Answer<R> {
+        let clock = Arc::clone(&self.clock);
+        match &self.calls {
+            Some((_, reads)) => {
+                reads.ask(patience, move |snapshot| call(snapshot, present(clock.now())))
+            }
+            None => Box::pin(std::future::ready(Err(DurableError::Closed))),
+        }
+    }
+}
+
+impl Store for Embedded {
+    fn now(&self) -> Answer<Millis> {
+        Box::pin(std::future::ready(Ok(present(self.clock.now()))))
+    }
+
+    fn schedule(&self, timer: Insert) -> Answer<Scheduled> {
+        self.write(Patience::Caller, move |transaction, now| {
+            transaction.schedule(&timer, now.coming)
+        })
+    }
+
+    fn cancel(&self, id: &str) -> Answer<bool> {
+        let id = id.to_owned();
+        self.write(Patience::Caller, move |transaction, _| transaction.cancel(&id))
+    }
+
+    fn reschedule(&self, id: &str, due: Due) -> Answer<bool> {
+        let id = id.to_owned();
+        self.write(Patience::Caller, move |transaction, now| {
+            transaction.reschedule(&id, due, now.coming)
+        })
+    }
+
+    fn get(&self, id: &str) -> Answer<Option<Record>> {
+        let id = id.to_owned();
+        self.read(Patience::Caller, move |snapshot, _| snapshot.get(&id))
+    }
+
+    fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
+        let after = after.map(str::to_owned);
+        self.read(Patience::Caller, move |snapshot, _| snapshot.list(after.as_deref(), limit))
+    }
+
+    fn len(&self) -> Answer<(u64, u64)> {
+        self.read(Patience::Caller, |snapshot, _| snapshot.len())
+    }
+
+    /// All keys are every worker's: a lease that is refused costs little within a process.
+    fn join(&self, near: &Arc<Near>) -> u64 {
+        self.watchers.add(Arc::downgrade(near));
+        0
+    }
+
+    fn load(&self, _worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
+        self.read(Patience::Worker, move |snapshot, now| snapshot.load(&from, until, limit, now))
+    }
+
+    /// Who has gone is not told any more.
+    fn leave(&self, _worker: u64) -> Answer<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn lease(&self, id: &str) -> Answer<Leasing> {
+        let id = id.to_owned();
+        self.write(Patience::Worker, move |transaction, now| transaction.lease(&id, now.passed))
+    }
+
+    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
+        let id = id.to_owned();
+        self.write(Patience::Worker, move |transaction, now| {
+            transaction.finish(&id, fence, finish.clone(), now)
+        })
+    }
+
+    fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
+        self.read(Patience::Caller, move |snapshot, _| snapshot.dead(after, limit))
+    }
+
+    fn redrive(&self, number: u64) -> Answer<bool> {
+        self.write(Patience::Caller, move |transaction, now| {
+            transaction.redrive(number, now.passed)
+        })
+    }
+
+    fn letter(&self, number: u64) -> Answer<Option<Dead>> {
+        self.read(Patience::Caller, move |snapshot, _| snapshot.letter(number))
+    }
+
+    fn bury(&self, number: u64) -> Answer<bool> {
+        self.write(Patience::Caller, move |transaction, _| transaction.bury(number))
+    }
+
+    fn discard(&self, id: &str) -> Answer<bool> {
+        let id = id.to_owned();
+        self.write(Patience::Caller, move |transaction, _| transaction.discard(&id))
+    }
+}
+
+impl DurableTimers {
+    /// Timers in a file of this machine, which is made if there is none (an [`Embedded`] store),
+    /// with a driver of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Embedded::open`]; or a thread could not be started.
+    pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
+        let store = Embedded::open(file)?;
+        let timer = Timer::spawn(Builder::new().driver());
+        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
+        Ok(Self::new(store, &timer))
+    }
+}
+
+impl From<Embedded> for AnyStore {
+    fn from(store: Embedded) -> Self {
+        Self(Arc::new(store))
+    }
+}
+
+/// Waits until what was asked for has been written, and unlocks the file.
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.calls = None;
+        for thread in self.threads.drain(..) {
+            // The last future of a worker may be dropped by a waker, on one of these threads.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! A machine that loses its power, and tests of a store on it.
+//!
+//! What was written since the last sync may be on the disk or not, sector by sector and in any
+//! order, and so may each change of the file's length. [`Volatile`] remembers it, and at a sync
+//! makes [cuts](Volatile::cut): what the disk may hold if the power goes just before that sync has
+//! ended. From each of them the store must open, with every timer that had been acknowledged.
+
+#![cfg(test)]
+#![forbid(unsafe_code)]
+
+use super::super::clock::SystemClock;
+use super::super::error::DurableError;
+use super::super::options::{Existing, Options};
+use super::super::timers::DurableTimers;
+use super::Embedded;
+use super::file::Place;
+use pollster::block_on;
+use redb::StorageBackend;
+use std::collections::BTreeSet;
+use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tourbillon::future::Timer;
+use tourbillon::{Builder, Inline};
+
+type Tested = std::result::Result<(), Box<dyn std::error::Error>>;
+
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// What a process has done to the file since the last sync.
+#[derive(Debug)]
+enum Done {
+    Wrote(usize, Vec<u8>),
+    SetLength(usize),
+}
+
+/// A file whose changes are lost with the power, until they are synced.
+#[derive(Debug, Default)]
+struct Volatile {
+    /// What the process sees.
+    seen: Vec<u8>,
+    /// What the disk has for certain.
+    synced: Vec<u8>,
+    since: Vec<Done>,
+    /// The timers that have been acknowledged.
+    acknowledged: BTreeSet<String>,
+    cuts: Vec<Cut>,
+    /// How many cuts are made at a sync that changes the file's length, and at how many of a
+    /// hundred other syncs one is made.
+    wanted: [usize; 2],
+    random: fastrand::Rng,
+}
+
+/// What the disk may hold after the power has gone, and what must be in it.
+#[derive(Clone, Debug)]
+struct Cut {
+    bytes: Vec<u8>,
+    acknowledged: BTreeSet<String>,
+}
+
+impl Volatile {
+    /// One of the states that the disk may be left in.
+    fn cut(&mut self) -> Cut {
+        let lengths = self.since.iter().filter_map(|done| match done {
+            Done::SetLength(length) => Some(*length),
+            Done::Wrote(..) => None,
+        });
+        let lengths: Vec<usize> = lengths.chain([self.synced.len()]).collect();
+        let mut bytes = self.synced.clone();
+        // What lies beyond the length that the disk knows is not there.
+        bytes.resize(lengths[self.random.usize(..lengths.len())], 0);
+        let mut sectors: Vec<(usize, &[u8])> = Vec::new();
+        for done in &self.since {
+            let Done::Wrote(offset, data) = done else { continue };
+            let (mut at, mut data) = (*offset, &data[..]);
+            while !data.is_empty() {
+                let (sector, rest) = data.split_at(data.len().min(SECTOR - at % SECTOR));
+                sectors.push((at, sector));
+                (at, data) = (at + sector.len(), rest);
+            }
+        }
+        // Any number of them, from none to all.
+        let share = self.random.f64();
+        sectors.retain(|_| self.random.f64() < share);
+        self.random.shuffle(&mut sectors);
+        for (at, sector) in sectors {
+            if let Some(place) = bytes.get_mut(at..at + sector.len()) {
+                place.copy_from_slice(sector);
+            }
+        }
+        Cut { bytes, acknowledged: self.acknowledged.clone() }
+    }
+
+    fn range(&self, offset: u64, length: usize) -> Result<Range<usize>> {
+        let offset = usize::try_from(offset).map_err(Error::other)?;
+        match offset + length <= self.seen.len() {
+            true => Ok(offset..offset + length),
+            false => Err(Error::from(ErrorKind::UnexpectedEof)),
+        }
+    }
+}
+
+/// A handle of the file.
+#[derive(Clone, Debug)]
+struct Disk(Arc<Mutex<Volatile>>);
+
+impl Disk {
+    fn new(cut: Cut, wanted: [usize; 2], seed: u64) -> Self {
+        let Cut { bytes, acknowledged } = cut;
+        Self(Arc::new(Mutex::new(Volatile {
+            seen: bytes.clone(),
+            synced: bytes,
+            acknowledged,
+            wanted,
+            random: fastrand::Rng::with_seed(seed),
+            ..Volatile::default()
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Volatile> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn timers(&self) -> std::result::Result<DurableTimers, DurableError> {
+        let timer = Timer::spawn(Builder::new().driver().executor(Inline));
+        let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
+        let disk = self.clone();
+        let place = Place::new(move |_| redb::Builder::new().create_with_backend(disk.clone()));
+        let file = place.open(true)?;
+        let store = Embedded::keep(place, file, "the disk".into(), Arc::new(SystemClock))?;
+        Ok(DurableTimers::new(store, &timer))
+    }
+
+    fn take_cuts(&self) -> Vec<Cut> {
+        std::mem::take(&mut self.lock().cuts)
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> Result<u64> {
+        Ok(self.lock().seen.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let disk = self.lock();
+        let range = disk.range(offset, out.len())?;
+        out.copy_from_slice(&disk.seen[range]);
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        let length = usize::try_from(length).map_err(Error::other)?;
+        let mut disk = self.lock();
+        disk.seen.resize(length, 0);
+        disk.since.push(Done::SetLength(length));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        let mut disk = self.lock();
+        let resized = disk.since.iter().any(|done| matches!(done, Done::SetLength(_)));
+        let [wanted, chance] = disk.wanted;
+        let wanted = if resized { wanted } else { usize::from(disk.random.usize(..100) < chance) };
+        for _ in 0..wanted {
+            let cut = disk.cut();
+            disk.cuts.push(cut);
+        }
+        disk.since.clear();
+        disk.synced = disk.seen.clone();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let mut disk = self.lock();
+        let range = disk.range(offset, data.len())?;
+        let start = range.start;
+        disk.seen[range].copy_from_slice(data);
+        disk.since.push(Done::Wrote(start, data.to_vec()));
+        Ok(())
+    }
+}
+
+/// Every timer that was acknowledged is there, whole.
+fn audit(disk: &Disk) -> Tested {
+    let timers = disk.timers()?;
+    let acknowledged = disk.lock().acknowledged.clone();
+    for id in &acknowledged {
+        let found = block_on(timers.get(id))?.ok_or_else(|| format!("{id} is lost"))?;
+        assert_eq!(found.payload, payload(id));
+    }
+    // And it goes on.
+    block_on(timers.schedule("after", "", DAY, Options::new().existing(Existing::Keep)))?;
+    Ok(())
+}
+
+fn payload(id: &str) -> Vec<u8> {
+    id.bytes().cycle().take(10_000).collect()
+}
+
+/// Schedules and cancels timers so that the file grows, and shrinks again.
+fn work(disk: &Disk, seed: u64) -> Tested {
+    let timers = disk.timers()?;
+    let mut random = fastrand::Rng::with_seed(seed);
+    for round in 0..2 {
+        for number in 0..100 {
+            let id = format!("{round} {number}");
+            block_on(timers.schedule(&id, payload(&id), DAY, Options::new()))?;
+            disk.lock().acknowledged.insert(id);
+        }
+        let mut gone: Vec<String> = disk.lock().acknowledged.iter().cloned().collect();
+        random.shuffle(&mut gone);
+        for id in &gone[..gone.len() * 7 / 8] {
+            disk.lock().acknowledged.remove(id);
+            assert!(block_on(timers.cancel(id))?);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_power_cut() -> Tested {
+    let (mut cuts, mut lengths) = (0, BTreeSet::new());
+    for seed in 0..2 {
+        let empty = Cut { bytes: Vec::new(), acknowledged: BTreeSet::new() };
+        let disk = Disk::new(empty, [0, 0], seed);
+        // A new file gets its name when it is whole, and on the disk.
+        drop(disk.timers()?);
+        disk.lock().wanted = [8, 5];
+        work(&disk, seed)?;
+        let first = disk.take_cuts();
+        for (number, cut) in (0..).zip(first) {
+            lengths.insert(cut.bytes.len());
+            // Another cut while the store is opened, and another while it is opened after that.
+            let disk = Disk::new(cut, [1, 30], number);
+            audit(&disk).map_err(|error| format!("seed {seed}, cut {number}: {error}"))?;
+            for again in disk.take_cuts() {
+                let disk = Disk::new(again, [0, 0], 0);
+                audit(&disk)
+                    .map_err(|error| format!("seed {seed}, cut {number}, again: {error}"))?;
+                cuts += 1;
+            }
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 200 && lengths.len() > 4, "{cuts} cuts of {lengths:?} bytes");
+    Ok(())
+}

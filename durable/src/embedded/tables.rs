@@ -1,0 +1,360 @@
+//! The tables of an embedded store, and every transition on them.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | `timers` | id | [`Record`] |
+//! | `due` | due time, id | nothing |
+//! | `dead` | number | [`Dead`] |
+//! | `meta` | `layout`, `fence`, `dead` | a number |
+//!
+//! A timer has one record, and one key in `due`, which is its record's [`due`](Record::due): both
+//! are written in one transaction. A slice is a stretch of the keys of `due`.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::{Millis, Present};
+use super::super::error::DurableError;
+use super::super::key::{Change, Key, Page};
+use super::super::options::Existing;
+use super::super::record::{Dead, DeadReason, Record};
+use super::super::store::{Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled};
+use super::fault::Fault;
+use redb::{
+    Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
+};
+use std::ops::Bound;
+use std::sync::Arc;
+
+pub(super) const TIMERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("timers");
+pub(super) const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
+pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+    Record::decode(bytes).ok_or_else(|| DurableError::corrupt_timer(id))
+}
+
+fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
+    Dead::decode(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
+}
+
+/// Up to `limit` entries, fewer if they are long.
+fn page<K: redb::Key + 'static, R>(
+    entries: Range<'_, K, &'static [u8]>,
+    limit: usize,
+    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<R, DurableError>,
+) -> Result<Vec<R>, Fault> {
+    let (mut list, mut length) = (Vec::new(), 0);
+    for entry in entries.take(limit) {
+        let (key, bytes) = entry?;
+        length += bytes.value().len();
+        list.push(read(key.value(), bytes.value())?);
+        if length >= LONGEST_LIST {
+            break;
+        }
+    }
+    Ok(list)
+}
+
+/// A group of transitions.
+pub(super) struct Transaction {
+    inner: WriteTransaction,
+    changes: Vec<Change>,
+    /// How many bytes of records have been read and written.
+    weight: usize,
+}
+
+impl Transaction {
+    pub(super) fn new(inner: WriteTransaction) -> Self {
+        Self { inner, changes: Vec::new(), weight: 0 }
+    }
+
+    /// Writes the group to the disk: from now on nothing of it is lost.
+    pub(super) fn commit(self) -> Result<Vec<Change>, Fault> {
+        self.inner.commit()?;
+        Ok(self.changes)
+    }
+
+    /// How many bytes of records have been read and written.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    fn find(&mut self, id: &str) -> Result<Option<Record>, Fault> {
+        let timers = self.inner.open_table(TIMERS)?;
+        let Some(found) = timers.get(id)? else { return Ok(None) };
+        self.weight += found.value().len();
+        Ok(Some(record(id, found.value())?))
+    }
+
+    /// Writes what a timer has become, `None` for nothing, and its key.
+    fn write(
+        &mut self,
+        id: &str,
+        before: Option<Millis>,
+        after: Option<&Record>,
+    ) -> Result<(), Fault> {
+        let mut timers = self.inner.open_table(TIMERS)?;
+        let mut due = self.inner.open_table(DUE)?;
+        let name: Arc<str> = Arc::from(id);
+        if let Some(before) = before {
+            due.remove((before, id))?;
+        }
+        match after {
+            Some(record) => {
+                let bytes = record.encode();
+                self.weight += bytes.len();
+                timers.insert(id, &bytes[..])?;
+                due.insert((record.due, id), ())?;
+            }
+            None => drop(timers.remove(id)?),
+        }
+        let gone = before.map(|time| (time, Arc::clone(&name)));
+        let here = after.map(|record| (record.due, name));
+        self.changes.push(Change { gone, here });
+        Ok(())
+    }
+
+    /// The next number of a sequence, which starts with 1.
+    fn number(&self, of: &str) -> Result<u64, Fault> {
+        let mut meta = self.inner.open_table(META)?;
+        let number = meta.get(of)?.map_or(0, |last| last.value()) + 1;
+        meta.insert(of, number)?;
+        Ok(number)
+    }
+
+    pub(super) fn schedule(&mut self, timer: &Insert, now: Millis) -> Result<Scheduled, Fault> {
+        let due = timer.due.time(now)?;
+        let before = self.find(&timer.id)?;
+        let scheduled = match (&before, timer.existing) {
+            (None, _) => Scheduled::New,
+            (Some(_), Existing::Keep) => return Ok(Scheduled::Kept),
+            (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
+            (Some(_), Existing::Replace) => Scheduled::Replaced,
+        };
+        let after = Record {
+            fence: None,
+            due,
+            planned: due,
+            attempt: 0,
+            settings: timer.settings.clone(),
+            error: String::new(),
+            payload: timer.payload.to_vec(),
+        };
+        self.write(&timer.id, before.map(|record| record.due), Some(&after))?;
+        Ok(scheduled)
+    }
+
+    pub(super) fn cancel(&mut self, id: &str) -> Result<bool, Fault> {
+        let Some(mut found) = self.find(id)? else { return Ok(false) };
+        let before = Some(found.due);
+        if found.fence.is_none() {
+            self.write(id, before, None)?;
+            return Ok(true);
+        }
+        if found.settings.rule.take().is_some() {
+            self.write(id, before, Some(&found))?;
+        }
+        Ok(false)
+    }
+
+    pub(super) fn reschedule(&mut self, id: &str, due: Due, now: Millis) -> Result<bool, Fault> {
+        let due = due.time(now)?;
+        match self.find(id)? {
+            Some(found) if found.fence.is_none() => {
+                let before = Some(found.due);
+                let after = Record { due, planned: due, attempt: 0, error: String::new(), ..found };
+                self.write(id, before, Some(&after))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    pub(super) fn lease(&mut self, id: &str, now: Millis) -> Result<Leasing, Fault> {
+        let mut found = match self.find(id) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Leasing::Gone),
+            Err(Fault::Refused(error)) => return Ok(Leasing::Unreadable(error)),
+            Err(broken) => return Err(broken),
+        };
+        if found.due > now {
+            return Ok(Leasing::NotDue { due: found.due, now });
+        }
+        let fence = self.number("fence")?;
+        let before = Some(found.due);
+        let overrun = found.fence.replace(fence).is_some();
+        found.attempt = found.attempt.saturating_add(u32::from(!overrun));
+        found.due = now.saturating_add(found.settings.lease);
+        self.write(id, before, Some(&found))?;
+        Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record: found })))
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        id: &str,
+        fence: u64,
+        finish: Finish,
+        now: Present,
+    ) -> Result<bool, Fault> {
+        let found = self.find(id)?.filter(|record| record.fence == Some(fence));
+        let Some(mut found) = found else { return Ok(false) };
+        let before = Some(found.due);
+        // A cancel in the meantime has ended the repetition.
+        let repeats = found.settings.rule.is_some();
+        let next = match finish {
+            Finish::Retry { wait, error } => {
+                found.fence = None;
+                found.due = now.coming.saturating_add(wait);
+                found.error = error;
+                self.write(id, before, Some(&found))?;
+                return Ok(true);
+            }
+            Finish::Done { next } => next,
+            Finish::Dead { reason, error, next } => {
+                self.bury_now(id, reason, error, &found, now.passed)?;
+                next
+            }
+        };
+        let after = next.filter(|_| repeats).map(|planned| Record {
+            fence: None,
+            due: planned,
+            planned,
+            attempt: 0,
+            error: String::new(),
+            ..found
+        });
+        self.write(id, before, after.as_ref())?;
+        Ok(true)
+    }
+
+    fn bury_now(
+        &mut self,
+        id: &str,
+        reason: DeadReason,
+        error: String,
+        found: &Record,
+        now: Millis,
+    ) -> Result<(), Fault> {
+        let mut record = Record { fence: None, error, ..found.clone() };
+        if reason != DeadReason::Rule {
+            // The repetition goes on without this delivery.
+            record.settings.rule = None;
+        }
+        let dead = Dead { id: id.to_owned(), died: now, reason, record };
+        let number = self.number("dead")?;
+        self.inner.open_table(DEAD)?.insert(number, &dead.encode()[..])?;
+        Ok(())
+    }
+
+    fn find_dead(&mut self, number: u64) -> Result<Option<Dead>, Fault> {
+        let dead = self.inner.open_table(DEAD)?;
+        let Some(found) = dead.get(number)? else { return Ok(None) };
+        self.weight += found.value().len();
+        Ok(Some(letter(number, found.value())?))
+    }
+
+    pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, Fault> {
+        let Some(dead) = self.find_dead(number)? else { return Ok(false) };
+        if self.find(&dead.id)?.is_some() {
+            return Err(DurableError::Exists.into());
+        }
+        let mut record = Record { due: now, attempt: 0, ..dead.record };
+        record.settings.time_to_live = None;
+        self.inner.open_table(DEAD)?.remove(number)?;
+        self.write(&dead.id, None, Some(&record))?;
+        Ok(true)
+    }
+
+    pub(super) fn bury(&mut self, number: u64) -> Result<bool, Fault> {
+        Ok(self.inner.open_table(DEAD)?.remove(number)?.is_some())
+    }
+
+    pub(super) fn discard(&mut self, id: &str) -> Result<bool, Fault> {
+        match self.find(id) {
+            Ok(_) => return Ok(false),
+            Err(Fault::Refused(_)) => {}
+            Err(broken) => return Err(broken),
+        }
+        self.inner.open_table(TIMERS)?.remove(id)?;
+        // Its due time is not known any more.
+        let mut due = self.inner.open_table(DUE)?;
+        let keys = due.iter()?.map(|entry| entry.map(|(key, _)| key));
+        let mut times = Vec::new();
+        for key in keys {
+            let key = key?;
+            let (time, of) = key.value();
+            if of == id {
+                times.push(time);
+            }
+        }
+        for time in times {
+            due.remove((time, id))?;
+            self.changes.push(Change { gone: Some((time, Arc::from(id))), here: None });
+        }
+        Ok(true)
+    }
+}
+
+/// The store as a transaction has left it.
+pub(super) struct Snapshot(ReadTransaction);
+
+impl Snapshot {
+    pub(super) fn new(inner: ReadTransaction) -> Self {
+        Self(inner)
+    }
+
+    pub(super) fn get(&self, id: &str) -> Result<Option<Record>, Fault> {
+        let timers = self.0.open_table(TIMERS)?;
+        let found = timers.get(id)?;
+        found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
+    }
+
+    pub(super) fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, Fault> {
+        let timers = self.0.open_table(TIMERS)?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = timers.range::<&str>((from, Bound::Unbounded))?;
+        page(entries, limit, |id, bytes| Ok((id.to_owned(), record(id, bytes)?)))
+    }
+
+    pub(super) fn len(&self) -> Result<(u64, u64), Fault> {
+        Ok((self.0.open_table(TIMERS)?.len()?, self.0.open_table(DEAD)?.len()?))
+    }
+
+    pub(super) fn load(
+        &self,
+        from: &Key,
+        until: Millis,
+        limit: usize,
+        now: Millis,
+    ) -> Result<Page, Fault> {
+        let due = self.0.open_table(DUE)?;
+        let mut keys = Vec::new();
+        if (from.0, &*from.1) < (until + 1, "") {
+            for entry in due.range((from.0, &*from.1)..(until + 1, ""))?.take(limit) {
+                let (key, _) = entry?;
+                let (time, id) = key.value();
+                keys.push((time, Arc::from(id)));
+            }
+        }
+        let more = keys.len() == limit;
+        Ok(Page { now, until, keys, more })
+    }
+
+    pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, Fault> {
+        let dead = self.0.open_table(DEAD)?;
+        let found = dead.get(number)?;
+        found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
+    }
+
+    pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {
+        let dead = self.0.open_table(DEAD)?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = dead.range::<u64>((from, Bound::Unbounded))?;
+        page(entries, limit, |number, bytes| Ok((number, letter(number, bytes)?)))
+    }
+}

@@ -1,0 +1,160 @@
+//! Tests of an embedded store.
+
+#![cfg(test)]
+#![forbid(unsafe_code)]
+
+use super::super::key::first_from;
+use super::super::options::{Existing, Options};
+use super::super::record::DeadReason;
+use super::*;
+use pollster::block_on;
+
+fn insert(id: &str, due: Due) -> Insert {
+    let payload = Arc::new(b"payload".to_vec());
+    let settings = Options::new().settings;
+    Insert { id: id.to_owned(), payload, due, existing: Existing::Replace, settings }
+}
+
+/// A clock that stands in the midst of a millisecond.
+#[derive(Debug)]
+struct Between;
+
+impl StoreClock for Between {
+    fn now(&self) -> std::time::SystemTime {
+        std::time::UNIX_EPOCH + std::time::Duration::from_micros(10_900)
+    }
+}
+
+#[test]
+fn a_delay_is_waited_for_whole() -> Result<(), DurableError> {
+    let folder = std::env::temp_dir().join(format!("tourbillon-between-{}", std::process::id()));
+    let store = Embedded::open_with_clock(&folder, Between)?;
+    block_on(store.schedule(insert("id", Due::After(1))))?;
+    let due = block_on(store.get("id"))?.map(|record| record.due);
+    drop(store);
+    let _ = std::fs::remove_file(&folder);
+    assert_eq!(due, Some(12), "11.9 ms, rounded up");
+    Ok(())
+}
+
+/// A clock that passes over a lease with each look.
+#[derive(Debug, Default)]
+struct Strides(std::sync::Mutex<u64>);
+
+impl StoreClock for Strides {
+    fn now(&self) -> std::time::SystemTime {
+        let mut days = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *days += 1;
+        std::time::UNIX_EPOCH + std::time::Duration::from_secs(*days * 86_400)
+    }
+}
+
+#[test]
+fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
+    let path = std::env::temp_dir().join(format!("tourbillon-fence-{}", std::process::id()));
+    let store = Embedded::open_with_clock(&path, Strides::default())?;
+    block_on(store.schedule(insert("id", Due::At(0))))?;
+    let mut fences = Vec::new();
+    for overrun in [false, true] {
+        let Leasing::Taken(lease) = block_on(store.lease("id"))? else {
+            panic!("its lease has run out")
+        };
+        assert_eq!((lease.overrun, lease.record.attempt), (overrun, 1));
+        fences.push(lease.fence);
+    }
+    for (fence, counts) in [(fences[0], false), (fences[1], true)] {
+        let finish = Finish::Done { next: None };
+        assert_eq!(block_on(store.finish("id", fence, finish))?, counts);
+    }
+    drop(store);
+    let _ = std::fs::remove_file(path);
+    Ok(())
+}
+
+/// Does something to a timer.
+fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError> {
+    let id = format!("{}", random.u8(..6));
+    let due = Due::After(random.u64(..2) * 60_000);
+    match random.u8(..5) {
+        0 => drop(block_on(store.schedule(insert(&id, due)))?),
+        1 => drop(block_on(store.cancel(&id))?),
+        2 => drop(block_on(store.reschedule(&id, due))?),
+        3 => {
+            let letter = block_on(store.dead(None, 1))?.pop();
+            let number = letter.map_or(0, |(number, _)| number);
+            // Refused if there is such a timer.
+            let _ = block_on(store.redrive(number));
+        }
+        _ => {
+            let Leasing::Taken(lease) = block_on(store.lease(&id))? else { return Ok(()) };
+            let finish = match random.u8(..4) {
+                0 => Finish::Done { next: None },
+                1 => Finish::Retry { wait: 0, error: String::new() },
+                2 => return Ok(()),
+                _ => {
+                    Finish::Dead { reason: DeadReason::Attempts, error: String::new(), next: None }
+                }
+            };
+            assert!(block_on(store.finish(&id, lease.fence, finish.clone()))?);
+            assert!(!block_on(store.finish(&id, lease.fence, finish))?, "only once");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn each_timer_has_one_key() -> Result<(), DurableError> {
+    let name = format!("tourbillon-keys-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let store = Embedded::open(&path)?;
+    let mut random = fastrand::Rng::with_seed(3);
+    for _ in 0..400 {
+        step(&store, &mut random)?;
+        let page = block_on(store.load(0, first_from(0), Millis::MAX - 1, 99))?;
+        let timers = block_on(store.list(None, 99))?;
+        let mut keys: Vec<Key> =
+            timers.iter().map(|(id, record)| (record.due, Arc::from(&**id))).collect();
+        keys.sort_unstable();
+        assert_eq!(page.keys, keys);
+        assert_eq!(block_on(store.len())?.0, timers.len() as u64);
+    }
+    drop(store);
+    let _ = std::fs::remove_file(path);
+    Ok(())
+}
+
+/// A file that goes with its test.
+fn place(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("tourbillon-{name}-{}", std::process::id()))
+}
+
+#[test]
+fn a_file_that_is_mostly_free_is_made_smaller() -> Result<(), Box<dyn std::error::Error>> {
+    let path = place("smaller");
+    let store = Embedded::open(&path)?;
+    let length = || std::fs::metadata(&path).map(|file| file.len());
+    for id in 0..24 {
+        let payload = Arc::new(vec![7; 1 << 20]);
+        let insert = Insert { payload, ..insert(&id.to_string(), Due::After(60_000)) };
+        block_on(store.schedule(insert))?;
+    }
+    drop(store);
+    let full = length()?;
+    assert!(full >= 24 << 20, "{full}");
+    // It needs what it has.
+    let store = Embedded::open(&path)?;
+    // What lies at its end stays.
+    for id in 0..22 {
+        assert!(block_on(store.cancel(&id.to_string()))?);
+    }
+    drop(store);
+    let sparse = length()?;
+    assert!(sparse >= full / 2, "{sparse} of {full}: it does not shrink by itself");
+    let store = Embedded::open(&path)?;
+    assert_eq!(block_on(store.list(None, 9))?.len(), 2);
+    drop(store);
+    let small = length()?;
+    assert!(small < full / 2, "{small} of {full}");
+    std::fs::remove_file(path)?;
+    Ok(())
+}

@@ -1,0 +1,330 @@
+//! The threads of an embedded store: one that writes, group by group, and one that reads.
+//!
+//! Whoever calls waits for a future, never for the disk. The writer takes all that has been asked
+//! for by then, up to [`GROUP`] and [`WEIGHT`], does it in one transaction, commits that with an
+//! fsync, tells the watchers, and only then answers. While it waits for the disk the next group
+//! gathers. The queue is as long as there are calls that wait: it has no bound of its own.
+//!
+//! **When the disk fails** (no space is left, nothing can be written) the callers of that group are
+//! told so, and those who ask during a pause as well. What a worker asks for waits, and is tried
+//! again after the pause: that is a call each of its handlers at most, and a page.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use super::super::key::Change;
+use super::super::near::Watchers;
+use super::super::store::Answer;
+use super::fault::{Fault, asserted, in_doubt, undone};
+use super::file::File;
+use super::keeper::Keeper;
+use super::tables::{Snapshot, Transaction};
+use crate::panics::quietly;
+use futures_channel::oneshot;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tourbillon::{Clock, MonotonicClock};
+
+/// How many verbs go into one transaction at most.
+const GROUP: usize = 4096;
+
+/// How many bytes of records one transaction reads and writes, or somewhat more: it ends with the
+/// verb that comes to so many.
+const WEIGHT: usize = 16 << 20;
+
+/// The first and the longest pause after a failure of the disk.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
+
+/// Whose call it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Somebody's who is told when the disk fails.
+    Caller,
+    /// A worker's, which waits until it can be done.
+    Worker,
+}
+
+/// Something to do on `T`, and somebody to be answered when it is durable.
+pub(super) trait Work<T>: Send {
+    /// Whether it waits for the disk, and somebody for it.
+    fn waits(&self) -> bool;
+
+    /// Does it, for the first time or again. An error: the database has failed.
+    fn apply(&mut self, on: &mut T) -> Result<(), DurableError>;
+
+    /// Answers what was done; or, with an error, that it was not.
+    fn answer(self: Box<Self>, committed: Result<(), DurableError>);
+}
+
+struct Call<F, R> {
+    patience: Patience,
+    call: F,
+    done: Option<Result<R, DurableError>>,
+    reply: oneshot::Sender<Result<R, DurableError>>,
+}
+
+impl<T, F, R> Work<T> for Call<F, R>
+where
+    F: FnMut(&mut T) -> Result<R, Fault> + Send,
+    R: Send,
+{
+    fn waits(&self) -> bool {
+        self.patience == Patience::Worker && !self.reply.is_canceled()
+    }
+
+    fn apply(&mut self, on: &mut T) -> Result<(), DurableError> {
+        self.done = Some(match (self.call)(on) {
+            Ok(done) => Ok(done),
+            Err(Fault::Refused(error)) => Err(error),
+            Err(Fault::Broken(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), DurableError>) {
+        let done = self.done.unwrap_or(Err(DurableError::Closed));
+        // Who does not wait any more need not know.
+        let _ = self.reply.send(committed.and(done));
+    }
+}
+
+type Works<T> = Receiver<Box<dyn Work<T>>>;
+
+type Group<T> = Vec<Box<dyn Work<T>>>;
+
+/// Where a thread is asked to do something on `T`.
+pub(super) struct Calls<T> {
+    calls: Sender<Box<dyn Work<T>>>,
+    /// What its errors name.
+    place: Arc<str>,
+}
+
+impl<T: 'static> Calls<T> {
+    /// Has it done.
+    pub(super) fn ask<R: Send + 'static>(
+        &self,
+        patience: Patience,
+        call: impl FnMut(&mut T) -> Result<R, Fault> + Send + 'static,
+    ) -> Answer<R> {
+        let (reply, answer) = oneshot::channel();
+        let work = Box::new(Call { patience, call, done: None, reply });
+        // A thread that has gone drops it, and the answer with it.
+        let _ = self.calls.send(work);
+        let place = Arc::clone(&self.place);
+        Box::pin(async move {
+            let answer = answer.await.unwrap_or(Err(DurableError::Closed));
+            answer.map_err(|error| error.at(&place))
+        })
+    }
+}
+
+/// The thread that writes.
+pub(super) fn writer(
+    keeper: Arc<Keeper>,
+    watchers: Arc<Watchers>,
+    place: Arc<str>,
+) -> io::Result<(Calls<Transaction>, JoinHandle<()>)> {
+    start("timers-writer", place, move |works: Works<Transaction>| {
+        serve(&works, |group| {
+            let changes = keeper.with(|file| commit(file, group, &works))?;
+            // A waker that panics must not end the thread that all wait for.
+            quietly(|| watchers.tell(&changes));
+            Ok(())
+        });
+    })
+}
+
+/// Does a group, to which what is asked for meanwhile is added.
+fn commit(
+    file: &File,
+    group: &mut Group<Transaction>,
+    works: &Works<Transaction>,
+) -> Result<Vec<Change>, DurableError> {
+    asserted(|| {
+        let begun = asserted(|| file.begin());
+        let mut transaction = begun.map_err(undone).map_err(Fault::Broken)?;
+        // The database gives back the pages of a transaction that is dropped, but not while a panic
+        // unwinds: it is caught before.
+        let applied = asserted(|| apply(&mut transaction, group, works));
+        applied.map_err(undone).map_err(Fault::Broken)?;
+        let committed = transaction.commit().map_err(DurableError::from);
+        committed.map_err(in_doubt).map_err(Fault::Broken)
+    })
+}
+
+fn apply(
+    transaction: &mut Transaction,
+    group: &mut Group<Transaction>,
+    works: &Works<Transaction>,
+) -> Result<(), Fault> {
+    let mut done = 0;
+    while let Some(work) = group.get_mut(done) {
+        work.apply(transaction).map_err(Fault::Broken)?;
+        done += 1;
+        if done < GROUP && transaction.weight() < WEIGHT {
+            group.extend(works.try_recv());
+        }
+    }
+    Ok(())
+}
+
+/// The thread that reads.
+pub(super) fn reader(
+    keeper: Arc<Keeper>,
+    place: Arc<str>,
+) -> io::Result<(Calls<Snapshot>, JoinHandle<()>)> {
+    start("timers-reader", place, move |works: Works<Snapshot>| {
+        serve(&works, |group| match keeper.with(|file| read(file, group)) {
+            // The file has been opened again, whichever thread it was that had failed.
+            Err(error) if error.passes() => keeper.with(|file| read(file, group)),
+            done => done,
+        });
+    })
+}
+
+fn read(file: &File, group: &mut Group<Snapshot>) -> Result<(), DurableError> {
+    asserted(|| {
+        let mut snapshot = file.snapshot()?;
+        for work in group {
+            work.apply(&mut snapshot).map_err(Fault::Broken)?;
+        }
+        Ok(())
+    })
+}
+
+/// Does what is asked for by `turn`, group by group, until nobody can ask any more.
+fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut Group<T>) -> Result<(), DurableError>) {
+    let mut waiting: Group<T> = Vec::new();
+    let mut pause = PAUSES[0];
+    loop {
+        waiting.retain(|work| work.waits());
+        let mut group = std::mem::take(&mut waiting);
+        if group.is_empty() {
+            let Ok(work) = works.recv() else { return };
+            group.push(work);
+        }
+        let done = turn(&mut group);
+        let failed = done.as_ref().err().filter(|error| error.passes()).cloned();
+        for work in group {
+            if failed.is_some() && work.waits() {
+                waiting.push(work);
+            } else {
+                quietly(|| work.answer(done.clone()));
+            }
+        }
+        let Some(failed) = failed else {
+            pause = PAUSES[0];
+            continue;
+        };
+        let until = MonotonicClock.now() + pause;
+        pause = (pause * 2).min(PAUSES[1]);
+        if !rest(works, until, &undone(failed), &mut waiting) {
+            return;
+        }
+    }
+}
+
+/// Lets a pause go by, in which callers are told why. `false`: nobody can ask any more.
+fn rest<T>(works: &Works<T>, until: Instant, why: &DurableError, waiting: &mut Group<T>) -> bool {
+    loop {
+        let left = until.saturating_duration_since(MonotonicClock.now());
+        if left.is_zero() {
+            return true;
+        }
+        match works.recv_timeout(left) {
+            Ok(work) if work.waits() => waiting.push(work),
+            Ok(work) => quietly(|| work.answer(Err(why.clone()))),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
+}
+
+/// Starts a thread that does what is asked for, until nobody can ask any more.
+#[allow(clippy::disallowed_methods, reason = "the one place that starts the threads of a store")]
+fn start<T: 'static>(
+    name: &str,
+    place: Arc<str>,
+    work: impl FnOnce(Works<T>) + Send + 'static,
+) -> io::Result<(Calls<T>, JoinHandle<()>)> {
+    let (calls, asked) = channel();
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(asked))?;
+    Ok((Calls { calls, place }, thread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::options::{Existing, Options};
+    use super::super::super::store::{Due, Insert};
+    use super::super::file::Place;
+    use super::*;
+    use std::path::PathBuf;
+
+    const MEGABYTE: usize = 1 << 20;
+
+    fn place(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("tourbillon-{name}-{}", std::process::id()))
+    }
+
+    fn call<R: Send + 'static>(
+        call: impl FnMut(&mut Transaction) -> Result<R, Fault> + Send + 'static,
+    ) -> Box<dyn Work<Transaction>> {
+        let (reply, _) = oneshot::channel();
+        Box::new(Call { patience: Patience::Caller, call, done: None, reply })
+    }
+
+    fn insert(id: usize, length: usize) -> Box<dyn Work<Transaction>> {
+        let (payload, settings) = (Arc::new(vec![7; length]), Options::new().settings);
+        let (id, due, existing) = (id.to_string(), Due::After(1), Existing::Replace);
+        let insert = Insert { id, payload, due, existing, settings };
+        call(move |to| to.schedule(&insert, 0))
+    }
+
+    #[test]
+    fn a_group_is_bounded_by_its_number_and_its_bytes() -> Result<(), DurableError> {
+        let path = place("groups");
+        let file = Place::file(&path, 1 << 20).open(true)?;
+        for (length, most) in [(10, GROUP), (MEGABYTE, WEIGHT / MEGABYTE)] {
+            let (calls, works) = channel();
+            for id in 1..2 * most {
+                let _ = calls.send(insert(id, length));
+            }
+            let mut group = vec![insert(0, length)];
+            assert_eq!(commit(&file, &mut group, &works)?.len(), most);
+            assert_eq!((group.len(), works.try_iter().count()), (most, most));
+        }
+        // What is only read weighs as well.
+        let (calls, works) = channel();
+        for _ in 0..WEIGHT / MEGABYTE {
+            let _ = calls.send(call(|to| to.lease("0", 0)));
+        }
+        let mut group = vec![call(|to| to.lease("0", 0))];
+        assert!(commit(&file, &mut group, &works)?.is_empty());
+        assert_eq!(group.len(), WEIGHT / MEGABYTE);
+        drop(file);
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
+
+    #[test]
+    fn a_group_that_panics_leaves_nothing() -> Result<(), DurableError> {
+        let path = place("panics");
+        let file = Place::file(&path, 1 << 20).open(true)?;
+        let (_calls, works) = channel();
+        for id in 0..64 {
+            let panics = call(|_| -> Result<(), Fault> { panic!("the clock has stopped") });
+            let mut group = vec![insert(id, MEGABYTE), panics];
+            assert!(matches!(commit(&file, &mut group, &works), Err(DurableError::Corrupt { .. })));
+        }
+        commit(&file, &mut vec![insert(64, 10)], &works)?;
+        assert!(matches!(file.snapshot().map(|now| now.len()), Ok(Ok((1, 0)))));
+        let length = std::fs::metadata(&path).map_or(u64::MAX, |file| file.len());
+        assert!(length < 32 << 20, "{length} bytes");
+        drop(file);
+        let _ = std::fs::remove_file(path);
+        Ok(())
+    }
+}

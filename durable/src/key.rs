@@ -1,0 +1,34 @@
+//! [`Key`]: where a timer rests in the order of time; keys that were loaded, and what has changed
+//! of them.
+
+#![forbid(unsafe_code)]
+
+use super::clock::Millis;
+use std::sync::Arc;
+
+/// Where a timer rests: by its due time, then by its id.
+pub(super) type Key = (Millis, Arc<str>);
+
+/// The first key that there can be from that time on.
+pub(super) fn first_from(due: Millis) -> Key {
+    (due, Arc::from(""))
+}
+
+/// Keys that were loaded.
+#[derive(Debug)]
+pub(super) struct Page {
+    /// The store's clock.
+    pub(super) now: Millis,
+    /// How far was looked, at most as far as was asked for.
+    pub(super) until: Millis,
+    pub(super) keys: Vec<Key>,
+    /// Whether there may be more: the limit was met.
+    pub(super) more: bool,
+}
+
+/// A change of the key of one timer.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) gone: Option<Key>,
+    pub(super) here: Option<Key>,
+}

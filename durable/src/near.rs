@@ -1,0 +1,566 @@
+//! [`Near`]: the keys that one worker has loaded into its wheel.
+//!
+//! ```text
+//!   due ─────────────►   frontier                                horizon
+//!    ├── all loaded ───────┤── resting in the store ────────────────┤── not looked at yet ──►
+//! ```
+//!
+//! **Whatever is due before the frontier is here**; beyond it the store alone knows. The store
+//! tells of each change after it is durable, in the order of its transactions: a key before the
+//! frontier goes into the wheel, another is left to rest, and one that has gone leaves the wheel.
+//!
+//! **While a page is being loaded** the changes are kept as well, and told once more when the page
+//! has come: it may show the store as it was before them. Each is told whole, so that one that the
+//! page shows already does no harm.
+//!
+//! **Bounded.** If more than [`MOST`] keys are here, the last of them leaves the wheel and the
+//! frontier moves back to it: it is loaded again when there is room.
+//!
+//! **Nobody is woken under a lock**: a waker may poll the worker where it is called, and that comes
+//! here. What changes the wheel notes that it is to be polled; whoever has held the lock tells that
+//! when it has given it back.
+
+#![forbid(unsafe_code)]
+
+use super::clock::{Millis, whole_millis};
+use super::key::{Change, Key, Page, first_from};
+use futures_util::task::AtomicWaker;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Context;
+use std::time::{Duration, Instant};
+use tourbillon::TimerId;
+use tourbillon::future::{DelayQueueHandle, HeldWake};
+
+/// How many keys may be in the wheel.
+pub(super) const MOST: usize = 4096;
+
+/// When what could not be read is looked at again.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// How many changes are kept while a page is on its way.
+const LOG: usize = 16 * MOST;
+
+/// How far the store's clock may go astray, by itself, before it counts as set.
+const ASTRAY: Millis = 50;
+
+/// The keys that a worker has in its wheel.
+pub(super) struct Near {
+    queue: DelayQueueHandle<Key>,
+    loaded: Mutex<Loaded>,
+    /// Wakes the worker, which is to look at the store at once.
+    hastened: AtomicWaker,
+}
+
+struct Loaded {
+    /// All keys before it are here.
+    frontier: Key,
+    armed: BTreeMap<Key, TimerId>,
+    /// What has changed since a page was asked for.
+    log: Option<Vec<Change>>,
+    /// Whether the store is to be looked at at once.
+    haste: bool,
+    base: Reading,
+    /// When all is loaded again: a record could not be read, whose key has left the wheel.
+    again: Option<Instant>,
+}
+
+/// What the store's clock said, when it was asked and when it had answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) store: Millis,
+    pub(super) asked: Instant,
+    pub(super) answered: Instant,
+}
+
+impl Reading {
+    /// The instant at which the store's clock will say `time`, or somewhat before.
+    fn instant(self, time: Millis) -> Instant {
+        let ahead = Duration::from_millis(time.saturating_sub(self.store));
+        self.asked.checked_add(ahead).unwrap_or(self.asked)
+    }
+
+    /// What the store's clock will say then at most.
+    fn latest(self, local: Instant) -> Millis {
+        self.store + whole_millis(local.saturating_duration_since(self.asked))
+    }
+
+    /// Whether the clock has been set between this reading and the next: whatever an answer took is
+    /// not held against it.
+    fn was_set_before(self, next: Self) -> bool {
+        let slack = whole_millis(self.answered.saturating_duration_since(self.asked)) + ASTRAY;
+        let least = self.latest(next.asked).saturating_sub(slack);
+        let most = self.latest(next.answered) + ASTRAY;
+        !(least..=most).contains(&next.store)
+    }
+}
+
+impl Near {
+    pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
+        let (frontier, armed) = (first_from(0), BTreeMap::new());
+        let loaded = Loaded { frontier, armed, log: None, haste: false, base, again: None };
+        Self { queue, loaded: Mutex::new(loaded), hastened: AtomicWaker::new() }
+    }
+
+    /// How many keys are in the wheel, the frontier, and about what the store's clock says.
+    pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
+        let mut loaded = self.lock();
+        if loaded.again.take_if(|again| *again <= local).is_some() {
+            loaded.clear();
+        }
+        (loaded.armed.len(), loaded.frontier.clone(), loaded.base.latest(local))
+    }
+
+    /// A page is being asked for, from the frontier on.
+    pub(super) fn begin(&self) {
+        self.lock().log = Some(Vec::new());
+    }
+
+    /// The page has come: all keys from `from` up to its end, or up to the last one of it if there
+    /// are more. It is of no use if the frontier has moved back, or if changes were missed.
+    pub(super) fn end(&self, page: Page, from: &Key, now: Reading) {
+        let mut loaded = self.lock();
+        let Some(log) = loaded.log.take() else { return };
+        let before = std::mem::replace(&mut loaded.base, now);
+        if before.was_set_before(now) {
+            // Every key is where it does not belong.
+            loaded.clear();
+            return;
+        }
+        if loaded.frontier != *from {
+            return;
+        }
+        let last = page.keys.last().filter(|_| page.more);
+        let frontier = match last {
+            Some((due, id)) => (*due, Arc::from(format!("{id}\0"))),
+            None => first_from(page.until + 1),
+        };
+        loaded.frontier = frontier.max(from.clone());
+        for key in page.keys {
+            loaded.put(key);
+        }
+        for change in log {
+            loaded.change(change);
+        }
+    }
+
+    /// Changes in the store, in their order.
+    pub(super) fn tell(&self, changes: &[Change]) {
+        let mut loaded = self.lock();
+        for change in changes {
+            if let Some(log) = &mut loaded.log {
+                log.push(change.clone());
+            }
+            loaded.change(change.clone());
+        }
+        // Whoever is to take the page does not come: it is asked for again.
+        loaded.log.take_if(|log| log.len() > LOG);
+    }
+
+    /// The record of a key that has fired cannot be read: it is looked at again after a while.
+    pub(super) fn unreadable(&self, local: Instant) {
+        self.lock().again.get_or_insert(local + AGAIN);
+    }
+
+    /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
+    pub(super) fn forget(&self) {
+        let mut loaded = self.lock();
+        loaded.log = None;
+        loaded.clear();
+        drop(loaded);
+        self.hasten();
+    }
+
+    /// The worker is to look at the store at once.
+    pub(super) fn hasten(&self) {
+        self.lock().haste = true;
+        self.hastened.wake();
+    }
+
+    /// Whether it is to look at once; wakes it when it is.
+    pub(super) fn poll_haste(&self, context: &Context<'_>) -> bool {
+        self.hastened.register(context.waker());
+        std::mem::take(&mut self.lock().haste)
+    }
+
+    /// A key has left the wheel by its time.
+    pub(super) fn fired(&self, key: &Key, id: TimerId) {
+        let mut loaded = self.lock();
+        if loaded.armed.get(key) == Some(&id) {
+            loaded.armed.remove(key);
+        }
+    }
+
+    /// A key was not due yet.
+    pub(super) fn again(&self, key: Key, now: Reading) {
+        let mut loaded = self.lock();
+        if let Some(id) = loaded.armed.remove(&key) {
+            drop(loaded.queue.remove(id));
+        }
+        // By that answer's clock: it may be another master's than that of the pages, which find out
+        // when theirs is set.
+        loaded.put_at(key, now);
+    }
+
+    fn lock(&self) -> Held<'_> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        Held { loaded, queue: self.queue.hold_wake() }
+    }
+}
+
+/// What is loaded, for one caller. Fields drop in their order: the lock goes, then the worker is
+/// woken, if its wheel is to be polled.
+struct Held<'a> {
+    loaded: MutexGuard<'a, Loaded>,
+    queue: HeldWake<'a, Key>,
+}
+
+impl Held<'_> {
+    fn clear(&mut self) {
+        for id in std::mem::take(&mut self.loaded.armed).into_values() {
+            drop(self.queue.remove(id));
+        }
+        self.loaded.frontier = first_from(0);
+    }
+
+    fn change(&mut self, change: Change) {
+        if let Some(id) = change.gone.and_then(|key| self.loaded.armed.remove(&key)) {
+            drop(self.queue.remove(id));
+        }
+        if let Some(key) = change.here {
+            self.put(key);
+        }
+    }
+
+    fn put(&mut self, key: Key) {
+        let base = self.loaded.base;
+        self.put_at(key, base);
+    }
+
+    /// Puts a key there whose time comes by that reading of the clock.
+    fn put_at(&mut self, key: Key, clock: Reading) {
+        let loaded = &mut *self.loaded;
+        if key >= loaded.frontier || loaded.armed.contains_key(&key) {
+            return;
+        }
+        match self.queue.insert_at(key.clone(), clock.instant(key.0)) {
+            Ok(id) => drop(loaded.armed.insert(key, id)),
+            // The worker has gone. (The wheel is unbounded, and ranges over years: a key is before
+            // the frontier, which was seconds ahead of a clock that has not been set since.) In any
+            // case the key is not here.
+            Err(_) => loaded.frontier = key,
+        }
+        if loaded.armed.len() > MOST
+            && let Some((last, id)) = loaded.armed.pop_last()
+        {
+            drop(self.queue.remove(id));
+            loaded.frontier = last;
+        }
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Loaded;
+
+    fn deref(&self) -> &Loaded {
+        &self.loaded
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Loaded {
+        &mut self.loaded
+    }
+}
+
+impl fmt::Debug for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Near").finish_non_exhaustive()
+    }
+}
+
+/// The workers to tell of changes.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Mutex<Vec<Weak<Near>>>);
+
+impl Watchers {
+    pub(super) fn add(&self, near: Weak<Near>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(near);
+    }
+
+    pub(super) fn tell(&self, changes: &[Change]) {
+        self.each(|near| near.tell(changes));
+    }
+
+    /// Changes may have been missed.
+    pub(super) fn forget(&self) {
+        self.each(Near::forget);
+    }
+
+    fn each(&self, call: impl Fn(&Near)) {
+        let mut here = Vec::new();
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|watcher| watcher.upgrade().map(|near| here.push(near)).is_some());
+        // Who begins to watch from here on has loaded nothing yet.
+        drop(watchers);
+        here.iter().for_each(|near| call(near));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Poll, Waker};
+    use tourbillon::future::{DelayQueue, Timer, Wake};
+    use tourbillon::{Builder, ManualClock, Sweeper};
+
+    /// The keys of a worker whose store's clock begins with 0.
+    struct Trial {
+        clock: ManualClock,
+        queue: DelayQueue<Key>,
+        near: Near,
+        /// A timer whose sweeper has gone is closed.
+        _sweeper: Sweeper<Wake>,
+    }
+
+    fn key(due: Millis) -> Key {
+        (due, Arc::from(format!("{due}")))
+    }
+
+    fn here(due: Millis) -> Change {
+        Change { gone: None, here: Some(key(due)) }
+    }
+
+    fn at(store: Millis, local: Instant) -> Reading {
+        Reading { store, asked: local, answered: local }
+    }
+
+    fn gone(due: Millis) -> Change {
+        Change { gone: Some(key(due)), here: None }
+    }
+
+    impl Trial {
+        fn new() -> Self {
+            let clock = ManualClock::new();
+            let wheel = Builder::new().clock(clock.clone()).build();
+            let (wheel, sweeper) = wheel.expect("the builder is in range");
+            let queue = DelayQueue::new(&Timer::new(wheel), Builder::new().shards(1));
+            let queue = queue.expect("the builder is in range");
+            let near = Near::new(queue.handle(), at(0, clock.start()));
+            Self { clock, queue, near, _sweeper: sweeper }
+        }
+
+        /// Loads these keys of what is due by `until`, while `changes` are told.
+        fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
+            let local = self.clock.start() + self.clock.elapsed();
+            let (_, from, now) = self.near.state(local);
+            self.near.begin();
+            self.near.tell(changes);
+            let keys = keys.iter().copied().map(key).collect();
+            self.near.end(Page { now, until, keys, more }, &from, at(now, local));
+        }
+
+        /// What fires by that time.
+        fn fired(&mut self, by: Millis) -> Vec<Millis> {
+            self.clock.advance(Duration::from_millis(by).saturating_sub(self.clock.elapsed()));
+            let mut context = Context::from_waker(Waker::noop());
+            let (mut fired, mut pending) = (Vec::new(), 0);
+            // A queue that lets its task go once has more at the next poll.
+            while pending < 2 {
+                match self.queue.poll_expired(&mut context) {
+                    Poll::Ready(Some(timer)) => {
+                        self.near.fired(&timer.value, timer.id);
+                        fired.push(timer.value.0);
+                        pending = 0;
+                    }
+                    _ => pending += 1,
+                }
+            }
+            fired.sort_unstable();
+            fired
+        }
+
+        fn frontier(&self) -> Key {
+            self.near.state(self.clock.start()).1
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_frontier_is_here() {
+        let mut trial = Trial::new();
+        trial.near.tell(&[here(3)]);
+        assert!(trial.fired(5).is_empty(), "nothing has been loaded yet");
+        trial.load(&[3, 7, 9], false, 20, &[]);
+        trial.near.tell(&[here(20), here(21), gone(9)]);
+        assert_eq!(trial.fired(6), [3]);
+        assert_eq!(trial.fired(30), [7, 20]);
+        assert_eq!(trial.frontier(), first_from(21));
+    }
+
+    #[test]
+    fn changes_are_told_again_when_the_page_has_come() {
+        let mut trial = Trial::new();
+        // The page is older than the changes: it shows 5 still, and 6 not yet.
+        trial.load(&[5], false, 20, &[gone(5), here(6), here(7), gone(7)]);
+        assert_eq!(trial.fired(20), [6]);
+    }
+
+    #[test]
+    fn a_page_with_more_behind_it_ends_with_its_last_key() {
+        let mut trial = Trial::new();
+        trial.load(&[5, 6], true, 20, &[]);
+        assert_eq!(trial.frontier(), (6, Arc::from("6\0")));
+        trial.near.tell(&[here(7)]);
+        assert_eq!(trial.fired(20), [5, 6]);
+        trial.load(&[7], false, 40, &[]);
+        assert_eq!(trial.fired(20), [7]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_loaded_later() {
+        let mut trial = Trial::new();
+        trial.load(&[], false, 100_000, &[]);
+        let first = 1000;
+        let last = first + MOST as Millis;
+        let all: Vec<Change> = (first..=last).map(here).collect();
+        trial.near.tell(&all);
+        assert_eq!(trial.frontier(), key(last));
+        assert_eq!(trial.near.state(trial.clock.start()).0, MOST);
+        // A page that was asked for before that is of no use.
+        trial.near.begin();
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.tell(&[here(10)]);
+        assert_eq!(trial.frontier(), key(last - 1));
+        let page = Page { now, until: 200_000, keys: vec![key(last)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!(trial.frontier(), key(last - 1));
+        assert_eq!(trial.fired(last).len(), MOST);
+        trial.load(&[last - 1, last], false, 200_000, &[]);
+        assert_eq!(trial.fired(last), [last - 1, last]);
+    }
+
+    #[test]
+    fn everything_is_loaded_anew_when_the_clock_was_set() {
+        let mut trial = Trial::new();
+        trial.load(&[500], false, 1000, &[]);
+        let (_, from, _) = trial.near.state(trial.clock.start());
+        trial.near.begin();
+        let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false };
+        trial.near.end(page, &from, at(400, trial.clock.start()));
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        trial.near.begin();
+        let page = Page { now: 400, until: 1000, keys: vec![key(500)], more: false };
+        trial.near.end(page, &trial.frontier(), at(400, trial.clock.start()));
+        assert_eq!(trial.fired(100), [500]);
+    }
+
+    /// What a key that was not due comes to, by a reading of the store's clock.
+    #[test]
+    fn a_key_that_was_not_due_comes_again() {
+        let mut trial = Trial::new();
+        let start = trial.clock.start();
+        trial.load(&[10, 500], false, 1000, &[]);
+        assert_eq!(trial.fired(10), [10]);
+        // It was moved, and is here already: by a slower clock it comes later.
+        trial.near.tell(&[here(20)]);
+        trial.near.again(key(20), at(5, start + Duration::from_millis(10)));
+        assert!(trial.fired(24).is_empty());
+        assert_eq!(trial.fired(25), [20]);
+        // The clock of another master says nothing of that of the pages.
+        trial.near.again(key(300), at(90, start + Duration::from_millis(30)));
+        assert_eq!(trial.near.state(start).0, 2);
+        assert_eq!(trial.fired(240), [300]);
+        assert_eq!(trial.fired(500), [500]);
+    }
+
+    #[test]
+    fn a_page_that_nobody_takes_is_void_in_the_end() {
+        let trial = Trial::new();
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.begin();
+        let change = [here(7), gone(7)];
+        for _ in 0..LOG {
+            trial.near.tell(&change);
+        }
+        let page = Page { now, until: 20, keys: vec![key(5)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_loaded_again() {
+        let mut trial = Trial::new();
+        let start = trial.clock.start();
+        trial.load(&[5, 600], false, 1000, &[]);
+        assert_eq!(trial.fired(5), [5]);
+        trial.near.unreadable(start);
+        trial.near.unreadable(start + AGAIN);
+        let before = start + AGAIN - Duration::from_millis(1);
+        assert_eq!(trial.near.state(before).1.0, 1001);
+        let (armed, frontier, _) = trial.near.state(start + AGAIN);
+        assert_eq!((armed, frontier.0), (0, 0));
+        trial.load(&[5, 600], false, 1000, &[]);
+        assert_eq!(trial.near.state(start + AGAIN * 2).1.0, 1001, "once");
+    }
+
+    #[test]
+    fn what_the_wheel_refuses_is_beyond_the_frontier() {
+        let trial = Trial::new();
+        trial.load(&[], false, 1000, &[]);
+        trial.queue.close();
+        trial.near.tell(&[here(7)]);
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier()), (0, key(7)));
+    }
+
+    #[test]
+    fn watchers_are_told_without_a_lock() {
+        let (trial, watchers) = (Trial::new(), Watchers::default());
+        let near = Arc::new(trial.near);
+        watchers.add(Arc::downgrade(&near));
+        watchers.add(Weak::new());
+        let told = std::cell::Cell::new(0);
+        watchers.each(|_| {
+            assert!(watchers.0.try_lock().is_ok());
+            told.set(told.get() + 1);
+        });
+        assert_eq!((told.get(), watchers.0.lock().unwrap().len()), (1, 1));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_page_is_void_if_changes_were_missed() {
+        let mut trial = Trial::new();
+        trial.load(&[5, 6], false, 20, &[]);
+        let (_, from, now) = trial.near.state(trial.clock.start());
+        trial.near.begin();
+        trial.near.forget();
+        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        let page = Page { now, until: 40, keys: vec![key(30)], more: false };
+        trial.near.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!(trial.frontier().0, 0);
+        trial.load(&[6, 30], false, 40, &[]);
+        assert_eq!(trial.fired(40), [6, 30]);
+    }
+
+    #[test]
+    fn a_slow_answer_is_no_set_clock() {
+        let start = ManualClock::new().start();
+        let after = |millis| start + Duration::from_millis(millis);
+        let reading = |store, asked, answered| Reading {
+            store,
+            asked: after(asked),
+            answered: after(answered),
+        };
+        // Read at any moment between the question and the answer.
+        for read in [1000, 1300, 1900] {
+            let first = reading(read, 1000, 1900);
+            for again in [5000, 5500, 6000] {
+                assert!(!first.was_set_before(reading(again, 5000, 6000)), "{read} {again}");
+            }
+            assert!(first.was_set_before(reading(4000, 5000, 6000)));
+            assert!(first.was_set_before(reading(7000, 5000, 6000)));
+        }
+    }
+}

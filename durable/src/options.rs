@@ -1,0 +1,196 @@
+//! What a timer should be like: [`When`], [`Options`] and [`Existing`].
+
+#![forbid(unsafe_code)]
+
+use super::backoff::Backoff;
+use super::clock::{Millis, millis_up, system};
+use super::error::DurableError;
+use super::record::Settings;
+use std::time::{Duration, SystemTime};
+
+/// When a timer is due, by the store's clock. Made of a [`SystemTime`] or a [`Duration`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum When {
+    /// At that time; at once if it has passed.
+    At(SystemTime),
+    /// So long after the store has taken it.
+    After(Duration),
+    /// At the first time of its rule, which `Options::cron` gives (the feature `cron`).
+    ByRule,
+}
+
+impl From<SystemTime> for When {
+    fn from(at: SystemTime) -> Self {
+        Self::At(at)
+    }
+}
+
+impl From<Duration> for When {
+    fn from(delay: Duration) -> Self {
+        Self::After(delay)
+    }
+}
+
+/// What to do about a timer that has the id already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Keep it as it is.
+    Keep,
+    /// Put the new one in its place. What was handled of the old one at that moment does not count
+    /// any more: its acknowledgement comes too late.
+    Replace,
+    /// Answer [`DurableError::Exists`].
+    #[default]
+    Refuse,
+}
+
+/// How a timer is delivered. By default: eight attempts, waits from one second to ten minutes with
+/// jitter, a lease of a minute, no time to live, no repetition, and an id that exists is refused.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{Backoff, Existing, Options};
+///
+/// let options = Options::new()
+///     .existing(Existing::Replace)
+///     .attempts(3)
+///     .backoff(Backoff::new(Duration::from_millis(100), Duration::from_secs(5)))
+///     .lease(Duration::from_secs(10))
+///     .time_to_live(Duration::from_secs(3600));
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub(super) existing: Existing,
+    pub(super) settings: Settings,
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(600)).jitter();
+        let settings =
+            Settings { attempts: 8, backoff, lease: 60_000, time_to_live: None, rule: None };
+        Self { existing: Existing::default(), settings }
+    }
+
+    /// What to do about a timer that has the id already.
+    #[must_use]
+    pub fn existing(mut self, existing: Existing) -> Self {
+        self.existing = existing;
+        self
+    }
+
+    /// How many attempts are made before the timer becomes a dead letter: at least one.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.settings.attempts = attempts;
+        self
+    }
+
+    /// How long it waits after a failed attempt.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.settings.backoff = backoff;
+        self
+    }
+
+    /// How long an attempt may take, from a millisecond to a day. After that the handler's future
+    /// is dropped, and the attempt has failed.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = millis_up(lease);
+        self
+    }
+
+    /// How long after its planned time an attempt may begin; later it becomes a dead letter.
+    #[must_use]
+    pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
+        self.settings.time_to_live = Some(millis_up(time_to_live));
+        self
+    }
+
+    /// Repeats the timer by a cron expression in the zone of an IANA name, as
+    /// [`Calendar`](tourbillon::scheduler::Calendar) reads them: once a delivery has been
+    /// acknowledged, or has become a dead letter, the next one is planned for the first time of the
+    /// rule after its last attempt began. So times that were passed over are made up for by one
+    /// delivery.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableTimers, Options, When};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-rule-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let nightly = Options::new().cron("30 2 * * *", "Europe/Berlin");
+    /// pollster::block_on(timers.schedule("tidy up", "", When::ByRule, nightly))?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "cron")]
+    #[must_use]
+    pub fn cron(mut self, expression: &str, zone: &str) -> Self {
+        self.settings.rule = Some((expression.to_owned(), zone.to_owned()));
+        self
+    }
+
+    pub(super) fn check(&self, now: Millis) -> Result<(), DurableError> {
+        let Settings { attempts, lease, rule, .. } = &self.settings;
+        if *attempts == 0 {
+            return Err(DurableError::Option("0 attempts; at least 1 is allowed"));
+        }
+        if !(1..=86_400_000).contains(lease) {
+            return Err(DurableError::Option("the lease; 1 ms to a day is allowed"));
+        }
+        if let Some((expression, zone)) = rule {
+            if expression.len() + zone.len() > 512 {
+                return Err(DurableError::Rule("it is longer than 512 bytes".to_owned()));
+            }
+            if self.settings.next(now)?.is_none() {
+                return Err(DurableError::Rule("it names no time to come".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Settings {
+    /// The first time of the rule after `after`; `None` if there is no rule, or no time to come.
+    #[cfg(feature = "cron")]
+    pub(super) fn next(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
+        let Some((expression, zone)) = &self.rule else { return Ok(None) };
+        let after = system(after);
+        let calendar =
+            tourbillon::scheduler::Calendar::with_wall_clock(expression, zone, move || after);
+        match calendar {
+            Ok(calendar) => Ok(calendar.next_after(after).map(super::clock::due)),
+            Err(tourbillon::scheduler::CalendarError::Never(_)) => Ok(None),
+            Err(error) => Err(DurableError::Rule(error.to_string())),
+        }
+    }
+
+    /// Without calendars: a rule that another build has stored cannot be read.
+    #[cfg(not(feature = "cron"))]
+    pub(super) fn next(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
+        match &self.rule {
+            None => Ok(None),
+            Some((expression, _)) => {
+                let after = system(after);
+                let why = format!("{expression:?} after {after:?} needs the feature `cron`");
+                Err(DurableError::Rule(why))
+            }
+        }
+    }
+}

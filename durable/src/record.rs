@@ -1,0 +1,285 @@
+//! [`Record`]: what a store keeps of a timer, and its bytes.
+//!
+//! ```text
+//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ sum
+//! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule
+//! ```
+//!
+//! Numbers are little-endian. What may be absent has a byte before it, 0 or 1; texts and bytes have
+//! their length before them, of four bytes. The sum is the CRC-32 of all bytes before it, so that
+//! what was damaged on the disk is not delivered. A store of another layout is not read.
+
+#![forbid(unsafe_code)]
+
+use super::backoff::Backoff;
+use super::clock::Millis;
+
+/// The version of this layout.
+const LAYOUT: u8 = 1;
+
+/// How a timer is delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) attempts: u32,
+    pub(super) backoff: Backoff,
+    pub(super) lease: Millis,
+    pub(super) time_to_live: Option<Millis>,
+    /// A cron expression and its time zone.
+    pub(super) rule: Option<(String, String)>,
+}
+
+/// What a store keeps of a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The number of the lease that it is under; `None`: it rests.
+    pub(super) fence: Option<u64>,
+    /// When something is to be done: deliver it, or take it over from whoever leased it.
+    pub(super) due: Millis,
+    /// When it was to be delivered: with the id, the name of the delivery.
+    pub(super) planned: Millis,
+    /// How many attempts have begun.
+    pub(super) attempt: u32,
+    pub(super) settings: Settings,
+    /// Why the last attempt failed.
+    pub(super) error: String,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Record {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Bytes(vec![LAYOUT]);
+        self.fields(&mut bytes);
+        bytes.sealed()
+    }
+
+    fn fields(&self, bytes: &mut Bytes) {
+        let Settings { attempts, backoff, lease, time_to_live, rule } = &self.settings;
+        bytes.flag(self.fence.is_some());
+        bytes.long(self.fence.unwrap_or(0));
+        bytes.long(self.due);
+        bytes.long(self.planned);
+        bytes.int(self.attempt);
+        bytes.int(*attempts);
+        bytes.long(backoff.first);
+        bytes.long(backoff.most);
+        bytes.flag(backoff.jitter);
+        bytes.long(*lease);
+        bytes.flag(time_to_live.is_some());
+        bytes.long(time_to_live.unwrap_or(0));
+        bytes.flag(rule.is_some());
+        if let Some((expression, zone)) = rule {
+            bytes.text(expression.as_bytes());
+            bytes.text(zone.as_bytes());
+        }
+        bytes.text(self.error.as_bytes());
+        bytes.text(&self.payload);
+    }
+
+    /// `None`: these are not the bytes of a record.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = unsealed(bytes)?;
+        let record = Self::read(&mut rest)?;
+        rest.0.is_empty().then_some(record)
+    }
+
+    fn read(rest: &mut Reader<'_>) -> Option<Self> {
+        let (leased, fence) = (rest.flag()?, rest.long()?);
+        let (due, planned, attempt) = (rest.long()?, rest.long()?, rest.int()?);
+        let attempts = rest.int()?;
+        let (first, most, jitter) = (rest.long()?, rest.long()?, rest.flag()?);
+        let lease = rest.long()?;
+        let (lives, time_to_live) = (rest.flag()?, rest.long()?);
+        let rule = match rest.flag()? {
+            true => Some((rest.string()?, rest.string()?)),
+            false => None,
+        };
+        let settings = Settings {
+            attempts,
+            backoff: Backoff { first, most, jitter },
+            lease,
+            time_to_live: lives.then_some(time_to_live),
+            rule,
+        };
+        let (error, payload) = (rest.string()?, rest.text()?.to_vec());
+        let fence = leased.then_some(fence);
+        Some(Self { fence, due, planned, attempt, settings, error, payload })
+    }
+}
+
+/// What a store keeps of a timer that is not tried any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dead {
+    pub(super) id: String,
+    /// When it was given up.
+    pub(super) died: Millis,
+    pub(super) reason: DeadReason,
+    pub(super) record: Record,
+}
+
+/// Why a timer became a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeadReason {
+    /// Its last attempt failed.
+    Attempts,
+    /// Its time to live had passed before an attempt could begin.
+    Expired,
+    /// Its rule of repetition cannot be read (by this build, or with these time zones), so that the
+    /// next delivery is unknown. It was not attempted.
+    Rule,
+}
+
+impl Dead {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Bytes(vec![LAYOUT]);
+        bytes.text(self.id.as_bytes());
+        bytes.long(self.died);
+        bytes.int(match self.reason {
+            DeadReason::Attempts => 0,
+            DeadReason::Expired => 1,
+            DeadReason::Rule => 2,
+        });
+        self.record.fields(&mut bytes);
+        bytes.sealed()
+    }
+
+    /// `None`: these are not the bytes of a dead letter.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = unsealed(bytes)?;
+        let (id, died) = (rest.string()?, rest.long()?);
+        let reason = match rest.int()? {
+            0 => DeadReason::Attempts,
+            1 => DeadReason::Expired,
+            2 => DeadReason::Rule,
+            _ => return None,
+        };
+        let record = Record::read(&mut rest)?;
+        rest.0.is_empty().then_some(Self { id, died, reason, record })
+    }
+}
+
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn flag(&mut self, flag: bool) {
+        self.0.push(u8::from(flag));
+    }
+
+    fn int(&mut self, number: u32) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn long(&mut self, number: u64) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    /// With their sum after them.
+    fn sealed(mut self) -> Vec<u8> {
+        self.int(sum(&self.0));
+        self.0
+    }
+
+    /// Texts here are far shorter than four bytes can say.
+    fn text(&mut self, text: &[u8]) {
+        self.int(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        self.0.extend(text);
+    }
+}
+
+/// The sum of bytes, by which damage shows: CRC-32.
+pub(super) fn sum(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// What stands between the layout's number and the sum; `None` if these are not as they were
+/// written.
+fn unsealed(bytes: &[u8]) -> Option<Reader<'_>> {
+    let (bytes, written) = bytes.split_last_chunk()?;
+    if sum(bytes) != u32::from_le_bytes(*written) {
+        return None;
+    }
+    let mut rest = Reader(bytes);
+    (rest.take(1)? == [LAYOUT]).then_some(rest)
+}
+
+/// Takes bytes from the front, for either store's layout.
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.take(1)? {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+
+    fn int(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.int()?).ok()?;
+        self.take(length)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        String::from_utf8(self.text()?.to_vec()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(fence: Option<u64>, rule: bool) -> Record {
+        Record {
+            fence,
+            due: 1,
+            planned: 2,
+            attempt: 3,
+            settings: Settings {
+                attempts: 4,
+                backoff: Backoff { first: 5, most: 6, jitter: rule },
+                lease: 7,
+                time_to_live: rule.then_some(8),
+                rule: rule.then(|| ("* * * * *".to_owned(), "UTC".to_owned())),
+            },
+            error: "out of paper".to_owned(),
+            payload: vec![0, 255],
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_nothing_else_is() {
+        for record in [record(None, false), record(Some(9), true)] {
+            let bytes = record.encode();
+            assert_eq!(Record::decode(&bytes), Some(record.clone()));
+            for end in 0..bytes.len() {
+                assert_eq!(Record::decode(&bytes[..end]), None, "cut at {end}");
+            }
+            assert_eq!(Record::decode(&[&bytes[..], &[0]].concat()), None);
+            for bit in 0..8 * bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Record::decode(&damaged), None, "bit {bit}");
+            }
+            for reason in [DeadReason::Attempts, DeadReason::Expired, DeadReason::Rule] {
+                let dead = Dead { id: "id".to_owned(), died: 1, reason, record: record.clone() };
+                let bytes = dead.encode();
+                assert_eq!(Dead::decode(&bytes), Some(dead));
+                assert_eq!(Dead::decode(&bytes[..bytes.len() - 1]), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A record's bytes in Redis: a head that the scripts read, and a rest that they carry along.
+//!
+//! ```text
+//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ rest
+//! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ rule? │ payload, to the end
+//! letter: died 6 │ reason 1 │ id │ record
+//! ```
+//!
+//! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
+//! bytes; `scripts/change.lua` reads the same. Numbers of the rest are of seven bits a byte, lowest
+//! first. The sum is the CRC-32 of what comes after it, which no script changes: what was damaged
+//! is not delivered. With a short payload a record stays below the 64 bytes up to which Redis packs
+//! a small hash without pointers.
+
+#![forbid(unsafe_code)]
+
+use super::super::backoff::Backoff;
+use super::super::clock::Millis;
+use super::super::record::{Dead, DeadReason, Reader, Record, Settings, sum};
+
+/// The version of these bytes and of the keys.
+pub(super) const LAYOUT: u8 = 1;
+
+/// Flag of a record: it repeats. Cleared by a cancel while it is leased.
+const REPEATS: u8 = 1;
+
+/// Which of the optional parts of a rest are there.
+const JITTER: u8 = 1;
+const LIVES: u8 = 2;
+const RULE: u8 = 4;
+
+/// The bytes of a record that rests and has had no attempt.
+pub(super) fn resting(
+    settings: &Settings,
+    due: Millis,
+    planned: Millis,
+    error: &str,
+    payload: &[u8],
+) -> Vec<u8> {
+    let Settings { attempts, backoff, lease, time_to_live, rule } = settings;
+    let mut bytes = Vec::with_capacity(48 + error.len() + payload.len());
+    bytes.extend([LAYOUT, rule.as_ref().map_or(0, |_| REPEATS)]);
+    let (fence, attempt, length) = (0, 0, error.len() as u64);
+    for (number, size) in
+        [(due, 6), (planned, 6), (fence, 6), (attempt, 4), (*lease, 4), (length, 2)]
+    {
+        bytes.extend(&number.to_le_bytes()[..size]);
+    }
+    bytes.extend(error.as_bytes());
+    let begin = bytes.len();
+    bytes.extend([0; 4]);
+    number(&mut bytes, u64::from(*attempts));
+    number(&mut bytes, backoff.first);
+    number(&mut bytes, backoff.most);
+    let jitter = if backoff.jitter { JITTER } else { 0 };
+    let lives = time_to_live.map_or(0, |_| LIVES);
+    bytes.push(jitter | lives | rule.as_ref().map_or(0, |_| RULE));
+    if let Some(lives) = time_to_live {
+        number(&mut bytes, *lives);
+    }
+    if let Some((expression, zone)) = rule {
+        for text in [expression, zone] {
+            number(&mut bytes, text.len() as u64);
+            bytes.extend(text.as_bytes());
+        }
+    }
+    bytes.extend(payload);
+    let sum = sum(&bytes[begin + 4..]);
+    bytes[begin..begin + 4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// `None`: these are not the bytes of a record.
+pub(super) fn record(bytes: &[u8]) -> Option<Record> {
+    let mut head = Reader(bytes);
+    if head.fixed(1)? != u64::from(LAYOUT) {
+        return None;
+    }
+    let repeats = head.fixed(1)? & u64::from(REPEATS) != 0;
+    let (due, planned, fence) = (head.fixed(6)?, head.fixed(6)?, head.fixed(6)?);
+    let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
+    let error = head.fixed(2)?;
+    let (error, written) = (head.counted(error)?, head.fixed(4)?);
+    let mut rest = head;
+    if u64::from(sum(rest.0)) != written {
+        return None;
+    }
+    let attempts = u32::try_from(rest.number()?).ok()?;
+    let (first, most) = (rest.number()?, rest.number()?);
+    let which = rest.take(1)?[0];
+    let time_to_live = if which & LIVES == 0 { None } else { Some(rest.number()?) };
+    let rule = if which & RULE == 0 { None } else { Some((rest.short()?, rest.short()?)) };
+    let settings = Settings {
+        attempts,
+        backoff: Backoff { first, most, jitter: which & JITTER != 0 },
+        lease,
+        time_to_live,
+        rule: rule.filter(|_| repeats),
+    };
+    let fence = (fence != 0).then_some(fence);
+    Some(Record { fence, due, planned, attempt, settings, error, payload: rest.0.to_vec() })
+}
+
+/// The number of a reason, in a letter.
+pub(super) fn reason(reason: DeadReason) -> u64 {
+    match reason {
+        DeadReason::Attempts => 0,
+        DeadReason::Expired => 1,
+        DeadReason::Rule => 2,
+    }
+}
+
+/// `None`: these are not the bytes of a dead letter.
+pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
+    let mut head = Reader(bytes);
+    let died = head.fixed(6)?;
+    let reason = match head.fixed(1)? {
+        0 => DeadReason::Attempts,
+        1 => DeadReason::Expired,
+        2 => DeadReason::Rule,
+        _ => return None,
+    };
+    let length = head.fixed(2)?;
+    let id = head.counted(length)?;
+    Some(Dead { id, died, reason, record: record(head.0)? })
+}
+
+fn number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 127 {
+        bytes.push(number.to_le_bytes()[0] | 128);
+        number /= 128;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+/// The numbers and texts of this layout.
+impl Reader<'_> {
+    fn fixed(&mut self, count: usize) -> Option<u64> {
+        let bytes = self.take(count)?.iter().rev();
+        Some(bytes.fold(0, |number, byte| number * 256 + u64::from(*byte)))
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let (mut number, mut place) = (0_u64, 1_u64);
+        loop {
+            let byte = u64::from(self.take(1)?[0]);
+            number = number.checked_add((byte % 128).checked_mul(place)?)?;
+            if byte < 128 {
+                return Some(number);
+            }
+            place = place.checked_mul(128)?;
+        }
+    }
+
+    fn counted(&mut self, length: u64) -> Option<String> {
+        let length = usize::try_from(length).ok()?;
+        String::from_utf8(self.take(length)?.to_vec()).ok()
+    }
+
+    fn short(&mut self) -> Option<String> {
+        let length = self.number()?;
+        self.counted(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record under that fence, in its third attempt.
+    fn bytes(settings: &Settings, fence: u64) -> Vec<u8> {
+        let mut bytes = resting(settings, 1, 2, "out of paper", &[0, 255]);
+        bytes[14..20].copy_from_slice(&fence.to_le_bytes()[..6]);
+        bytes[20] = 3;
+        bytes
+    }
+
+    fn settings(rule: bool) -> Settings {
+        Settings {
+            attempts: 4,
+            backoff: Backoff { first: 1000, most: u64::MAX, jitter: rule },
+            lease: 86_400_000,
+            time_to_live: rule.then_some(128),
+            rule: rule.then(|| ("* * * * *".to_owned(), "UTC".to_owned())),
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
+        for (rule, fence) in [(false, None), (true, Some(1 << 40))] {
+            let bytes = bytes(&settings(rule), fence.unwrap_or(0));
+            let found = record(&bytes).expect("a record");
+            let (error, payload) = ("out of paper".to_owned(), vec![0, 255]);
+            let rest = 30 + error.len();
+            let settings = settings(rule);
+            let expected =
+                Record { fence, due: 1, planned: 2, attempt: 3, settings, error, payload };
+            assert_eq!(found, expected);
+            for end in 0..bytes.len() {
+                assert_eq!(record(&bytes[..end]), None, "cut at {end}");
+            }
+            for bit in 8 * rest..8 * bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(record(&damaged), None, "bit {bit}");
+            }
+            let dead = [&[9, 0, 0, 0, 0, 0, 1, 2, 0, b'i', b'd'], &bytes[..]].concat();
+            let dead = letter(&dead).expect("a letter");
+            assert_eq!((dead.died, &*dead.id, dead.reason), (9, "id", DeadReason::Expired));
+            assert_eq!(dead.record, expected);
+        }
+    }
+
+    #[test]
+    fn a_repetition_that_was_cancelled_has_no_rule() {
+        let mut bytes = bytes(&settings(true), 1);
+        bytes[1] -= REPEATS;
+        assert_eq!(record(&bytes).expect("a record").settings.rule, None);
+    }
+
+    #[test]
+    fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
+        let options = super::super::super::options::Options::new();
+        assert!(resting(&options.settings, 0, 0, "", &[0; 20]).len() <= 64);
+    }
+}

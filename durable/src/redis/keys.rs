@@ -1,0 +1,142 @@
+//! [`Keys`]: what the keys of a store are called, and where an id belongs.
+//!
+//! | key | type | what |
+//! |---|---|---|
+//! | `{tb:NAME}` | hash | layout, number of partitions |
+//! | `{tb:NAME}:workers` | sorted set | workers, by when each was last heard |
+//! | `{tb:NAME}:owners` | hash | partition → worker |
+//! | `{tb:NAME:p}:b:BUCKET` | hash | id → record |
+//! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
+//! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
+//! | `{tb:NAME:p}:answers` | hash | process → its last group and the answer |
+//! | `{tb:NAME:p}:ages` | sorted set | those with an answer, by a time when it was younger |
+//! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter |
+//! | `{tb:NAME:p}:letters` | hash | number → dead letter |
+//! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
+//!
+//! All keys of a partition have one hash tag, so that they lie in one slot of a cluster. The
+//! records lie in many small hashes, and the ids in many small sorted sets, because Redis packs
+//! small ones without pointers.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+
+/// How many hashes hold the records of a partition.
+pub(super) const BUCKETS: u64 = 4096;
+
+/// How long a slice is: `SLICE` of `scripts/common.lua`.
+const SLICE: Millis = 600_000;
+
+/// The number of the slice of a due time.
+pub(super) fn slice(due: Millis) -> u64 {
+    due / SLICE
+}
+
+/// Names the keys of a store.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    name: String,
+    partitions: u64,
+}
+
+/// Where an id belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) partition: u64,
+    pub(super) bucket: u64,
+}
+
+impl Keys {
+    pub(super) fn new(name: &str, partitions: u64) -> Self {
+        Self { name: name.to_owned(), partitions: partitions.max(1) }
+    }
+
+    /// What is written of a store.
+    pub(super) fn store(name: &str) -> String {
+        format!("{{tb:{name}}}")
+    }
+
+    /// The workers, and what they own.
+    pub(super) fn workers(&self) -> [String; 2] {
+        let store = Self::store(&self.name);
+        [store.clone() + ":workers", store + ":owners"]
+    }
+
+    /// Where near changes are told.
+    pub(super) fn channel(&self) -> String {
+        format!("tb:{}", self.name)
+    }
+
+    pub(super) fn partitions(&self) -> u64 {
+        self.partitions
+    }
+
+    pub(super) fn place(&self, id: &str) -> Place {
+        let hash = hash(id.as_bytes());
+        Place { partition: hash % self.partitions, bucket: hash / self.partitions % BUCKETS }
+    }
+
+    /// What all keys of a partition begin with.
+    pub(super) fn prefix(&self, partition: u64) -> String {
+        format!("{{tb:{}:{partition}}}:", self.name)
+    }
+
+    pub(super) fn bucket(&self, place: Place) -> String {
+        format!("{}b:{}", self.prefix(place.partition), place.bucket)
+    }
+
+    pub(super) fn counters(&self, partition: u64) -> String {
+        self.prefix(partition) + "counters"
+    }
+
+    /// The dead letters by number, and their order.
+    pub(super) fn dead(&self, partition: u64) -> [String; 2] {
+        let prefix = self.prefix(partition);
+        [prefix.clone() + "letters", prefix + "dead"]
+    }
+
+    /// The keys that every script has.
+    pub(super) fn common(&self, partition: u64) -> [String; 4] {
+        let prefix = self.prefix(partition);
+        let [slices, answers, ages] = ["slices", "answers", "ages"].map(|key| prefix.clone() + key);
+        [slices, answers, self.counters(partition), ages]
+    }
+}
+
+/// FNV-1a, its bits spread: the same on every machine and in every version, as the keys depend on
+/// it.
+fn hash(bytes: &[u8]) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325_u64;
+    let hash = bytes
+        .iter()
+        .fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let folded = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    folded ^ (folded >> 29)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_do_not_change_and_are_spread() {
+        let keys = Keys::new("default", 16);
+        let place = keys.place("order 7");
+        assert_eq!(place, Keys::new("another", 16).place("order 7"));
+        assert_eq!(keys.prefix(place.partition), format!("{{tb:default:{}}}:", place.partition));
+        let mut counts = [0; 16];
+        for number in 0..16_000 {
+            let place = keys.place(&format!("timer {number}"));
+            assert!(place.bucket < BUCKETS);
+            counts[usize::try_from(place.partition).expect("few")] += 1;
+        }
+        assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn an_id_is_found_where_another_version_has_put_it() {
+        let place = Keys::new("timers", 16).place("order 7");
+        assert_eq!(place, Place { partition: 4, bucket: 3422 });
+    }
+}

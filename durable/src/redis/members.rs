@@ -1,0 +1,225 @@
+//! [`Members`]: the workers of this process, and the partitions that each of them owns.
+//!
+//! A partition has one owner among the workers of all processes, who alone loads its keys and hears
+//! of its near changes. Each worker is heard whenever it asks for a page, once a second at least
+//! (`scripts/beat.lua`), and learns then what it owns; one that is not heard for five seconds has
+//! gone, and the others take what it had.
+//!
+//! **What is owned saves work and decides nothing**: an owner who does not know yet that it is none
+//! any more asks for leases that are refused, or does what another would have done. So there is no
+//! fence here; the one of each timer's lease is what counts.
+//!
+//! **Nothing is missed when an owner changes.** The new one loads all that is near after it has
+//! learned that it is the owner: what was put there before is in its pages, what is put there later
+//! is told, and what is told is kept from the moment on at which it has learned so.
+//!
+//! **A partition that cannot be read** (its master has gone, its slot is moving) stops no other: it
+//! is left out of the pages, somebody tries it until it can be read, and then all is loaded again.
+//! One that is long in answering to a lease or its end is left out as well, until it has answered
+//! to all of them; so no more of its timers take a worker's places than had begun by then.
+//! Meanwhile its keys that fire come to nothing.
+//!
+//! **Stragglers.** An owner may be there and yet not keep up: it cannot reach the partition, or all
+//! its handlers are busy. So each worker that has room looks into one of the others' partitions a
+//! second, in turn, and takes on what should have been delivered long ago.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::key::Change;
+use super::super::near::Near;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// How often a worker looks into a partition of another.
+const STRAGGLERS: Millis = 1000;
+
+/// The workers of this process, by number.
+#[derive(Debug, Default)]
+pub(super) struct Members(Mutex<BTreeMap<u64, Member>>);
+
+#[derive(Debug)]
+struct Member {
+    near: Weak<Near>,
+    owned: BTreeSet<u64>,
+    /// Those of them that could not be read, so that their keys are not in its pages.
+    missed: BTreeSet<u64>,
+    /// How many calls the worker waits for whose answers are long in coming, by partition.
+    stalled: BTreeMap<u64, usize>,
+    /// The partition that was looked into for stragglers, and when.
+    looked: (u64, Millis),
+}
+
+impl Member {
+    fn is_withheld(&self, partition: u64) -> bool {
+        self.missed.contains(&partition) || self.stalled.contains_key(&partition)
+    }
+}
+
+impl Members {
+    /// A worker that owns nothing yet.
+    pub(super) fn join(&self, number: u64, near: &Arc<Near>) {
+        let near = Arc::downgrade(near);
+        let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
+        let member = Member { near, owned, missed, stalled: BTreeMap::new(), looked };
+        self.lock().insert(number, member);
+    }
+
+    pub(super) fn leave(&self, number: u64) {
+        self.lock().remove(&number);
+    }
+
+    /// A worker owns these: if it did not know, all that it had loaded is void.
+    pub(super) fn owns(&self, number: u64, owned: &BTreeSet<u64>) {
+        self.change(number, |member| {
+            let new = member.owned != *owned;
+            member.owned.clone_from(owned);
+            member.missed.retain(|partition| owned.contains(partition));
+            new
+        });
+    }
+
+    /// The partitions of a worker that can be read, as far as is known.
+    pub(super) fn legible(&self, number: u64) -> BTreeSet<u64> {
+        let all = self.lock();
+        let member = all.get(&number);
+        let is_legible = |member: &Member| {
+            let owned = member.owned.iter().copied();
+            owned.filter(|partition| !member.is_withheld(*partition)).collect()
+        };
+        member.map_or(BTreeSet::new(), is_legible)
+    }
+
+    /// Whether no timer of a partition is to be begun by a worker, as it does not answer.
+    pub(super) fn is_withheld(&self, number: u64, partition: u64) -> bool {
+        self.lock().get(&number).is_some_and(|member| member.is_withheld(partition))
+    }
+
+    /// A worker has waited for long for an answer from a partition.
+    pub(super) fn stall(&self, number: u64, partition: u64) {
+        if let Some(member) = self.lock().get_mut(&number) {
+            *member.stalled.entry(partition).or_default() += 1;
+        }
+    }
+
+    /// It waits for that answer no more: after the last one all is loaded again.
+    pub(super) fn go_on(&self, number: u64, partition: u64) {
+        self.change(number, |member| {
+            let Some(count) = member.stalled.get_mut(&partition) else { return false };
+            *count -= 1;
+            *count == 0 && member.stalled.remove(&partition).is_some()
+        });
+    }
+
+    /// Whether a partition is one that a worker has missed.
+    pub(super) fn misses(&self, number: u64, partition: u64) -> bool {
+        self.lock().get(&number).is_some_and(|member| member.missed.contains(&partition))
+    }
+
+    /// A partition of a worker could not be read: whether it could before.
+    pub(super) fn miss(&self, number: u64, partition: u64) -> bool {
+        let mut all = self.lock();
+        all.get_mut(&number).is_some_and(|member| member.missed.insert(partition))
+    }
+
+    /// A partition that could not be read can be again: all is loaded again, its keys among them.
+    pub(super) fn found(&self, number: u64, partition: u64) {
+        self.change(number, |member| member.missed.remove(&partition));
+    }
+
+    /// Changes what a worker is to load; if `change` has, all that it had loaded is void.
+    fn change(&self, number: u64, change: impl FnOnce(&mut Member) -> bool) {
+        let mut all = self.lock();
+        let Some(member) = all.get_mut(&number) else { return };
+        let near = if change(member) { member.near.upgrade() } else { None };
+        drop(all);
+        if let Some(near) = near {
+            near.forget();
+        }
+    }
+
+    /// The partition of another in which a worker is to look for stragglers now, if it is time.
+    pub(super) fn strange(&self, number: u64, partitions: u64, now: Millis) -> Option<u64> {
+        let mut all = self.lock();
+        let member = all.get_mut(&number)?;
+        let (last, when) = member.looked;
+        if (when..when.saturating_add(STRAGGLERS)).contains(&now) {
+            return None;
+        }
+        let mut others = (1..=partitions).map(|step| last.wrapping_add(step) % partitions);
+        let next = others.find(|partition| {
+            !member.owned.contains(partition) && !member.is_withheld(*partition)
+        })?;
+        member.looked = (next, now);
+        Some(next)
+    }
+
+    /// A change of a key of that partition.
+    pub(super) fn tell(&self, partition: u64, change: Change) {
+        let owners = self.nears(|member| member.owned.contains(&partition));
+        for near in owners {
+            near.tell(std::slice::from_ref(&change));
+        }
+    }
+
+    /// Changes may have been missed, of keys or of owners.
+    pub(super) fn forget(&self) {
+        for near in self.nears(|_| true) {
+            near.forget();
+        }
+    }
+
+    /// Somebody has left: each is to be heard at once.
+    pub(super) fn hasten(&self) {
+        for near in self.nears(|_| true) {
+            near.hasten();
+        }
+    }
+
+    /// Those of some of the workers, to be told without the lock.
+    fn nears(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<Near>> {
+        let all = self.lock();
+        let which = all.values().filter(|member| which(member));
+        which.filter_map(|member| member.near.upgrade()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Member>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::near::Reading;
+    use futures_util::task::noop_waker_ref;
+    use std::task::Context;
+    use tourbillon::future::{DelayQueue, Timer};
+    use tourbillon::{Builder, ManualClock};
+
+    #[test]
+    fn a_partition_is_withheld_until_it_has_answered_to_all() {
+        let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build().expect("a wheel");
+        let timer = Timer::new(wheel);
+        let queue: DelayQueue<_> =
+            DelayQueue::new(&timer, Builder::new().shards(1)).expect("a queue");
+        let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
+        let near = Arc::new(Near::new(queue.handle(), now));
+        let is_loaded_again = || near.poll_haste(&Context::from_waker(noop_waker_ref()));
+
+        let members = Members::default();
+        members.join(1, &near);
+        members.owns(1, &BTreeSet::from([4, 5]));
+        assert!(is_loaded_again());
+        members.stall(1, 4);
+        members.stall(1, 4);
+        assert_eq!(members.legible(1), BTreeSet::from([5]));
+        assert!(members.is_withheld(1, 4) && !members.is_withheld(1, 5));
+        assert!(!members.is_withheld(2, 4), "another worker's");
+        members.go_on(1, 4);
+        assert!(members.is_withheld(1, 4) && !is_loaded_again());
+        members.go_on(1, 4);
+        assert!(!members.is_withheld(1, 4) && is_loaded_again());
+        assert_eq!(members.legible(1), BTreeSet::from([4, 5]));
+    }
+}

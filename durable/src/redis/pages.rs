@@ -1,0 +1,214 @@
+//! What a worker asks for: that it is heard, which partitions are its own, and their keys.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use super::super::error::DurableError;
+use super::super::key::{Key, Page, first_from};
+use super::super::near::Near;
+use super::link::Patience;
+use super::verbs::{Call, Verbs, text};
+use futures_util::future::join_all;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How far ahead keys are loaded at most. Less than the scripts tell of, so that what is put there
+/// after a page is told.
+const AHEAD: Millis = 15_000;
+
+/// After how long nobody can have meant to deliver a timer later.
+const LATE: Millis = 5000;
+
+/// How many of the others' timers are taken on at a time.
+const TAKEN_ON: usize = 64;
+
+/// The part of a page that one partition has.
+struct Part {
+    partition: u64,
+    /// How many notices of it there had been.
+    notices: u64,
+    from: Key,
+    until: Millis,
+    limit: usize,
+}
+
+/// A partition is long in answering to a worker, until this is dropped.
+pub(super) struct Stall {
+    verbs: Arc<Verbs>,
+    worker: u64,
+    partition: u64,
+}
+
+impl Drop for Stall {
+    fn drop(&mut self) {
+        self.verbs.members.go_on(self.worker, self.partition);
+    }
+}
+
+fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
+    matches!(said, Err(DurableError::Unreachable(_)))
+}
+
+impl Verbs {
+    /// A worker of this process, which owns nothing yet.
+    pub(super) fn join(&self, near: &Arc<Near>) -> u64 {
+        let worker = fastrand::u64(..);
+        self.members.join(worker, near);
+        worker
+    }
+
+    /// Says that a worker is there: the time, and learns which partitions are its own.
+    async fn beat(&self, worker: u64) -> Result<Millis, DurableError> {
+        let more = vec![text(worker), text(self.keys.partitions())];
+        let beat =
+            self.run(&self.scripts.beat, &self.keys.workers(), "", &more, Patience::Page).await;
+        let (now, owned): (Millis, BTreeSet<u64>) = beat?;
+        self.members.owns(worker, &owned);
+        Ok(now)
+    }
+
+    /// The time, by whoever can be reached. Where the workers are kept is one master's: while it
+    /// cannot be reached nobody can take a partition either, and each keeps what it has.
+    async fn be_heard(&self, worker: u64) -> Result<Millis, DurableError> {
+        loop {
+            let mut said = self.beat(worker).await;
+            if unreachable(&said) {
+                said = self.time_by(self.members.legible(worker)).await;
+            }
+            if !unreachable(&said) {
+                return said;
+            }
+        }
+    }
+
+    /// The time, by whoever can be reached of some.
+    pub(super) async fn time(&self) -> Result<Millis, DurableError> {
+        self.time_by(0..self.keys.partitions().min(3)).await
+    }
+
+    async fn time_by(
+        &self,
+        partitions: impl IntoIterator<Item = u64>,
+    ) -> Result<Millis, DurableError> {
+        let mut said = Err(DurableError::Unreachable(String::new()));
+        for partition in partitions {
+            said = self.now(partition, Patience::Page).await;
+            if !unreachable(&said) {
+                break;
+            }
+        }
+        said
+    }
+
+    /// Says that a worker has ended.
+    pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
+        let more = vec![text(worker)];
+        let (script, keys) = (&self.scripts.leave, self.keys.workers());
+        let _: u64 = self.run(script, &keys, "", &more, Patience::Caller).await?;
+        Ok(())
+    }
+
+    pub(super) async fn load(
+        self: &Arc<Self>,
+        worker: u64,
+        from: Key,
+        until: Millis,
+        limit: usize,
+    ) -> Result<Page, DurableError> {
+        let now = self.be_heard(worker).await?;
+        let owned = self.members.legible(worker);
+        let until = until.min(now + AHEAD);
+        // More than its share of a page a partition gives only if it has more than its share.
+        let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
+        let asked = owned.into_iter().filter_map(|partition| {
+            let notices = self.quiet.asked(partition, now, from.0, until)?;
+            let part = Part { partition, notices, from: from.clone(), until, limit: share };
+            Some(async move { (partition, self.part(part, Patience::Page).await) })
+        });
+        let mut keys = Vec::new();
+        let mut end: Option<Key> = None;
+        for (partition, page) in join_all(asked).await {
+            if unreachable(&page) {
+                self.miss(worker, partition);
+                continue;
+            }
+            let (some, more) = page?;
+            if more {
+                // Beyond its last key this partition may have others before those of the rest.
+                let last = some.last().cloned();
+                end = if end.is_none() { last } else { end.min(last) };
+            }
+            keys.extend(some);
+        }
+        keys.sort_unstable();
+        if let Some(end) = &end {
+            keys.retain(|key| key <= end);
+        }
+        let more = end.is_some() || keys.len() > limit;
+        keys.truncate(limit);
+        if !more && limit > keys.len() + TAKEN_ON {
+            keys.extend(self.stragglers(worker, now).await?);
+        }
+        Ok(Page { now, until, keys, more })
+    }
+
+    /// What another worker should have delivered long ago.
+    async fn stragglers(&self, worker: u64, now: Millis) -> Result<Vec<Key>, DurableError> {
+        let until = now.saturating_sub(LATE);
+        let Some(partition) = self.members.strange(worker, self.keys.partitions(), now) else {
+            return Ok(Vec::new());
+        };
+        let Some(notices) = self.quiet.asked(partition, now, 0, until) else {
+            return Ok(Vec::new());
+        };
+        let part = Part { partition, notices, from: first_from(0), until, limit: TAKEN_ON };
+        let page = self.part(part, Patience::Page).await;
+        if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
+    }
+
+    /// Goes on without a partition, and tries it until it can be read.
+    fn miss(self: &Arc<Self>, worker: u64, partition: u64) {
+        if !self.members.miss(worker, partition) {
+            return;
+        }
+        let verbs = Arc::clone(self);
+        tokio::spawn(async move {
+            // A worker that has left, as one does whose store goes, misses nothing.
+            while verbs.members.misses(worker, partition) {
+                // Of no page: so many notices are never counted.
+                let notices = u64::MAX;
+                let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
+                // Whatever is wrong with it beside, the next page tells.
+                if !unreachable(&verbs.part(part, Patience::Page).await) {
+                    return verbs.members.found(worker, partition);
+                }
+            }
+        });
+    }
+
+    /// A worker waits for long for an answer about a timer: until this is dropped.
+    pub(super) fn stalled(self: &Arc<Self>, worker: u64, id: &str) -> Stall {
+        let partition = self.keys.place(id).partition;
+        self.members.stall(worker, partition);
+        Stall { verbs: Arc::clone(self), worker, partition }
+    }
+
+    /// Whether the partition of a timer does not answer.
+    pub(super) fn is_withheld(&self, worker: u64, id: &str) -> bool {
+        self.members.is_withheld(worker, self.keys.place(id).partition)
+    }
+
+    async fn part(&self, part: Part, patience: Patience) -> Result<(Vec<Key>, bool), DurableError> {
+        let Part { partition, notices, from, until, limit } = part;
+        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
+        let script = &self.scripts.load;
+        let call = Call { script, partition, args, patience };
+        let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
+        let (now, more, beyond, found) = answer;
+        if more == 0 {
+            self.quiet.page(partition, notices, now, until, Millis::try_from(beyond).ok());
+        }
+        let keys = found.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
+        Ok((keys, more == 1))
+    }
+}

@@ -1,0 +1,129 @@
+//! [`Quiet`]: which partitions need not be asked for near keys.
+//!
+//! A page of a partition tells the due time of the first key beyond it. Until then nothing is due
+//! but what is put there later, and a change within half a minute is told by a notice: so for
+//! nearly half a minute from the page on, all that is due before that first key is known.
+//!
+//! A page and a notice may cross. A page therefore counts only if there was no notice while it was
+//! on its way. If the store's clock is set back, what is known counts no more.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::Millis;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How far ahead the scripts tell of changes: `TOLD` of `scripts/change.lua`.
+pub(super) const TOLD: Millis = 30_000;
+
+/// By how much two servers' clocks may differ, or one be set back, so that nothing goes unheard.
+const APART: Millis = 5000;
+
+/// What is known of each partition.
+#[derive(Debug)]
+pub(super) struct Quiet(Mutex<Vec<Known>>);
+
+/// Between these two times, both excluded, no key is due.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    after: Millis,
+    before: Millis,
+    /// When that was so.
+    since: Millis,
+    /// How many notices there have been.
+    notices: u64,
+}
+
+impl Quiet {
+    pub(super) fn new(partitions: u64) -> Self {
+        let partitions = usize::try_from(partitions).unwrap_or(usize::MAX);
+        Self(Mutex::new(vec![Known::default(); partitions]))
+    }
+
+    /// Whether it has to be asked for keys from `from` to `until`: how many notices there have
+    /// been.
+    pub(super) fn asked(
+        &self,
+        partition: u64,
+        now: Millis,
+        from: Millis,
+        until: Millis,
+    ) -> Option<u64> {
+        let mut all = self.lock();
+        let known = find(&mut all, partition)?;
+        if now < known.since {
+            known.before = 0;
+        }
+        let quiet = from > known.after && until < known.before;
+        (!quiet).then_some(known.notices)
+    }
+
+    /// A whole page up to `until` has come, that was asked for after so many notices.
+    pub(super) fn page(
+        &self,
+        partition: u64,
+        notices: u64,
+        now: Millis,
+        until: Millis,
+        beyond: Option<Millis>,
+    ) {
+        let mut all = self.lock();
+        let Some(known) = find(&mut all, partition) else { return };
+        if known.notices == notices {
+            let told = now + TOLD - APART;
+            let before = beyond.map_or(told, |beyond| beyond.min(told));
+            *known = Known { after: until, before, since: now, notices };
+        }
+    }
+
+    /// A key is there now.
+    pub(super) fn notice(&self, partition: u64, due: Millis) {
+        let mut all = self.lock();
+        let Some(known) = find(&mut all, partition) else { return };
+        known.notices += 1;
+        known.before = known.before.min(due);
+    }
+
+    /// Notices may have been lost.
+    pub(super) fn forget(&self) {
+        for known in &mut *self.lock() {
+            known.notices += 1;
+            known.before = 0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn find(all: &mut [Known], partition: u64) -> Option<&mut Known> {
+    all.get_mut(usize::try_from(partition).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_asked_again_when_something_may_be_there() {
+        let quiet = Quiet::new(1);
+        let asked = |now, from, until| quiet.asked(0, now, from, until);
+        assert_eq!(asked(1000, 0, 11_000), Some(0));
+        quiet.page(0, 0, 1000, 11_000, Some(25_000));
+        assert_eq!(asked(2000, 11_001, 12_000), None);
+        assert_eq!(asked(2000, 0, 12_000), Some(0), "from the start");
+        assert_eq!(asked(15_000, 11_001, 25_000), Some(0), "its first key");
+        assert_eq!(asked(999, 11_001, 12_000), Some(0), "the clock was set back");
+
+        quiet.page(0, 0, 1000, 11_000, None);
+        assert_eq!(asked(20_000, 11_001, 25_999), None);
+        assert_eq!(asked(21_000, 11_001, 26_000), Some(0), "beyond what is told");
+        quiet.notice(0, 20_000);
+        assert_eq!(asked(2000, 11_001, 20_000), Some(1));
+        assert_eq!(asked(2000, 11_001, 19_999), None);
+        quiet.page(0, 0, 2000, 20_000, None);
+        assert_eq!(asked(2000, 20_001, 20_500), Some(1), "the page came too late");
+        quiet.forget();
+        assert_eq!(asked(2000, 11_001, 11_002), Some(2));
+    }
+}

@@ -1,0 +1,428 @@
+//! [`Verbs`]: what a store in Redis does: each transition an operation of a group (`groups.rs`),
+//! each reading a script or a command.
+
+#![forbid(unsafe_code)]
+
+use super::super::clock::{LATEST, Millis, StoreClock, present, system};
+use super::super::error::DurableError;
+use super::super::key::Change;
+use super::super::record::{Dead, DeadReason, Record};
+use super::super::store::{Answer, Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled};
+use super::bytes;
+use super::keys::{BUCKETS, Keys, Place, slice};
+use super::lines::{Groups, Operation};
+use super::link::{Link, Patience};
+use super::members::Members;
+use super::notices::Told;
+use super::quiet::{Quiet, TOLD};
+use super::scripts::Scripts;
+use crate::Existing;
+use futures_util::future::try_join_all;
+use redis::{FromRedisValue, Script, Value, cmd};
+use std::sync::Arc;
+
+pub(super) struct Verbs {
+    pub(super) link: Link,
+    pub(super) keys: Keys,
+    pub(super) clock: Option<Arc<dyn StoreClock>>,
+    pub(super) scripts: Scripts,
+    pub(super) members: Members,
+    pub(super) quiet: Quiet,
+    pub(super) groups: Groups<Self>,
+}
+
+/// A script's keys and arguments, without what all scripts have.
+pub(super) struct Call<'a> {
+    pub(super) script: &'a Script,
+    pub(super) partition: u64,
+    pub(super) args: Vec<Vec<u8>>,
+    pub(super) patience: Patience,
+}
+
+pub(super) fn text(value: impl ToString) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+fn beyond() -> DurableError {
+    DurableError::BeyondRange { latest: system(LATEST) }
+}
+
+pub(super) fn strange() -> DurableError {
+    DurableError::corrupt("a script answers what it never does")
+}
+
+fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
+    bytes::record(bytes).ok_or_else(|| DurableError::corrupt_timer(id))
+}
+
+fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
+    redis::from_redis_value(answer).map_err(|_| strange())
+}
+
+/// The due time of a record that the store makes of a delay.
+fn known(due: Due) -> Millis {
+    match due {
+        Due::At(time) => time,
+        Due::After(_) => 0,
+    }
+}
+
+fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
+    bytes::letter(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
+}
+
+impl Verbs {
+    pub(super) async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
+        let Call { script, partition, args, patience } = call;
+        let (keys, prefix) = (self.keys.common(partition), self.keys.prefix(partition));
+        self.run(script, &keys, &prefix, &args, patience).await
+    }
+
+    /// Runs a script of no group: done twice it does no harm.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        prefix: &str,
+        args: &[Vec<u8>],
+        patience: Patience,
+    ) -> Result<T, DurableError> {
+        let ask = |link: Link| {
+            let mut script = script.prepare_invoke();
+            for key in keys {
+                script.key(key);
+            }
+            script.arg(prefix).arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
+            for arg in args {
+                script.arg(&arg[..]);
+            }
+            async move { link.script(&script).await }
+        };
+        self.link.ask(patience, ask).await
+    }
+
+    /// The time for a script: none, that is the server's, unless there is another clock.
+    pub(super) fn word_of_time(&self) -> String {
+        self.clock.as_ref().map_or(String::new(), |clock| present(clock.now()).to_string())
+    }
+
+    fn of_id(&self, name: &str, id: &str) -> Operation {
+        let Place { partition, bucket } = self.keys.place(id);
+        Operation::new(partition, name).text(id.as_bytes()).number(bucket)
+    }
+
+    /// Tells the workers of this process of a key, which they are told by a notice as well.
+    fn tell(&self, id: &str, due: Millis) {
+        let Place { partition, .. } = self.keys.place(id);
+        self.quiet.notice(partition, due);
+        self.members.tell(partition, Change { gone: None, here: Some((due, Arc::from(id))) });
+    }
+
+    /// Tells them if it is near, as the script does.
+    fn tell_near(&self, id: &str, due: Millis, now: Millis) {
+        if due <= now + TOLD {
+            self.tell(id, due);
+        }
+    }
+
+    /// The time, by the clock of whoever has that partition.
+    pub(super) async fn now(
+        &self,
+        partition: u64,
+        patience: Patience,
+    ) -> Result<Millis, DurableError> {
+        if let Some(clock) = &self.clock {
+            return Ok(present(clock.now()));
+        }
+        let script = &self.scripts.now;
+        self.call(Call { script, partition, args: Vec::new(), patience }).await
+    }
+
+    pub(super) fn schedule(self: &Arc<Self>, timer: Insert) -> Answer<Scheduled> {
+        let Insert { id, payload, due, existing, settings } = timer;
+        let existing: &[u8] = match existing {
+            Existing::Keep => b"keep",
+            Existing::Replace => b"replace",
+            Existing::Refuse => b"refuse",
+        };
+        let time = known(due);
+        let record = bytes::resting(&settings, time, time, "", &payload);
+        let operation = self.of_id("schedule", &id).text(existing).due(due);
+        let operation = match due {
+            Due::At(time) => operation.number(slice(time)),
+            Due::After(_) => operation.text(b""),
+        };
+        let operation = operation.text(&record);
+        self.change(Patience::Caller, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = match answer {
+                Value::Int(_) => (read(answer)?, time),
+                delayed => read(delayed)?,
+            };
+            let scheduled = match answer {
+                0 => Scheduled::New,
+                1 => return Ok(Scheduled::Kept),
+                2 => Scheduled::Replaced,
+                3 => return Err(DurableError::Exists),
+                4 => return Err(beyond()),
+                _ => return Err(strange()),
+            };
+            verbs.tell_near(&id, due, now);
+            Ok(scheduled)
+        })
+    }
+
+    pub(super) fn cancel(self: &Arc<Self>, id: &str) -> Answer<bool> {
+        let operation = self.of_id("cancel", id);
+        self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
+    }
+
+    pub(super) fn reschedule(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
+        let operation = self.of_id("reschedule", &id).due(due);
+        self.change(Patience::Caller, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = read(answer)?;
+            match answer {
+                0 => return Ok(false),
+                1 => verbs.tell_near(&id, due, now),
+                4 => return Err(beyond()),
+                _ => return Err(strange()),
+            }
+            Ok(true)
+        })
+    }
+
+    pub(super) async fn get(&self, id: String) -> Result<Option<Record>, DurableError> {
+        let found = self.bytes(&id).await?;
+        found.map(|bytes| record(&id, &bytes)).transpose()
+    }
+
+    /// What is kept of a timer.
+    async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
+        let bucket = self.keys.bucket(self.keys.place(id));
+        let ask = |link: Link| {
+            let mut command = cmd("HGET");
+            command.arg(&bucket).arg(id);
+            link.command::<Option<Vec<u8>>>(command)
+        };
+        self.link.ask(Patience::Caller, ask).await
+    }
+
+    /// In the order of partitions, buckets and ids.
+    pub(super) async fn list(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<(String, Record)>, DurableError> {
+        let after = after.map(|id| (self.keys.place(&id), id));
+        let start = after.as_ref().map_or(0, |(place, _)| place.partition);
+        let (mut list, mut length) = (Vec::new(), 0);
+        for partition in start..self.keys.partitions() {
+            let from = after.as_ref().filter(|(place, _)| place.partition == partition);
+            let bucket = from.map_or(0, |(place, _)| place.bucket);
+            let (script, patience) = (&self.scripts.list, Patience::Caller);
+            let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
+            let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
+            let call = Call { script, partition, args, patience };
+            let (more, found): (u8, Vec<(String, Vec<u8>)>) = self.call(call).await?;
+            let found = found.into_iter().map(|(id, bytes)| ((self.keys.place(&id), id), bytes));
+            let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();
+            found.sort_unstable();
+            for ((_, id), bytes) in found {
+                length += bytes.len();
+                let record = record(&id, &bytes)?;
+                list.push((id, record));
+            }
+            if more == 1 || list.len() >= limit || length >= LONGEST_LIST {
+                break;
+            }
+        }
+        list.truncate(limit);
+        Ok(list)
+    }
+
+    pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
+        let each = (0..self.keys.partitions()).map(|partition| async move {
+            let timers = |link: Link| {
+                let mut command = cmd("HGET");
+                command.arg(self.keys.counters(partition)).arg("timers");
+                link.command::<Option<u64>>(command)
+            };
+            let dead = |link: Link| {
+                let mut command = cmd("HLEN");
+                command.arg(&self.keys.dead(partition)[0]);
+                link.command::<u64>(command)
+            };
+            let timers = self.link.ask(Patience::Caller, timers).await?;
+            Ok::<_, DurableError>((
+                timers.unwrap_or(0),
+                self.link.ask(Patience::Caller, dead).await?,
+            ))
+        });
+        let counts = try_join_all(each).await?;
+        Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
+    }
+
+    pub(super) fn lease(self: &Arc<Self>, id: String) -> Answer<Leasing> {
+        let operation = self.of_id("lease", &id).only_if_wanted();
+        let leasing = self.change(Patience::Worker, operation, move |verbs, answer, now| {
+            let answer: Vec<Value> = read(answer)?;
+            let number = |place: usize| match answer.get(place) {
+                Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
+                _ => Err(strange()),
+            };
+            match number(0)? {
+                0 => Ok(Leasing::Gone),
+                1 => Ok(Leasing::NotDue { due: number(1)?, now }),
+                2 => {
+                    let Some(Value::BulkString(bytes)) = answer.get(3) else {
+                        return Err(strange());
+                    };
+                    let record = record(&id, bytes)?;
+                    verbs.tell_near(&id, record.due, now);
+                    let (fence, overrun) = (number(1)?, number(2)? == 1);
+                    Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record })))
+                }
+                _ => Err(strange()),
+            }
+        });
+        Box::pin(async {
+            match leasing.await {
+                Err(error @ DurableError::Corrupt { .. }) => Ok(Leasing::Unreadable(error)),
+                leasing => leasing,
+            }
+        })
+    }
+
+    pub(super) fn finish(self: &Arc<Self>, id: String, fence: u64, finish: Finish) -> Answer<bool> {
+        let operation = self.of_id("finish", &id).number(fence);
+        let planned = |operation: Operation, next: Option<Millis>| match next {
+            Some(next) => operation.due(Due::At(next)),
+            None => operation.text(b""),
+        };
+        let operation = match finish {
+            Finish::Done { next } => {
+                planned(operation.text(b"done"), next).text(b"").number(0).number(0)
+            }
+            Finish::Retry { wait, error } => {
+                let operation = operation.text(b"retry").due(Due::After(wait));
+                operation.text(error.as_bytes()).number(0).number(0)
+            }
+            Finish::Dead { reason, error, next } => {
+                // The repetition goes on without this delivery, unless its rule was the reason.
+                let clear = u64::from(reason != DeadReason::Rule);
+                let operation = planned(operation.text(b"dead"), next).text(error.as_bytes());
+                operation.number(bytes::reason(reason)).number(clear)
+            }
+        };
+        self.change(Patience::Worker, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = read(answer)?;
+            if answer == 1 {
+                verbs.tell_near(&id, due, now);
+            }
+            Ok(answer != 0)
+        })
+    }
+
+    /// The number of a letter, of its partition and its number there: in the order of their times.
+    fn number(&self, partition: u64, inner: u64) -> u64 {
+        inner * self.keys.partitions() + partition
+    }
+
+    fn of_number(&self, number: u64) -> (u64, u64) {
+        (number % self.keys.partitions(), number / self.keys.partitions())
+    }
+
+    pub(super) async fn dead(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, Dead)>, DurableError> {
+        let each = (0..self.keys.partitions()).map(|partition| async move {
+            // The first number of this partition that comes after `after`.
+            let first = after.map_or(0, |after| {
+                let (last, inner) = self.of_number(after);
+                inner + u64::from(partition <= last)
+            });
+            let ask = |link: Link| {
+                let mut command = cmd("ZRANGEBYSCORE");
+                command.arg(&self.keys.dead(partition)[1]).arg(first).arg("+inf");
+                command.arg("LIMIT").arg(0).arg(limit);
+                link.command::<Vec<u64>>(command)
+            };
+            let inner = self.link.ask(Patience::Caller, ask).await?;
+            Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
+        });
+        let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
+        numbers.sort_unstable();
+        numbers.truncate(limit);
+        let letters = numbers.into_iter().map(|number| async move {
+            Ok::<_, DurableError>(self.letter(number).await?.map(|dead| (number, dead)))
+        });
+        // One that has gone in the meantime is left out.
+        Ok(try_join_all(letters).await?.into_iter().flatten().collect())
+    }
+
+    pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
+        let (partition, inner) = self.of_number(number);
+        let ask = |link: Link| {
+            let mut command = cmd("HGET");
+            command.arg(&self.keys.dead(partition)[0]).arg(inner);
+            link.command::<Option<Vec<u8>>>(command)
+        };
+        let found = self.link.ask(Patience::Caller, ask).await?;
+        found.map(|bytes| letter(number, &bytes)).transpose()
+    }
+
+    pub(super) async fn redrive(self: Arc<Self>, number: u64) -> Result<bool, DurableError> {
+        let Some(dead) = self.letter(number).await? else { return Ok(false) };
+        let (_, inner) = self.of_number(number);
+        let Dead { id, mut record, .. } = dead;
+        record.settings.time_to_live = None;
+        let Record { settings, planned, error, payload, .. } = &record;
+        let Place { partition, bucket } = self.keys.place(&id);
+        let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
+        let record = bytes::resting(settings, 0, *planned, error, payload);
+        let operation = operation.number(bucket).text(&record);
+        let redriven = self.change(Patience::Caller, operation, move |verbs, answer, now| {
+            let (answer, due): (u8, Millis) = read(answer)?;
+            match answer {
+                0 => return Ok(false),
+                1 => verbs.tell_near(&id, due, now),
+                3 => return Err(DurableError::Exists),
+                _ => return Err(strange()),
+            }
+            Ok(true)
+        });
+        redriven.await
+    }
+
+    pub(super) fn bury(self: &Arc<Self>, number: u64) -> Answer<bool> {
+        let (partition, inner) = self.of_number(number);
+        let operation = Operation::new(partition, "bury").number(inner);
+        self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
+    }
+
+    pub(super) async fn discard(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
+        let Some(bytes) = self.bytes(&id).await? else { return Ok(false) };
+        if record(&id, &bytes).is_ok() {
+            return Ok(false);
+        }
+        let operation = self.of_id("discard", &id).text(&bytes);
+        let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);
+        self.change(Patience::Caller, operation, discarded).await
+    }
+}
+
+impl Told for Verbs {
+    fn here(&self, due: Millis, id: &str) {
+        self.tell(id, due);
+    }
+
+    fn left(&self) {
+        self.members.hasten();
+    }
+
+    fn lost(&self) {
+        self.quiet.forget();
+        self.members.forget();
+    }
+}

@@ -1,0 +1,184 @@
+//! What a store does: the transitions of timers, each whole or not at all.
+//!
+//! [`Store`] is all that the rest of the module knows of a database. Every verb answers by a future
+//! that is ready when what it did is durable; a store may do many of them in one transaction. The
+//! policy (how many attempts, how long to wait, what comes next) is the worker's, so that a store
+//! only ever moves records.
+
+#![forbid(unsafe_code)]
+
+use super::clock::{LATEST, Millis, system};
+use super::error::DurableError;
+use super::key::{Key, Page};
+use super::near::Near;
+use super::record::{Dead, DeadReason, Record, Settings};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What a verb of a store answers, once it is durable.
+pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
+
+/// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
+/// for whoever reads.
+pub(super) const LONGEST_LIST: usize = 8 << 20;
+
+/// A database of timers.
+pub(super) trait Store: fmt::Debug + Send + Sync {
+    /// The store's clock.
+    fn now(&self) -> Answer<Millis>;
+
+    /// Nothing → resting; or, if the id exists, as was chosen.
+    fn schedule(&self, timer: Insert) -> Answer<Scheduled>;
+
+    /// Resting → nothing: `true`. A leased one loses its rule of repetition: `false`.
+    fn cancel(&self, id: &str) -> Answer<bool>;
+
+    /// Resting → resting, due and planned at another time, its attempts forgotten: `true`.
+    fn reschedule(&self, id: &str, due: Due) -> Answer<bool>;
+
+    /// What is kept of a timer.
+    fn get(&self, id: &str) -> Answer<Option<Record>>;
+
+    /// Up to `limit` timers that come after the id `after`, in an order of the store's that does
+    /// not change; fewer if they are long. None: these were the last.
+    fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
+
+    /// How many timers there are, and how many dead letters.
+    fn len(&self) -> Answer<(u64, u64)>;
+
+    /// A worker joins: tells `near` from now on of every change of a key that is its own, after it
+    /// is durable and before it is answered, in the order of the transactions. A store that does
+    /// not know their order never says that a key has gone: what is told is then a set that only
+    /// grows, in any order the same, and a key that has gone costs a lease that is refused.
+    ///
+    /// The answer is the worker's number.
+    fn join(&self, near: &Arc<Near>) -> u64;
+
+    /// A worker asks for its keys, up to `limit` of them, from `from` on, due by `until`, oldest
+    /// first. Who does not ask for some seconds may lose its keys to others.
+    fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page>;
+
+    /// A worker has ended: its keys go to others.
+    fn leave(&self, worker: u64) -> Answer<()>;
+
+    /// Resting and due → leased, one attempt more. Leased, and the lease has run out → leased anew.
+    fn lease(&self, id: &str) -> Answer<Leasing>;
+
+    /// Leased under this fence → what comes next: `true`. `false`: the lease was taken over, or the
+    /// timer replaced; nothing is changed.
+    fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool>;
+
+    /// A worker has waited for long for what it has asked about a timer: until the answer is
+    /// dropped, what the same part of the store has is [withheld](Self::is_withheld).
+    fn stalled(&self, _worker: u64, _id: &str) -> Option<Stalled> {
+        None
+    }
+
+    /// Whether that part of the store does not answer now in which a timer is. Once it does all
+    /// that is near is loaded again.
+    fn is_withheld(&self, _worker: u64, _id: &str) -> bool {
+        false
+    }
+
+    /// Up to `limit` dead letters whose numbers come after `after`, oldest first; fewer if they are
+    /// long. None: these were the last.
+    fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>>;
+
+    /// Dead letter → resting, due now. `false`: there is none of that number.
+    fn redrive(&self, number: u64) -> Answer<bool>;
+
+    /// The dead letter of that number.
+    fn letter(&self, number: u64) -> Answer<Option<Dead>>;
+
+    /// Dead letter → nothing: `true`. `false`: there is none of that number.
+    fn bury(&self, number: u64) -> Answer<bool>;
+
+    /// A timer whose record cannot be read → nothing: `true`. `false`: there is none, or it can be.
+    fn discard(&self, id: &str) -> Answer<bool>;
+}
+
+/// A part of a store does not answer, until this is dropped.
+pub(super) type Stalled = Box<dyn Send>;
+
+/// When a timer is to be due.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Due {
+    At(Millis),
+    After(Millis),
+}
+
+impl Due {
+    /// As a time of the store, whose clock says `now`.
+    pub(super) fn time(self, now: Millis) -> Result<Millis, DurableError> {
+        let time = match self {
+            Due::At(time) => time,
+            Due::After(delay) => now.saturating_add(delay),
+        };
+        match time {
+            0..=LATEST => Ok(time),
+            _ => Err(DurableError::BeyondRange { latest: system(LATEST) }),
+        }
+    }
+}
+
+/// A timer to schedule.
+#[derive(Clone, Debug)]
+pub(super) struct Insert {
+    pub(super) id: String,
+    pub(super) payload: Arc<Vec<u8>>,
+    pub(super) due: Due,
+    pub(super) existing: super::options::Existing,
+    pub(super) settings: Settings,
+}
+
+/// What became of a timer that was scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduled {
+    /// There was none of that id.
+    New,
+    /// There was one, and it was kept.
+    Kept,
+    /// There was one, which has gone.
+    Replaced,
+}
+
+/// What an attempt to lease a timer comes to.
+#[derive(Debug)]
+pub(super) enum Leasing {
+    Taken(Box<Lease>),
+    /// It is due at another time, or somebody else has it until then.
+    NotDue {
+        due: Millis,
+        now: Millis,
+    },
+    Gone,
+    /// What is kept of it makes no sense; nothing is changed.
+    Unreadable(DurableError),
+}
+
+/// A timer that is this worker's for a while.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) fence: u64,
+    pub(super) now: Millis,
+    /// Whether it was taken over: the attempt that it counts has failed by its lease.
+    pub(super) overrun: bool,
+    /// Due when the lease ends.
+    pub(super) record: Record,
+}
+
+/// How a lease ends.
+#[derive(Clone, Debug)]
+pub(super) enum Finish {
+    /// Acknowledged; the next delivery of a repetition is planned then.
+    Done { next: Option<Millis> },
+    /// Failed; tried again after so long.
+    Retry { wait: Millis, error: String },
+    /// Given up; the next delivery of a repetition is planned then.
+    Dead { reason: DeadReason, error: String, next: Option<Millis> },
+}
+
+/// Any store: what [`DurableTimers::new`](super::DurableTimers::new) takes, made of one of them.
+#[derive(Clone, Debug)]
+pub struct AnyStore(pub(super) Arc<dyn Store>);

@@ -1,0 +1,346 @@
+//! [`Worker`]: loads near keys, fires them by a wheel, and runs the handler.
+
+#![forbid(unsafe_code)]
+
+use super::attempt::{Attempts, Delivery, Event, Observe};
+use super::clock::Millis;
+use super::error::DurableError;
+use super::key::{Key, Page};
+use super::near::{MOST, Near, Reading};
+use super::places::Places;
+use super::store::{Answer, Store};
+use super::timers::DurableTimers;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Fuse, FusedFuture};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::collections::BTreeSet;
+use std::fmt::{self, Display};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tourbillon::Builder;
+use tourbillon::future::{DelayQueue, Sleep};
+
+/// How far ahead keys are loaded.
+const NEAR: Millis = 10_000;
+
+/// How often the store is looked at: how long a step of its clock stays unnoticed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Delivers timers; made by [`DurableTimers::worker`].
+///
+/// The future of [`run`](Self::run) does all the work, where it is polled: handlers that compute
+/// for long, or block, give that to a thread or task of their own and wait for it (one that blocks
+/// for seconds stops the others, and loses the worker its timers). Dropping the future stops at
+/// once; what was being handled has failed when its lease has run out, and is tried again after its
+/// backoff, or is a dead letter. For a clean end give it a future that says [when](Self::until).
+///
+/// Several workers of one store share the work: the store gives each timer to one of them. In Redis
+/// each owns some of the partitions; the others take them within some seconds when it dies, and at
+/// once when it [ends](Self::until).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{Backoff, DurableTimers, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-worker-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// let (done, mut all_done) = futures_channel::mpsc::unbounded::<()>();
+/// let worker = timers
+///     .worker()
+///     .concurrency(16)
+///     .observe(|event| println!("{event:?}"))
+///     .until(async move { drop(futures_util::StreamExt::next(&mut all_done).await) });
+///
+/// let tries_again = Backoff::new(Duration::from_millis(1), Duration::from_millis(1));
+/// let options = Options::new().backoff(tries_again);
+/// pollster::block_on(async {
+///     timers.schedule("order 7", "unpaid", Duration::from_millis(5), options).await?;
+///     worker
+///         .run(move |delivery| {
+///             let attempt = delivery.attempt;
+///             let done = done.clone();
+///             async move {
+///                 if attempt == 1 {
+///                     return Err("the mail server is busy");
+///                 }
+///                 let _ = done.unbounded_send(());
+///                 Ok(())
+///             }
+///         })
+///         .await?;
+///     assert!(timers.is_empty().await?);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a worker does nothing unless it is run"]
+pub struct Worker {
+    timers: DurableTimers,
+    concurrency: usize,
+    until: Fuse<BoxFuture<'static, ()>>,
+    observe: Option<Box<Observe>>,
+}
+
+impl DurableTimers {
+    /// A worker to be set up before it runs.
+    pub fn worker(&self) -> Worker {
+        Worker::new(self.clone())
+    }
+
+    /// Delivers timers to `handler`, as [`Worker::run`], until the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::run`].
+    pub async fn run<H, F, E>(&self, handler: H) -> Result<(), DurableError>
+    where
+        H: Fn(Delivery) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        self.worker().run(handler).await
+    }
+}
+
+impl Worker {
+    pub(super) fn new(timers: DurableTimers) -> Self {
+        let never: BoxFuture<'static, ()> = Box::pin(std::future::pending());
+        Self { timers, concurrency: 64, until: never.fuse(), observe: None }
+    }
+
+    /// How many timers are handled at a time, at least one; 64 by default.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Ends the run when `end` is ready: no more leases are asked for, and what has been is
+    /// finished.
+    pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        let end: BoxFuture<'static, ()> = Box::pin(end);
+        self.until = end.fuse();
+        self
+    }
+
+    /// Calls `observe` with the end of each attempt, after it is durable, where the run is polled.
+    /// A panic of it is dropped.
+    pub fn observe(mut self, observe: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.observe = Some(Box::new(observe));
+        self
+    }
+
+    /// Delivers timers to `handler` until it is to [end](Self::until), oldest first. `Ok`
+    /// acknowledges the delivery; an error, a panic, or the end of the lease retries it.
+    ///
+    /// # Errors
+    ///
+    /// The store failed, cannot be reached when this begins, denies access, or it or the timer was
+    /// shut down. What was being handled has failed when its lease has run out. (A store that
+    /// cannot be written for a while, or, in Redis, be reached later, is waited for.) Run another
+    /// worker after a pause.
+    pub async fn run<H, F, E>(self, handler: H) -> Result<(), DurableError>
+    where
+        H: Fn(Delivery) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        let Self { timers, concurrency, until, observe } = self;
+        let asked = timers.timer.now();
+        let now = timers.store.now().await?;
+        let queue = DelayQueue::new(&timers.timer, Builder::new().shards(1))
+            .map_err(|error| DurableError::Io(error.to_string()))?;
+        let now = Reading { store: now, asked, answered: timers.timer.now() };
+        let near = Arc::new(Near::new(queue.handle(), now));
+        let member = Member::join(&timers.store, &near);
+        let handle = move |delivery: Delivery| -> BoxFuture<'static, Result<(), String>> {
+            let handled = handler(delivery);
+            Box::pin(async move { handled.await.map_err(|error| error.to_string()) })
+        };
+        let attempts = Attempts {
+            store: Arc::clone(&timers.store),
+            worker: member.number,
+            timer: timers.timer.clone(),
+            near,
+            handle: Box::new(handle),
+            observe,
+        };
+        let mut run = Run {
+            attempts: Arc::new(attempts),
+            member,
+            queue,
+            ready: BTreeSet::new(),
+            running: FuturesUnordered::new(),
+            places: Arc::new(Places::new(concurrency)),
+            loading: None,
+            look: timers.timer.sleep(LOOK),
+            hasty: false,
+            until,
+            leaving: None,
+        };
+        std::future::poll_fn(|context| run.poll(context)).await
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("concurrency", &self.concurrency).finish_non_exhaustive()
+    }
+}
+
+/// A worker's part in its store: dropped, it leaves.
+struct Member {
+    store: Arc<dyn Store>,
+    number: u64,
+    left: bool,
+}
+
+impl Member {
+    fn join(store: &Arc<dyn Store>, near: &Arc<Near>) -> Self {
+        Self { store: Arc::clone(store), number: store.join(near), left: false }
+    }
+
+    fn leave(&mut self) -> Answer<()> {
+        self.left = true;
+        self.store.leave(self.number)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if !self.left {
+            // It is done though nobody waits for the answer.
+            drop(self.leave());
+        }
+    }
+}
+
+/// A page that has been asked for.
+struct Loading {
+    page: Answer<Page>,
+    from: Key,
+    asked: Instant,
+}
+
+/// A worker that runs.
+struct Run {
+    attempts: Arc<Attempts>,
+    member: Member,
+    queue: DelayQueue<Key>,
+    /// Fired, and not begun yet: oldest first.
+    ready: BTreeSet<Key>,
+    running: FuturesUnordered<BoxFuture<'static, Result<(), DurableError>>>,
+    places: Arc<Places>,
+    loading: Option<Loading>,
+    look: Sleep,
+    /// A page is to be asked for as soon as none is on its way.
+    hasty: bool,
+    until: Fuse<BoxFuture<'static, ()>>,
+    /// It is to end, and tells the store so.
+    leaving: Option<Fuse<Answer<()>>>,
+}
+
+impl Run {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DurableError>> {
+        loop {
+            if self.until.poll_unpin(context).is_ready() {
+                self.loading = None;
+                self.leaving = Some(self.member.leave().fuse());
+            }
+            let mut moved = self.poll_running(context)?;
+            if let Some(leaving) = &mut self.leaving {
+                // Whether it could be told or not: in the end it is found out.
+                let told = leaving.is_terminated() || leaving.poll_unpin(context).is_ready();
+                if told && self.running.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+            } else {
+                moved |= self.poll_page(context)?;
+                moved |= self.poll_fired(context)?;
+                moved |= self.begin();
+                moved |= self.ask_for_page(context)?;
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_running(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
+        match self.running.poll_next_unpin(context) {
+            Poll::Ready(Some(ended)) => ended.map(|()| true),
+            Poll::Ready(None) | Poll::Pending => Ok(false),
+        }
+    }
+
+    fn poll_page(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
+        let Some(loading) = &mut self.loading else { return Ok(false) };
+        let Poll::Ready(page) = loading.page.as_mut().poll(context) else { return Ok(false) };
+        if let Some(Loading { from, asked, .. }) = self.loading.take() {
+            let page = page?;
+            let now = Reading { store: page.now, asked, answered: self.attempts.timer.now() };
+            self.attempts.near.end(page, &from, now);
+        }
+        Ok(true)
+    }
+
+    /// Takes what has fired out of the wheel, as far as there is room.
+    fn poll_fired(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
+        let mut moved = false;
+        while self.ready.len() < MOST {
+            match self.queue.poll_expired(context) {
+                Poll::Ready(Some(fired)) => {
+                    self.attempts.near.fired(&fired.value, fired.id);
+                    self.ready.insert(fired.value);
+                    moved = true;
+                }
+                Poll::Ready(None) => return Err(DurableError::Closed),
+                Poll::Pending => break,
+            }
+        }
+        Ok(moved)
+    }
+
+    fn begin(&mut self) -> bool {
+        let mut begun = false;
+        while !self.ready.is_empty() {
+            let Some(place) = self.places.take() else { break };
+            let Some(key) = self.ready.pop_first() else { break };
+            begun = true;
+            // Of a part of the store that does not answer: it is loaded again when that does.
+            if !self.attempts.store.is_withheld(self.member.number, &key.1) {
+                self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(key, place)));
+            }
+        }
+        begun
+    }
+
+    /// Asks for the next keys now and then, and whenever much of what was loaded has gone.
+    fn ask_for_page(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
+        let looked = match Pin::new(&mut self.look).poll(context) {
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(refusal)) => return Err(DurableError::Timer(refusal)),
+            Poll::Pending => false,
+        };
+        self.hasty |= looked || self.attempts.near.poll_haste(context);
+        let asked = self.attempts.timer.now();
+        let (armed, from, now) = self.attempts.near.state(asked);
+        let here = armed + self.ready.len();
+        let wanted = here < MOST / 2 && from.0 < now + NEAR / 2;
+        if self.loading.is_some() || !(self.hasty || wanted) {
+            return Ok(false);
+        }
+        self.hasty = false;
+        self.look.reset_after(LOOK);
+        let (until, limit) = (now + NEAR, MOST.saturating_sub(here).max(1));
+        self.attempts.near.begin();
+        let page = self.attempts.store.load(self.member.number, from.clone(), until, limit);
+        self.loading = Some(Loading { page, from, asked });
+        Ok(true)
+    }
+}

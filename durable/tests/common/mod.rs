@@ -1,0 +1,13 @@
+//! What the tests of durable timers share.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub(crate) mod bench;
+#[cfg(feature = "redis")]
+pub(crate) mod process;
+#[cfg(feature = "redis")]
+pub(crate) mod proxy;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+#[cfg(feature = "redis")]
+pub(crate) mod servers;

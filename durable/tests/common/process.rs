@@ -1,0 +1,121 @@
+//! One process's worth of a store in Redis, and workers, in real time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
+
+use super::bench::{SECOND, wait};
+use super::redis::runtime;
+use super::servers::{Cluster, Server};
+use futures_channel::oneshot;
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+use tokio::runtime::Runtime;
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+use tourbillon_durable::{
+    Backoff, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
+};
+
+pub(crate) fn quick() -> Options {
+    Options::new().backoff(Backoff::new(SECOND / 10, SECOND)).attempts(5)
+}
+
+/// One process's worth of a store in real time.
+pub(crate) struct Process {
+    pub(crate) timers: DurableTimers,
+    // After the timers: their connections run in it.
+    pub(crate) runtime: Runtime,
+}
+
+/// A worker of it: what it has acknowledged.
+pub(crate) struct Work {
+    pub(crate) acknowledged: Receiver<String>,
+    pub(crate) end: oneshot::Sender<()>,
+    pub(crate) thread: JoinHandle<Result<(), DurableError>>,
+}
+
+impl Process {
+    pub(crate) fn new(server: &Server) -> Self {
+        Self::at(&server.url())
+    }
+
+    pub(crate) fn at(url: &str) -> Self {
+        let runtime = runtime();
+        let store = runtime.block_on(Redis::connect(url, "timers")).unwrap();
+        Self::of(store, runtime)
+    }
+
+    pub(crate) fn of_cluster(cluster: &Cluster) -> Self {
+        Self::of_nodes(cluster.nodes.iter().map(Server::url).collect())
+    }
+
+    pub(crate) fn of_nodes(urls: Vec<String>) -> Self {
+        let runtime = runtime();
+        let options = RedisOptions::new("timers").partitions(6);
+        let urls = urls.iter().map(String::as_str);
+        let connected = async {
+            tokio::time::timeout(30 * SECOND, Redis::connect_cluster(urls, options)).await
+        };
+        let store = runtime.block_on(connected).expect("in time").unwrap();
+        Self::of(store, runtime)
+    }
+
+    pub(crate) fn of(store: Redis, runtime: Runtime) -> Self {
+        let timer = Timer::spawn(Builder::new().driver()).unwrap();
+        Self { timers: DurableTimers::new(store, &timer), runtime }
+    }
+
+    pub(crate) fn work(&self) -> Work {
+        self.work_at(64)
+    }
+
+    /// A worker with so many places.
+    pub(crate) fn work_at(&self, places: usize) -> Work {
+        let (send, acknowledged) = channel();
+        let (end, ends) = oneshot::channel::<()>();
+        let worker = self.timers.worker().concurrency(places).until(async move {
+            let _ = ends.await;
+        });
+        let worker = worker.observe(move |event| {
+            assert!(!matches!(event.outcome, Outcome::Dead { .. }), "{event:?}");
+            if event.outcome == Outcome::Acknowledged {
+                send.send(event.id.clone()).unwrap();
+            }
+        });
+        let run = worker.run(|delivery| async move {
+            let early = SystemTime::now() < delivery.planned;
+            if early { Err("early") } else { Ok(()) }
+        });
+        Work { acknowledged, end, thread: std::thread::spawn(move || wait(run)) }
+    }
+}
+
+impl Work {
+    pub(crate) fn next(&self) -> String {
+        self.acknowledged.recv_timeout(60 * SECOND).expect("an attempt ends")
+    }
+
+    pub(crate) fn stop(self) -> Vec<String> {
+        drop(self.end);
+        assert_eq!(self.thread.join().unwrap(), Ok(()));
+        self.acknowledged.iter().collect()
+    }
+}
+
+/// Waits until nothing is left, and ends the workers.
+pub(crate) fn all_are_acknowledged_once(timers: &DurableTimers, work: Vec<Work>, all: Vec<String>) {
+    let begun = SystemTime::now();
+    while wait(timers.len()) != Ok(0) {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND);
+        std::thread::sleep(SECOND / 20);
+    }
+    let acknowledged: Vec<String> = work.into_iter().flat_map(Work::stop).collect();
+    assert_eq!(acknowledged.len(), all.len(), "each once");
+    assert_eq!(acknowledged.into_iter().collect::<BTreeSet<_>>(), all.into_iter().collect());
+}
+
+pub(crate) fn ids(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("timer {number:04}")).collect()
+}

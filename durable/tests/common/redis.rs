@@ -1,0 +1,65 @@
+//! A store on a Redis server, in virtual time.
+
+use super::bench::{Bench, Place, Wall};
+use super::servers::Server;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, SystemTime};
+use tokio::runtime::Runtime;
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+use tourbillon_durable::{AnyStore, DurableError, Redis, RedisOptions};
+
+/// A runtime for the connections of a store.
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().expect("threads start")
+}
+
+/// A store on one node, in virtual time.
+pub(crate) struct OneNode {
+    // Before the server: its connections end first.
+    runtime: Runtime,
+    pub(crate) server: Server,
+    wall: Wall,
+}
+
+impl OneNode {
+    pub(crate) fn start(options: &[&str]) -> Option<Self> {
+        let server = Server::start(options)?;
+        Some(Self { runtime: runtime(), server, wall: Wall::new() })
+    }
+
+    /// Timers on a server with its defaults.
+    pub(crate) fn bench() -> Option<Bench<Self>> {
+        Self::start(&[]).map(Bench::new)
+    }
+
+    pub(crate) fn try_open(&self) -> Result<AnyStore, DurableError> {
+        let options = RedisOptions::new("timers").clock(self.wall.clone());
+        let store = self.runtime.block_on(Redis::connect(&self.server.url(), options));
+        store.map(AnyStore::from)
+    }
+}
+
+impl Place for OneNode {
+    fn open(&self) -> AnyStore {
+        self.try_open().expect("the store opens")
+    }
+
+    fn timer(&self) -> Timer {
+        let driver = Builder::new().clock(self.wall.clock.clone()).driver();
+        Timer::spawn(driver).expect("a thread starts")
+    }
+
+    fn now(&self) -> SystemTime {
+        tourbillon_durable::StoreClock::now(&self.wall)
+    }
+
+    fn advance(&self, step: Duration) {
+        self.wall.clock.advance(step);
+    }
+
+    fn set_clock(&self, millis: i64) {
+        self.wall.set.fetch_add(millis, SeqCst);
+    }
+}
