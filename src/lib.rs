@@ -1,4 +1,5 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     any(not(doctest), all(feature = "cache", feature = "keyed")),
     doc = include_str!("../README.md")

@@ -46,6 +46,7 @@
 //! Layouts, promises and limits are told in the [`guide`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "file"),
     allow(dead_code, reason = "what the store in a file alone needs, or any store")

@@ -128,6 +128,7 @@ macro_rules! wraps_a_service {
 }
 
 #[cfg(feature = "http")]
+#[cfg(feature = "http")]
 pub(crate) use wraps_a_service;
 
 wraps_a_service!(Timeout);
