@@ -553,6 +553,6 @@ impl<T> Drop for Sweeper<T> {
 
 impl<T> fmt::Debug for Sweeper<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sweeper").field("stage", &self.stage).finish_non_exhaustive()
+        f.debug_struct("Sweeper").field("in_hand", &self.hand.taken.len()).finish_non_exhaustive()
     }
 }
