@@ -1,9 +1,6 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(
-    any(not(doctest), all(feature = "cache", feature = "keyed")),
-    doc = include_str!("../README.md")
-)]
+#![doc = include_str!("../README.md")]
 
 mod adapters;
 #[cfg(feature = "cache")]
@@ -42,6 +39,12 @@ pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
 pub use wheel::{
     Armed, Builder, Expired, Lateness, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,
 };
+
+#[cfg_attr(
+    any(not(doctest), all(feature = "cache", feature = "future", feature = "keyed")),
+    doc = include_str!("../docs/GUIDE.md")
+)]
+pub mod guide {}
 
 /// For the tests and models of this crate; not part of its interface.
 #[doc(hidden)]

@@ -256,6 +256,9 @@ fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
     assert_eq!(rest.iter().map(|dead| &*dead.id).collect::<Vec<_>>(), ["c"]);
 
     bury(timers, &first[1]);
+    // What is buried takes no place in a page.
+    let next = wait(timers.dead_letters(Some(first[0].number), 1)).unwrap();
+    assert_eq!(next, rest);
     assert_eq!(wait(timers.redrive(first[1].number)), Ok(false));
     wait(timers.schedule("c", "another", 99 * SECOND, quick())).unwrap();
     assert_eq!(wait(timers.redrive(rest[0].number)), Err(DurableError::Exists));

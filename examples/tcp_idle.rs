@@ -1,0 +1,51 @@
+//! Plain tokio TCP with an idle time-out: an echo server that closes connections which have said
+//! nothing for five seconds.
+//!
+//! `cargo run -p tourbillon-integrations --example tcp_idle`, and then `nc 127.0.0.1 7000`.
+
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+
+const IDLE: Duration = Duration::from_secs(5);
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let timer = Timer::spawn(Builder::new().driver())?;
+    let listener = TcpListener::bind("127.0.0.1:7000").await?;
+    println!("listening on {}", listener.local_addr()?);
+    loop {
+        let (stream, peer) = listener.accept().await?;
+        let timer = timer.clone(); // one for each connection
+        tokio::spawn(async move {
+            match echo(stream, &timer).await {
+                Ok(()) => println!("{peer} has closed"),
+                Err(error) => println!("{peer}: {error}"),
+            }
+        });
+    }
+}
+
+async fn echo(mut stream: TcpStream, timer: &Timer) -> io::Result<()> {
+    let mut idle = timer.sleep(IDLE);
+    let mut buffer = [0; 4096];
+    loop {
+        let count = tokio::select! {
+            read = stream.read(&mut buffer) => read?,
+            passed = &mut idle => {
+                passed.map_err(io::Error::other)?; // no timer: it was shut down, or is full
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        };
+        if count == 0 {
+            return Ok(());
+        }
+        stream.write_all(&buffer[..count]).await?;
+        idle.reset_after(IDLE); // a packet has come
+    }
+}
