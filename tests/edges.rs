@@ -366,6 +366,24 @@ fn a_slot_that_is_being_tidied_is_swept_in_its_turn() {
 }
 
 #[test]
+fn a_slot_that_is_being_tidied_fires_in_order() {
+    let mut bench = wheel_of(MILLI);
+    // One slot of the second level, or two.
+    let deadline = |number: u32| HOUR + MILLI * (number * 7919 % 2000);
+    let ids: Vec<_> =
+        (0..50_000).map(|number| bench.wheel.insert(number, deadline(number)).unwrap()).collect();
+    for number in (0..ids.len()).filter(|number| number % 100 != 0) {
+        assert!(bench.wheel.cancel(ids[number]).is_some());
+    }
+    assert!(bench.sweeper.sweep_some(1, |_| ()).next_deadline.is_some());
+    bench.clock.advance(HOUR * 2);
+    let mut deadlines = Vec::new();
+    let _ = bench.sweeper.sweep(|timer| deadlines.push(timer.deadline));
+    assert_eq!(deadlines.len(), 500);
+    assert!(deadlines.is_sorted(), "a later one came first");
+}
+
+#[test]
 fn a_sweeper_that_goes_while_it_tidies_loses_nothing() {
     let mut bench = wheel_of(MILLI);
     let ids: Vec<_> = (0..50_000).map(|number| bench.wheel.insert(number, HOUR).unwrap()).collect();

@@ -283,6 +283,23 @@ fn a_store_that_cannot_be_written_is_told_apart() {
 }
 
 #[test]
+fn a_schedule_that_is_refused_leaves_no_key() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let refused = Options::new().existing(Existing::Refuse);
+    for (hours, expected) in [(1, true), (2, false), (3, false)] {
+        let scheduled = process.timers.schedule("id", "", 3600 * hours * SECOND, refused.clone());
+        assert_eq!(wait(scheduled).is_ok(), expected);
+    }
+    // All slices of all partitions.
+    let keys = server.order(
+        "EVAL \"local keys = 0; for _, key in ipairs(redis.call('KEYS', '*:s:*')) do keys = keys + \
+         redis.call('ZCARD', key) end; return keys\" 0",
+    );
+    assert_eq!(keys.trim(), ":1");
+}
+
+#[test]
 fn a_false_notice_hurries_nothing() {
     let Some(bench) = OneNode::bench() else { return };
     let running = bench.work_well();
