@@ -59,7 +59,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
     }
 
     /// Asks a clock that does not run by itself to call `wake` whenever it was moved, until that
-    /// answers `false`.
+    /// returns `false`.
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
         drop(wake);
     }

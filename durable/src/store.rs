@@ -47,12 +47,12 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// How many timers there are, and how many dead letters.
     fn len(&self) -> Answer<(u64, u64)>;
 
-    /// A worker joins: tells `near` from now on of every change of a key that is its own, after it
-    /// is durable and before it is answered, in the order of the transactions. A store that does
-    /// not know their order never says that a key has gone: what is told is then a set that only
-    /// grows, in any order the same, and a key that has gone costs a lease that is refused.
+    /// A worker joins. From now on, notifies `near` of every change to a key that this worker owns:
+    /// after the change is durable, before the caller is answered, in commit order. A store that
+    /// cannot order its transactions reports additions only; the set then only grows, order does
+    /// not matter, and a removed key costs one refused lease.
     ///
-    /// The answer is the worker's number.
+    /// Returns the worker's number.
     fn join(&self, near: &Arc<Near>) -> u64;
 
     /// A worker asks for its keys, up to `limit` of them, from `from` on, due by `until`, oldest

@@ -259,7 +259,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         }
     }
 
-    /// Takes the place of this load, and answers whether it had it still.
+    /// Takes the place of this load, and returns whether it still had it.
     fn land(&mut self, key: &K, load: &Arc<Load<V>>) -> bool {
         let has_place = self.loads.get(key).is_some_and(|other| Arc::ptr_eq(other, load));
         if has_place {

@@ -230,7 +230,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Ok(())
     }
 
-    /// Takes the key's value out of the cache, and answers it unless it has expired. A load of the
+    /// Takes the key's value out of the cache, and returns it unless it has expired. A load of the
     /// key that is under way is overtaken: what it gives is not kept. O(1).
     ///
     /// # Examples
@@ -268,7 +268,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// one. Those who waited in vain are served what was inserted meanwhile, if anything was. (The
     /// error is shared by those whose loads have the same type of error; the others load.)
     ///
-    /// What a load gives is answered but not kept if the key was given a value, or removed, since
+    /// What a load gives is returned but not kept if the key was given a value, or removed, since
     /// it began; whoever misses the key after that begins a load of their own. So a load can give
     /// its value a time to live of its own: it [inserts](Self::insert_with_ttl) the value itself,
     /// and then returns it. No lock is held while it runs, and it may use the cache; if it loads

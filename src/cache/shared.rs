@@ -2,7 +2,7 @@
 //!
 //! **The map decides who has a value; the wheel only says when.** A value goes through three steps:
 //!
-//! 1. *Arm*: its timer, with the key, goes into the wheel, which answers the id. It is refused
+//! 1. *Arm*: its timer, with the key, goes into the wheel, which returns the id. It is refused
 //!    here, if at all, before anything has changed.
 //! 2. *Publish*: the value goes into the map, with the id.
 //! 3. *Part*: one caller takes it out of the map: a sweep's [`fire`](Shared::fire), an insert, a

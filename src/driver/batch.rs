@@ -153,7 +153,7 @@ pub(super) fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Drops values of the user's, all of them though some panic. Answers how many they were.
+/// Drops values of the user's, all of them though some panic. Returns how many they were.
 pub(super) fn drop_each<V>(values: impl Iterator<Item = V>) -> usize {
     values.map(|value| quietly(|| drop(value))).count()
 }

@@ -1,9 +1,9 @@
 //! The driver's events for `tracing`: its start and end, late sweeps, overload, panics of handlers.
 //!
 //! The only file that knows of that crate. Without the feature all of this is empty, and with it no
-//! verb of a wheel comes here: only the tick thread, batch by batch, and who starts and stops it.
-//! An event that load brings about is told at most once a second by the wheel's clock, so that a
-//! server with more than it can do is not given its log to write as well; the next one says how
+//! operation of a wheel comes here: only the tick thread, batch by batch, and who starts and stops
+//! it. An event that load brings about is told at most once a second by the wheel's clock, so that
+//! a server with more than it can do is not given its log to write as well; the next one says how
 //! many were not told.
 //!
 //! **Late** is a timer that is handed over more than 10 ms after its deadline, or more than a tick,
@@ -147,7 +147,7 @@ mod told {
             });
         }
 
-        /// As many timers are in flight as may be. Answers when to look again at the latest, if
+        /// As many timers are in flight as may be. Returns when to look again at the latest, if
         /// that has yet to be told.
         pub(crate) fn held_back<T: Send>(
             &mut self,

@@ -259,7 +259,7 @@ impl<T> Drop for Driver<T> {
     }
 }
 
-/// Drops what is armed, and answers how much that was: handles of the wheel may live on, and the
+/// Drops what is armed, and returns how much that was: handles of the wheel may live on, and the
 /// values must not wait for them. None is dropped under a guard.
 fn drop_armed<T>(wheel: &Wheel<T>) -> usize {
     drop_each(wheel.drain().into_iter())

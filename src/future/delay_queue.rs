@@ -1,9 +1,9 @@
 //! [`DelayQueue`]: values that come out of a stream, each when its time has come.
 //!
 //! The queue is a wheel of its own, which whoever polls the stream sweeps; one [`Sleep`] of a
-//! [`Timer`] wakes it for the next sweep. Nothing is handed from thread to thread but that
-//! wake-up. An insert that is due before it rings the wheel's waker; that runs in the midst of a
-//! verb, and so only notes that it rang, and the verb's caller wakes the stream's task after it.
+//! [`Timer`] wakes it for the next sweep. Nothing is handed from thread to thread but that wake-up.
+//! An insert that is due before it rings the wheel's waker; that runs in the midst of a operation,
+//! and so only notes that it rang, and the operation's caller wakes the stream's task after it.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 ///
 /// The names are those of tokio-util's `DelayQueue`. Here any thread may insert, remove and reset,
 /// through `&self` or a [handle](DelayQueueHandle), without a lock, while the stream is polled; and
-/// an id that is stale answers so and does not panic.
+/// a stale id is reported and does not panic.
 ///
 /// The stream ends when the queue is empty and no handle is left to insert into it, or it was
 /// [closed](DelayQueueHandle::close); or when its timer was shut down: it then closes itself, and
@@ -407,7 +407,7 @@ impl<T: Send> DelayQueueHandle<T> {
         inserted.inspect_err(|_| self.ring_if_closed())
     }
 
-    /// Wakes the stream's task after a verb that has rung for it.
+    /// Wakes the stream's task after an operation that has rung for it.
     #[inline]
     fn then_wake<R>(&self, verb: impl FnOnce(&Wheel<T>) -> R) -> R {
         let answer = verb(&self.wheel);

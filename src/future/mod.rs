@@ -16,7 +16,7 @@
 //! lock and no allocation, and dropping it at the very instant of its expiry is a cancel that
 //! comes too late, like any other.
 //!
-//! **No wake-up is lost.** The waker lies in the wheel before the poll answers `Pending`, and it
+//! **No wake-up is lost.** The waker lies in the wheel before the poll returns `Pending`, and it
 //! leaves the wheel only by being woken ([`Wake`] wakes when it is dropped, too: handed back by a
 //! drain, or by an executor that gives up) or by the owner of the sleep, who then puts another
 //! there, has its answer, or drops the sleep:
@@ -24,7 +24,7 @@
 //! 1. *A poll by another task* (told by the two pointers of the waker that lies in the wheel, which
 //!    are its own as long as it lies there) [takes](crate::Wheel::take) the old waker out and
 //!    inserts the new one. The take has one winner: if the sweep came first the sleep has fired,
-//!    and answers.
+//!    and is ready.
 //! 2. *A reset that comes too late* leaves the sleep idle: the waker has been woken, and the poll
 //!    that follows inserts anew.
 //! 3. *A deadline beyond the wheel's range* is reached in hops: the timer wakes the task, which
@@ -42,8 +42,8 @@
 //! that was shut down is as fast as its executor, and keeps nobody else from running.
 //!
 //! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after a
-//! verb, never in its midst, and never under a guard of the epoch. The driver's end does not wait
-//! for them, since the last sleep may be dropped under a lock that they take.
+//! operation, never in its midst, and never under a guard of the epoch. The driver's end does not
+//! wait for them, since the last sleep may be dropped under a lock that they take.
 
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 ///
 /// It is armed in the wheel when it is first polled before its time, at the cost of an insert and
 /// of no other allocation; dropping it cancels the timer, in O(1), without a lock. It moves freely
-/// (`Unpin`). Polled after its end it gives the same answer again.
+/// (`Unpin`). Polled after its end it gives the same result again.
 ///
 /// # Errors
 ///
@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 /// wheel closed before it was armed, and with [`Refusal::AtCapacity`] if the wheel holds all it may
 /// when it is to be armed. (That may happen again when another task than before polls it, if
 /// somebody takes its place in that instant.) [`reset`](Self::reset) lets it try again. A `select!`
-/// that takes any answer of an idle time-out for its end closes connections when the timer is full:
-/// look at the answer.
+/// that takes any result of an idle time-out for its end closes connections when the timer is full:
+/// look at the result.
 ///
 /// The first poll that is refused wakes its task and returns `Pending`, and the next one tries
 /// again before it returns the error: a loop over sleeps that are all refused lets other tasks have
@@ -67,9 +67,9 @@ enum State {
     /// Was put into the wheel, under `id`, with that waker. `earlier`: the deadline was moved
     /// earlier than the wheel may have noticed, and no poll has looked at the clock since.
     Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool },
-    /// Has answered that its time has come.
+    /// Has resolved: its time has come.
     Elapsed,
-    /// Has answered that it cannot be armed.
+    /// Has resolved: it cannot be armed.
     Refused(Refusal),
 }
 
@@ -153,13 +153,13 @@ impl Sleep {
 
     /// The id by which others may reset the deadline: `timer.wheel().reset(id, delay)`.
     ///
-    /// `None` if it is not armed (it is once a poll has answered `Pending`), or its deadline lies
+    /// `None` if it is not armed (it is once a poll has returned `Pending`), or its deadline lies
     /// beyond the wheel's range. The id names this sleep until its timer fires (also if a reset
     /// comes before the poll that would have ended it), it is reset to a deadline beyond the range,
-    /// or another task than before polls it; a reset by the id then answers `false`. So tell it
-    /// anew after each poll that answers `Pending`, and know that the owner's next reset undoes
+    /// or another task than before polls it; a reset by the id then returns `false`. So tell it
+    /// anew after each poll that returns `Pending`, and know that the owner's next reset undoes
     /// another's. A cancel by it, or a drain of the wheel, ends a sleep whose id was handed out at
-    /// once, as if its time had come. Polled after the wheel was closed, it answers
+    /// once, as if its time had come. Polled after the wheel was closed, it resolves to
     /// [`Refusal::Closed`] if it is not armed any more, also if its time had come.
     ///
     /// # Examples

@@ -1,4 +1,4 @@
-//! [`Timeout`]: a future that must answer in time.
+//! [`Timeout`]: a future that must be ready in time.
 
 #![forbid(unsafe_code)]
 
@@ -14,10 +14,10 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 pin_project! {
-    /// The answer of a future, or an error if it has none in time; made by
+    /// The output of a future, or an error if it has none in time; made by
     /// [`Timer::timeout`](super::Timer::timeout).
     ///
-    /// The future is polled first: an answer that is there at the deadline counts.
+    /// The future is polled first: an output that is there at the deadline counts.
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
     pub struct Timeout<F> {
@@ -28,14 +28,14 @@ pin_project! {
 }
 
 impl Timer {
-    /// The answer of `future`, or an error if it has none when `delay` has passed from now.
+    /// The output of `future`, or an error if it has none when `delay` has passed from now.
     ///
     /// With no delay `future` is polled once.
     pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timeout<F::IntoFuture> {
         Timeout::new(future.into_future(), self.sleep(delay))
     }
 
-    /// The answer of `future`, or an error if it has none at `deadline`.
+    /// The output of `future`, or an error if it has none at `deadline`.
     pub fn timeout_at<F: IntoFuture>(
         &self,
         deadline: Instant,

@@ -141,7 +141,7 @@ impl Timer {
         self.0.driver.as_deref()
     }
 
-    /// Ends all sleeps, present and future: each answers
+    /// Ends all sleeps, present and future: each resolves to
     /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent.
     ///
     /// It waits for the tick thread to end its sweep, and its wakers if they run

@@ -57,7 +57,7 @@ mod source {
         }
 
         /// As [`change`](Self::change), also for a key without a slot: it gets the one that
-        /// `change` then answers, if any.
+        /// `change` then returns, if any.
         pub(in crate::keyed) fn enter<R>(
             &self,
             key: K,

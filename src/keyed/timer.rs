@@ -1,5 +1,5 @@
-//! [`KeyedTimer`]: what the wheel holds for the keyed timers; and the wheel's verbs for either kind
-//! of deadline.
+//! [`KeyedTimer`]: what the wheel holds for the keyed timers; and the wheel's operations for either
+//! kind of deadline.
 
 #![forbid(unsafe_code)]
 

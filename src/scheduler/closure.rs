@@ -169,7 +169,7 @@ struct Outcome {
 }
 
 impl Closure {
-    /// Arms a closure for the first time, at `first`, which its rule answered when it was asked
+    /// Arms a closure for the first time, at `first`, which its rule returned when it was asked
     /// with `last`. `f` becomes its work once the wheel has accepted it, and comes back otherwise.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
@@ -245,7 +245,7 @@ impl Closure {
         }
     }
 
-    /// Lets the next run come at another time, if there is one to come. Answers whether there is.
+    /// Lets the next run come at another time, if there is one to come. Returns whether there is.
     pub(super) fn reschedule(
         self: &Arc<Self>,
         wheel: &Wheel<Due>,
@@ -278,7 +278,7 @@ impl Closure {
         Ok(true)
     }
 
-    /// The scheduler was shut down and has this closure's timer back. Answers the work and when it
+    /// The scheduler was shut down and has this closure's timer back. Returns the work and when it
     /// was due, if it was still to run.
     pub(super) fn shut_down(&self, number: u64) -> Option<(Work, Instant)> {
         let mut state = lock(&self.state);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What a [`Rule`] answers.
+/// What a [`Rule`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {

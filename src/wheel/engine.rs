@@ -243,7 +243,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Ends a timer and answers its value.
+    /// Ends a timer and returns its value.
     #[inline]
     pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
         self.cancel_in(call, id).map(|(value, _)| value)
@@ -255,7 +255,7 @@ impl<T> Engine<T> {
         Some((value, ended.deadline(self.front.swept())))
     }
 
-    /// Sets a timer's deadline. Answers whether the timer was armed.
+    /// Sets a timer's deadline. Returns whether the timer was armed.
     #[inline]
     pub(crate) fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> bool {
         let Some(shard) = self.shards.get(id.shard()) else {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The concurrent half of a timing wheel: any thread inserts, cancels and resets timers.
 ///
-/// Every verb is O(1) and lock-free: none waits for another thread, nor for the
+/// Every operation is O(1) and lock-free: none waits for another thread, nor for the
 /// [`Sweeper`](crate::Sweeper), the other half, which hands over the timers that are due. Clones
 /// share the wheel. Made by [`Builder::build`](crate::Builder::build) or owned by a
 /// [`Driver`](crate::Driver).
@@ -112,7 +112,7 @@ impl<T: Send> Wheel<T> {
     /// Ends a timer: its value, if and only if it has not fired and now never will.
     ///
     /// The timer's place is free at once, whatever the sweeper does. An id that is stale or was
-    /// made up answers `None` and touches nothing. O(1), lock-free.
+    /// made up returns `None` and touches nothing. O(1), lock-free.
     ///
     /// # Examples
     ///
@@ -134,7 +134,7 @@ impl<T: Send> Wheel<T> {
     /// As [`cancel`](Self::cancel), and tells when the timer would have been due. O(1), lock-free.
     ///
     /// For a timer that is to be armed again with another value: a reset by another thread is in
-    /// the answered deadline, or else has answered `false`.
+    /// the returned deadline, or else has returned `false`.
     ///
     /// # Examples
     ///
@@ -298,7 +298,7 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.timeline().longest_delay()
     }
 
-    /// How many timers are armed: exact when no verb is under way, else a moment's figure.
+    /// How many timers are armed: exact when no operation is under way, else a moment's figure.
     ///
     /// It sums a fixed number of counters: O(1), but not for a hot path.
     ///

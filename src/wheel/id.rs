@@ -1,4 +1,4 @@
-//! [`TimerId`], the name of a timer, and [`Generation`], which makes every name unique.
+//! [`TimerId`], which tells timers apart, and [`Generation`], which makes every id unique.
 //!
 //! ```text
 //!   63   62        55 54                     30 29                           0
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A slab entry's generation is odd while a timer lives in it and even while it is vacant; it
-//! only ever grows. An id holds the odd generation, so it is never zero, and a name whose timer
+//! only ever grows. An id holds the odd generation, so it is never zero, and an id whose timer
 //! has gone can never match again. An entry that reaches [`Generation::WORN`] is retired instead
 //! of wrapping.
 
@@ -22,7 +22,7 @@ const INDEX: Field = Field::low(30);
 const GENERATION: Field = INDEX.above(Generation::BITS);
 const SHARD: Field = GENERATION.above(8);
 
-/// The name of one timer of one wheel: shard, slab index and generation in 63 bits.
+/// The identity of one timer of one wheel: shard, slab index and generation in 63 bits.
 ///
 /// An id is never given out twice by a wheel, so one that is kept after its timer has gone is
 /// harmless: it names nothing. It fits the user data of `epoll` and `io_uring`, and
@@ -54,7 +54,7 @@ impl TimerId {
     /// How many entries of a shard ids can tell apart.
     pub(crate) const INDICES: u64 = 1 << 30;
 
-    /// The name of the timer at `index` of `shard` while the entry has this odd `generation`.
+    /// The id of the timer at `index` of `shard` while the entry has this odd `generation`.
     #[inline]
     pub(crate) fn new(shard: usize, generation: Generation, index: u32) -> Self {
         debug_assert!(generation.is_armed());

@@ -1,10 +1,11 @@
 //! Leases: a reading of the clock that its thread may use again for a moment.
 //!
-//! A precise reading costs a plain verb more than the wheel does: besides its own time, the
+//! A precise reading costs a plain operation more than the wheel does: besides its own time, the
 //! ordered read of the processor's counter keeps it from waiting for the memory of neighbouring
-//! verbs at once. So each caller keeps its last reading, with the count of cycles from just before
-//! it, and uses it again until [`CYCLES`] more have passed. Such a reading lies behind the truth by
-//! at most [`LEASE`], which is added to every delay as the clock's own lag is: nothing fires early.
+//! operations at once. So each caller keeps its last reading, with the count of cycles from just
+//! before it, and uses it again until [`CYCLES`] more have passed. Such a reading lies behind the
+//! truth by at most [`LEASE`], which is added to every delay as the clock's own lag is: nothing
+//! fires early.
 //!
 //! **The counter** (x86's time-stamp counter, read without ordering) runs at a constant rate of at
 //! least 0.4 GHz, which makes [`CYCLES`] at most 82 µs, and alike on all cores, wherever the

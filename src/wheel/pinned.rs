@@ -1,4 +1,4 @@
-//! [`Pinned`]: the verbs for a batch of calls, with what each call would pay for held once.
+//! [`Pinned`]: the operations for a batch of calls, with what each call would pay for held once.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::wheel::tick::{Now, Tick};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The verbs of a [`Wheel`] for a batch of calls, made by
+/// The operations of a [`Wheel`] for a batch of calls, made by
 /// [`Wheel::pin`](crate::Wheel::pin).
 ///
 /// A plain call pins the epoch, finds out who calls and reads the clock, each time; this guard
@@ -55,7 +55,7 @@ pub struct Pinned<'w, T> {
 }
 
 impl<T: Send> Wheel<T> {
-    /// The same verbs for a batch of calls, at less cost each.
+    /// The same operations for a batch of calls, at less cost each.
     ///
     /// # Examples
     ///
@@ -162,8 +162,8 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.reset_in(id, self.wheel.tick_of(deadline, self.now))
     }
 
-    /// Begins to fetch the timer that `id` names into the processor's cache, so that a verb on it
-    /// soon after does not wait for memory. A hint: it changes nothing and answers nothing.
+    /// Begins to fetch the timer that `id` names into the processor's cache, so that an operation
+    /// on it soon after does not wait for memory. A hint: it changes nothing and returns nothing.
     ///
     /// With many timers armed, most of a reset's or cancel's time is that wait. A batch that calls
     /// this for all of its timers first waits for them together, and not for each in turn.

@@ -1,4 +1,4 @@
-//! Counting what the verbs do, at no cost that can be measured.
+//! Counting what the operations do, at no cost that can be measured.
 //!
 //! Each [`Caller`] has a stripe of counters on a cache line of its own, so that a count is a
 //! plain load and store; only the stripe that threads share needs a read-modify-write. The
@@ -46,7 +46,7 @@ impl Tally {
         Self { stripes: (0..=Caller::OWN).map(stripe).collect() }
     }
 
-    /// Adds to a count. Answers the caller's new count.
+    /// Adds to a count. Returns the caller's new count.
     #[inline]
     pub(crate) fn add(&self, caller: Caller, count: Count, more: u64) -> u64 {
         let counter = &self.stripes[caller.number as usize].0[count as usize];

@@ -103,7 +103,7 @@ pub(crate) struct Timeline {
     lag: Duration,
     /// The lag in nanoseconds, for [`soon`](Self::soon).
     narrow_lag: u64,
-    /// The longest delay that [`soon`](Self::soon) answers for: a tick less than the range, the
+    /// The longest delay that [`soon`](Self::soon) is for: a tick less than the range, the
     /// lag included.
     longest: u64,
 }

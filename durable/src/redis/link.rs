@@ -1,10 +1,10 @@
 //! [`Link`]: a connection to one node or to a cluster, and what its errors mean.
 //!
 //! The crate `redis` reconnects, and learns anew where the slots are; what is asked again, and with
-//! which words, is decided here. **Asked again without a thought** is what surely was not done: the
-//! connection was refused, the slot has moved, the server still loads. **Asked again under the same
-//! number** is what may have been done, the answer being lost (`groups.rs`): the script then gives
-//! the answer it has kept, or does what was not done. So the client of a cluster must not repeat
+//! which words, is decided here. **Retried unconditionally**: requests that certainly were not
+//! executed (connection refused, slot moved, server still loading). **Retried under the same
+//! number**: those that may have been executed, with the reply lost (`groups.rs`); the script then
+//! returns the reply that it has kept, or executes them. So the client of a cluster must not repeat
 //! anything by itself, and is told so.
 //!
 //! **A connection that does not answer in time is replaced** ([`Renewed`]). One that broke without

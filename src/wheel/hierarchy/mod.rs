@@ -90,7 +90,7 @@ impl Hierarchy {
     }
 
     // In C, for `ci/genmc`: `file`.
-    /// Files a name, and then marks its slot. Answers whether a block was made for it.
+    /// Files a name, and then marks its slot. Returns whether a block was made for it.
     #[inline]
     pub(crate) fn file(&self, name: Name, place: Place) -> bool {
         match place {
@@ -158,7 +158,7 @@ impl Hierarchy {
         Place::Slot { slot, at: self.geometry.next_turn(slot, swept) }
     }
 
-    /// Puts a name that was taken early back into its slot. Answers whether a block was made.
+    /// Puts a name that was taken early back into its slot. Returns whether a block was made.
     pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick) -> bool {
         self.file(name, Place::Slot { slot, at })
     }

@@ -131,7 +131,7 @@ impl SlotHead {
     }
 
     // In C, for `ci/genmc`: `slot_push`.
-    /// Files a name. Answers whether a block was made for it.
+    /// Files a name. Returns whether a block was made for it.
     #[inline]
     pub(crate) fn push(&self, name: Name) -> bool {
         // Relaxed: what the head names is not touched before the exchange confirms it.
@@ -225,7 +225,7 @@ pub(crate) struct Chain {
 unsafe impl Send for Chain {}
 
 impl Chain {
-    /// Appends the names of the next block to `names`. Answers what became of the block, or
+    /// Appends the names of the next block to `names`. Returns what became of the block, or
     /// `None` at the end of the chain.
     pub(crate) fn read_block(&mut self, names: &mut Vec<Name>) -> Option<Read> {
         if self.block.is_null() {
@@ -292,7 +292,7 @@ impl Unwritten {
     }
 
     // In C, for `ci/genmc`: `look`.
-    /// Appends the names written since the last look. Answers whether that was all; if so the
+    /// Appends the names written since the last look. Returns whether that was all; if so the
     /// block is freed.
     #[inline]
     pub(crate) fn look(&mut self, names: &mut Vec<Name>) -> bool {

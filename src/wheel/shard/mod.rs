@@ -139,7 +139,7 @@ impl<T> Shard<T> {
         Ok(id)
     }
 
-    /// Ends the timer that `id` names and answers its value, and its last state.
+    /// Ends the timer that `id` names and returns its value, and its last state.
     #[inline]
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
         let entry = self.slab.entry(id.index(), guard)?;
@@ -287,7 +287,7 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `cancel`.
-    /// Ends a timer, calls `between` and releases its entry. Answers its value and its last state.
+    /// Ends a timer, calls `between` and releases its entry. Returns its value and its last state.
     #[inline]
     fn end(
         &self,

@@ -26,11 +26,12 @@
 //! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves the link alone.
 //!
 //! **Meet** (the sweeper, for each name it has taken). Read the state. Due: end the timer; the
-//! value is the sweeper's. If the link tells of this name for a later turn, let it tell of nothing;
-//! if the flag is set, put the name back as in 4. Not due: while the flag is clear, read the link:
+//! value is the sweeper's. If the link refers to this name for a later turn, clear it; if the
+//! relinking flag is set, re-file the name as in step 4. Not due: while the flag is clear, read the
+//! link:
 //!
-//! 1. no timer lives here: the name is stale. If the link tells of the slot that it was taken
-//!    from, let it tell of nothing; confirm the state by an exchange to the same value; drop it;
+//! 1. no timer lives here: the name is stale. If the link refers to the slot that it was taken
+//!    from, clear it; confirm the state by an exchange to the same value; drop it;
 //! 2. the link's tick lies after the sweep and not after the deadline, and is not the slot that
 //!    this name was taken from: another name waits there, and this one is redundant; confirm the
 //!    state, and drop it;

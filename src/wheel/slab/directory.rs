@@ -113,7 +113,7 @@ impl<T> Directory<T> {
     // In C, for `ci/genmc`: `install` in `page.c`.
     /// Puts a new page in, all entries vacant and chained, in the order of their indices.
     ///
-    /// The caller alone holds the page's entries. Answers the index of the first, or `None` when
+    /// The caller alone holds the page's entries. Returns the index of the first, or `None` when
     /// the indices are used up.
     pub(crate) fn install(&self, guard: &Guard) -> Option<(u32, Generation)> {
         loop {

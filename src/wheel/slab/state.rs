@@ -15,9 +15,9 @@
 //! ```
 //!
 //! Generation and deadline lie in one word so that cancel, reset and expiry are each one
-//! compare-and-swap on it and every race between them has one winner. Who moves the generation
-//! on, by [`try_end`](AtomicEntryState::try_end), owns the value and the entry. No word of an
-//! ended timer ever recurs, because a generation never does.
+//! compare-and-swap on it and every race between them has one winner. Whoever advances the
+//! generation ([`try_end`](AtomicEntryState::try_end)) takes ownership of the value and the entry.
+//! A state word is never reused, because generations only grow.
 //!
 //! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; while it is
 //! set only that thread may make the entry's [link](super::link::AtomicLink) tell of a name, and

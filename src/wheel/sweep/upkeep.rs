@@ -143,7 +143,7 @@ impl Upkeep {
         self.trims.get_mut(shard).filter(|_| self.hoards)
     }
 
-    /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Answers
+    /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Returns
     /// whether that has made more to do.
     pub(crate) fn begin_before_rest<T>(&mut self, engine: &Engine<T>, ticks: u64) -> bool {
         if ticks > LONG && (self.hoards || self.holds()) {
