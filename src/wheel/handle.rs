@@ -212,6 +212,10 @@ impl<T: Send> Wheel<T> {
 
     /// When an armed timer is due, rounded up to the wheel's resolution. O(1), lock-free.
     ///
+    /// The deadline of a reset that is under way in another thread may be returned already. Until
+    /// that reset has returned, a sweep may still pass the deadline; the timer then fires in a
+    /// later one.
+    ///
     /// # Examples
     ///
     /// ```

@@ -65,6 +65,11 @@
 //! tick L, and confirms the state after it has read L. A resetter whose exchange comes after that
 //! sees L, or a link written later; one whose exchange comes before makes the confirmation fail.
 //!
+//! **A look at the deadline during a reset.** The deadline can be seen from the first exchange on,
+//! and no sweep passes it from step 5 on. In between a thread may see it, and a sweep that begins
+//! afterwards may pass it without the timer; I1 holds again before the reset returns. So a reset
+//! takes effect in two steps (`tests/wheel/linearizability.rs` holds it to that).
+//!
 //! **A resetter held up between 2 and 3.** Its name may be met before the link says that it is
 //! there: a link that lies would make a later resetter rely on nothing. If the name is met in its
 //! turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 4), also
