@@ -23,13 +23,13 @@ use std::time::Duration;
 /// use std::time::Duration;
 /// use tourbillon::{Config, ManualClock};
 ///
-/// let config: Config = toml::from_str(
-///     r#"
-///     resolution = "10ms"
-///     capacity = 1_000_000
-///     max_in_flight = 10_000
-///     thread_name = "timeouts"
-///     "#,
+/// let config: Config = serde_json::from_str(
+///     r#"{
+///         "resolution": "10ms",
+///         "capacity": 1000000,
+///         "max_in_flight": 10000,
+///         "thread_name": "timeouts"
+///     }"#,
 /// )?;
 /// assert_eq!(config.resolution, Duration::from_millis(10));
 /// assert_eq!(config.batch, Config::default().batch);

@@ -1,0 +1,176 @@
+//! Whom a store in Redis lets in, and what it asks of its address and of its servers.
+
+#![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
+
+use crate::common::bench::{SECOND, wait};
+use crate::common::process::{Process, quick};
+use crate::common::redis::runtime;
+use crate::common::servers::{Cluster, Server};
+use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions};
+
+/// What the guide says a user needs of one node.
+const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@connection +@hash \
+                      +@sortedset +time +publish +subscribe +persist +exists +info";
+
+/// And what it needs on a cluster besides.
+const ON_A_CLUSTER: &str = "+cluster|slots +cluster|nodes +readonly +asking";
+
+#[test]
+fn a_wrong_password_is_denied() {
+    let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
+    let runtime = runtime();
+    let connect = |user: &str| {
+        let url = format!("redis://{user}127.0.0.1:{}/", server.port);
+        runtime.block_on(Redis::connect(&url, "timers"))
+    };
+    for user in ["", ":wrong@"] {
+        let error = connect(user).unwrap_err();
+        assert!(matches!(error, DurableError::Denied(_)), "{error:?}");
+    }
+    assert!(connect(":right@").is_ok());
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let runtime = runtime();
+    let connect = |options| runtime.block_on(Redis::connect("redis://127.0.0.1:1/", options));
+    let unreachable = connect(RedisOptions::new("timers")).unwrap_err();
+    assert!(matches!(unreachable, DurableError::Unreachable(_)), "{unreachable:?}");
+    let long = "n".repeat(65);
+    for name in ["", "{tag}", &long] {
+        let error = connect(RedisOptions::new(name)).unwrap_err();
+        assert!(matches!(error, DurableError::Option(_)), "{error:?}");
+    }
+    for partitions in [0, 1025] {
+        let error = connect(RedisOptions::new("timers").partitions(partitions)).unwrap_err();
+        assert!(matches!(error, DurableError::Option(_)), "{error:?}");
+    }
+    // Not within a runtime.
+    let outside = pollster::block_on(Redis::connect("redis://127.0.0.1:1/", "timers"));
+    assert!(matches!(outside.unwrap_err(), DurableError::Option(_)));
+}
+
+#[test]
+fn an_address_that_cannot_be_used_says_why() {
+    let runtime = runtime();
+    let wrong = runtime.block_on(Redis::connect("nonsense", "timers")).unwrap_err();
+    assert!(matches!(wrong, DurableError::Address(_)), "{wrong:?}");
+    let tls = runtime.block_on(Redis::connect("rediss://127.0.0.1/", "timers")).unwrap_err();
+    assert!(matches!(&tls, DurableError::Address(why) if why.contains("TLS")), "{tls:?}");
+}
+
+#[test]
+fn a_node_of_a_cluster_alone_is_refused() {
+    let Some(cluster) = Cluster::start() else { return };
+    let runtime = runtime();
+    let elsewhere =
+        cluster.nodes.iter().find(|node| node.port != cluster.owner("{tb:timers}").port);
+    let connected = runtime.block_on(Redis::connect(&elsewhere.unwrap().url(), "timers"));
+    let refused = connected.unwrap_err();
+    assert!(
+        matches!(&refused, DurableError::Address(why) if why.contains("connect_cluster")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_server_that_may_remove_timers_is_refused() {
+    let Some(server) = Server::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
+    let runtime = runtime();
+    let connect = |options: RedisOptions| runtime.block_on(Redis::connect(&server.url(), options));
+    let refused = connect("timers".into()).unwrap_err();
+    assert_eq!(refused, DurableError::Evicts { policy: "allkeys-lru".to_owned() });
+    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
+    // No key of a store has a time to live.
+    for policy in ["volatile-lru", "noeviction"] {
+        server.order(&format!("CONFIG SET maxmemory-policy {policy}"));
+        assert!(connect("timers".into()).is_ok(), "{policy}");
+    }
+    // Who may not ask is told what for.
+    server.order("ACL SETUSER default -info");
+    let denied = connect("timers".into()).unwrap_err();
+    assert!(matches!(&denied, DurableError::Denied(why) if why.contains("allow_eviction")));
+    assert!(connect(RedisOptions::new("timers").allow_eviction()).is_ok());
+}
+
+#[test]
+fn each_master_of_a_cluster_is_asked_whether_it_may_remove_timers() {
+    let Some(cluster) = Cluster::start() else { return };
+    let runtime = runtime();
+    let urls: Vec<String> = cluster.nodes.iter().map(Server::url).collect();
+    let connect = || {
+        let urls = urls.iter().map(String::as_str);
+        runtime.block_on(Redis::connect_cluster(urls, "timers"))
+    };
+    assert!(connect().is_ok());
+    for node in &cluster.nodes {
+        node.order("CONFIG SET maxmemory-policy allkeys-random");
+        let evicts = DurableError::Evicts { policy: "allkeys-random".to_owned() };
+        assert_eq!(connect().unwrap_err(), evicts);
+        node.order("CONFIG SET maxmemory-policy volatile-lru");
+    }
+    assert!(connect().is_ok());
+}
+
+/// Does all that timers and workers do, but for what becomes of dead letters.
+fn does_all(process: &Process) {
+    let timers = &process.timers;
+    let work = process.work();
+    for id in ["a", "b", "c"] {
+        wait(timers.schedule(id, "", 3600 * SECOND, quick())).unwrap();
+    }
+    assert_eq!(wait(timers.cancel("a")), Ok(true));
+    assert_eq!(wait(timers.reschedule("b", SECOND / 10)), Ok(true));
+    assert_eq!(work.next(), "b");
+    assert!(wait(timers.get("c")).unwrap().is_some());
+    assert_eq!(wait(timers.list(None, 10)).unwrap().len(), 1);
+    assert_eq!(wait(timers.len()), Ok(1));
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+/// Makes a dead letter, and drives it again.
+fn drives_again(timers: &DurableTimers) {
+    wait(timers.schedule("fails", "", SECOND / 100, Options::new().attempts(1))).unwrap();
+    let (send, ended) = std::sync::mpsc::channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().observe(move |event| drop(send.send(event.outcome.clone())));
+    let worker = worker.until(async move {
+        let _ = ends.await;
+    });
+    let thread = std::thread::spawn(|| wait(worker.run(|_| async { Err("it fails") })));
+    assert!(matches!(ended.recv().unwrap(), Outcome::Dead { .. }));
+    drop(end);
+    assert_eq!(thread.join().unwrap(), Ok(()));
+    let letter = wait(timers.dead_letters(None, 10)).unwrap().remove(0);
+    assert_eq!(wait(timers.redrive(letter.number)), Ok(true));
+}
+
+#[test]
+fn a_user_with_the_rights_that_are_listed_may_do_all() {
+    let Some(server) = Server::start(&[]) else { return };
+    server.order(&format!("ACL SETUSER clerk on >secret {RIGHTS}"));
+    let url = format!("redis://clerk:secret@127.0.0.1:{}/", server.port);
+    let process = Process::at(&url);
+    does_all(&process);
+    drives_again(&process.timers);
+
+    // Other stores are not its own.
+    let other = runtime().block_on(Redis::connect(&url, "timers2")).unwrap_err();
+    assert!(matches!(other, DurableError::Denied(_)), "{other:?}");
+    // A right that is missing within a script.
+    server.order("ACL SETUSER clerk -zadd");
+    let denied = wait(process.timers.schedule("d", "", SECOND, quick())).unwrap_err();
+    assert!(matches!(denied.reason, DurableError::Denied(_)), "{denied:?}");
+}
+
+#[test]
+fn a_user_of_a_cluster_with_the_rights_that_are_listed_may_do_all() {
+    let Some(cluster) = Cluster::start() else { return };
+    for node in &cluster.nodes {
+        node.order(&format!("ACL SETUSER clerk on >secret {RIGHTS} {ON_A_CLUSTER}"));
+    }
+    let url = |node: &Server| format!("redis://clerk:secret@127.0.0.1:{}/", node.port);
+    let process = Process::of_nodes(cluster.nodes.iter().map(url).collect());
+    does_all(&process);
+    drives_again(&process.timers);
+}

@@ -1,0 +1,221 @@
+//! Durable timers on a Redis cluster that changes under them.
+
+#![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
+
+use crate::common::bench::{SECOND, wait};
+use crate::common::process::{Process, Work, all_are_acknowledged_once, ids, quick};
+use crate::common::servers::{Cluster, Server};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+/// Replicas take over only when they are told.
+const RETURNING: [&str; 6] =
+    [ALWAYS[0], ALWAYS[1], ALWAYS[2], ALWAYS[3], "--cluster-replica-no-failover", "yes"];
+
+#[test]
+fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
+    let Some(cluster) = Cluster::start() else { return };
+    let process = Process::of_cluster(&cluster);
+    let timers = process.timers.clone();
+    // Of one partition each, so that all its keys are there before its slot moves.
+    for id in ["far", "further", "soon"] {
+        wait(timers.schedule(id, "payload", 86_400 * SECOND, quick())).unwrap();
+        assert_eq!(wait(timers.reschedule(id, 2 * 86_400 * SECOND)), Ok(true));
+    }
+    assert_eq!(wait(timers.reschedule("soon", 2 * SECOND)), Ok(true));
+    let moves = (0..6).map(|partition| cluster.begin_move(&format!("{{tb:timers:{partition}}}")));
+    let moves: Vec<_> = moves.collect();
+    let work = process.work();
+    assert_eq!(wait(timers.cancel("far")), Ok(true), "all its keys are there");
+    // Its new slice cannot be made before the slot has come to rest.
+    let moved = {
+        let timers = timers.clone();
+        std::thread::spawn(move || wait(timers.reschedule("further", 3 * SECOND)))
+    };
+    std::thread::sleep(3 * SECOND);
+    moves.into_iter().for_each(crate::common::servers::Move::give_up);
+    assert_eq!(moved.join().unwrap(), Ok(true));
+    let acknowledged = BTreeSet::from([work.next(), work.next()]);
+    assert_eq!(acknowledged, BTreeSet::from(["further".to_owned(), "soon".to_owned()]));
+    assert_eq!(work.stop(), [""; 0]);
+    assert_eq!(wait(timers.len()), Ok(0));
+}
+
+/// Two workers deliver what is due while the cluster changes.
+fn timers_are_due_while(cluster: &Cluster, change: impl Fn()) {
+    timers_are_due_after(cluster, SECOND / 5, change);
+}
+
+fn timers_are_due_after(cluster: &Cluster, first: Duration, change: impl Fn()) {
+    let processes = [Process::of_cluster(cluster), Process::of_cluster(cluster)];
+    let work: Vec<Work> = processes.iter().map(Process::work).collect();
+    let all = ids(600);
+    let timers = processes[0].timers.clone();
+    let schedule = all.iter().enumerate().map(|(place, id)| {
+        let delay = first + Duration::from_millis(5 * place as u64);
+        timers.schedule(id, "payload", delay, quick())
+    });
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    change();
+    all_are_acknowledged_once(&timers, work, all);
+}
+
+#[test]
+fn a_partition_that_cannot_be_read_stops_no_other() {
+    let Some(cluster) = Cluster::start() else { return };
+    let process = Process::of_cluster(&cluster);
+    let timers = process.timers.clone();
+    let all = ids(60);
+    let schedule = all.iter().map(|id| timers.schedule(id, "", SECOND / 2, quick()));
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    let held = "{tb:timers:0}:counters";
+    let there = cluster.owner(held).order(&format!("HGET {held} timers"));
+    let there: usize = there.lines().nth(1).unwrap().parse().unwrap();
+    assert!((1..all.len()).contains(&there), "{there}");
+    // One of its keys has gone ahead, and the others do not follow for a while.
+    cluster.owner(held).order("DEL {tb:timers:0}:answers");
+    let moving = cluster.begin_move(held);
+    let work = process.work();
+    let others: BTreeSet<String> = (there..all.len()).map(|_| work.next()).collect();
+    assert_eq!(others.len(), all.len() - there);
+    moving.give_up();
+    let rest: BTreeSet<String> = (0..there).map(|_| work.next()).collect();
+    assert_eq!(&others | &rest, all.into_iter().collect());
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+/// A cluster whose masters go on without each other.
+fn independent() -> Option<Cluster> {
+    let cluster = Cluster::start()?;
+    for node in &cluster.nodes {
+        node.order("CONFIG SET cluster-require-full-coverage no");
+    }
+    Some(cluster)
+}
+
+/// A master that is not the one which is subscribed to, whose silence makes workers load all again,
+/// nor the one where they are heard.
+fn one_of_many(cluster: &Cluster) -> &Server {
+    let heard = cluster.owner("{tb:timers}").port;
+    cluster.nodes[1..].iter().find(|node| node.port != heard).unwrap()
+}
+
+#[test]
+fn a_master_that_does_not_answer_stops_no_other() {
+    let Some(cluster) = independent() else { return };
+    let process = Process::of_cluster(&cluster);
+    let timers = &process.timers;
+    // In one place all that is begun comes one after another.
+    let work = process.work_at(1);
+    wait(timers.schedule("the first page has come", "", SECOND / 100, quick())).unwrap();
+    work.next();
+    let silent = one_of_many(&cluster);
+    let all = ids(400);
+    let schedule = all.iter().map(|id| timers.schedule(id, "", 3600 * SECOND, quick()));
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    let its = "EVAL \"local found = '' for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+               found = found .. table.concat(redis.call('HKEYS', key), ',') .. ',' end \
+               return found\" 0";
+    let its = silent.order(its);
+    let (its, others): (Vec<&String>, Vec<&String>) =
+        all.iter().partition(|id| its.contains(id.as_str()));
+    assert!(its.len() > 40 && others.len() > 40, "{} and {}", its.len(), others.len());
+    // Its timers are due before all others.
+    let due = |ids: &[&String], delay: Duration| {
+        let moves = ids.iter().map(|id| timers.reschedule(id, delay));
+        let moved = wait(futures_util::future::join_all(moves));
+        assert!(moved.iter().all(|moved| *moved == Ok(true)));
+    };
+    due(&others, SECOND + SECOND / 2);
+    due(&its, SECOND);
+    silent.pause();
+    let next = |count: usize| -> BTreeSet<String> { (0..count).map(|_| work.next()).collect() };
+    let acknowledged = next(others.len());
+    assert_eq!(acknowledged, others.into_iter().cloned().collect());
+    silent.go_on();
+    let acknowledged = next(its.len());
+    assert_eq!(acknowledged, its.into_iter().cloned().collect());
+    assert_eq!(work.stop(), [""; 0], "each once");
+}
+
+#[test]
+fn nothing_of_a_store_goes_on_when_it_has_gone() {
+    let Some(cluster) = independent() else { return };
+    let process = Process::of_cluster(&cluster);
+    let work = process.work();
+    one_of_many(&cluster).pause();
+    // All is loaded again then.
+    cluster.nodes[0].order("CLIENT KILL TYPE pubsub");
+    // A caller waits for longer than it takes to find out which partitions cannot be read.
+    let schedule = ids(60);
+    let schedule = schedule.iter().map(|id| process.timers.schedule(id, "", 60 * SECOND, quick()));
+    let scheduled = wait(futures_util::future::join_all(schedule));
+    assert!(scheduled.iter().any(Result::is_err), "{scheduled:?}");
+    assert_eq!(work.stop(), [""; 0]);
+    let Process { timers, runtime } = process;
+    drop(timers);
+    let tasks = || runtime.handle().metrics().num_alive_tasks();
+    cluster.nodes[0].waits_for("the end of all tasks", |_| tasks() == 0);
+}
+
+#[test]
+fn slots_of_a_cluster_move_under_the_timers() {
+    let Some(cluster) = Cluster::start() else { return };
+    timers_are_due_while(&cluster, || {
+        for partition in 0..6 {
+            cluster.move_slot(&format!("{{tb:timers:{partition}}}"));
+        }
+    });
+}
+
+#[test]
+fn a_node_that_says_nothing_is_passed_over() {
+    let Some(cluster) = Cluster::start() else { return };
+    // Connections to it stand, and nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("redis://{}/", silent.local_addr().unwrap());
+    let urls = [silent].into_iter().chain(cluster.nodes.iter().map(Server::url));
+    let process = Process::of_nodes(urls.collect());
+    assert_eq!(wait(process.timers.len()), Ok(0));
+}
+
+#[test]
+fn replicas_take_over_under_the_timers() {
+    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
+    timers_are_due_while(&cluster, || {
+        // These partitions lie on the three masters.
+        for partition in [0, 1, 2, 0] {
+            cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
+        }
+    });
+}
+
+#[test]
+fn an_elected_replica_goes_on_for_a_dead_master() {
+    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
+    timers_are_due_after(&cluster, SECOND, || {
+        // Nothing has been delivered yet. What a replica has not got would be lost with its master.
+        for key in ["{tb:timers:0}", "{tb:timers:1}", "{tb:timers:2}"] {
+            cluster.is_copied(key);
+        }
+        // It never comes back: the others elect its replica when they have missed it for long.
+        cluster.owner("{tb:timers:0}").kill();
+    });
+}
+
+/// A master that was away: calls that connect to it anew at the same time could wait for ever.
+#[test]
+fn a_master_comes_back_under_the_timers() {
+    let Some(cluster) = Cluster::with_replicas(&RETURNING) else { return };
+    timers_are_due_while(&cluster, || {
+        for partition in [0, 1, 2] {
+            let master = cluster.owner(&format!("{{tb:timers:{partition}}}"));
+            master.kill();
+            std::thread::sleep(SECOND / 2);
+            master.resume();
+            cluster.settle();
+        }
+    });
+}

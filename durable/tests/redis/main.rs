@@ -1,0 +1,10 @@
+//! The store in Redis: servers that fail, clusters that change, owners that come and go.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod access;
+mod cluster;
+#[path = "../common/mod.rs"]
+mod common;
+mod owners;
+mod server;

@@ -1,0 +1,170 @@
+//! Who owns the partitions of a store in Redis, and that nothing depends on it but the work.
+
+#![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
+
+use crate::common::bench::{Bench, MILLISECOND, Running, SECOND, quick, wait};
+use crate::common::redis::OneNode;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// As many as a store has by default.
+const PARTITIONS: usize = 16;
+
+const WORKERS: &str = "{tb:timers}:workers";
+const OWNERS: &str = "{tb:timers}:owners";
+
+/// How many partitions each worker owns.
+fn owned(bench: &Bench<OneNode>) -> BTreeMap<String, usize> {
+    let said = bench.place.server.order(&format!("HVALS {OWNERS}"));
+    let mut owned = BTreeMap::new();
+    for worker in said.lines().filter(|line| !line.starts_with(['*', '$'])) {
+        *owned.entry(worker.to_owned()).or_default() += 1;
+    }
+    owned
+}
+
+/// A worker of another process: it is heard, and delivers nothing.
+fn is_heard(bench: &Bench<OneNode>, worker: &str) {
+    let now = bench.now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    bench.place.server.order(&format!("ZADD {WORKERS} {now} {worker}"));
+}
+
+fn owns_all(bench: &Bench<OneNode>, worker: &str) {
+    is_heard(bench, worker);
+    for partition in 0..PARTITIONS {
+        bench.place.server.order(&format!("HSET {OWNERS} {partition} {worker}"));
+    }
+}
+
+/// Lets time pass, a little at a time, until it is so; how long that took.
+fn until(bench: &Bench<OneNode>, mut so: impl FnMut() -> bool) -> Duration {
+    let step = 100 * MILLISECOND;
+    for steps in 0..2000 {
+        // What asks a server is not done at once.
+        std::thread::sleep(20 * MILLISECOND);
+        if so() {
+            return step * steps;
+        }
+        bench.advance(step);
+    }
+    panic!("it never is so: {:?}", owned(bench));
+}
+
+fn shares(bench: &Bench<OneNode>) -> Vec<usize> {
+    owned(bench).into_values().collect()
+}
+
+/// Those timers are, which are called by their numbers.
+fn all_are_acknowledged(worker: &Running, count: usize) {
+    let acknowledged: BTreeSet<String> = worker.acknowledged(count).into_iter().collect();
+    assert_eq!(acknowledged, (0..count).map(|number| number.to_string()).collect());
+}
+
+fn all_stop(workers: impl IntoIterator<Item = Running>) {
+    for worker in workers {
+        assert_eq!(worker.stop(), []);
+    }
+}
+
+#[test]
+fn workers_share_the_partitions_and_those_who_stay_take_over() {
+    let Some(bench) = OneNode::bench() else { return };
+    let first = bench.work_well();
+    until(&bench, || shares(&bench) == [16]);
+    let second = bench.work_well();
+    until(&bench, || shares(&bench) == [8, 8]);
+    let third = bench.work_well();
+    until(&bench, || {
+        let mut shares = shares(&bench);
+        shares.sort_unstable();
+        shares == [5, 5, 6]
+    });
+    // One that ends gives up at once what it has, and the others are told.
+    assert_eq!(second.stop(), []);
+    let took = until(&bench, || shares(&bench) == [8, 8]);
+    assert_eq!(took, Duration::ZERO, "without a look of their own");
+    all_stop([first, third]);
+    assert_eq!(shares(&bench), [0; 0]);
+}
+
+#[test]
+fn a_worker_that_is_not_heard_any_more_has_gone() {
+    let Some(bench) = OneNode::bench() else { return };
+    owns_all(&bench, "another");
+    for number in 0..32 {
+        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+    }
+    let worker = bench.work_well();
+    // It is heard: half of the partitions stay its own.
+    until(&bench, || owned(&bench).get("another") == Some(&8));
+    for _ in 0..30 {
+        is_heard(&bench, "another");
+        bench.advance(100 * MILLISECOND);
+        std::thread::sleep(5 * MILLISECOND);
+    }
+    assert_eq!(owned(&bench).get("another"), Some(&8));
+    let took = until(&bench, || shares(&bench) == [16]);
+    assert!((4 * SECOND..8 * SECOND).contains(&took), "{took:?}");
+    all_are_acknowledged(&worker, 32);
+    all_stop([worker]);
+}
+
+#[test]
+fn what_a_new_owner_takes_over_is_not_late() {
+    let Some(bench) = OneNode::bench() else { return };
+    owns_all(&bench, "another");
+    let worker = bench.work_well();
+    until(&bench, || owned(&bench).get("another") == Some(&8));
+    // The worker has loaded what is due in ten seconds, of its own half. The other half becomes its
+    // own in five or six.
+    is_heard(&bench, "another");
+    for number in 0..32 {
+        wait(bench.timers().schedule(&format!("{number}"), "", 8 * SECOND, quick())).unwrap();
+    }
+    let took = until(&bench, || wait(bench.timers().len()) == Ok(0));
+    // By who looks for what is five seconds late they would be found after thirteen.
+    assert!((8 * SECOND..12 * SECOND).contains(&took), "{took:?}");
+    all_are_acknowledged(&worker, 32);
+    all_stop([worker]);
+}
+
+#[test]
+fn what_an_owner_does_not_deliver_another_takes_on() {
+    let Some(bench) = OneNode::bench() else { return };
+    let worker = bench.work_well();
+    until(&bench, || shares(&bench) == [16]);
+    for number in 0..32 {
+        wait(bench.timers().schedule(&format!("{number}"), "", 2 * SECOND, quick())).unwrap();
+    }
+    let took = until(&bench, || {
+        // Whatever the worker takes, another has it again.
+        owns_all(&bench, "another");
+        wait(bench.timers().len()) == Ok(0)
+    });
+    assert!(took < 60 * SECOND, "{took:?}");
+    all_are_acknowledged(&worker, 32);
+    all_stop([worker]);
+}
+
+#[test]
+fn only_an_owner_asks_for_leases() {
+    let Some(bench) = OneNode::bench() else { return };
+    let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
+    until(&bench, || shares(&bench).len() == 3 && shares(&bench).iter().all(|&share| share > 4));
+    // Each lease that is asked for reads the record, and so does what ends it.
+    let calls = || bench.place.server.calls("hget");
+    let before = calls();
+    for number in 0..200 {
+        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+    }
+    let scheduled = calls() - before;
+    let mut acknowledged = 0;
+    until(&bench, || {
+        acknowledged += workers.iter().map(|work| work.events.try_iter().count()).sum::<usize>();
+        acknowledged == 200
+    });
+    let delivered = calls() - before - scheduled;
+    // A lease and its end for each; three who asked would read 400 more.
+    assert!(delivered < 700, "{delivered} reads of records");
+    all_stop(workers);
+}

@@ -1,0 +1,578 @@
+//! Durable timers on Redis servers that are killed, restarted, emptied of scripts, locked and
+//! read-only, and between several processes' worth of connections; in real time where it matters.
+
+#![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
+
+use crate::common::bench::{SECOND, wait};
+use crate::common::process::{Process, Work, all_are_acknowledged_once, ids, quick};
+use crate::common::proxy::Proxy;
+use crate::common::redis::{OneNode, runtime};
+use crate::common::servers::Server;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tourbillon_durable::{
+    DurableError, Existing, Options, Outcome, Redis, RedisOptions, Scheduled,
+};
+
+const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
+#[test]
+fn what_was_acknowledged_survives_a_kill_of_the_server() {
+    let Some(server) = Server::start(&ALWAYS) else { return };
+    let process = Process::new(&server);
+    let work = process.work();
+    let all = ids(300);
+    for (some, part) in all.chunks(100).enumerate() {
+        // Each hundred falls due while the server is dead, or just after.
+        let schedule = part.iter().map(|id| {
+            let delay = Duration::from_millis(300 + 10 * some as u64);
+            process.timers.schedule(id, "", delay, quick())
+        });
+        let scheduled = wait(futures_util::future::join_all(schedule));
+        assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)));
+        server.kill();
+        std::thread::sleep(Duration::from_millis(400));
+        server.resume();
+    }
+    let acknowledged: Vec<String> = (0..all.len()).map(|_| work.next()).collect();
+    let distinct: BTreeSet<&String> = acknowledged.iter().collect();
+    assert_eq!(distinct.len(), all.len(), "each once");
+    assert_eq!(work.stop(), [""; 0]);
+    assert_eq!(wait(process.timers.len()), Ok(0));
+}
+
+#[test]
+fn a_call_whose_answer_is_lost_is_done_once() {
+    let Some(server) = Server::start(&ALWAYS) else { return };
+    let process = Process::new(&server);
+    let work = process.work();
+    let all = ids(2000);
+    let caller = {
+        let (timers, all) = (process.timers.clone(), all.clone());
+        std::thread::spawn(move || {
+            for some in all.chunks(200) {
+                let delay = Duration::from_millis(20);
+                let schedule = some.iter().map(|id| timers.schedule(id, "", delay, quick()));
+                let scheduled = wait(futures_util::future::join_all(schedule));
+                // Refused would be one that was done and asked for again.
+                assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)));
+            }
+        })
+    };
+    for _ in 0..20 {
+        // Connections go while calls are on their way; now and then the server goes too.
+        std::thread::sleep(SECOND / 50);
+        assert!(server.say("CLIENT KILL TYPE normal").is_some());
+    }
+    server.kill();
+    server.resume();
+    caller.join().unwrap();
+    let acknowledged: Vec<String> = (0..all.len()).map(|_| work.next()).collect();
+    let distinct: BTreeSet<&String> = acknowledged.iter().collect();
+    assert_eq!(distinct.len(), all.len(), "each once");
+    assert_eq!(work.stop(), [""; 0]);
+    assert_eq!(wait(process.timers.len()), Ok(0));
+}
+
+#[test]
+fn a_group_whose_answer_is_lost_is_answered_as_before() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let timers = &process.timers;
+    let all = ids(200);
+    proxy.lose(3);
+    let schedule = all.iter().map(|id| timers.schedule(id, "", 86_400 * SECOND, quick()));
+    let scheduled = wait(futures_util::future::join_all(schedule));
+    assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)), "{scheduled:?}");
+    assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(200)));
+
+    proxy.lose(3);
+    let cancel = all.iter().take(100).map(|id| timers.cancel(id));
+    let cancelled = wait(futures_util::future::join_all(cancel));
+    assert!(cancelled.iter().all(|cancelled| *cancelled == Ok(true)), "{cancelled:?}");
+    assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(100)));
+
+    // A lease that was given is given again, and nobody waits until it has run out.
+    let work = process.work();
+    for some in all[100..].chunks(25) {
+        proxy.lose(2);
+        let due = some.iter().map(|id| timers.reschedule(id, SECOND / 5));
+        let moved = wait(futures_util::future::join_all(due));
+        assert!(moved.iter().all(|moved| *moved == Ok(true)), "{moved:?}");
+        std::thread::sleep(SECOND / 5);
+        proxy.lose(3);
+        let acknowledged: BTreeSet<String> = some.iter().map(|_| work.next()).collect();
+        assert_eq!(acknowledged, some.iter().cloned().collect());
+    }
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn what_the_network_held_back_is_not_done_late() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let other = Process::new(&server);
+    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    proxy.hold();
+    assert_eq!(wait(process.timers.cancel("a")), Ok(false));
+    let scheduled = wait(other.timers.schedule("a", "", 3600 * SECOND, quick()));
+    assert_eq!(scheduled, Ok(Scheduled::New));
+    assert!(proxy.let_go());
+    std::thread::sleep(SECOND / 2);
+    assert!(wait(other.timers.get("a")).unwrap().is_some(), "nobody has cancelled it");
+}
+
+#[test]
+fn a_connection_that_does_not_answer_is_replaced() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = Proxy::before(server.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let work = process.work();
+    for id in ["a", "b"] {
+        let scheduled = wait(process.timers.schedule(id, "", SECOND / 10, quick()));
+        assert_eq!(scheduled, Ok(Scheduled::New));
+        assert_eq!(work.next(), id);
+        proxy.silence();
+    }
+    assert_eq!(wait(process.timers.len()), Ok(0));
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    let all = ids(400);
+    let schedule = all.iter().map(|id| timers.schedule(id, "", 3600 * SECOND, quick()));
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    // Some are no records any more, some too short for one, and some are in what is no hash.
+    let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+                 for _, id in ipairs(redis.call('HKEYS', key)) do \
+                 if id:sub(-1) == '7' then redis.call('HSET', key, id, id:rep(4)) end \
+                 if id:sub(-2) == '33' then redis.call('HSET', key, id, 'short') end \
+                 if id:sub(-2) == '55' then redis.call('SET', key, 'no hash') break end \
+                 end end\" 0";
+    server.order(wrong);
+    let broken = |id: &String| ["7", "33", "55"].iter().any(|end| id.ends_with(end));
+    let groups = || server.calls("evalsha");
+    let before = groups();
+    let moved = all.iter().map(|id| timers.reschedule(id, 7200 * SECOND));
+    let moved = wait(futures_util::future::join_all(moved));
+    let calls = groups() - before;
+    assert!(calls < 100, "{calls} calls for 400 operations");
+    for (id, moved) in all.iter().zip(moved) {
+        match moved {
+            Ok(true) => assert!(!broken(id), "{id}"),
+            Err(DurableError::Corrupt { .. } | DurableError::Io(_)) => assert!(broken(id), "{id}"),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    let cancel = all.iter().map(|id| timers.cancel(id));
+    let cancelled = wait(futures_util::future::join_all(cancel));
+    let right = all.iter().zip(&cancelled).all(|(id, cancelled)| cancelled.is_err() == broken(id));
+    assert!(right, "{cancelled:?}");
+    let left = all.iter().filter(|id| broken(id)).count();
+    assert_eq!(wait(timers.len()), Ok(left as u64));
+}
+
+#[test]
+fn a_timer_that_another_process_schedules_is_not_late() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (here, there) = (Process::new(&server), Process::new(&server));
+    let work = here.work();
+    // By then its frontier lies ten seconds ahead.
+    std::thread::sleep(SECOND / 2);
+    wait(there.timers.schedule("far", "", 3600 * SECOND, quick())).unwrap();
+    for number in 0..5 {
+        let begun = SystemTime::now();
+        wait(there.timers.schedule("near", "", SECOND / 5, quick())).unwrap();
+        assert_eq!(work.next(), "near");
+        let took = begun.elapsed().unwrap();
+        assert!((SECOND / 5..2 * SECOND).contains(&took), "{number}: {took:?}");
+    }
+    // What was far is told when it comes near.
+    assert_eq!(wait(there.timers.reschedule("far", SECOND / 5)), Ok(true));
+    assert_eq!(work.next(), "far");
+    // The subscription is broken, and made again.
+    assert!(server.say("CLIENT KILL TYPE pubsub").is_some());
+    wait(there.timers.schedule("unheard", "", SECOND / 10, quick())).unwrap();
+    assert_eq!(work.next(), "unheard");
+    // A cancel is obeyed though the key stays in the wheel.
+    wait(there.timers.schedule("cancelled", "", SECOND / 2, quick())).unwrap();
+    assert_eq!(wait(there.timers.cancel("cancelled")), Ok(true));
+    std::thread::sleep(SECOND);
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn workers_of_several_processes_share_the_work() {
+    let Some(server) = Server::start(&[]) else { return };
+    let processes = [Process::new(&server), Process::new(&server), Process::new(&server)];
+    let work: Vec<Work> = processes.iter().map(Process::work).collect();
+    let all = ids(1000);
+    let schedule = all.iter().map(|id| processes[0].timers.schedule(id, "", SECOND, quick()));
+    wait(futures_util::future::try_join_all(schedule)).unwrap();
+    all_are_acknowledged_once(&processes[0].timers, work, all);
+}
+
+#[test]
+fn a_worker_at_rest_asks_little() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let schedule = |id: &String| {
+        let (timers, id) = (process.timers.clone(), id.clone());
+        async move { timers.schedule(&id, "", 86_400 * SECOND, Options::new()).await }
+    };
+    wait(futures_util::future::try_join_all(ids(500).iter().map(schedule))).unwrap();
+    let work = process.work();
+    std::thread::sleep(SECOND);
+    let count =
+        || -> u64 { server.figure("stats", "total_commands_processed").unwrap().parse().unwrap() };
+    let before = count();
+    std::thread::sleep(5 * SECOND);
+    let commands = count() - before;
+    assert!(commands <= 100, "{commands} commands in five seconds");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn scripts_that_redis_forgot_are_loaded_again() {
+    let Some(bench) = OneNode::bench() else { return };
+    let running = bench.work_well();
+    wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
+    assert!(bench.place.server.say("SCRIPT FLUSH").is_some());
+    assert_eq!(wait(bench.timers().reschedule("id", 2 * SECOND)), Ok(true));
+    assert!(bench.place.server.say("SCRIPT FLUSH").is_some());
+    bench.advance(2 * SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_told_apart() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
+    let server = &bench.place.server;
+    wait(timers.schedule("id", "", SECOND, quick())).unwrap();
+
+    // A replica may be read.
+    assert!(server.say("REPLICAOF 127.0.0.1 1").is_some());
+    let refused = wait(timers.schedule("another", vec![7], SECOND, quick())).unwrap_err();
+    assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
+    assert_eq!(refused.payload, [7]);
+    for id in ["id", "there is none"] {
+        // It may know less than its master.
+        assert!(matches!(wait(timers.cancel(id)), Err(DurableError::ReadOnly(_))));
+    }
+    assert!(wait(timers.get("id")).unwrap().is_some());
+    assert!(server.say("REPLICAOF NO ONE").is_some());
+
+    // Its memory is full: nothing is half done.
+    assert!(server.say("CONFIG SET maxmemory 1").is_some());
+    let refused = wait(timers.schedule("another", "", SECOND, quick())).unwrap_err();
+    assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
+    assert!(server.say("CONFIG SET maxmemory 0").is_some());
+    assert_eq!(wait(timers.len()), Ok(1));
+}
+
+#[test]
+fn a_schedule_that_is_refused_leaves_no_key() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let refused = Options::new().existing(Existing::Refuse);
+    for (hours, expected) in [(1, true), (2, false), (3, false)] {
+        let scheduled = process.timers.schedule("id", "", 3600 * hours * SECOND, refused.clone());
+        assert_eq!(wait(scheduled).is_ok(), expected);
+    }
+    // All slices of all partitions.
+    let keys = server.order(
+        "EVAL \"local keys = 0; for _, key in ipairs(redis.call('KEYS', '*:s:*')) do keys = keys + \
+         redis.call('ZCARD', key) end; return keys\" 0",
+    );
+    assert_eq!(keys.trim(), ":1");
+}
+
+#[test]
+fn a_false_notice_hurries_nothing() {
+    let Some(bench) = OneNode::bench() else { return };
+    let running = bench.work_well();
+    wait(bench.timers().schedule("id", "", 3600 * SECOND, quick())).unwrap();
+    for _ in 0..20 {
+        bench.place.server.order("PUBLISH tb:timers 0:id");
+        bench.advance(SECOND);
+        std::thread::sleep(SECOND / 50);
+        assert!(wait(bench.timers().get("id")).unwrap().is_some());
+    }
+    bench.advance(3600 * SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn an_end_under_an_old_fence_is_too_late() {
+    let Some(bench) = OneNode::bench() else { return };
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (go, goes) = futures_channel::oneshot::channel::<()>();
+    let goes = std::sync::Mutex::new(Some(goes));
+    let running = bench.work(1, move |_| {
+        begun.send(()).unwrap();
+        let goes = goes.lock().unwrap().take();
+        async move { goes.unwrap().await.or(Ok::<(), String>(())) }
+    });
+    wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    begins.recv().unwrap();
+    // As if another had leased it in the meantime: the fence stands at the fifteenth byte.
+    let leased = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+                  local record = redis.call('HGET', key, 'id') \
+                  redis.call('HSET', key, 'id', record:sub(1, 14) .. \
+                  struct.pack('<I6', 281474976710655) .. record:sub(21)) end\" 0";
+    bench.place.server.order(leased);
+    drop(go);
+    assert_eq!(running.next().outcome, Outcome::TooLate);
+    assert_eq!(wait(bench.timers().len()), Ok(1));
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_worker_waits_while_nothing_can_be_written() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let work = process.work();
+    // By then its frontier lies ahead: the timer is in its wheel, and the lease is what is refused.
+    std::thread::sleep(SECOND);
+    wait(process.timers.schedule("id", "", SECOND / 2, quick())).unwrap();
+    // As while a replica is away, on which writing is made to depend.
+    server.order("CONFIG SET min-replicas-to-write 1");
+    let refused = wait(process.timers.schedule("another", "", SECOND, quick())).unwrap_err();
+    assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
+    std::thread::sleep(2 * SECOND);
+    server.order("CONFIG SET min-replicas-to-write 0");
+    assert_eq!(work.next(), "id");
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn what_is_too_much_for_one_answer_comes_in_several() {
+    let Some(bench) = OneNode::bench() else { return };
+    let mut all = ids(12);
+    for id in &all {
+        wait(bench.timers().schedule(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
+    }
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    let mut acknowledged = running.acknowledged(all.len());
+    acknowledged.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(acknowledged, all);
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_store_that_cannot_be_read_is_told_apart() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
+    let server = &bench.place.server;
+    wait(timers.schedule("id", "", SECOND, quick())).unwrap();
+
+    // What is no record.
+    let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+                 redis.call('HSET', key, 'id', 'nonsense') end\" 0";
+    assert!(server.say(wrong).is_some());
+    assert!(matches!(wait(timers.get("id")), Err(DurableError::Corrupt { .. })));
+    assert!(wait(timers.cancel("id")).is_err());
+
+    // Another layout.
+    assert!(server.say("HSET {tb:timers} layout 9").is_some());
+    let format = DurableError::Format { found: 9, known: 1 };
+    assert_eq!(bench.place.try_open().unwrap_err(), format);
+
+    server.kill();
+    let gone = wait(timers.schedule("another", "", SECOND, quick())).unwrap_err();
+    assert!(matches!(gone.reason, DurableError::Unreachable(_)), "{gone:?}");
+    let gone = bench.place.try_open().unwrap_err();
+    assert!(matches!(gone, DurableError::Unreachable(_)), "{gone:?}");
+}
+
+#[test]
+fn a_timer_that_cannot_be_read_stops_no_worker() {
+    // Damaged where a script sees it, and where only the worker does.
+    for wrong in ["'nonsense'", "string.sub(redis.call('HGET', key, 'id'), 1, -9)"] {
+        let Some(bench) = OneNode::bench() else { return };
+        wait(bench.timers().schedule("id", "payload", SECOND, quick())).unwrap();
+        let wrong = format!(
+            "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+             redis.call('HSET', key, 'id', {wrong}) end\" 0"
+        );
+        assert!(bench.place.server.say(&wrong).is_some());
+        wait(bench.timers().schedule("well", "", SECOND, quick())).unwrap();
+        let running = bench.work_well();
+        bench.advance(SECOND);
+        let mut ended = [running.next(), running.next()];
+        ended.sort_by(|one, other| one.id.cmp(&other.id));
+        assert!(matches!(ended[0].outcome, Outcome::Unreadable { .. }), "{ended:?}");
+        assert_eq!(ended[1].outcome, Outcome::Acknowledged);
+        // It is looked at again.
+        bench.advance(60 * SECOND);
+        bench.advance(SECOND);
+        assert_eq!(running.next().outcome, ended[0].outcome);
+        assert_eq!(running.stop(), []);
+        let named = |error: DurableError| match error {
+            DurableError::Corrupt { id, .. } => id,
+            error => panic!("{error}"),
+        };
+        assert_eq!(wait(bench.timers().get("id")).map_err(named), Err(Some("id".to_owned())));
+        // It is removed, and nothing else is.
+        wait(bench.timers().schedule("well", "", SECOND, quick())).unwrap();
+        assert_eq!(wait(bench.timers().remove_corrupt("well")), Ok(false));
+        assert_eq!(wait(bench.timers().remove_corrupt("id")), Ok(true));
+        assert_eq!(wait(bench.timers().remove_corrupt("id")), Ok(false));
+        assert_eq!(wait(bench.timers().list(None, 9)).unwrap().len(), 1);
+        assert_eq!(wait(bench.timers().len()), Ok(1));
+        let slices = "EVAL \"local sum = 0 for _, key in ipairs(redis.call('KEYS', '*:s:*')) do \
+                      sum = sum + redis.call('ZCARD', key) end return sum\" 0";
+        assert_eq!(bench.place.server.order(slices).trim(), ":1");
+    }
+}
+
+#[test]
+fn a_page_of_one_partition_is_bounded() {
+    let Some(server) = Server::start(&[]) else { return };
+    let runtime = runtime();
+    let options = RedisOptions::new("timers").partitions(1);
+    let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
+    let process = Process::of(store, runtime);
+    for id in ids(20) {
+        wait(process.timers.schedule(&id, vec![7; 1 << 20], 99 * SECOND, quick())).unwrap();
+    }
+    // Eight megabytes, and what lies in two buckets.
+    let page = wait(process.timers.list(None, 20)).unwrap();
+    assert!((8..=10).contains(&page.len()), "{} timers", page.len());
+}
+
+#[test]
+fn a_node_that_has_become_a_replica_is_left() {
+    let (Some(old), Some(new)) = (Server::start(&[]), Server::start(&[])) else { return };
+    let proxy = Proxy::before(old.port);
+    let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
+    let timers = &process.timers;
+    let work = process.work();
+    wait(timers.schedule("before", "", SECOND / 100, quick())).unwrap();
+    assert_eq!(work.next(), "before");
+    wait(timers.schedule("due later", "", 2 * SECOND, quick())).unwrap();
+    // It takes over with all that the old one has, as an operator or a keeper would see to.
+    new.order(&format!("REPLICAOF 127.0.0.1 {}", old.port));
+    new.waits_for("it follows", |new| {
+        new.figure("replication", "master_link_status").as_deref() == Some("up")
+    });
+    new.order("REPLICAOF NO ONE");
+    proxy.leads_to(new.port);
+    old.order(&format!("REPLICAOF 127.0.0.1 {}", new.port));
+    // Whoever asks next is told so, and the connection is another one then.
+    let told =
+        wait(timers.schedule("after", "", SECOND / 100, quick())).map_err(DurableError::from);
+    assert!(matches!(told, Err(DurableError::ReadOnly(_)) | Ok(Scheduled::New)), "{told:?}");
+    let again =
+        || wait(timers.schedule("after", "", SECOND / 100, quick().existing(Existing::Keep)));
+    let begun = SystemTime::now();
+    while told.is_err() && again().is_err() {
+        assert!(begun.elapsed().unwrap() < 10 * SECOND, "it is never left");
+    }
+    let acknowledged = BTreeSet::from([work.next(), work.next()]);
+    assert_eq!(acknowledged, BTreeSet::from(["after".to_owned(), "due later".to_owned()]));
+    // The subscription has gone there, too.
+    let subscribed = |new: &Server| new.order("PUBSUB NUMSUB tb:timers").contains(":1");
+    new.waits_for("the subscription", subscribed);
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn a_new_process_costs_the_same_however_many_there_have_been() {
+    let Some(server) = Server::start(&[]) else { return };
+    let one = || {
+        let runtime = runtime();
+        let options = RedisOptions::new("timers").partitions(1);
+        let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
+        Process::of(store, runtime)
+    };
+    // Of 5000 processes the last answer is of long ago, of as many it is of now.
+    let answers = "EVAL \"for number = 1, 10000 do local time = number > 5000 and 2^41 or 0 \
+                   redis.call('HSET', '{tb:timers:0}:answers', number, \
+                   struct.pack('<I6I6', 1, time) .. cmsgpack.pack({time})) \
+                   redis.call('ZADD', '{tb:timers:0}:ages', 0, number) end\" 0";
+    server.order(answers);
+    let kept = || -> u64 {
+        let said = server.order("HLEN {tb:timers:0}:answers");
+        said.trim().trim_start_matches(':').parse().unwrap()
+    };
+    let read = || server.calls("hgetall") * 10_000 + server.calls("hget");
+    let (before, had) = (read(), kept());
+    let processes: Vec<Process> = (0..3).map(|_| one()).collect();
+    for (number, process) in processes.iter().enumerate() {
+        let id = format!("{number}");
+        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
+    }
+    assert!(read() - before < 100, "{} reads", read() - before);
+    let left = kept();
+    assert!((had - 40..had - 20).contains(&left), "{left} of {had}");
+    // Of those whose age is not known any more by then none goes that has been heard lately.
+    server.order(
+        "EVAL \"for number = 1, 5000 do redis.call('ZREM', '{tb:timers:0}:ages', number) end\" 0",
+    );
+    for number in 3..5 {
+        let process = one();
+        let id = format!("{number}");
+        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
+    }
+    assert_eq!(kept(), left + 2);
+}
+
+#[test]
+fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
+    let Some(server) = Server::with_clock().map(Arc::new) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    let (send, ended) = std::sync::mpsc::channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().until(async move {
+        let _ = ends.await;
+    });
+    let clock = Arc::clone(&server);
+    let run = worker.run(move |delivery| {
+        send.send((delivery.id, clock.now() < delivery.planned)).unwrap();
+        async { Ok::<(), String>(()) }
+    });
+    let thread = std::thread::spawn(move || wait(run));
+    let next = || {
+        let (id, early) = ended.recv_timeout(60 * SECOND).expect("nothing is lost");
+        assert!(!early, "{id}");
+        id
+    };
+    let schedule = |id: &str, delay: Duration| {
+        wait(timers.schedule(id, "", delay, quick())).unwrap();
+    };
+    schedule("right", SECOND / 10);
+    assert_eq!(next(), "right");
+    schedule("waits until the clock is right again", 2 * SECOND);
+    // An hour back: an hour and two seconds are left.
+    server.set_clock(-3600);
+    schedule("by the new time", SECOND);
+    assert_eq!(next(), "by the new time");
+    std::thread::sleep(2 * SECOND);
+    assert!(ended.try_recv().is_err(), "it is not due");
+    server.set_clock(0);
+    assert_eq!(next(), "waits until the clock is right again");
+    schedule("in an hour", 3600 * SECOND);
+    schedule("in three hours", 3 * 3600 * SECOND);
+    server.set_clock(7200);
+    assert_eq!(next(), "in an hour");
+    // Its end is in the store when the worker has ended.
+    drop(end);
+    assert_eq!(thread.join().unwrap(), Ok(()));
+    assert_eq!(wait(timers.len()), Ok(1));
+    assert!(ended.try_recv().is_err(), "once each");
+}

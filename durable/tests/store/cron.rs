@@ -1,0 +1,76 @@
+//! Durable timers that repeat by a cron expression, in virtual time.
+
+use crate::common::bench::{Bench, Place, SECOND, quick, start, suite, wait};
+use tourbillon_durable::{DurableError, Options, When};
+
+suite!(a_timer_repeats_by_its_rule, a_wrong_rule_is_refused, a_repetition_is_cancelled);
+
+fn hourly() -> Options {
+    quick().attempts(1).cron("0 * * * *", "Europe/Berlin")
+}
+
+fn a_timer_repeats_by_its_rule<P: Place>(mut bench: Bench<P>) {
+    let hour = 3600 * SECOND;
+    wait(bench.timers().schedule("id", "", When::ByRule, hourly())).unwrap();
+    let running = bench.work(8, |delivery| async move {
+        let failing = start() + 2 * 3600 * SECOND;
+        if delivery.planned == failing { Err("no") } else { Ok(()) }
+    });
+    for hours in 1..4 {
+        bench.advance(hour);
+        let event = running.next();
+        assert_eq!((event.planned, event.attempt), (start() + hours * hour, 1));
+    }
+    assert_eq!(running.stop(), []);
+    // What is passed over is made up for by one delivery.
+    bench.reopen();
+    bench.advance(5 * hour + hour / 2);
+    let running = bench.work_well();
+    assert_eq!(running.next().planned, start() + 4 * hour);
+    bench.advance(hour / 2);
+    assert_eq!(running.next().planned, start() + 9 * hour);
+    assert_eq!(running.stop(), []);
+
+    let timers = bench.timers();
+    let dead = wait(timers.dead_letters(None, 9)).unwrap();
+    assert_eq!((dead.len(), dead[0].planned), (1, start() + 2 * hour));
+    assert_eq!(wait(timers.redrive(dead[0].number)), Err(DurableError::Exists));
+    assert_eq!(wait(timers.cancel("id")), Ok(true));
+    assert_eq!(wait(timers.redrive(dead[0].number)), Ok(true));
+    let running = bench.work_well();
+    assert_eq!(running.next().planned, start() + 2 * hour);
+    assert_eq!(running.stop(), []);
+    assert_eq!(wait(bench.timers().len()), Ok(0));
+}
+
+fn a_wrong_rule_is_refused<P: Place>(bench: Bench<P>) {
+    let schedule =
+        |options| wait(bench.timers().schedule("id", "", SECOND, options)).unwrap_err().reason;
+    let never = quick().cron("0 0 30 2 *", "UTC");
+    let long = quick().cron(&"*".repeat(600), "UTC");
+    for wrong in [quick().cron("nonsense", "UTC"), quick().cron("* * * * *", "Nowhere")] {
+        assert!(matches!(schedule(wrong), DurableError::Rule(_)));
+    }
+    for wrong in [never, long] {
+        assert!(matches!(schedule(wrong), DurableError::Rule(_)));
+    }
+    assert_eq!(wait(bench.timers().len()), Ok(0));
+}
+
+fn a_repetition_is_cancelled<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    wait(timers.schedule("id", "", When::ByRule, hourly())).unwrap();
+    let running = bench.work(8, move |_| {
+        let timers = inside.clone();
+        async move {
+            // This delivery goes on; there is no other.
+            assert_eq!(timers.cancel("id").await, Ok(false));
+            Ok::<(), String>(())
+        }
+    });
+    bench.advance(3600 * SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(wait(timers.len()), Ok(0));
+    assert_eq!(running.stop(), []);
+}

@@ -1,0 +1,339 @@
+//! Files of durable timers that are locked, damaged, foreign, or cannot be written: a typed error,
+//! nothing half done, no panic.
+
+use crate::common::bench::{Bench, OneFile, Place, SECOND, TempFile, quick, wait};
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use tourbillon_durable::{DurableError, DurableTimers, Embedded, Options, Outcome};
+
+/// Opens the store; each error names the file.
+fn open(file: &TempFile) -> Result<Embedded, DurableError> {
+    let opened = Embedded::open(&file.0);
+    if let Err(error) = &opened {
+        assert!(error.to_string().contains(name(file)), "{error}");
+    }
+    opened
+}
+
+fn name(file: &TempFile) -> &str {
+    file.0.to_str().unwrap()
+}
+
+/// The bytes of a store with some timers in it, which was closed in peace.
+fn some_store() -> Vec<u8> {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    for number in 0..50 {
+        let id = format!("{number}");
+        wait(timers.schedule(&id, "payload", SECOND, Options::new())).unwrap();
+    }
+    drop(timers);
+    std::fs::read(&place.file.0).unwrap()
+}
+
+#[test]
+fn a_store_is_open_once() {
+    let file = TempFile::new();
+    let first = open(&file).unwrap();
+    assert!(matches!(open(&file).unwrap_err(), DurableError::Locked(_)));
+    drop(first);
+    drop(open(&file).unwrap());
+}
+
+#[test]
+fn a_file_that_is_no_store() {
+    let file = TempFile::new();
+    std::fs::write(&file.0, "Dear diary, ".repeat(1000)).unwrap();
+    let error = open(&file).unwrap_err();
+    assert!(matches!(error, DurableError::Corrupt { id: None, .. }), "{error:?}");
+    assert!(error.to_string().ends_with(": it is no database of redb"), "{error}");
+    // It is as it was.
+    assert_eq!(std::fs::read(&file.0).unwrap().len(), 12_000);
+    // An empty file becomes one.
+    std::fs::write(&file.0, "").unwrap();
+    drop(open(&file).unwrap());
+}
+
+#[test]
+fn a_new_file_has_its_name_when_it_is_whole() {
+    let file = TempFile::new();
+    let other = file.0.with_extension(format!("new-{}", std::process::id()));
+    // It cannot be made beside its name: then there is nothing of that name either.
+    std::fs::create_dir(&other).unwrap();
+    open(&file).unwrap_err();
+    std::fs::remove_dir(&other).unwrap();
+    assert!(!file.0.exists());
+    drop(open(&file).unwrap());
+    assert!(file.0.exists() && !other.exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written() {
+    let inside = TempFile(std::env::temp_dir().join("tourbillon-no-such-folder").join("timers"));
+    let error = open(&inside).unwrap_err();
+    assert!(matches!(error, DurableError::Io(_)), "{error:?}");
+    assert!(Embedded::open(std::env::temp_dir()).is_err());
+}
+
+#[test]
+fn a_store_that_was_cut_off() {
+    let whole = some_store();
+    for part in 0..16 {
+        let file = TempFile::new();
+        std::fs::write(&file.0, &whole[..(whole.len() * part / 16).max(1)]).unwrap();
+        let error = open(&file).unwrap_err();
+        assert!(matches!(error, DurableError::Corrupt { .. } | DurableError::Io(_)), "{error:?}");
+    }
+}
+
+/// Writes into a database as somebody else would.
+fn put(file: &Path, table: &str, key: &str, value: &[u8]) {
+    let database = Database::create(file).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table = TableDefinition::<&str, &[u8]>::new(table);
+    transaction.open_table(table).unwrap().insert(key, value).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn a_database_of_something_else_is_refused() {
+    let file = TempFile::new();
+    put(&file.0, "recipes", "tea", b"water");
+    let before = std::fs::read(&file.0).unwrap();
+    assert!(matches!(open(&file).unwrap_err(), DurableError::Corrupt { .. }));
+    assert!(std::fs::read(&file.0).unwrap().len() == before.len());
+    let database = Database::create(&file.0).unwrap();
+    assert_eq!(database.begin_read().unwrap().list_tables().unwrap().count(), 1);
+    drop(database);
+    // One without a table becomes a store.
+    let file = TempFile::new();
+    drop(Database::create(&file.0).unwrap());
+    drop(open(&file).unwrap());
+    drop(open(&file).unwrap());
+}
+
+/// Three timers, of which the record of one, `b`, makes no sense.
+fn one_is_wrong() -> Bench<OneFile> {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    for id in ["a", "b", "c"] {
+        wait(timers.schedule(id, "payload", SECOND, quick())).unwrap();
+    }
+    drop(timers);
+    put(&place.file.0, "timers", "b", b"no record");
+    Bench::new(place)
+}
+
+#[test]
+fn a_timer_that_cannot_be_read_stops_no_worker() {
+    let bench = one_is_wrong();
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    let mut ended: Vec<_> = (0..3).map(|_| running.next()).collect();
+    ended.sort_by(|one, other| one.id.cmp(&other.id));
+    assert_eq!(ended[0].outcome, Outcome::Acknowledged);
+    assert!(matches!(&ended[1].outcome, Outcome::Unreadable { error } if error.contains("\"b\"")));
+    assert_eq!(ended[2].outcome, Outcome::Acknowledged);
+    // It is looked at again.
+    bench.advance(60 * SECOND);
+    bench.advance(SECOND);
+    assert_eq!(running.next().outcome, ended[1].outcome);
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_timer_that_cannot_be_read_is_named_and_removed() {
+    let bench = one_is_wrong();
+    let timers = bench.timers();
+    let named = |error: DurableError| match error {
+        DurableError::Corrupt { id, what } if what.contains(name(&bench.place.file)) => id,
+        error => panic!("{error}"),
+    };
+    let unreadable = Some("b".to_owned());
+    assert_eq!(wait(timers.list(None, 9)).map_err(named), Err(unreadable.clone()));
+    assert_eq!(wait(timers.get("b")).map_err(named), Err(unreadable));
+    assert_eq!(wait(timers.list(Some("b"), 9)).unwrap().len(), 1);
+    assert_eq!(wait(timers.remove_corrupt("a")), Ok(false));
+    assert_eq!(wait(timers.remove_corrupt("b")), Ok(true));
+    assert_eq!(wait(timers.remove_corrupt("b")), Ok(false));
+    assert_eq!(wait(timers.list(None, 9)).unwrap().len(), 2);
+    // None of its keys is left.
+    let place = Arc::clone(&bench.place);
+    drop(bench);
+    let database = Database::create(&place.file.0).unwrap();
+    let due = TableDefinition::<(u64, &str), ()>::new("due");
+    assert_eq!(database.begin_read().unwrap().open_table(due).unwrap().len().unwrap(), 2);
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_read_is_buried() {
+    let place = OneFile::new();
+    drop(place.open());
+    let database = Database::create(&place.file.0).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let table = TableDefinition::<u64, &[u8]>::new("dead");
+    transaction.open_table(table).unwrap().insert(7, &b"no letter"[..]).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let unreadable = wait(timers.dead_letter(7)).unwrap_err();
+    assert!(matches!(unreadable, DurableError::Corrupt { id: None, .. }));
+    assert_eq!(wait(timers.bury(7)), Ok(true));
+    assert_eq!(wait(timers.dead_letters(None, 9)), Ok(Vec::new()));
+}
+
+#[test]
+fn an_observer_that_panics_ends_no_worker() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    for id in ["a", "b", "c"] {
+        wait(timers.schedule(id, "", Duration::ZERO, Options::new())).unwrap();
+    }
+    let (send, mut handled) = futures_channel::mpsc::unbounded();
+    let (told, telling) = channel();
+    let observed = timers.worker().concurrency(1).observe(move |event| {
+        told.send(event.id.clone()).unwrap();
+        panic!("this observer panics");
+    });
+    let worker = observed.until(async move {
+        for _ in 0..3 {
+            drop(futures_util::StreamExt::next(&mut handled).await);
+        }
+    });
+    let run = worker.run(move |delivery| {
+        send.unbounded_send(delivery.id).unwrap();
+        async { Ok::<(), String>(()) }
+    });
+    assert_eq!(wait(run), Ok(()));
+    assert_eq!(telling.iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(wait(timers.len()), Ok(0));
+}
+
+type Task = Pin<Box<dyn Future<Output = Result<(), DurableError>> + Send>>;
+
+/// A task that is polled where it is woken.
+struct AtOnce {
+    task: Mutex<Option<Task>>,
+    woken: AtomicBool,
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, SeqCst);
+        while self.woken.load(SeqCst) {
+            // Whoever polls it looks again afterwards.
+            let Ok(mut place) = self.task.try_lock() else { return };
+            self.woken.store(false, SeqCst);
+            let waker = Waker::from(Arc::clone(&self));
+            let poll = |task: &mut Task| task.as_mut().poll(&mut Context::from_waker(&waker));
+            if let Some(Poll::Ready(ended)) = place.as_mut().map(poll) {
+                *place = None;
+                ended.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_waker_may_poll_at_once() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let (send, ids) = channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let worker = timers.worker().observe(move |event| send.send(event.id.clone()).unwrap());
+    let worker = worker.until(async move {
+        let _ = ends.await;
+    });
+    let task: Task = Box::pin(worker.run(|_| async { Ok::<(), String>(()) }));
+    Arc::new(AtOnce { task: Mutex::new(Some(task)), woken: AtomicBool::new(false) }).wake();
+    for number in 0..100 {
+        let id = format!("{number}");
+        wait(timers.schedule(&id, "", Duration::ZERO, Options::new())).unwrap();
+        // The limit is for a broken build: it would hang.
+        assert_eq!(ids.recv_timeout(60 * SECOND).as_ref(), Ok(&id));
+    }
+    drop(end);
+    assert!(ids.recv_timeout(60 * SECOND).is_err(), "the worker has ended");
+}
+
+/// A waker of the user's that fails.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("this waker panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_ends_no_thread() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let waker = Waker::from(Arc::new(Panics));
+    let mut panics = Context::from_waker(&waker);
+    let (send, handled) = channel();
+    let mut run = Box::pin(timers.run(move |_| {
+        send.send(()).unwrap();
+        async { Ok::<(), String>(()) }
+    }));
+    wait(timers.schedule("id", "", Duration::ZERO, Options::new())).unwrap();
+    while handled.try_recv().is_err() {
+        assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    // The worker has what is near, and is told of more.
+    assert!(run.as_mut().poll(&mut panics).is_pending());
+    for id in ["a", "b"] {
+        wait(timers.schedule(id, "", Duration::ZERO, Options::new())).unwrap();
+        let mut writes = Box::pin(timers.schedule(id, "", SECOND, Options::new()));
+        let mut reads = Box::pin(timers.get(id));
+        let _ = (writes.as_mut().poll(&mut panics), reads.as_mut().poll(&mut panics));
+    }
+    assert_eq!(wait(timers.reschedule("a", SECOND)), Ok(true));
+    assert!(wait(timers.get("b")).unwrap().is_some());
+}
+
+/// Whatever byte is wrong, each verb answers: with what was there, or an error.
+#[test]
+fn a_store_with_wrong_bytes() {
+    let whole = some_store();
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..60 {
+        let place = OneFile::new();
+        let mut bytes = whole.clone();
+        for _ in 0..random.usize(1..64) {
+            let at = random.usize(..bytes.len());
+            bytes[at] ^= 1 << random.u8(..8);
+        }
+        std::fs::write(&place.file.0, bytes).unwrap();
+        let Ok(store) = Embedded::open_with_clock(&place.file.0, place.wall.clone()) else {
+            continue;
+        };
+        let timers = DurableTimers::new(store, &place.timer());
+        let _ = wait(timers.list(None, 99));
+        let _ = wait(timers.get("7"));
+        let _ = wait(timers.cancel("7"));
+        let _ = wait(timers.schedule("new", "payload", SECOND, Options::new()));
+        let _ = wait(timers.len());
+    }
+}
+
+#[test]
+fn a_timer_that_was_shut_down_ends_its_workers() {
+    let place = OneFile::new();
+    let timer = place.timer();
+    let timers = DurableTimers::new(place.open(), &timer);
+    timer.shutdown();
+    let run = timers.run(|_| async { Ok::<(), String>(()) });
+    assert_eq!(wait(run), Err(DurableError::Closed));
+    // What rests, rests.
+    wait(timers.schedule("id", "payload", SECOND, Options::new())).unwrap();
+    drop(timers);
+    let bench = Bench::new(place);
+    assert!(wait(bench.timers().get("id")).unwrap().is_some());
+}

@@ -1,0 +1,12 @@
+//! What any store promises, in virtual time; and the store in a file: crashes, damage, full disks.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod crash;
+#[cfg(feature = "cron")]
+mod cron;
+mod faults;
+mod random_runs;
+mod suite;

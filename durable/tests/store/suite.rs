@@ -1,0 +1,614 @@
+//! Durable timers: the verbs and the promises, in virtual time. Each test takes a place with a
+//! store, so that any store can be put through all of them.
+
+#![allow(clippy::disallowed_methods, reason = "one of these tests is about threads")]
+
+use crate::common::bench::{Bench, MILLISECOND, Place, SECOND, quick, start, suite, wait};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tourbillon_durable::{
+    DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Outcome,
+    Scheduled, When,
+};
+
+suite!(
+    a_timer_is_delivered_and_gone,
+    nothing_is_early_when_the_clock_is_set_back,
+    a_clock_set_forward_is_noticed,
+    what_is_acknowledged_survives,
+    what_was_missed_comes_oldest_first,
+    an_id_that_exists,
+    cancel_tells_the_truth,
+    a_reschedule_is_obeyed,
+    failures_are_retried_and_then_dead,
+    a_dead_letter_is_driven_again_or_buried,
+    a_handler_that_panics,
+    a_handler_that_overruns_its_lease,
+    a_worker_that_dies_is_replaced,
+    an_answer_for_a_timer_that_was_replaced_is_too_late,
+    time_to_live,
+    bad_input_is_refused,
+    the_longest_input_is_taken,
+    pages_of_a_list,
+    pages_are_bounded,
+    concurrency_is_bounded,
+    a_worker_ends_in_peace,
+    workers_share_the_work,
+    many_callers_at_once,
+    more_timers_than_a_wheel_takes,
+    values_of_serde,
+);
+
+fn a_timer_is_delivered_and_gone<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let (send, deliveries) = channel();
+    let running = bench.work(8, move |delivery| {
+        send.send(delivery).unwrap();
+        async { Ok::<(), String>(()) }
+    });
+    let due = start() + Duration::from_micros(5_000_500);
+    assert_eq!(wait(timers.schedule("id", "payload", due, quick())), Ok(Scheduled::New));
+    let kept = wait(timers.get("id")).unwrap().unwrap();
+    let planned = start() + Duration::from_millis(5001);
+    assert_eq!((kept.planned, kept.due, kept.attempts, kept.running), (planned, planned, 0, false));
+    assert_eq!(wait(timers.len()), Ok(1));
+
+    bench.advance(5 * SECOND);
+    bench.advance(MILLISECOND);
+    let delivery = deliveries.recv().unwrap();
+    assert_eq!((delivery.id.as_str(), &delivery.payload[..]), ("id", &b"payload"[..]));
+    assert_eq!((delivery.attempt, delivery.planned), (1, planned));
+    assert_eq!(delivery.token, "1800000005001:id");
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(0)));
+    assert_eq!(running.stop(), []);
+}
+
+fn nothing_is_early_when_the_clock_is_set_back<P: Place>(bench: Bench<P>) {
+    let running = bench.work_well();
+    wait(bench.timers().schedule("id", "", 5 * SECOND, quick())).unwrap();
+    bench.advance(4 * SECOND);
+    bench.place.set_clock(-3_600_000);
+    // By the wheel its time has come; by the store's clock it has not.
+    bench.advance(2 * SECOND);
+    assert!(wait(bench.timers().get("id")).unwrap().is_some());
+    bench.advance(3598 * SECOND);
+    assert!(wait(bench.timers().get("id")).unwrap().is_some());
+    bench.advance(SECOND);
+    while let Outcome::Retry { .. } = running.next().outcome {
+        // Its lease was asked for before the hour and granted after it: it began too late.
+        bench.advance(SECOND);
+    }
+    assert_eq!(wait(bench.timers().len()), Ok(0));
+    assert_eq!(running.stop(), []);
+}
+
+fn a_clock_set_forward_is_noticed<P: Place>(bench: Bench<P>) {
+    let running = bench.work_well();
+    wait(bench.timers().schedule("near", "", 8 * SECOND, quick())).unwrap();
+    wait(bench.timers().schedule("far", "", 3000 * SECOND, quick())).unwrap();
+    bench.advance(MILLISECOND);
+    bench.place.set_clock(3_600_000);
+    bench.advance(SECOND);
+    let both: BTreeSet<String> = running.acknowledged(2).into_iter().collect();
+    assert_eq!(both.into_iter().collect::<Vec<_>>(), ["far", "near"]);
+    assert_eq!(running.stop(), []);
+}
+
+fn what_is_acknowledged_survives<P: Place>(mut bench: Bench<P>) {
+    let month = 30 * 86_400 * SECOND;
+    wait(bench.timers().schedule("id", "payload", month, quick())).unwrap();
+    for _ in 0..2 {
+        bench.reopen();
+        let kept = wait(bench.timers().get("id")).unwrap().unwrap();
+        assert_eq!((&kept.payload[..], kept.planned), (&b"payload"[..], start() + month));
+    }
+    bench.advance(month);
+    let running = bench.work_well();
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+    bench.reopen();
+    assert_eq!(wait(bench.timers().len()), Ok(0));
+}
+
+fn what_was_missed_comes_oldest_first<P: Place>(mut bench: Bench<P>) {
+    for (place, hours) in [3_u32, 1, 4, 2, 5].into_iter().enumerate() {
+        let delay = hours * 3600 * SECOND;
+        wait(bench.timers().schedule(&format!("{place}"), "", delay, quick())).unwrap();
+    }
+    bench.reopen();
+    bench.advance(24 * 3600 * SECOND);
+    let running = bench.work(1, |_| async { Ok::<(), String>(()) });
+    assert_eq!(running.acknowledged(5), ["1", "3", "0", "2", "4"]);
+    assert_eq!(running.stop(), []);
+}
+
+fn an_id_that_exists<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let schedule = |payload: &str, existing| {
+        let options = quick().existing(existing);
+        wait(timers.schedule("id", payload, 5 * SECOND, options))
+    };
+    let payload = || wait(timers.get("id")).unwrap().map(|timer| timer.payload);
+    assert_eq!(schedule("a", Existing::Keep), Ok(Scheduled::New));
+    assert_eq!(schedule("b", Existing::Keep), Ok(Scheduled::Kept));
+    assert_eq!(payload(), Some(b"a".to_vec()));
+    assert_eq!(schedule("c", Existing::Replace), Ok(Scheduled::Replaced));
+    assert_eq!(payload(), Some(b"c".to_vec()));
+    let refused = schedule("d", Existing::Refuse).unwrap_err();
+    assert_eq!((refused.reason, refused.payload), (DurableError::Exists, b"d".to_vec()));
+    assert_eq!(payload(), Some(b"c".to_vec()));
+    assert_eq!(wait(timers.len()), Ok(1));
+}
+
+fn cancel_tells_the_truth<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let running = bench.work(8, move |delivery| {
+        let timers = inside.clone();
+        async move { Err(format!("cancelled: {:?}", timers.cancel(&delivery.id).await)) }
+    });
+    assert_eq!(wait(timers.cancel("id")), Ok(false));
+    wait(timers.schedule("loaded", "", 5 * SECOND, quick())).unwrap();
+    wait(timers.schedule("far", "", 5000 * SECOND, quick())).unwrap();
+    wait(timers.schedule("running", "", 6 * SECOND, quick())).unwrap();
+    bench.advance(4 * SECOND);
+    assert_eq!(wait(timers.cancel("loaded")), Ok(true));
+    assert_eq!(wait(timers.cancel("loaded")), Ok(false));
+    assert_eq!(wait(timers.cancel("far")), Ok(true));
+    bench.advance(2 * SECOND);
+    let event = running.next();
+    let error = "cancelled: Ok(false)".to_owned();
+    assert_eq!(event.id, "running");
+    assert_eq!(event.outcome, Outcome::Retry { wait: SECOND, error });
+    // Between two attempts it rests.
+    assert_eq!(wait(timers.cancel("running")), Ok(true));
+    bench.advance(9000 * SECOND);
+    assert_eq!(wait(timers.len()), Ok(0));
+    assert_eq!(running.stop(), []);
+}
+
+fn a_reschedule_is_obeyed<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let running = bench.work_well();
+    for id in ["later", "sooner", "away"] {
+        wait(timers.schedule(id, "", 8 * SECOND, quick())).unwrap();
+    }
+    assert_eq!(wait(timers.reschedule("sooner", 2 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reschedule("later", start() + 3600 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reschedule("away", 9 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reschedule("none", SECOND)), Ok(false));
+    bench.advance(2 * SECOND);
+    let event = running.next();
+    assert_eq!((event.id.as_str(), event.planned), ("sooner", start() + 2 * SECOND));
+    bench.advance(6 * SECOND);
+    bench.advance(SECOND);
+    assert_eq!(running.next().planned, start() + 9 * SECOND);
+    bench.advance(3591 * SECOND);
+    let event = running.next();
+    assert_eq!((event.id.as_str(), event.planned), ("later", start() + 3600 * SECOND));
+    assert_eq!(running.stop(), []);
+}
+
+fn failures_are_retried_and_then_dead<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&tokens);
+    let running = bench.work(8, move |delivery| {
+        seen.lock().unwrap().push((delivery.attempt, delivery.token));
+        async { Err("out of paper") }
+    });
+    wait(timers.schedule("id", "payload", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    for (attempt, wait) in [(1, SECOND), (2, 2 * SECOND)] {
+        let event = running.next();
+        let error = "out of paper".to_owned();
+        assert_eq!((event.attempt, event.outcome), (attempt, Outcome::Retry { wait, error }));
+        let kept = pollster::block_on(timers.get("id")).unwrap().unwrap();
+        assert_eq!((kept.due, &*kept.error), (bench.now() + wait, "out of paper"));
+        assert_eq!(kept.planned, start() + SECOND);
+        bench.advance(wait - MILLISECOND);
+        bench.advance(MILLISECOND);
+    }
+    let (reason, error) = (DeadReason::Attempts, "out of paper".to_owned());
+    assert_eq!(running.next().outcome, Outcome::Dead { reason, error });
+    assert_eq!((wait(timers.len()), wait(timers.dead_len())), (Ok(0), Ok(1)));
+    let dead = wait(timers.dead_letters(None, 9)).unwrap().remove(0);
+    assert_eq!((&*dead.id, &dead.payload[..], dead.attempts), ("id", &b"payload"[..], 3));
+    assert_eq!((dead.planned, dead.died), (start() + SECOND, start() + 4 * SECOND));
+    let token = "1800000001000:id".to_owned();
+    let all = [1, 2, 3].map(|attempt| (attempt, token.clone()));
+    assert_eq!(*tokens.lock().unwrap(), all);
+    assert_eq!(running.stop(), []);
+}
+
+/// Buries a letter, which stays as long as it is only looked at.
+fn bury(timers: &DurableTimers, letter: &DeadLetter) {
+    for _ in 0..2 {
+        assert_eq!(wait(timers.dead_letter(letter.number)).unwrap().as_ref(), Some(letter));
+    }
+    assert_eq!(wait(timers.bury(letter.number)), Ok(true));
+    assert_eq!(wait(timers.bury(letter.number)), Ok(false));
+    assert_eq!(wait(timers.dead_letter(letter.number)), Ok(None));
+}
+
+fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
+    let running = bench.work(1, |_| async { Err("no") });
+    for (id, delay) in [("a", 1), ("b", 2), ("c", 3)] {
+        wait(bench.timers().schedule(id, id, delay * SECOND, quick().attempts(1))).unwrap();
+    }
+    bench.advance(3 * SECOND);
+    for id in ["a", "b", "c"] {
+        assert_eq!(running.next().id, id);
+    }
+    assert_eq!(running.stop(), []);
+    bench.reopen();
+    let timers = bench.timers();
+    let first = wait(timers.dead_letters(None, 2)).unwrap();
+    assert_eq!(first.iter().map(|dead| &*dead.id).collect::<Vec<_>>(), ["a", "b"]);
+    let rest = wait(timers.dead_letters(Some(first[1].number), 2)).unwrap();
+    assert_eq!(rest.iter().map(|dead| &*dead.id).collect::<Vec<_>>(), ["c"]);
+
+    bury(timers, &first[1]);
+    // What is buried takes no place in a page.
+    let next = wait(timers.dead_letters(Some(first[0].number), 1)).unwrap();
+    assert_eq!(next, rest);
+    assert_eq!(wait(timers.redrive(first[1].number)), Ok(false));
+    wait(timers.schedule("c", "another", 99 * SECOND, quick())).unwrap();
+    assert_eq!(wait(timers.redrive(rest[0].number)), Err(DurableError::Exists));
+    assert_eq!(wait(timers.redrive(first[0].number)), Ok(true));
+    assert_eq!(wait(timers.dead_len()), Ok(1));
+    let running = bench.work_well();
+    let event = running.next();
+    assert_eq!((&*event.id, event.attempt, event.planned), ("a", 1, start() + SECOND));
+    assert_eq!(running.stop(), []);
+}
+
+fn a_handler_that_panics<P: Place>(bench: Bench<P>) {
+    let running = bench.work(8, |delivery| {
+        assert!(delivery.attempt > 1, "before the future");
+        async move {
+            assert!(delivery.attempt > 2, "within the future");
+            Ok::<(), String>(())
+        }
+    });
+    wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
+    for text in ["before the future", "within the future"] {
+        bench.advance(2 * SECOND);
+        let Outcome::Retry { error, .. } = running.next().outcome else { panic!("no retry") };
+        assert_eq!(error, format!("the handler panicked: {text}"));
+    }
+    bench.advance(2 * SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+}
+
+fn a_handler_that_overruns_its_lease<P: Place>(bench: Bench<P>) {
+    let (send, begun) = channel();
+    let running = bench.work(8, move |delivery| {
+        send.send(delivery.attempt).unwrap();
+        async move {
+            match delivery.attempt {
+                1 => std::future::pending().await,
+                _ => Ok::<(), String>(()),
+            }
+        }
+    });
+    let options = quick().lease(30 * SECOND);
+    wait(bench.timers().schedule("id", "", SECOND, options)).unwrap();
+    bench.advance(SECOND);
+    assert_eq!(begun.recv(), Ok(1));
+    assert!(wait(bench.timers().get("id")).unwrap().unwrap().running);
+    bench.advance(30 * SECOND);
+    // By the handler's time-out, or by the wheel's key of the lease's end: whoever comes first.
+    let mut retries = 0;
+    while retries == 0 {
+        match running.next().outcome {
+            Outcome::Retry { error, .. } => {
+                assert_eq!(error, "the lease ran out");
+                retries += 1;
+            }
+            outcome => assert_eq!(outcome, Outcome::TooLate),
+        }
+    }
+    bench.advance(SECOND);
+    assert_eq!(begun.recv(), Ok(2));
+    let mut event = running.next();
+    if event.outcome == Outcome::TooLate {
+        event = running.next();
+    }
+    assert_eq!((event.attempt, event.outcome), (2, Outcome::Acknowledged));
+    running.stop();
+    assert_eq!(wait(bench.timers().len()), Ok(0));
+}
+
+fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    wait(timers.schedule("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
+    bench.advance(SECOND);
+    // Its future is dropped in the midst of the handler.
+    let (send, mut begun) = futures_channel::mpsc::unbounded();
+    let run = timers.run(move |delivery| {
+        send.unbounded_send(delivery.attempt).unwrap();
+        std::future::pending::<Result<(), String>>()
+    });
+    let first = futures_util::StreamExt::next(&mut begun);
+    let ended = wait(futures_util::future::select(Box::pin(run), first));
+    let futures_util::future::Either::Right((Some(1), run)) = ended else { panic!("no attempt") };
+    drop(run);
+
+    assert_eq!(wait(timers.cancel("id")), Ok(false));
+    assert_eq!(wait(timers.reschedule("id", SECOND)), Ok(false));
+    let running = bench.work_well();
+    bench.advance(5 * SECOND);
+    let error = "the lease ran out".to_owned();
+    assert_eq!(running.next().outcome, Outcome::Retry { wait: SECOND, error });
+    bench.advance(SECOND);
+    let event = running.next();
+    assert_eq!((event.attempt, event.planned), (2, start() + SECOND));
+    assert_eq!(event.outcome, Outcome::Acknowledged);
+    assert_eq!(running.stop(), []);
+}
+
+fn an_answer_for_a_timer_that_was_replaced_is_too_late<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let running = bench.work(8, move |delivery| {
+        let timers = inside.clone();
+        async move {
+            if delivery.payload == b"old" {
+                let options = quick().existing(Existing::Replace);
+                let new = timers.schedule("id", "new", 5 * SECOND, options).await;
+                assert_eq!(new, Ok(Scheduled::Replaced));
+            }
+            Ok::<(), String>(())
+        }
+    });
+    wait(timers.schedule("id", "old", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    assert_eq!(running.next().outcome, Outcome::TooLate);
+    assert_eq!(wait(timers.get("id")).unwrap().map(|timer| timer.payload), Some(b"new".to_vec()));
+    bench.advance(5 * SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
+}
+
+fn time_to_live<P: Place>(mut bench: Bench<P>) {
+    let options = quick().time_to_live(60 * SECOND);
+    wait(bench.timers().schedule("stale", "", SECOND, options.clone())).unwrap();
+    wait(bench.timers().schedule("fresh", "", 3600 * SECOND, options)).unwrap();
+    bench.reopen();
+    bench.advance(3600 * SECOND);
+    let running = bench.work(1, |delivery| async move {
+        assert_eq!(delivery.id, "fresh");
+        Ok::<(), String>(())
+    });
+    let (reason, error) = (DeadReason::Expired, String::new());
+    assert_eq!(running.next().outcome, Outcome::Dead { reason, error });
+    assert_eq!(running.acknowledged(1), ["fresh"]);
+    assert_eq!(running.stop(), []);
+}
+
+fn bad_input_is_refused<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let schedule = |id: &str, payload: Vec<u8>, when: When, options| {
+        let error = wait(timers.schedule(id, payload.clone(), when, options)).unwrap_err();
+        assert_eq!(error.payload, payload, "the payload comes back");
+        error.reason
+    };
+    let when = When::After(SECOND);
+    let length = |length| DurableError::IdLength { length, most: 512 };
+    assert_eq!(schedule("", vec![1], when, quick()), length(0));
+    assert_eq!(schedule(&"i".repeat(513), vec![1], when, quick()), length(513));
+    let most = 1 << 20;
+    let long = DurableError::PayloadLength { length: most + 1, most };
+    assert_eq!(schedule("id", vec![7; most + 1], when, quick()), long);
+    let beyond = |error| matches!(error, DurableError::BeyondRange { .. });
+    assert!(beyond(schedule("id", vec![1], When::After(Duration::MAX), quick())));
+    let far = start() + Duration::from_secs(9000 * 365 * 86_400);
+    assert!(beyond(schedule("id", vec![1], When::At(far), quick())));
+    let option = |error| matches!(error, DurableError::Option(_));
+    assert!(option(schedule("id", vec![1], when, quick().attempts(0))));
+    assert!(option(schedule("id", vec![1], when, quick().lease(Duration::ZERO))));
+    assert!(option(schedule("id", vec![1], when, quick().lease(86_401 * SECOND))));
+    let rule = |error| matches!(error, DurableError::Rule(_));
+    assert!(rule(schedule("id", vec![1], When::ByRule, quick())));
+    assert_eq!(wait(timers.len()), Ok(0));
+}
+
+fn the_longest_input_is_taken<P: Place>(bench: Bench<P>) {
+    let (timers, most) = (bench.timers(), 1 << 20);
+    let id = "i".repeat(512);
+    wait(timers.schedule(&id, vec![7; most], SECOND, quick())).unwrap();
+    let beyond = wait(timers.reschedule(&id, Duration::MAX)).unwrap_err();
+    assert!(matches!(beyond, DurableError::BeyondRange { .. }));
+    let no_time = wait(timers.reschedule(&id, When::ByRule)).unwrap_err();
+    assert!(matches!(no_time, DurableError::Option(_)));
+    assert_eq!(wait(timers.get(&id)).unwrap().unwrap().payload.len(), most);
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), [id]);
+    assert_eq!(running.stop(), []);
+}
+
+fn pages_of_a_list<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let ids: Vec<String> = (0..10).map(|number| format!("{number}")).collect();
+    for id in ids.iter().rev() {
+        wait(timers.schedule(id, &**id, SECOND, quick())).unwrap();
+    }
+    let payloads = |timer: &DurableTimer| timer.payload == timer.id.as_bytes();
+    assert_eq!(pages(timers, 3, |page| page.len() <= 3 && page.iter().all(payloads)), ids);
+}
+
+/// The ids of all pages, each of which is as it should be.
+fn pages(
+    timers: &DurableTimers,
+    limit: usize,
+    right: impl Fn(&[DurableTimer]) -> bool,
+) -> Vec<String> {
+    let mut listed: Vec<String> = Vec::new();
+    loop {
+        let page = wait(timers.list(listed.last().map(|id| &**id), limit)).unwrap();
+        assert!(right(&page), "{} timers", page.len());
+        if page.is_empty() {
+            // A store has an order of its own.
+            listed.sort_unstable();
+            return listed;
+        }
+        listed.extend(page.into_iter().map(|timer| timer.id));
+    }
+}
+
+fn pages_are_bounded<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let mut ids: Vec<String> = (0..30).map(|number| format!("{number:04}")).collect();
+    for id in &ids {
+        wait(timers.schedule(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
+    }
+    // Eight megabytes; in Redis what lies in two buckets comes as well.
+    assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 12), ids);
+    let short: Vec<String> = (30..1230).map(|number| format!("{number:04}")).collect();
+    let all = short.iter().map(|id| timers.schedule(id, "", SECOND, quick()));
+    wait(futures_util::future::try_join_all(all)).unwrap();
+    ids.extend(short);
+    assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 1000), ids);
+}
+
+fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let greatest = Arc::clone(&most);
+    for number in 0..20 {
+        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+    }
+    bench.advance(SECOND);
+    let (send, begun) = channel();
+    let running = bench.work(3, move |_| {
+        greatest.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let (gate, opened) = futures_channel::oneshot::channel();
+        send.send(gate).unwrap();
+        let now = Arc::clone(&now);
+        async move {
+            let opened: Result<(), _> = opened.await;
+            now.fetch_sub(1, SeqCst);
+            opened
+        }
+    });
+    // All three places are taken before the first is free again.
+    let mut gates: VecDeque<_> = begun.iter().take(3).collect();
+    for left in (0..20).rev() {
+        gates.pop_front().unwrap().send(()).unwrap();
+        assert_eq!(running.acknowledged(1).len(), 1);
+        gates.extend(begun.try_iter());
+        if gates.is_empty() && left > 0 {
+            gates.extend(begun.recv());
+        }
+    }
+    assert_eq!(most.load(SeqCst), 3);
+    assert_eq!(running.stop(), []);
+}
+
+fn a_worker_ends_in_peace<P: Place>(bench: Bench<P>) {
+    for (id, delay) in [("first", 1), ("second", 2)] {
+        wait(bench.timers().schedule(id, "", delay * SECOND, quick())).unwrap();
+    }
+    let (send, begun) = channel();
+    let running = bench.work(1, move |_| {
+        let (gate, opened) = futures_channel::oneshot::channel::<()>();
+        send.send(gate).unwrap();
+        opened
+    });
+    bench.advance(2 * SECOND);
+    let gate = begun.recv().unwrap();
+    let ending = running.end();
+    gate.send(()).unwrap();
+    let ended = ending.stop();
+    assert_eq!((ended.len(), &*ended[0].id), (1, "first"));
+    assert_eq!(ended[0].outcome, Outcome::Acknowledged);
+    assert_eq!(wait(bench.timers().len()), Ok(1));
+    assert!(!wait(bench.timers().get("second")).unwrap().unwrap().running);
+}
+
+fn workers_share_the_work<P: Place>(bench: Bench<P>) {
+    for number in 0..200 {
+        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+    }
+    let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
+    bench.advance(SECOND);
+    let mut acknowledged = BTreeSet::new();
+    while acknowledged.len() < 200 {
+        for worker in &workers {
+            for event in worker.events.try_iter() {
+                assert_eq!(event.outcome, Outcome::Acknowledged);
+                assert!(acknowledged.insert(event.id), "acknowledged twice");
+            }
+        }
+        std::thread::yield_now();
+    }
+    for worker in workers {
+        assert_eq!(worker.stop(), []);
+    }
+}
+
+fn many_callers_at_once<P: Place>(bench: Bench<P>) {
+    let running = bench.work_well();
+    let callers: Vec<_> = (0..4)
+        .map(|caller| {
+            let timers = bench.timers().clone();
+            let call = move || {
+                let ids: Vec<String> = (0..250).map(|n| format!("{caller}-{n}")).collect();
+                let all = ids.iter().map(|id| timers.schedule(id, "", SECOND, quick()));
+                let all = wait(futures_util::future::join_all(all));
+                assert!(all.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)));
+                ids
+            };
+            std::thread::spawn(call)
+        })
+        .collect();
+    let ids: BTreeSet<String> =
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect();
+    bench.advance(SECOND);
+    let acknowledged: BTreeSet<String> = running.acknowledged(1000).into_iter().collect();
+    assert_eq!(acknowledged, ids);
+    assert_eq!(running.stop(), []);
+}
+
+/// More keys lie in one near slice than a wheel may hold: it is loaded bit by bit.
+fn more_timers_than_a_wheel_takes<P: Place>(mut bench: Bench<P>) {
+    const COUNT: usize = 6000;
+    let running = bench.work_well();
+    let ids: Vec<String> = (0..COUNT).map(|number| format!("{number:04}")).collect();
+    for some in ids.chunks(2000) {
+        let all = some.iter().map(|id| bench.timers().schedule(id, "", 5 * SECOND, quick()));
+        wait(futures_util::future::try_join_all(all)).unwrap();
+    }
+    assert_eq!(running.stop(), []);
+    bench.reopen();
+    let running = bench.work(1000, |_| async { Ok::<(), String>(()) });
+    bench.advance(5 * SECOND);
+    let mut acknowledged = running.acknowledged(COUNT);
+    acknowledged.sort_unstable();
+    assert_eq!(acknowledged, ids);
+    assert_eq!(running.stop(), []);
+}
+
+fn values_of_serde<P: Place>(bench: Bench<P>) {
+    let order = [(String::from("tea"), 2)];
+    wait(bench.timers().schedule_json("id", &order, SECOND, quick())).unwrap();
+    wait(bench.timers().schedule("no json", "{", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    let running = bench.work(8, move |delivery| {
+        let read = delivery.json::<[(String, u32); 1]>();
+        let right = if delivery.id == "id" {
+            read == Ok(order.clone())
+        } else {
+            matches!(read, Err(DurableError::Json(_)))
+        };
+        async move { if right { Ok(()) } else { Err("another value") } }
+    });
+    assert_eq!(running.acknowledged(2).len(), 2);
+    assert_eq!(running.stop(), []);
+}

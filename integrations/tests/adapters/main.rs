@@ -1,0 +1,15 @@
+//! The adapters, with the real crates that they are for.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod axum;
+mod backon;
+#[path = "../common/mod.rs"]
+mod common;
+mod config;
+mod export;
+mod hyper;
+mod hyper_pool;
+mod quinn;
+mod runtimes;
+mod tower;

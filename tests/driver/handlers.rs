@@ -1,0 +1,306 @@
+//! The driver: shutting down from everywhere, bounding what is in flight, executors of all kinds.
+//!
+//! Time is virtual; threads are waited for by channels.
+
+use crate::common::asked::Asked;
+use crate::common::receive;
+use std::collections::HashSet;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tourbillon::{
+    BuildError, Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
+    Refusal, WaitError,
+};
+
+const TICK: Duration = Duration::from_millis(1);
+
+/// A driver of numbers in virtual time, whose handler passes them on.
+fn reporting(
+    clock: &ManualClock,
+    set: impl FnOnce(DriverBuilder) -> DriverBuilder,
+) -> (Driver<u32>, Receiver<u32>) {
+    let (send, fired) = mpsc::channel();
+    let builder = set(Builder::new().clock(clock.clone()).driver());
+    let driver = builder.spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap());
+    (driver.unwrap(), fired)
+}
+
+/// An executor that keeps its jobs until the test takes them.
+fn queue() -> (impl Executor, Receiver<Job>) {
+    let (send, jobs) = mpsc::channel();
+    (move |job| send.send(job).unwrap(), jobs)
+}
+
+/// The default executor's thread is none of a pool that would keep the task behind its own loop.
+#[test]
+#[cfg(feature = "rayon")]
+fn what_a_handler_spawns_on_rayon_runs() {
+    let clock = ManualClock::new();
+    let (send, ran) = mpsc::channel();
+    let driver = Builder::new().clock(clock.clone()).driver().spawn(move |timer: Expired<u32>| {
+        let send = send.clone();
+        rayon::spawn(move || send.send(timer.value).unwrap());
+    });
+    let driver = driver.unwrap();
+    for n in 0..3 {
+        driver.wheel().insert(n, TICK).unwrap();
+        clock.advance(TICK);
+        assert_eq!(receive(&ran, 1), [n]);
+    }
+}
+
+#[test]
+#[cfg(feature = "rayon")]
+fn batches_run_while_the_worker_is_busy() {
+    crate::common::busy::batches_run_while_the_worker_is_busy();
+}
+
+/// However far ahead the next timer is: inserts would be refused if the sweep fell behind by more.
+#[test]
+fn a_tick_thread_rests_no_longer_than_the_wheel_can_do_without_a_sweep() {
+    let clock = ManualClock::new();
+    let (ask, asked) = mpsc::channel();
+    let builder = Builder::new().shards(1).clock(Asked(clock.clone(), ask)).driver();
+    let driver = builder.spawn(|_: Expired<u32>| ()).unwrap();
+    driver.wheel().insert(1, driver.wheel().longest_delay()).unwrap();
+    let before = driver.wheel().metrics().sweeps;
+    let mut until = Vec::new();
+    // The second sweep from now begins after the insert.
+    while driver.wheel().metrics().sweeps < before + 3 {
+        until.extend(receive(&asked, 1));
+    }
+    until.extend(asked.try_iter());
+    // 2^33 ticks.
+    let latest = clock.now() + TICK * (1 << 31) * 4;
+    assert!(until.iter().all(|&until| until <= latest), "{until:?}");
+}
+
+#[test]
+fn timers_fire_on_the_default_executor() {
+    let clock = ManualClock::new();
+    let (driver, fired) = reporting(&clock, |builder| builder);
+    for n in 0..1000 {
+        driver.wheel().insert(n, TICK * (n % 10)).unwrap();
+    }
+    clock.advance(TICK * 10);
+    let all: HashSet<u32> = receive(&fired, 1000).into_iter().collect();
+    assert_eq!(all.len(), 1000);
+    assert!(driver.shutdown().is_empty());
+    driver.wait().unwrap();
+    let metrics = driver.metrics();
+    assert_eq!((metrics.inserted, metrics.fired, metrics.timers_in_flight), (1000, 1000, 0));
+}
+
+#[test]
+fn a_late_wake_up_sweeps_what_was_missed_in_order() {
+    let clock = ManualClock::new();
+    let (driver, fired) = reporting(&clock, |builder| builder.executor(Inline));
+    for n in (0..500).rev() {
+        driver.wheel().insert(n, Duration::from_secs(60) * (n + 1)).unwrap();
+    }
+    // The machine was suspended for a month.
+    clock.advance(Duration::from_secs(30 * 86_400));
+    assert_eq!(receive(&fired, 500), (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn shutdown_hands_back_what_had_not_fired() {
+    let clock = ManualClock::new();
+    let (driver, fired) = reporting(&clock, |builder| builder.executor(Inline));
+    for n in 0..100 {
+        driver.wheel().insert(n, TICK * (n + 1)).unwrap();
+    }
+    clock.advance(TICK * 40);
+    assert_eq!(receive(&fired, 40).into_iter().max(), Some(39));
+    let mut returned: Vec<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
+    returned.sort_unstable();
+    assert_eq!(returned, (40..100).collect::<Vec<_>>());
+    assert!(driver.shutdown().is_empty(), "idempotent");
+    let refused = driver.wheel().insert(7, TICK).unwrap_err();
+    assert_eq!((refused.reason, refused.value), (Refusal::Closed, 7));
+    assert_eq!(driver.metrics().returned, 60);
+}
+
+#[test]
+fn dropping_the_driver_stops_the_thread_and_drops_the_values() {
+    let alive = Arc::new(());
+    let clock = ManualClock::new();
+    let driver = Builder::new().clock(clock).driver().spawn(|_| ()).unwrap();
+    let wheel = driver.wheel().clone();
+    wheel.insert(Arc::clone(&alive), TICK).unwrap();
+    drop(driver);
+    assert!(wheel.is_closed());
+    assert_eq!(Arc::strong_count(&alive), 1, "though a handle of the wheel lives on");
+}
+
+/// A handler shuts its own driver down, waits, and passes on what it was told.
+fn shutdown_from_a_handler(executor: impl Executor) {
+    let clock = ManualClock::new();
+    let place: Arc<OnceLock<Driver<u32>>> = Arc::new(OnceLock::new());
+    let (send, told) = mpsc::channel();
+    // Weak: the driver owns the handler, and would own itself.
+    let inside = Arc::downgrade(&place);
+    let driver = Builder::new()
+        .clock(clock.clone())
+        .driver()
+        .executor(executor)
+        .spawn(move |_: Expired<u32>| {
+            let place = inside.upgrade().unwrap();
+            let driver = place.get().unwrap();
+            send.send((driver.shutdown().len(), driver.wait())).unwrap();
+        })
+        .unwrap();
+    driver.wheel().insert(1, TICK).unwrap();
+    driver.wheel().insert(2, TICK * 9).unwrap();
+    assert!(place.set(driver).is_ok());
+    clock.advance(TICK * 2);
+    assert_eq!(receive(&told, 1).remove(0), (1, Err(WaitError::InsideHandler)));
+    let driver = place.get().unwrap();
+    assert!(driver.shutdown().is_empty());
+    driver.wait().unwrap();
+}
+
+#[test]
+fn shutdown_from_an_inline_handler() {
+    shutdown_from_a_handler(Inline);
+}
+
+#[test]
+#[cfg(feature = "rayon")]
+fn shutdown_from_a_handler_on_a_pool_of_one() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    shutdown_from_a_handler(Arc::new(pool));
+}
+
+/// A pool of one that waits for its worker when it is dropped.
+struct Joining(Option<Sender<Job>>, Option<JoinHandle<()>>);
+
+impl Joining {
+    #[allow(clippy::disallowed_methods, reason = "a pool has threads")]
+    fn new() -> Self {
+        let (send, jobs) = mpsc::channel::<Job>();
+        Self(Some(send), Some(std::thread::spawn(move || jobs.into_iter().for_each(|job| job()))))
+    }
+}
+
+impl Executor for Joining {
+    fn execute(&self, job: Job) {
+        self.0.as_ref().unwrap().send(job).unwrap();
+    }
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        self.1.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn shutdown_from_a_handler_on_a_pool_that_waits_for_its_workers() {
+    shutdown_from_a_handler(Joining::new());
+}
+
+#[test]
+fn a_pool_that_is_behind_bounds_what_is_in_flight() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, fired) =
+        reporting(&clock, |builder| builder.executor(executor).batch(10).max_in_flight(25));
+    let ids: Vec<_> = (0..100).map(|n| driver.wheel().insert(n, TICK).unwrap()).collect();
+    clock.advance(TICK);
+    // Two and a half batches are handed over; then the tick thread holds back.
+    let held: Vec<Job> = receive(&jobs, 3);
+    let metrics = driver.metrics();
+    assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (25, 3));
+    assert!(jobs.try_recv().is_err());
+    // What is due and held back can still be cancelled.
+    let cancelled = ids.iter().filter(|&&id| driver.wheel().cancel(id).is_some()).count();
+    assert_eq!(cancelled, 75);
+    driver.wheel().insert(100, Duration::ZERO).unwrap();
+    held.into_iter().for_each(|job| job());
+    receive(&jobs, 1).remove(0)();
+    assert_eq!(receive(&fired, 26).into_iter().filter(|&n| n == 100).count(), 1);
+    assert_eq!(driver.metrics().timers_in_flight, 0);
+}
+
+#[test]
+fn an_executor_that_drops_its_jobs_loses_nothing() {
+    let clock = ManualClock::new();
+    let (tell, told) = mpsc::channel();
+    let (driver, fired) = reporting(&clock, |builder| {
+        builder.batch(10).executor(move |job: Job| {
+            drop(job);
+            tell.send(()).unwrap();
+        })
+    });
+    for n in 0..30 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    receive(&told, 3);
+    let mut returned: Vec<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
+    returned.sort_unstable();
+    assert_eq!(returned, (0..30).collect::<Vec<_>>());
+    assert!(fired.try_recv().is_err());
+}
+
+#[test]
+fn an_executor_that_panics_loses_nothing() {
+    let clock = ManualClock::new();
+    let (tell, told): (Sender<()>, _) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let (driver, _fired) = reporting(&clock, |builder| {
+        builder.executor(move |_: Job| {
+            tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).send(()).unwrap();
+            panic!("no room")
+        })
+    });
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.advance(TICK);
+    receive(&told, 1).remove(0);
+    driver.wheel().insert(2, TICK).unwrap();
+    clock.advance(TICK);
+    receive(&told, 1).remove(0);
+    let returned: HashSet<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
+    assert_eq!(returned, HashSet::from([1, 2]));
+}
+
+#[test]
+fn a_shutdown_while_a_batch_runs_waits_for_it_when_asked() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, fired) = reporting(&clock, |builder| builder.executor(executor));
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    // The batch has left the wheel: it is not handed back, it will fire.
+    assert!(driver.shutdown().is_empty());
+    assert_eq!(driver.metrics().batches_in_flight, 1);
+    job();
+    driver.wait().unwrap();
+    assert_eq!(fired.try_recv(), Ok(1));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let refused = |builder: DriverBuilder| builder.spawn(|_: Expired<()>| ()).unwrap_err();
+    assert!(matches!(refused(Builder::new().driver().batch(0)), BuildError::Batch));
+    assert!(matches!(refused(Builder::new().driver().max_in_flight(0)), BuildError::InFlight));
+    let name = refused(Builder::new().driver().thread_name("zero\0byte"));
+    assert!(matches!(name, BuildError::Thread(_)));
+    let shards = refused(Builder::new().shards(0).driver());
+    assert!(matches!(shards, BuildError::Shards(0)));
+    for (builder, expected) in [
+        (Builder::new().resolution(Duration::ZERO), "0ns was asked for; 1 µs to 1 h is allowed"),
+        (Builder::new().resolution(Duration::MAX), "was asked for; 1 µs to 1 h is allowed"),
+        (Builder::new().shards(257), "257 shards were asked for; 1 to 256 are allowed"),
+        (Builder::new().capacity(0), "a capacity of 0 was asked for; 1 to"),
+        (Builder::new().shards(1).capacity(1 << 30), "1 to 1073740800 is allowed"),
+    ] {
+        let message = builder.build::<()>().unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The driver: handlers and batches, its clock in real time, its events.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod handlers;
+mod real_time;
+#[cfg(feature = "tracing")]
+mod trace;

@@ -1,0 +1,328 @@
+//! The driver's events, as a subscriber sees them. Time is virtual; events come by a channel.
+
+use crate::common::asked::Asked;
+use crate::common::receive;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+use tourbillon::{
+    Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
+};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Level, Metadata, Subscriber};
+
+const TICK: Duration = Duration::from_millis(1);
+
+const OVERLOAD: &str = "overload: as many timers are in flight as may be";
+
+/// A driver of this name has a subscriber that panics.
+const CURSED: &str = "cursed";
+
+/// An event: its level, and its fields, with the message.
+#[derive(Debug)]
+struct Event {
+    level: Level,
+    fields: BTreeMap<&'static str, String>,
+}
+
+impl Visit for Event {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+}
+
+/// Who is told of which driver. Subscribers are the program's: all tests share one.
+static TOLD: LazyLock<Mutex<HashMap<String, Sender<Event>>>> = LazyLock::new(Mutex::default);
+
+fn told() -> MutexGuard<'static, HashMap<String, Sender<Event>>> {
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Router;
+
+impl Subscriber for Router {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "tourbillon"
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut seen = Event { level: *event.metadata().level(), fields: BTreeMap::new() };
+        event.record(&mut seen);
+        let driver = seen.fields.remove("driver").unwrap();
+        let told = told();
+        if let Some(send) = told.get(&driver) {
+            let _ = send.send(seen);
+        }
+        drop(told);
+        assert!(driver != CURSED, "a subscriber may panic");
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// What is told of the driver of this name, from now on.
+fn listen(driver: &str) -> Receiver<Event> {
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Router).unwrap());
+    let (send, events) = mpsc::channel();
+    told().insert(driver.to_owned(), send);
+    events
+}
+
+/// A driver of numbers in virtual time, which has told that it started; what its handler was given,
+/// and what else it tells.
+fn driver(
+    name: &str,
+    clock: &ManualClock,
+    set: impl FnOnce(DriverBuilder) -> DriverBuilder,
+) -> (Driver<u32>, Receiver<u32>, Receiver<Event>) {
+    let events = listen(name);
+    let (send, fired) = mpsc::channel();
+    let builder = Builder::new().clock(clock.clone()).shards(2).driver();
+    let driver = set(builder.thread_name(name).executor(Inline))
+        .spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap());
+    expect(&events, Level::DEBUG, "the driver has started", [("shards", "2")]);
+    (driver.unwrap(), fired, events)
+}
+
+/// An executor that keeps its jobs until the test takes them.
+fn queue() -> (impl Executor, Receiver<Job>) {
+    let (send, jobs) = mpsc::channel();
+    (move |job| send.send(job).unwrap(), jobs)
+}
+
+/// The next event is this one, with at least these fields.
+#[track_caller]
+fn expect<const N: usize>(
+    events: &Receiver<Event>,
+    level: Level,
+    message: &str,
+    fields: [(&str, &str); N],
+) {
+    let event = receive(events, 1).remove(0);
+    assert_eq!((event.level, event.fields["message"].as_str()), (level, message), "{event:?}");
+    for (name, value) in fields {
+        assert_eq!(event.fields[name], value, "{name} in {event:?}");
+    }
+}
+
+/// Arms a timer, lets it fire late by so much, and waits for that.
+fn fire_late(driver: &Driver<u32>, fired: &Receiver<u32>, clock: &ManualClock, late: Duration) {
+    driver.wheel().insert(7, TICK).unwrap();
+    clock.advance(TICK + late);
+    assert_eq!(receive(fired, 1), [7]);
+}
+
+#[test]
+fn start_and_end_are_told_once() {
+    let clock = ManualClock::new();
+    let events = listen("ends");
+    let builder = Builder::new().clock(clock.clone()).resolution(TICK * 5).shards(3).driver();
+    let driver = builder.thread_name("ends").spawn(|_: Expired<u32>| ()).unwrap();
+    let fields = [("resolution", "5ms"), ("shards", "3")];
+    expect(&events, Level::DEBUG, "the driver has started", fields);
+    for n in 0..4 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    assert_eq!(driver.shutdown().len(), 4);
+    let fields = [("handed_back", "4"), ("dropped", "0")];
+    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    assert!(driver.shutdown().is_empty());
+    drop(driver);
+    assert!(events.try_recv().is_err(), "told again");
+}
+
+#[test]
+fn what_a_driver_drops_as_it_goes_is_told() {
+    let clock = ManualClock::new();
+    let (jobs, told) = mpsc::channel();
+    let drops = move |job: Job| {
+        drop(job);
+        jobs.send(()).unwrap();
+    };
+    let (driver, _fired, events) = driver("drops", &clock, |builder| builder.executor(drops));
+    driver.wheel().insert(1, TICK).unwrap();
+    clock.advance(TICK);
+    receive(&told, 1);
+    driver.wheel().insert(2, TICK).unwrap();
+    driver.wheel().insert(3, TICK).unwrap();
+    drop(driver);
+    let fields = [("handed_back", "0"), ("dropped", "3")];
+    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+}
+
+#[test]
+fn a_panic_is_told_with_the_timer() {
+    let clock = ManualClock::new();
+    let events = listen("panics");
+    let (send, observed) = mpsc::channel();
+    let driver = Builder::new()
+        .clock(clock.clone())
+        .driver()
+        .thread_name("panics")
+        .executor(Inline)
+        .on_panic(move |id, _| send.send(id).unwrap())
+        .spawn(|timer: Expired<u32>| match timer.value {
+            1 => panic!("a word"),
+            2 => panic!("the number {}", timer.value),
+            _ => std::panic::panic_any(timer.value),
+        })
+        .unwrap();
+    expect(&events, Level::DEBUG, "the driver has started", []);
+    for (n, text) in [(1, "a word"), (2, "the number 2"), (3, "a payload that is no text")] {
+        let id = driver.wheel().insert(n, TICK).unwrap();
+        clock.advance(TICK);
+        let fields = [("timer", &*id.to_string()), ("panic", text)];
+        expect(&events, Level::ERROR, "a handler has panicked", fields);
+        assert_eq!(receive(&observed, 1), [id], "the observer is told as ever");
+    }
+}
+
+#[test]
+fn late_timers_are_told_once_a_second() {
+    let clock = ManualClock::new();
+    let (driver, fired, events) = driver("late", &clock, |builder| builder);
+    fire_late(&driver, &fired, &clock, Duration::ZERO);
+    fire_late(&driver, &fired, &clock, TICK * 10);
+    assert!(events.try_recv().is_err(), "10 ms are tolerated");
+
+    // Of three that fire together two are late.
+    driver.wheel().insert(1, TICK).unwrap();
+    driver.wheel().insert(2, TICK * 11).unwrap();
+    driver.wheel().insert(3, TICK * 21).unwrap();
+    clock.advance(TICK * 23);
+    assert_eq!(receive(&fired, 3), [1, 2, 3]);
+    let fields = [("timers", "2"), ("late_by", "22ms"), ("suppressed", "0")];
+    expect(&events, Level::WARN, "timers were swept late", fields);
+
+    // In the second after that event none is told, but they are counted.
+    for _ in 0..3 {
+        fire_late(&driver, &fired, &clock, TICK * 332);
+    }
+    assert!(events.try_recv().is_err());
+    fire_late(&driver, &fired, &clock, TICK * 11);
+    let fields = [("timers", "1"), ("late_by", "11ms"), ("suppressed", "3")];
+    expect(&events, Level::WARN, "timers were swept late", fields);
+}
+
+#[test]
+fn a_tick_is_tolerated_where_it_is_longer() {
+    let clock = ManualClock::new();
+    let events = listen("coarse");
+    let (send, fired) = mpsc::channel();
+    let second = Duration::from_secs(1);
+    let driver = Builder::new().clock(clock.clone()).resolution(second).driver();
+    let driver = driver.thread_name("coarse").executor(Inline);
+    let driver = driver.spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap()).unwrap();
+    expect(&events, Level::DEBUG, "the driver has started", []);
+    let fire_late = |late| {
+        driver.wheel().insert(7, second).unwrap();
+        clock.advance(second + late);
+        assert_eq!(receive(&fired, 1), [7]);
+    };
+    fire_late(second);
+    assert!(events.try_recv().is_err());
+    fire_late(second * 2);
+    let fields = [("timers", "1"), ("late_by", "2s")];
+    expect(&events, Level::WARN, "timers were swept late", fields);
+}
+
+#[test]
+fn overload_is_told_when_it_begins_and_when_it_is_over() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, fired, events) =
+        driver("full", &clock, |builder| builder.executor(executor).batch(1).max_in_flight(2));
+    for n in 0..5 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    let fields = [("in_flight", "2"), ("suppressed", "0")];
+    expect(&events, Level::WARN, OVERLOAD, fields);
+    clock.advance(TICK * 7);
+    // Each end makes room for one that is due: no event before the last has been handed over.
+    for _ in 0..5 {
+        receive(&jobs, 1).remove(0)();
+    }
+    receive(&fired, 5);
+    expect(&events, Level::INFO, "the overload is over", [("lasted", "7ms")]);
+    assert!(events.try_recv().is_err());
+}
+
+/// Overload that comes back at once is told when it has lasted, or with the next.
+#[test]
+fn overload_is_told_once_a_second() {
+    let clock = ManualClock::new();
+    let (ask, asked) = mpsc::channel();
+    let (executor, jobs) = queue();
+    let events = listen("flutters");
+    let builder = Builder::new().clock(Asked(clock.clone(), ask)).driver().executor(executor);
+    let driver = builder.max_in_flight(1).thread_name("flutters").spawn(|_: Expired<u32>| ());
+    let driver = driver.unwrap();
+    expect(&events, Level::DEBUG, "the driver has started", []);
+    let begin = || {
+        driver.wheel().insert(1, TICK).unwrap();
+        driver.wheel().insert(2, TICK).unwrap();
+        clock.advance(TICK);
+        receive(&jobs, 1).remove(0)
+    };
+    let end = |job: Job| {
+        job();
+        receive(&jobs, 1).remove(0)();
+    };
+    let job = begin();
+    expect(&events, Level::WARN, OVERLOAD, [("suppressed", "0")]);
+    let _ = asked.try_iter().count();
+    let told_again = clock.now() + Duration::from_secs(1);
+    end(job);
+    expect(&events, Level::INFO, "the overload is over", [("lasted", "0ns")]);
+    // What is begun but not told lasts until the tick thread has seen that nothing is due.
+    let untold = || while receive(&asked, 1)[0] != told_again {};
+    let rests = || while receive(&asked, 1)[0] <= told_again {};
+    for _ in 0..2 {
+        rests();
+        let job = begin();
+        untold();
+        end(job);
+    }
+    rests();
+    let job = begin();
+    untold();
+    // Nothing else wakes the tick thread but that it has something to tell.
+    untold();
+    clock.advance(Duration::from_secs(1));
+    expect(&events, Level::WARN, OVERLOAD, [("in_flight", "1"), ("suppressed", "2")]);
+    end(job);
+    expect(&events, Level::WARN, "timers were swept late", [("late_by", "1s")]);
+    expect(&events, Level::INFO, "the overload is over", [("lasted", "1s")]);
+    assert!(events.try_recv().is_err());
+}
+
+#[test]
+fn a_subscriber_that_panics_stops_no_driver() {
+    let clock = ManualClock::new();
+    let (driver, fired, events) = driver(CURSED, &clock, |builder| builder);
+    fire_late(&driver, &fired, &clock, Duration::from_secs(2));
+    expect(&events, Level::WARN, "timers were swept late", []);
+    fire_late(&driver, &fired, &clock, Duration::from_secs(2));
+    expect(&events, Level::WARN, "timers were swept late", []);
+    driver.shutdown();
+    expect(&events, Level::DEBUG, "the driver has stopped", []);
+}

@@ -1,0 +1,14 @@
+//! Futures: sleeps, time-outs, intervals and delay queues.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod delay_queue;
+mod ends;
+mod fairness;
+mod random_polls;
+mod sleep;
+mod sleep_wakers;
+mod threads;
+mod timeout_interval;

@@ -1,0 +1,211 @@
+//! Loads of the cache: what those have who wait for one, by which forms of a key one begins, and
+//! what takes its place.
+
+use std::hash::{Hash, Hasher};
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+use tourbillon::cache::{Cache, CacheRefusal, CacheTimer, IntoKey, LoadError};
+use tourbillon::{Builder, Refusal, Sweeper};
+
+const TTL: Duration = Duration::from_secs(60);
+
+type Taken = Result<u64, LoadError<u64, &'static str>>;
+
+/// What a load gave its caller, and those who waited for it.
+type Answers<E> = (thread::Result<Taken>, Vec<Result<u64, LoadError<u64, E>>>);
+
+fn failed(error: &'static str) -> Taken {
+    Err(LoadError::Failed(Arc::new(error)))
+}
+
+/// All are one key. It counts its comparisons: with no value in the cache, whoever comes makes one
+/// when it has found the load, under the lock that the end of the load needs too.
+#[derive(Clone)]
+struct Watched(Arc<AtomicUsize>);
+
+impl PartialEq for Watched {
+    fn eq(&self, _: &Self) -> bool {
+        self.0.fetch_add(1, SeqCst);
+        true
+    }
+}
+
+impl Eq for Watched {}
+
+impl Hash for Watched {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        0.hash(state);
+    }
+}
+
+/// A cache of one key, and those who wait for a load of it.
+struct Waiting {
+    cache: Cache<Watched, u64>,
+    key: Watched,
+    /// Shared, because a wheel without a sweeper is closed.
+    _sweeper: Mutex<Sweeper<CacheTimer<Watched>>>,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let (wheel, sweeper) = Builder::new().build().unwrap();
+        let cache = Cache::builder(TTL).build(wheel).unwrap();
+        Self { cache, key: Watched(Arc::default()), _sweeper: Mutex::new(sweeper) }
+    }
+
+    fn load(&self, load: impl FnOnce() -> Result<u64, &'static str>) -> Taken {
+        self.cache.get_or_load(&self.key, load)
+    }
+
+    /// A load of which `waiting` threads wait for the end: what it gives, and what they have.
+    fn wait<E: Send + Sync + 'static>(
+        &self,
+        waiting: usize,
+        load: impl FnOnce() -> Result<u64, &'static str> + Send,
+        other: impl Fn() -> Result<u64, E> + Sync,
+    ) -> Answers<E> {
+        let (begin, begun) = mpsc::channel();
+        thread::scope(|scope| {
+            let loader = scope.spawn(move || {
+                self.load(|| {
+                    let before = self.key.0.load(SeqCst);
+                    begin.send(()).unwrap();
+                    while self.key.0.load(SeqCst) < before + waiting {
+                        thread::yield_now();
+                    }
+                    load()
+                })
+            });
+            begun.recv().unwrap();
+            let wait = || self.cache.get_or_load(&self.key, &other);
+            let others: Vec<_> = (0..waiting).map(|_| scope.spawn(wait)).collect();
+            let others = others.into_iter().map(|other| other.join().unwrap()).collect();
+            (loader.join(), others)
+        })
+    }
+}
+
+fn unneeded() -> Result<u64, &'static str> {
+    panic!("one load for all")
+}
+
+#[test]
+fn all_who_wait_for_a_load_that_fails_have_its_error() {
+    let waiting = Waiting::new();
+    let (first, others) = waiting.wait(20, || Err("down"), unneeded);
+    assert_eq!(first.unwrap(), failed("down"));
+    assert!(others.iter().all(|other| *other == failed("down")), "{others:?}");
+    let stats = waiting.cache.stats();
+    assert_eq!((stats.hits, stats.misses, stats.loads, stats.loaded), (0, 21, 1, 0));
+    // Nothing was kept of a failure: whoever comes after it loads anew.
+    assert!(waiting.cache.is_empty());
+    assert_eq!(waiting.load(|| Err("still down")), failed("still down"));
+    assert_eq!(waiting.load(|| Ok(42)), Ok(42));
+}
+
+#[test]
+fn all_who_wait_for_a_load_have_its_value() {
+    let waiting = Waiting::new();
+    let (first, others) = waiting.wait(20, || Ok(42), unneeded);
+    assert!(others.into_iter().chain(first).all(|taken| taken == Ok(42)));
+    let stats = waiting.cache.stats();
+    assert_eq!((stats.hits, stats.misses, stats.loads, stats.loaded), (20, 1, 1, 1));
+}
+
+#[test]
+fn all_who_wait_for_a_load_that_panics_are_told_so() {
+    let waiting = Waiting::new();
+    let panics = || resume_unwind(Box::new("a load that panics"));
+    let (first, others) = waiting.wait(8, panics, unneeded);
+    assert_eq!(*first.unwrap_err().downcast::<&str>().unwrap(), "a load that panics");
+    assert!(others.iter().all(|other| *other == Err(LoadError::Panicked)), "{others:?}");
+    assert_eq!(others[0].clone().unwrap_err().to_string(), "the load, by another caller, panicked");
+    assert_eq!((waiting.cache.stats().loads, waiting.cache.stats().loaded), (1, 0));
+    assert_eq!(waiting.load(|| Ok(42)), Ok(42));
+}
+
+#[test]
+fn all_who_wait_for_a_load_that_is_refused_have_its_value() {
+    let waiting = Waiting::new();
+    waiting.cache.stop();
+    let (first, others) = waiting.wait(3, || Ok(42), unneeded);
+    for answer in others.into_iter().chain(first) {
+        let Err(LoadError::Refused(refused)) = answer else {
+            panic!("the wheel is closed");
+        };
+        assert_eq!((refused.value, refused.reason), (42, CacheRefusal::Wheel(Refusal::Closed)));
+    }
+    assert_eq!(waiting.cache.stats().loads, 1);
+}
+
+/// The value is newer than the failure, for those who waited; the load's own caller has the error.
+#[test]
+fn a_value_that_came_while_a_load_failed_is_served_to_those_who_waited() {
+    let waiting = Waiting::new();
+    let overtaken = || {
+        waiting.cache.insert(waiting.key.clone(), 1).unwrap();
+        Err("down")
+    };
+    let (first, others) = waiting.wait(8, overtaken, unneeded);
+    assert_eq!(first.unwrap(), failed("down"));
+    assert_eq!(others, [const { Ok(1) }; 8]);
+}
+
+/// An error of another type cannot be handed on.
+#[test]
+fn whose_error_is_of_another_type_loads() {
+    let waiting = Waiting::new();
+    let (first, others) = waiting.wait(1, || Err("down"), || Err(7_u8));
+    assert_eq!(first.unwrap(), failed("down"));
+    assert_eq!(others, [Err(LoadError::Failed(Arc::new(7)))]);
+    assert_eq!((waiting.cache.stats().loads, waiting.cache.stats().misses), (2, 2));
+}
+
+/// Not the old one's, which may have read before the removal.
+#[test]
+fn who_misses_after_a_removal_begins_a_load_of_their_own() {
+    type Removal = fn(&Cache<Watched, u64>, &Watched);
+    let removals: [Removal; 2] =
+        [|cache, key| assert_eq!(cache.remove(key), None), |cache, _| cache.clear()];
+    for removal in removals {
+        let waiting = Waiting::new();
+        let overtaken = waiting.load(|| {
+            removal(&waiting.cache, &waiting.key);
+            assert_eq!(waiting.load(|| Ok(21)), Ok(21));
+            Ok(10)
+        });
+        assert_eq!((overtaken, waiting.cache.get(&waiting.key)), (Ok(10), Some(21)));
+    }
+}
+
+/// A load in a cache that is closed, so that it keeps nothing.
+fn miss<'q, K, Q>(key: &'q Q) -> Taken
+where
+    K: Hash + Eq + Clone + Send + 'static + std::borrow::Borrow<Q>,
+    Q: Hash + Eq + ?Sized,
+    &'q Q: IntoKey<K>,
+{
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    Cache::<K, u64>::builder(TTL).build(wheel).unwrap().get_or_load(key, || Err("down"))
+}
+
+#[test]
+fn a_load_is_looked_up_by_borrowed_forms_of_its_key() {
+    let missed = [
+        miss::<String, _>("key"),
+        miss::<Arc<str>, _>("key"),
+        miss::<Box<str>, _>("key"),
+        miss::<&'static str, _>("key"),
+        miss::<&'static str, _>(&"key"),
+        miss::<Arc<str>, Arc<str>>(&Arc::from("key")),
+        miss::<Vec<u8>, [u8]>(b"key"),
+        miss::<PathBuf, _>(Path::new("key")),
+        miss::<(u8, u64), _>(&(1, 2)),
+    ];
+    assert!(missed.iter().all(|missed| *missed == failed("down")));
+}

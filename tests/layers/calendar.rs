@@ -1,0 +1,360 @@
+//! Cron expressions in time zones, across changes of clocks and steps of the wall clock.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+use tourbillon::scheduler::{Calendar, CalendarError, Due, Ending, Scheduled, Scheduler};
+use tourbillon::{Builder, Clock, ManualClock, Sweeper};
+
+const HOUR: i64 = 3600;
+
+/// So many times of a calendar, from one on; RFC 3339.
+fn times(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+    let calendar = Calendar::with_wall_clock(expression, zone, at(from)).unwrap();
+    let mut time = at(from)();
+    let mut next = || {
+        time = calendar.next_after(time).unwrap();
+        Timestamp::try_from(time).unwrap().to_string()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A wall clock that stands still.
+fn at(time: &str) -> impl Fn() -> SystemTime + Send + 'static {
+    let time = SystemTime::from(time.parse::<Timestamp>().unwrap());
+    move || time
+}
+
+#[test]
+fn half_past_two_in_berlin_across_the_changes_of_clocks() {
+    // 02:30 does not exist on the 29th of March: the first time that does is 03:00 (01:00 UTC).
+    assert_eq!(
+        times("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3),
+        ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
+    );
+    // It comes twice on the 25th of October: the first counts.
+    assert_eq!(
+        times("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
+        ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
+    );
+}
+
+#[test]
+fn a_step_leaves_out_what_does_not_exist_and_runs_through_what_comes_twice() {
+    assert_eq!(
+        times("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:15:00Z", 3),
+        ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"],
+    );
+    assert_eq!(
+        times("*/30 * * * *", "Europe/Berlin", "2026-10-24T23:45:00Z", 5),
+        [
+            "2026-10-25T00:00:00Z",
+            "2026-10-25T00:30:00Z",
+            "2026-10-25T01:00:00Z",
+            "2026-10-25T01:30:00Z",
+            "2026-10-25T02:00:00Z",
+        ],
+    );
+}
+
+#[test]
+fn lists_and_ranges_of_fixed_times_are_fixed_times() {
+    // The first time that exists on the 29th of March is 03:00 (01:00 UTC).
+    assert_eq!(
+        times("30 2,14 * * *", "Europe/Berlin", "2026-03-28T22:30:00Z", 3),
+        ["2026-03-29T01:00:00Z", "2026-03-29T12:30:00Z", "2026-03-30T00:30:00Z"],
+    );
+    assert_eq!(
+        times("0,30 2 * * *", "Europe/Berlin", "2026-03-28T22:30:00Z", 2),
+        ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"],
+    );
+    assert_eq!(
+        times("0 1-4 * * *", "Europe/Berlin", "2026-03-28T22:30:00Z", 4),
+        [
+            "2026-03-29T00:00:00Z",
+            "2026-03-29T01:00:00Z",
+            "2026-03-29T02:00:00Z",
+            "2026-03-29T23:00:00Z"
+        ],
+    );
+    // On the 25th of October each of them comes once, the first time that it is that late.
+    assert_eq!(
+        times("30 2,14 * * *", "Europe/Berlin", "2026-10-24T22:30:00Z", 3),
+        ["2026-10-25T00:30:00Z", "2026-10-25T13:30:00Z", "2026-10-26T01:30:00Z"],
+    );
+    assert_eq!(
+        times("0,30 2 * * *", "Europe/Berlin", "2026-10-24T22:30:00Z", 3),
+        ["2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:00:00Z"],
+    );
+    // Also when asked in the midst of the hour that comes again.
+    assert_eq!(
+        times("0,30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", 1),
+        ["2026-10-26T01:00:00Z"],
+    );
+}
+
+#[test]
+fn a_day_that_a_zone_leaves_out_ends_nothing() {
+    // There was no 30th of December in Apia: the 31st began at 10:00 UTC.
+    assert_eq!(
+        times("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3),
+        ["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"],
+    );
+    assert_eq!(
+        times("*/30 12 * * *", "Pacific/Apia", "2011-12-29T22:10:00Z", 2),
+        ["2011-12-29T22:30:00Z", "2011-12-30T22:00:00Z"],
+    );
+}
+
+/// What cron does, minute by minute: a step runs when the wall clock says its time, a fixed time
+/// when the wall clock has come that far for the first time.
+fn by_minutes(calendar: &str, step: bool, zone: &TimeZone, from: Timestamp) -> Vec<Timestamp> {
+    let day = Calendar::with_wall_clock(calendar, "UTC", at(START)).unwrap();
+    let matches = |time: DateTime| {
+        let time = SystemTime::from(TimeZone::UTC.to_timestamp(time).unwrap());
+        day.next_after(time - Duration::from_nanos(1)) == Some(time)
+    };
+    let minute = SignedDuration::from_mins(1);
+    let mut reached = zone.to_datetime(from);
+    let mut runs = Vec::new();
+    for n in 1..=MINUTES {
+        let now = from + minute * n;
+        let time = zone.to_datetime(now);
+        let mut runs_now = step && matches(time);
+        while reached < time {
+            reached += minute;
+            runs_now |= !step && matches(reached);
+        }
+        runs.extend(runs_now.then_some(now));
+    }
+    runs
+}
+
+const MINUTES: i32 = 2 * 24 * 60;
+
+#[test]
+fn every_kind_of_change_of_clocks_is_as_minute_by_minute() {
+    let changes = [
+        ("Europe/Berlin", "2026-03-28T12:00:00Z"),
+        ("Europe/Berlin", "2026-10-24T12:00:00Z"),
+        ("Africa/Cairo", "2026-04-23T12:00:00Z"), // at midnight
+        ("Africa/Cairo", "2026-10-29T12:00:00Z"), // to the day before
+        ("Australia/Lord_Howe", "2026-10-03T00:00:00Z"), // by half an hour
+        ("Australia/Lord_Howe", "2026-04-04T00:00:00Z"),
+        ("Pacific/Apia", "2011-12-29T10:00:00Z"), // by a day
+        ("Kwajalein", "1969-09-30T00:00:00Z"),    // back by most of a day
+        ("Africa/Casablanca", "2026-02-14T12:00:00Z"),
+    ];
+    let expressions = [
+        ("30 2 * * *", false),
+        ("0,30 0-3 * * *", false),
+        ("15 2,23 * * *", false),
+        ("0 0-23 * * *", false),
+        ("*/17 * * * *", true),
+        ("*/20 2 * * *", true),
+        ("5 * * * *", true),
+        ("5 */2 * * *", true),
+    ];
+    for (zone, from) in changes {
+        let tz = TimeZone::get(zone).unwrap();
+        let from: Timestamp = from.parse().unwrap();
+        for (expression, step) in expressions {
+            let calendar = Calendar::with_wall_clock(expression, zone, at(START)).unwrap();
+            let expected = by_minutes(expression, step, &tz, from);
+            // Asked at the run before, and at every minute.
+            let next = |time: Timestamp| {
+                let next = calendar.next_after(SystemTime::from(time)).unwrap();
+                Timestamp::try_from(next).unwrap()
+            };
+            for n in 0..MINUTES {
+                let now = from + SignedDuration::from_mins(1) * n;
+                let Some(run) = expected.iter().find(|run| **run > now) else { break };
+                assert_eq!(next(now), *run, "{expression} in {zone} after {now}");
+            }
+        }
+    }
+}
+
+#[test]
+fn months_end_and_years_leap() {
+    assert_eq!(
+        times("0 0 L * *", "UTC", "2028-01-31T12:00:00Z", 3),
+        ["2028-02-29T00:00:00Z", "2028-03-31T00:00:00Z", "2028-04-30T00:00:00Z"],
+    );
+    assert_eq!(
+        times("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", 2),
+        ["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"],
+    );
+    assert_eq!(
+        times("5-59/20 59 23 31 12 *", "Asia/Kathmandu", "2026-01-01T00:00:00Z", 2),
+        ["2026-12-31T18:14:05Z", "2026-12-31T18:14:25Z"],
+    );
+}
+
+/// A scheduler in virtual time, and a wall clock that runs with it and can be set.
+struct Desk {
+    clock: ManualClock,
+    sweeper: Sweeper<Due>,
+    scheduler: Scheduler,
+    /// How far the wall clock has been set, in seconds.
+    set: Arc<AtomicI64>,
+    /// How much time passes at each look at the wall clock.
+    look: Duration,
+    runs: Arc<AtomicU32>,
+}
+
+const START: &str = "2026-06-01T10:00:00Z";
+
+impl Desk {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+        let scheduler = Scheduler::new(wheel);
+        let (set, runs) = (Arc::default(), Arc::default());
+        Self { clock, sweeper, scheduler, set, look: Duration::ZERO, runs }
+    }
+
+    /// Counts runs at noon, UTC.
+    fn at_noon(&self) -> Scheduled {
+        let (clock, set, start) = (self.clock.clone(), Arc::clone(&self.set), at(START)());
+        let look = self.look;
+        let wall = move || {
+            let set = set.load(Relaxed);
+            let step = Duration::from_secs(set.unsigned_abs());
+            let now = start + (clock.now() - clock.start());
+            clock.advance(look);
+            if set < 0 { now - step } else { now + step }
+        };
+        let noon = Calendar::with_wall_clock("0 12 * * *", "UTC", wall).unwrap();
+        let runs = Arc::clone(&self.runs);
+        let counting = move || {
+            runs.fetch_add(1, Relaxed);
+        };
+        self.scheduler.by(noon).run(counting).unwrap()
+    }
+
+    /// Lets so many seconds pass, a second at a time. Answers after how many each run came.
+    fn pass(&mut self, seconds: i64) -> Vec<i64> {
+        let mut at = Vec::new();
+        for second in 1..=seconds {
+            self.clock.advance(Duration::from_millis(997));
+            let before = self.sweep();
+            self.clock.advance(Duration::from_millis(3));
+            let after = self.sweep();
+            at.extend((0..before).map(|_| second - 1).chain((0..after).map(|_| second)));
+        }
+        at
+    }
+
+    fn sweep(&mut self) -> u32 {
+        let before = self.runs.load(Relaxed);
+        // What a sweep arms without delay is there for the next.
+        for _ in 0..2 {
+            let _ = self.sweeper.sweep(|timer| self.scheduler.fire(timer));
+        }
+        self.runs.load(Relaxed) - before
+    }
+}
+
+#[test]
+fn a_day_passes_and_noon_comes_at_noon() {
+    let mut desk = Desk::new();
+    let noon = desk.at_noon();
+    assert_eq!(desk.pass(28 * HOUR), [2 * HOUR, 26 * HOUR]);
+    assert_eq!(noon.ending(), None);
+}
+
+/// Time passes between the first question and the second, as by a precise clock.
+#[test]
+fn a_first_run_less_than_a_minute_ahead_comes() {
+    for look in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(100)] {
+        let mut desk = Desk::new();
+        desk.look = look;
+        desk.clock.advance(Duration::from_secs(2 * 3600 - 30));
+        let noon = desk.at_noon();
+        assert_eq!(desk.pass(HOUR), [30], "with {look:?} a look");
+        assert_eq!(noon.ending(), None);
+    }
+}
+
+#[test]
+fn a_wall_clock_set_forward_is_noticed_within_a_minute_and_runs_once() {
+    let mut desk = Desk::new();
+    let _noon = desk.at_noon();
+    desk.pass(HOUR);
+    desk.set.store(74 * HOUR, Relaxed); // over four noons, to 13:00
+    let runs = desk.pass(24 * HOUR);
+    assert!(runs.len() == 2 && runs[0] <= 60, "{runs:?}");
+    assert_eq!(runs[1], 23 * HOUR);
+}
+
+#[test]
+fn a_wall_clock_set_back_runs_nothing_twice() {
+    let mut desk = Desk::new();
+    let _noon = desk.at_noon();
+    assert_eq!(desk.pass(3 * HOUR), [2 * HOUR]);
+    desk.set.store(-2 * HOUR, Relaxed); // to 11:00
+    assert_eq!(desk.pass(26 * HOUR), [25 * HOUR]);
+}
+
+#[test]
+fn a_wall_clock_that_was_far_ahead_does_not_count() {
+    let mut desk = Desk::new();
+    desk.set.store(1000 * 24 * HOUR, Relaxed);
+    let _noon = desk.at_noon();
+    assert_eq!(desk.pass(3 * HOUR), [2 * HOUR]);
+    desk.set.store(-2 * HOUR, Relaxed); // to 11:00, a thousand days before
+    assert_eq!(desk.pass(2 * HOUR), [HOUR]);
+}
+
+#[test]
+fn a_run_at_another_time_stands_for_what_had_come_by_then() {
+    let mut desk = Desk::new();
+    let noon = desk.at_noon();
+    assert_eq!(desk.pass(2 * HOUR - 30), [0; 0]);
+    assert_eq!(noon.reschedule(Duration::from_secs(600)), Ok(true));
+    assert_eq!(desk.pass(25 * HOUR), [600, 24 * HOUR + 30]);
+}
+
+#[test]
+fn a_wall_clock_out_of_its_mind_may_come_to_itself() {
+    let mut desk = Desk::new();
+    let _noon = desk.at_noon();
+    desk.set.store(9000 * 365 * 24 * HOUR, Relaxed);
+    assert_eq!(desk.pass(HOUR), [0; 0]);
+    desk.set.store(0, Relaxed);
+    assert_eq!(desk.pass(2 * HOUR), [HOUR]);
+}
+
+#[test]
+fn a_bad_expression_points_at_its_field() {
+    let refused = |expression| match Calendar::new(expression, "UTC").unwrap_err() {
+        CalendarError::Expression { field, .. } => field,
+        other => panic!("{other}"),
+    };
+    assert_eq!(refused("61 * * * *"), Some("minute"));
+    assert_eq!(refused("* 25 * * *"), Some("hour"));
+    assert_eq!(refused("* * 32 * *"), Some("day of the month"));
+    assert_eq!(refused("* * * NOV-XYZ *"), Some("month"));
+    assert_eq!(refused("* * * * 9"), Some("day of the week"));
+    assert_eq!(refused("99 * * * * *"), Some("second"));
+    assert_eq!(refused("* * *"), None);
+    assert_eq!(refused("* * * * * * 2030"), None);
+    assert_eq!(refused(""), None);
+    let zone = Calendar::new("* * * * *", "Europe/Nowhere").unwrap_err();
+    assert_eq!(zone, CalendarError::Zone("Europe/Nowhere".into()));
+    let never = Calendar::new("0 0 30 2 *", "UTC").unwrap_err();
+    assert_eq!(never.to_string(), "\"0 0 30 2 *\" names no time to come");
+}
+
+#[test]
+fn a_calendar_ends_with_its_scheduler() {
+    let mut desk = Desk::new();
+    let noon = desk.at_noon();
+    assert_eq!(desk.scheduler.shutdown().len(), 1);
+    assert_eq!(desk.pass(3 * HOUR), [0; 0]);
+    assert_eq!(noon.ending(), Some(Ending::ShutDown));
+}

@@ -1,0 +1,39 @@
+//! A wheel gives its memory back.
+
+use crate::common::{Bench, Shape};
+use crate::{alone, held};
+use std::time::Duration;
+use tourbillon::__internals::Geometry;
+
+/// Ends every timer of the wheel, by time or by hand.
+type End = fn(&mut Bench<u64>, Vec<tourbillon::TimerId>);
+
+/// A burst of timers comes, ends, and the wheel goes to rest: its memory is that of before. The
+/// pages are freed though nobody calls any more.
+#[test]
+fn a_burst_leaves_nothing_behind() {
+    let _alone = alone();
+    let ends: [End; 2] = [
+        |bench, _| assert_eq!(bench.advance(Duration::from_secs(61)).len(), 300_000),
+        |bench, ids| ids.into_iter().for_each(|id| assert!(bench.wheel.cancel(id).is_some())),
+    ];
+    for end in ends {
+        let tick = Duration::from_millis(1);
+        let shape = Shape { tick, shards: 3, geometry: Geometry::default(), first_tick: 0 };
+        let mut bench = Bench::<u64>::new(shape);
+        let delay =
+            |n: u32| Duration::from_millis(u64::from(n.wrapping_mul(2_654_435_769) % 60_000));
+        let mut ids = Vec::new();
+        let most = held(|| {
+            ids.extend((0..300_000).map(|n| bench.wheel.insert(u64::from(n), delay(n)).unwrap()));
+        });
+        let ended = held(|| {
+            end(&mut bench, ids);
+            while bench.sweeper.next_deadline().is_some() {
+                assert!(bench.advance(Duration::ZERO).is_empty());
+            }
+        });
+        let left = most + ended;
+        assert!(left < most / 50, "{left} of {most} bytes are left");
+    }
+}

@@ -1,0 +1,99 @@
+//! Keyed timers and the cache give back the memory of a burst.
+
+use crate::{alone, held};
+use std::time::Duration;
+use tourbillon::cache::{Cache, CacheTimer};
+use tourbillon::{Builder, KeyedTimer, KeyedTimers, ManualClock, Sweeper};
+
+const BURST: u64 = 200_000;
+const LIFE: Duration = Duration::from_secs(10);
+
+/// How a burst ends, and what ends it.
+type End<T> = (&'static str, fn(&mut T));
+
+/// How much is left of a burst that comes by `fill` and goes by `end`, and how much it was.
+fn burst<T>(of: &mut T, fill: impl FnOnce(&mut T), end: impl FnOnce(&mut T)) -> (i64, i64) {
+    let most = held(|| fill(of));
+    (most + held(|| end(of)), most)
+}
+
+struct Keyed {
+    timers: KeyedTimers<u64, u64>,
+    sweeper: Sweeper<KeyedTimer<u64>>,
+    clock: ManualClock,
+}
+
+impl Keyed {
+    fn fill(&mut self) {
+        (0..BURST).for_each(|key| assert_eq!(self.timers.set(key, key, LIFE), Ok(None)));
+    }
+
+    fn sweep(&mut self) {
+        while self.sweeper.next_deadline().is_some() {
+            let _ = self.sweeper.sweep(|timer| assert!(self.timers.fire(timer).is_some()));
+        }
+        assert!(self.timers.is_empty());
+    }
+}
+
+struct Cached {
+    cache: Cache<u64, u64>,
+    sweeper: Sweeper<CacheTimer<u64>>,
+    clock: ManualClock,
+}
+
+impl Cached {
+    fn fill(&mut self) {
+        (0..BURST).for_each(|key| self.cache.insert(key, key).unwrap());
+    }
+
+    fn sweep(&mut self) {
+        while self.sweeper.next_deadline().is_some() {
+            let _ = self.sweeper.sweep(|timer| self.cache.fire(timer));
+        }
+        assert!(self.cache.is_empty());
+    }
+}
+
+#[test]
+fn a_burst_of_keys_gives_its_memory_back() {
+    let _alone = alone();
+    let clock = ManualClock::new();
+    let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+    let mut keyed = Keyed { timers: KeyedTimers::new(wheel), sweeper, clock };
+    let ends: [End<Keyed>; 2] = [
+        ("removed", |keyed| {
+            (0..BURST).for_each(|key| assert_eq!(keyed.timers.remove(&key), Some(key)));
+        }),
+        ("fired", |keyed| keyed.clock.advance(LIFE * 2)),
+    ];
+    for (end, by) in ends {
+        let (left, most) = burst(&mut keyed, Keyed::fill, |keyed| {
+            by(keyed);
+            keyed.sweep();
+        });
+        assert!(left < most / 50, "keys that were {end}: {left} of {most} bytes are left");
+    }
+}
+
+#[test]
+fn a_burst_of_entries_gives_its_memory_back() {
+    let _alone = alone();
+    let clock = ManualClock::new();
+    let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+    let mut cached = Cached { cache: Cache::builder(LIFE).build(wheel).unwrap(), sweeper, clock };
+    let ends: [End<Cached>; 3] = [
+        ("removed", |cached| {
+            (0..BURST).for_each(|key| assert_eq!(cached.cache.remove(&key), Some(key)));
+        }),
+        ("expired", |cached| cached.clock.advance(LIFE * 2)),
+        ("cleared", |cached| cached.cache.clear()),
+    ];
+    for (end, by) in ends {
+        let (left, most) = burst(&mut cached, Cached::fill, |cached| {
+            by(cached);
+            cached.sweep();
+        });
+        assert!(left < most / 50, "entries that were {end}: {left} of {most} bytes are left");
+    }
+}

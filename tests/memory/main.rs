@@ -1,0 +1,27 @@
+//! What is given back, and what things cost, counted by the allocator itself, for the thread
+//! that calls.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bursts;
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(all(feature = "cache", feature = "keyed"))]
+mod layered_bursts;
+#[cfg(feature = "future")]
+mod queues;
+#[cfg(feature = "future")]
+mod sleeps;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: what another thread still looks at is not freed meanwhile.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many bytes more than before are allocated after `run`, by this thread.
+fn held(run: impl FnOnce()) -> i64 {
+    allocation_counter::measure(run).bytes_current
+}

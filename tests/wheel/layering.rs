@@ -1,0 +1,258 @@
+//! The layers of the sources hold: imports go one way, from file to file and from room to room.
+//!
+//! It reads `src` as text, because a lint sees through re-exports and would reject the users of the
+//! facades too. What lies inside of `src/wheel` nobody else can name: the compiler sees to that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// The rooms of `src`, lowest first: each imports from its own files and from the rooms before it.
+const ROOMS: [&[&str]; 7] = [
+    &["sync", "panics", "error"],
+    &["clock"],
+    &["wheel"],
+    &["driver"],
+    &["scheduler", "keyed", "cache"],
+    &["future"],
+    &["adapters"],
+];
+
+/// How many of them, from the first, the root's exports are made of. The others use those exports,
+/// and of the rooms below only the doors to locks and panics.
+const BELOW_THE_ROOT: usize = 4;
+
+/// The files of this crate, or of the one of durable timers.
+fn sources(below: &str) -> BTreeMap<String, String> {
+    let mut sources = BTreeMap::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(below);
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        // The other crate is not there where this one was unpacked.
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+                sources.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    sources
+}
+
+/// The code of a file, without its comments and its unit tests; of a file of tests, nothing.
+fn code(source: &str) -> String {
+    let tests =
+        ["[cfg(all(test, not(modelled)))]", "[cfg(all(test, feature = \"file\"))]", "[cfg(test)]"];
+    let start = tests.iter().filter_map(|start| source.find(start)).min();
+    let before_tests = &source[..start.unwrap_or(source.len())];
+    let lines = before_tests.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The module of a file: its path, without what marks it as a file.
+fn module(file: &str) -> &str {
+    let name = file.trim_end_matches(".rs");
+    name.strip_suffix("/mod").unwrap_or(name)
+}
+
+/// The paths that a tree of imports names, such as `crate::a::{b, c::{d, e}}`.
+fn paths(tree: &str) -> Vec<String> {
+    let Some((prefix, rest)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default();
+        return vec![path.split_whitespace().collect()];
+    };
+    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+    let (mut depth, mut branches) = (0, vec![String::new()]);
+    for character in inner.chars() {
+        match character {
+            ',' if depth == 0 => branches.push(String::new()),
+            _ => {
+                depth += i32::from(character == '{') - i32::from(character == '}');
+                branches.last_mut().unwrap().push(character);
+            }
+        }
+    }
+    let branches = branches.iter().filter(|branch| !branch.trim().is_empty());
+    branches.flat_map(|branch| paths(&format!("{}{}", prefix.trim(), branch.trim()))).collect()
+}
+
+/// The paths that a file's code names, from the root of the crate; what it only hands on to others
+/// (`pub use`) is not meant.
+fn named(file: &str, code: &str) -> Vec<String> {
+    let mut named = Vec::new();
+    let statements: Vec<&str> = code.split(';').collect();
+    for statement in &statements {
+        let line = statement.trim_start_matches(|c: char| c.is_whitespace());
+        if let Some((before, tree)) = line.rsplit_once("use ") {
+            if before.rsplit('\n').next().unwrap_or_default().trim().is_empty() {
+                named.extend(paths(tree));
+                continue;
+            }
+        }
+        // Paths within expressions; `pub(in crate::x)` is none.
+        let statement = statement.replace("(in crate::", "(in ");
+        for start in ["crate::", "super::"] {
+            let found = statement.match_indices(start).map(|(at, _)| &statement[at..]);
+            named.extend(found.map(|text| {
+                let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+                text.chars().take_while(|&c| is_path(c)).collect::<String>()
+            }));
+        }
+    }
+    let here = module(file);
+    let from_root = |path: String| -> Option<String> {
+        if let Some(path) = path.strip_prefix("crate::") {
+            return Some(path.replace("::", "/"));
+        }
+        let (mut folder, mut rest) = (here, &path[..]);
+        while let Some(up) = rest.strip_prefix("super::") {
+            folder = folder.rsplit_once('/').map_or("", |(above, _)| above);
+            rest = up;
+        }
+        Some(format!("{folder}/{}", rest.replace("::", "/")))
+    };
+    named.into_iter().filter_map(from_root).collect()
+}
+
+/// The module that a path from the root leads to; the empty one is the root itself.
+fn resolved<'p>(path: &'p str, modules: &BTreeSet<String>) -> &'p str {
+    let mut path = path.trim_start_matches('/');
+    while !path.is_empty() && !modules.contains(path) {
+        path = path.rsplit_once('/').map_or("", |(above, _)| above);
+    }
+    path
+}
+
+/// Which modules each module imports from.
+fn imports(below: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let sources = sources(below);
+    let files = sources.iter().filter(|(file, _)| *file != "lib.rs");
+    let modules: BTreeSet<String> =
+        files.clone().map(|(file, _)| module(file).to_owned()).collect();
+    files
+        .map(|(file, source)| {
+            let here = module(file);
+            let named = named(file, &code(source));
+            let imported = named.iter().map(|path| resolved(path, &modules).to_owned());
+            (here.to_owned(), imported.filter(|path| path != here).collect())
+        })
+        .collect()
+}
+
+fn room(module: &str) -> usize {
+    let name = module.split('/').next().unwrap();
+    let place = ROOMS.iter().position(|rooms| rooms.contains(&name));
+    place.unwrap_or_else(|| panic!("{module} is in no room"))
+}
+
+#[test]
+fn each_room_imports_only_from_those_below_it() {
+    for (module, imported) in &imports("src") {
+        let (own, here) = (module.split('/').next().unwrap(), room(module));
+        for path in imported {
+            let name = path.split('/').next().unwrap();
+            if name == own {
+                continue;
+            }
+            if path.is_empty() {
+                assert!(here >= BELOW_THE_ROOT, "{module} imports from the root");
+                continue;
+            }
+            assert!(room(path) < here, "{module} imports {path}");
+            let past = here >= BELOW_THE_ROOT && room(path) < BELOW_THE_ROOT;
+            assert!(
+                !past || ["sync", "panics"].contains(&name),
+                "{module} goes past the root to {path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_imports_go_in_a_circle() {
+    for below in ["src", "durable/src"] {
+        look_for_circles(imports(below));
+    }
+}
+
+fn look_for_circles(mut left: BTreeMap<String, BTreeSet<String>>) {
+    // What imports nothing that is left is in no circle.
+    loop {
+        let modules: BTreeSet<String> = left.keys().cloned().collect();
+        let before = left.len();
+        left.retain(|_, imported| imported.iter().any(|path| modules.contains(path)));
+        if left.len() == before {
+            break;
+        }
+    }
+    assert!(left.is_empty(), "these import each other, or from such: {left:#?}");
+}
+
+/// Where atomics are named: their door, and what is not modelled.
+const ATOMICS: [&str; 6] = [
+    "sync.rs",
+    "clock.rs",
+    "cache/spread.rs",
+    "cache/stats.rs",
+    "driver/bell.rs",
+    "wheel/caller.rs",
+];
+
+/// The services of tower.
+const SERVICES: [&str; 3] =
+    ["adapters/tower.rs", "adapters/http/timeout.rs", "adapters/http/body_layer.rs"];
+
+#[test]
+fn each_thing_outside_has_one_door() {
+    let doors = [
+        ("std::sync::atomic", &ATOMICS[..]),
+        ("loom::", &["sync.rs"]),
+        ("crossbeam_epoch", &["wheel/reclaim.rs"]),
+        ("rayon::", &["driver/executor.rs"]),
+        ("croner", &["scheduler/calendar.rs"]),
+        ("jiff", &["scheduler/calendar.rs"]),
+        ("SystemTime::now", &["scheduler/calendar.rs"]),
+        ("quick_cache", &["cache/map.rs"]),
+        ("fastrand", &["cache/spread.rs"]),
+        ("dashmap", &["keyed/map.rs"]),
+        (
+            "serde::",
+            &["adapters/config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"],
+        ),
+        ("humantime::", &["adapters/config.rs"]),
+        (" ::metrics::", &["adapters/export.rs"]),
+        ("tracing::", &["driver/events.rs"]),
+        (" hyper::", &["adapters/hyper.rs"]),
+        ("atomic_waker", &["future/delay_queue.rs"]),
+        (" ::backon", &["adapters/backon.rs"]),
+        (" ::quinn", &["adapters/quinn.rs"]),
+        ("tower_layer", &SERVICES),
+        ("tower_service", &SERVICES),
+        (" ::http::", &SERVICES),
+        ("http_body::", &["adapters/http/body.rs"]),
+        ("Instant::now", &["clock.rs"]),
+        ("std::thread::Builder", &["driver/executor.rs"]),
+    ];
+    for (name, source) in &sources("src") {
+        for (thing, files) in doors {
+            let named = code(source).contains(thing);
+            assert!(!named || files.contains(&name.as_str()), "{name} names {thing}");
+        }
+    }
+}
+
+#[test]
+fn each_file_says_what_it_is_and_keeps_its_size() {
+    for (name, source) in sources("src").iter().chain(&sources("durable/src")) {
+        assert!(source.starts_with("//!") || name == "lib.rs", "{name} opens without a word");
+        let lines = source.lines().count();
+        assert!(lines <= 600, "{name} has {lines} lines");
+        let unsafe_allowed = code(source).contains("unsafe ");
+        let forbids = source.contains("#![forbid(unsafe_code)]");
+        let folder = name.ends_with("mod.rs") || name == "sync.rs" || name == "lib.rs";
+        assert!(unsafe_allowed || forbids || folder, "{name} needs no unsafe: forbid it");
+    }
+}

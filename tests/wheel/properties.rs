@@ -1,0 +1,48 @@
+//! Random operations of pretended callers, against the model, over many shapes of wheel.
+
+#[path = "../common/model.rs"]
+mod model;
+
+use model::setup::any_setup;
+use model::{Model, Op};
+use proptest::prelude::*;
+
+/// Delays of all sizes, most of them short.
+fn span() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        3 => 0..20_u32,
+        3 => 0..400_u32,
+        2 => 0..40_000_u32,
+        1 => 0..30_000_000_u32,
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let which = || prop_oneof![4 => 0..6_usize, 1 => any::<usize>()];
+    prop_oneof![
+        6 => span().prop_map(|delay| Op::Insert { delay }),
+        2 => (-50..400_i32).prop_map(|offset| Op::InsertAt { offset }),
+        3 => which().prop_map(|which| Op::Cancel { which }),
+        6 => (which(), span()).prop_map(|(which, delay)| Op::Reset { which, delay }),
+        2 => (which(), -50..400_i32).prop_map(|(which, offset)| Op::ResetAt { which, offset }),
+        1 => which().prop_map(|which| Op::Look { which }),
+        1 => any::<u64>().prop_map(|bits| Op::MadeUp { bits }),
+        4 => span().prop_map(|step| Op::Sweep { step }),
+        2 => (span(), 0..4_usize).prop_map(|(step, limit)| Op::SweepSome { step, limit }),
+        1 => Just(Op::Drain),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_wheel_does_what_the_model_does(
+        setup in any_setup(),
+        ops in prop::collection::vec(op(), 0..120),
+    ) {
+        let mut model = Model::new(&setup);
+        for op in &ops {
+            model.apply(op);
+        }
+        model.finish();
+    }
+}
