@@ -4,11 +4,12 @@
 
 #![forbid(unsafe_code)]
 
+use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt::{self, Debug};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A clock that never goes back.
@@ -173,7 +174,7 @@ impl ManualClock {
     }
 
     fn wakes(&self) -> MutexGuard<'_, Wakes> {
-        self.shared.wakes.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.shared.wakes.lock())
     }
 }
 

@@ -4,12 +4,19 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{LockResult, PoisonError};
 
 /// Runs what is the user's; a panic is dropped.
 pub(crate) fn quietly(run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         discard(panic);
     }
+}
+
+/// What a lock or a wait returned, also if a thread has panicked while it held the lock: what lies
+/// behind the locks here is whole wherever the user's code runs.
+pub(crate) fn ignore_poison<G>(result: LockResult<G>) -> G {
+    result.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Drops values of the user's one by one, all of them though some panic.

@@ -284,8 +284,9 @@ mod tests {
     use super::super::places::Places;
     use super::super::store::{Due, Insert};
     use super::*;
+    use crate::panics::ignore_poison;
     use pollster::block_on;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
     use std::time::UNIX_EPOCH;
     use tourbillon::future::DelayQueue;
     use tourbillon::{Builder, ManualClock};
@@ -330,19 +331,19 @@ mod tests {
             timer,
             near: Arc::new(Near::new(queue.handle(), now)),
             handle: Box::new(move |_| {
-                *called.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                *ignore_poison(called.lock()) += 1;
                 Box::pin(std::future::ready(Ok(())))
             }),
             observe: Some(Box::new(move |event: &Event| {
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut seen = ignore_poison(seen.lock());
                 seen.push(event.outcome.clone());
             })),
         };
         let place = Arc::new(Places::new(1)).take().ok_or("a place")?;
         block_on(Arc::new(attempts).deliver((0, Arc::from("id")), place))?;
         let _ = std::fs::remove_file(path);
-        let ends = ends.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let calls = *calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = ignore_poison(ends.lock()).clone();
+        let calls = *ignore_poison(calls.lock());
         Ok((ends, calls))
     }
 

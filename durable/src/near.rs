@@ -24,11 +24,12 @@
 
 use super::clock::{Millis, whole_millis};
 use super::key::{Change, Key, Page, first_from};
+use crate::panics::ignore_poison;
 use futures_util::task::AtomicWaker;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Context;
 use std::time::{Duration, Instant};
 use tourbillon::TimerId;
@@ -205,7 +206,7 @@ impl Near {
     }
 
     fn lock(&self) -> Held<'_> {
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = ignore_poison(self.loaded.lock());
         Held { loaded, queue: self.queue.hold_wake() }
     }
 }
@@ -287,7 +288,7 @@ pub(super) struct Watchers(Mutex<Vec<Weak<Near>>>);
 
 impl Watchers {
     pub(super) fn add(&self, near: Weak<Near>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(near);
+        ignore_poison(self.0.lock()).push(near);
     }
 
     pub(super) fn tell(&self, changes: &[Change]) {
@@ -301,7 +302,7 @@ impl Watchers {
 
     fn each(&self, call: impl Fn(&Near)) {
         let mut here = Vec::new();
-        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = ignore_poison(self.0.lock());
         watchers.retain(|watcher| watcher.upgrade().map(|near| here.push(near)).is_some());
         // Who begins to watch from here on has loaded nothing yet.
         drop(watchers);

@@ -3,10 +3,17 @@
 #![forbid(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{LockResult, PoisonError};
 
 /// Runs what is the user's; a panic is dropped, and so is what its payload's drop does.
 pub(crate) fn quietly(run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
     }
+}
+
+/// What a lock or a wait returned, also if a thread has panicked while it held the lock: what lies
+/// behind the locks here is whole wherever the user's code runs.
+pub(crate) fn ignore_poison<G>(result: LockResult<G>) -> G {
+    result.unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,7 +9,8 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::panics::ignore_poison;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 /// How many deliveries may be under way without a place.
@@ -68,7 +69,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.0.lock())
     }
 }
 

@@ -3,9 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::error::CacheRefusal;
+use crate::panics::ignore_poison;
 use crate::sync::{Condvar, Mutex};
 use std::any::Any;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// What became of a load. Everyone who waited for it gets a clone.
 #[derive(Clone)]
@@ -33,7 +34,7 @@ impl<V> Load<V> {
     }
 
     pub(super) fn end(&self, outcome: Outcome<V>) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        *ignore_poison(self.outcome.lock()) = Some(outcome);
         self.ended.notify_all();
     }
 }
@@ -41,12 +42,12 @@ impl<V> Load<V> {
 impl<V: Clone> Load<V> {
     /// Blocks until the load has ended.
     pub(super) fn wait(&self) -> Outcome<V> {
-        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = ignore_poison(self.outcome.lock());
         loop {
             match &*outcome {
                 Some(outcome) => return outcome.clone(),
                 None => {
-                    outcome = self.ended.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+                    outcome = ignore_poison(self.ended.wait(outcome));
                 }
             }
         }

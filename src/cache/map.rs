@@ -19,13 +19,14 @@
 
 use super::load::{Load, Outcome};
 use crate::TimerId;
+use crate::panics::ignore_poison;
 use crossbeam_utils::CachePadded;
 use quick_cache::unsync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 /// A value in the map, with its timer.
@@ -159,9 +160,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
 
     /// How many values the map holds. O(shards).
     pub(super) fn len(&self) -> usize {
-        let len = |shard: &RwLock<Shard<K, V>>| {
-            shard.read().unwrap_or_else(PoisonError::into_inner).entries.len()
-        };
+        let len = |shard: &RwLock<Shard<K, V>>| ignore_poison(shard.read()).entries.len();
         self.shards.iter().map(|shard| len(shard)).sum()
     }
 
@@ -208,7 +207,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
     }
 
     fn read<Q: Hash + ?Sized>(&self, key: &Q) -> RwLockReadGuard<'_, Shard<K, V>> {
-        self.shard(key).read().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.shard(key).read())
     }
 
     fn write<Q: Hash + ?Sized>(&self, key: &Q) -> RwLockWriteGuard<'_, Shard<K, V>> {
@@ -218,7 +217,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
 
 /// The shard, alone. A panic of a key or a clone leaves nothing half done.
 fn lock<K, V>(shard: &RwLock<Shard<K, V>>) -> RwLockWriteGuard<'_, Shard<K, V>> {
-    shard.write().unwrap_or_else(PoisonError::into_inner)
+    ignore_poison(shard.write())
 }
 
 impl<K: Eq + Hash, V> Shard<K, V> {

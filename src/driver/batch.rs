@@ -4,15 +4,14 @@
 
 use super::bell::Bell;
 use super::events::Teller;
+use crate::panics::ignore_poison;
 use crate::panics::quietly;
-use crate::sync::{
-    AcqRel, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Relaxed, thread_local,
-};
+use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Mutex, Relaxed, thread_local};
 use crate::wheel::{Expired, TimerId};
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 pub(super) type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
 pub(super) type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + Sync>;
@@ -49,9 +48,9 @@ impl LastSweep {
 
     /// Waits for it.
     pub(super) fn wait(&self) {
-        let mut over = lock(&self.over);
+        let mut over = ignore_poison(self.over.lock());
         while !*over {
-            over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
+            over = ignore_poison(self.changed.wait(over));
         }
     }
 }
@@ -62,7 +61,7 @@ pub(super) struct SaysLast<T>(pub(super) Arc<Shared<T>>);
 impl<T> Drop for SaysLast<T> {
     fn drop(&mut self) {
         let last = &self.0.last_sweep;
-        *lock(&last.over) = true;
+        *ignore_poison(last.over.lock()) = true;
         last.changed.notify_all();
     }
 }
@@ -108,7 +107,7 @@ impl<T> Drop for Batch<T> {
         if shared.drop_unrun {
             drop_each(self.timers.by_ref());
         } else if self.timers.len() > 0 {
-            lock(&shared.unfired).extend(self.timers.by_ref());
+            ignore_poison(shared.unfired.lock()).extend(self.timers.by_ref());
         }
         // AcqRel: the Release half publishes what the handlers did to whoever waits, and the
         // room to the tick thread; the Acquire half keeps the chain over several batches.
@@ -116,7 +115,7 @@ impl<T> Drop for Batch<T> {
         // AcqRel: as above.
         if shared.batches_in_flight.fetch_sub(1, AcqRel) == 1 {
             // The lock keeps the notice from slipping between a waiter's look and its wait.
-            drop(lock(&shared.quiet_lock));
+            drop(ignore_poison(shared.quiet_lock.lock()));
             shared.quiet.notify_all();
         }
         shared.bell.ring();
@@ -146,11 +145,6 @@ impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.with(|inside| inside.borrow_mut().pop());
     }
-}
-
-/// The lock's contents: nothing here is left half done by a panic.
-pub(super) fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Drops values of the user's, all of them though some panic. Returns how many they were.

@@ -38,14 +38,15 @@ pub use builder::DriverBuilder;
 pub use executor::GlobalPool;
 pub use executor::{Executor, Inline, Job};
 
+use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Relaxed, Release};
 use crate::wheel::{Armed, Expired, Metrics, Sweeper, Wheel};
-use batch::{Batch, Inside, SaysLast, Shared, drop_each, lock};
+use batch::{Batch, Inside, SaysLast, Shared, drop_each};
 use events::Watch;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A wheel with a tick thread that hands what is due to an executor.
@@ -174,7 +175,7 @@ impl<T: Send + 'static> Driver<T> {
 
     fn end(&self, waits: bool) -> Vec<Armed<T>> {
         let first = self.stop(waits);
-        let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
+        let unfired = std::mem::take(&mut *ignore_poison(self.shared.unfired.lock()));
         let mut returned: Vec<Armed<T>> = unfired
             .into_iter()
             .map(|Expired { value, id, deadline }| Armed { value, id, deadline })
@@ -207,11 +208,11 @@ impl<T: Send + 'static> Driver<T> {
         if Inside::is(&self.shared) {
             return Err(WaitError::InsideHandler);
         }
-        let mut guard = lock(&self.shared.quiet_lock);
+        let mut guard = ignore_poison(self.shared.quiet_lock.lock());
         // Acquire: pairs with the Release of the last batch's end, so that what its handlers did
         // is seen.
         while self.shared.batches_in_flight.load(Acquire) > 0 {
-            guard = self.shared.quiet.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = ignore_poison(self.shared.quiet.wait(guard));
         }
         Ok(())
     }
@@ -253,7 +254,7 @@ impl<T> Driver<T> {
 impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
         let first = self.stop(self.waits);
-        let unfired = std::mem::take(&mut *lock(&self.shared.unfired));
+        let unfired = std::mem::take(&mut *ignore_poison(self.shared.unfired.lock()));
         let dropped = drop_each(unfired.into_iter()) + drop_armed(&self.wheel);
         self.shared.teller.stopped(first, 0, dropped);
     }

@@ -21,7 +21,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 /// A queue whose values come out one by one, each when its delay has passed: a [`Stream`] of
@@ -82,7 +82,7 @@ pub struct DelayQueueHandle<T> {
 /// Wakes the task that polls the stream.
 #[derive(Default)]
 struct StreamBell {
-    /// Set when the stream is to be polled; cleared by who then wakes its task.
+    /// Set when the stream is to be polled; cleared by each poll, before it sweeps.
     rung: AtomicBool,
     task: AtomicWaker,
     /// How many handles there are, the queue's own included.
@@ -97,21 +97,29 @@ struct StreamBell {
 impl StreamBell {
     /// Notes that the stream is to be polled.
     fn ring(&self) {
-        // Release: pairs with the Acquire of `answer`: who wakes the task has what rang behind it.
-        // An exchange, so that of several ringers each is seen.
+        // Release: pairs with the Acquire of `begin_poll`, whose sweep finds what rang. An exchange,
+        // so that of several ringers each is seen.
         self.rung.swap(true, Release);
     }
 
-    /// Wakes the task, if the bell has rung.
+    /// Wakes the task, if the bell has rung since the last poll began.
+    ///
+    /// Also when another thread has rung: what this one relies on may have been filed by it, and it
+    /// may not have come to its own `answer` yet.
     #[inline]
     fn answer(&self) {
-        // Relaxed: the ringer is this thread, or one that will come here itself.
+        // Relaxed: this thread has rung, or comes after whoever did and filed what it relies on.
+        // Should a poll have cleared the flag since, its sweep comes after that.
         if self.rung.load(Relaxed) {
-            // Acquire: pairs with the Release of `ring`.
-            if self.rung.swap(false, Acquire) {
-                self.task.wake();
-            }
+            self.task.wake();
         }
+    }
+
+    /// From here on whoever rings wakes the task of this waker.
+    fn begin_poll(&self, waker: &Waker) {
+        self.task.register(waker);
+        // Acquire: pairs with the Release of `ring`.
+        self.rung.swap(false, Acquire);
     }
 }
 
@@ -180,7 +188,7 @@ impl<T: Send> DelayQueue<T> {
     }
 
     fn poll_sweep(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
-        self.handle.stream.task.register(context.waker());
+        self.handle.stream.begin_poll(context.waker());
         let mut expired = None;
         let sweep = self.sweeper.sweep_some(1, |timer| expired = Some(timer));
         if expired.is_some() || self.has_ended() {
@@ -317,7 +325,7 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 
     /// When a value comes out, rounded up to the wheel's resolution; `None` if it is not in the
-    /// queue.
+    /// queue. As [`Wheel::deadline`] while another thread resets it.
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
         self.wheel.deadline(id)

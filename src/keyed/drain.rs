@@ -10,13 +10,14 @@
 #![forbid(unsafe_code)]
 
 use crate::panics::discard;
+use crate::panics::ignore_poison;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// How many keys a part holds: enough to make its way through the executor cheap, few enough to
@@ -172,7 +173,7 @@ impl<K, V> State<K, V> {
 impl<K, V> Draining<K, V> {
     /// The state: no call of user code is made under its lock but of a waker's clone.
     fn state(&self) -> MutexGuard<'_, State<K, V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 
     /// Tells whoever waits, if this was the end.
@@ -225,7 +226,7 @@ impl<K: Send, V: Send> Parts for Draining<K, V> {
     fn wait(&self) -> Drained {
         let mut state = self.state();
         while !state.has_ended() {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = ignore_poison(self.ended.wait(state));
         }
         state.drained
     }

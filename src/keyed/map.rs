@@ -120,11 +120,11 @@ mod source {
 
 #[cfg(modelled)]
 mod source {
+    use crate::panics::ignore_poison;
     use crate::sync::{ModelledGuard, ModelledMutex};
     use std::borrow::Borrow;
     use std::collections::HashMap;
     use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
-    use std::sync::PoisonError;
 
     type Slots<K, S> = HashMap<K, S, BuildHasherDefault<DefaultHasher>>;
 
@@ -136,7 +136,7 @@ mod source {
         }
 
         fn slots(&self) -> ModelledGuard<'_, Slots<K, S>> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+            ignore_poison(self.0.lock())
         }
 
         pub(in crate::keyed) fn look<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>

@@ -369,7 +369,8 @@ where
     }
 
     /// When `key` is due, rounded up to the wheel's resolution; `None` if it is not armed, or is
-    /// due and its firing on its way.
+    /// due and its firing on its way. As [`Wheel::deadline`](crate::Wheel::deadline) while another
+    /// thread moves it.
     ///
     /// # Examples
     ///

@@ -26,11 +26,12 @@
 
 use super::rule::{LastRun, Next, Rule};
 use crate::panics::discard;
+use crate::panics::ignore_poison;
 use crate::{BeyondRange, InsertError, Pinned, Refusal, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -184,7 +185,7 @@ impl Closure {
             quiet: Condvar::new(),
         });
         // A timer that fires before the work is there waits for this lock.
-        let mut state = lock(&closure.state);
+        let mut state = ignore_poison(closure.state.lock());
         let pinned = wheel.pin();
         let armed = aim(wheel, &pinned, first).and_then(|aim| {
             let aim = aim.map(|aim| closure.arm(&mut state, &pinned, aim));
@@ -195,7 +196,7 @@ impl Closure {
             Ok(Some(armed)) => state.phase = Phase::Armed(armed),
             Err(reason) => return Err(InsertError { reason, value: f }),
         }
-        *lock(&closure.work) = Some((work(f), last));
+        *ignore_poison(closure.work.lock()) = Some((work(f), last));
         drop(state);
         Ok(closure)
     }
@@ -206,7 +207,7 @@ impl Closure {
         if armed.on_the_way {
             return self.finish(wheel, Ok(Some(armed.aim)), Ending::Done, true);
         }
-        let outcome = match &mut *lock(&self.work) {
+        let outcome = match &mut *ignore_poison(self.work.lock()) {
             Some((work, last)) => work.act(last, armed.aim, deadline, wheel),
             None => Outcome { next: Next::End, ending: Ending::Done, panic: None },
         };
@@ -220,7 +221,7 @@ impl Closure {
 
     /// The closure's timer was dropped unfired.
     pub(super) fn lose(&self, number: u64) {
-        let state = lock(&self.state);
+        let state = ignore_poison(self.state.lock());
         if state.armed_as(number).is_some() {
             self.end(state, Ending::ShutDown);
         }
@@ -228,7 +229,7 @@ impl Closure {
 
     /// Cancels.
     pub(super) fn cancel(&self, wheel: &Wheel<Due>) -> Cancel {
-        let mut state = lock(&self.state);
+        let mut state = ignore_poison(self.state.lock());
         match &mut state.phase {
             Phase::Armed(armed) => {
                 // If the sweeper has taken it already, it finds the closure ended.
@@ -251,7 +252,7 @@ impl Closure {
         wheel: &Wheel<Due>,
         next: Next,
     ) -> Result<bool, Refusal> {
-        let mut state = lock(&self.state);
+        let mut state = ignore_poison(self.state.lock());
         match state.phase {
             Phase::Busy { wanted: Some(Wanted::Cancelled), .. } | Phase::Ended(_) => {
                 return Ok(false);
@@ -281,16 +282,16 @@ impl Closure {
     /// The scheduler was shut down and has this closure's timer back. Returns the work and when it
     /// was due, if it was still to run.
     pub(super) fn shut_down(&self, number: u64) -> Option<(Work, Instant)> {
-        let mut state = lock(&self.state);
+        let mut state = ignore_poison(self.state.lock());
         let due = state.armed_as(number)?.aim.due;
         state.phase = Phase::Ended(Ending::ShutDown);
         drop(state);
-        Some((lock(&self.work).take()?.0, due))
+        Some((ignore_poison(self.work.lock()).take()?.0, due))
     }
 
     /// When the next run is due, or the rule is asked for it.
     pub(super) fn next_run(&self) -> Option<Instant> {
-        match lock(&self.state).phase {
+        match ignore_poison(self.state.lock()).phase {
             Phase::Armed(armed) => Some(armed.aim.due),
             _ => None,
         }
@@ -298,12 +299,12 @@ impl Closure {
 
     /// Whether a run is under way.
     pub(super) fn is_running(&self) -> bool {
-        matches!(lock(&self.state).phase, Phase::Busy { runs: true, .. })
+        matches!(ignore_poison(self.state.lock()).phase, Phase::Busy { runs: true, .. })
     }
 
     /// Why it does not run again, once that is so.
     pub(super) fn ending(&self) -> Option<Ending> {
-        match lock(&self.state).phase {
+        match ignore_poison(self.state.lock()).phase {
             Phase::Ended(ending) => Some(ending),
             _ => None,
         }
@@ -311,13 +312,13 @@ impl Closure {
 
     /// Waits for the end of a run that is under way. `false`: the caller is that run.
     pub(super) fn wait(&self) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = ignore_poison(self.state.lock());
         while let Phase::Busy { thread, .. } = state.phase {
             if thread == thread::current().id() {
                 return false;
             }
             state.waiting += 1;
-            state = self.quiet.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = ignore_poison(self.quiet.wait(state));
             state.waiting -= 1;
         }
         true
@@ -325,7 +326,7 @@ impl Closure {
 
     /// From armed by this timer to busy.
     fn begin(&self, number: u64) -> Option<Armed> {
-        let mut state = lock(&self.state);
+        let mut state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
         let runs = !armed.on_the_way && !armed.aim.asks;
         state.phase = Phase::Busy { thread: thread::current().id(), runs, wanted: None };
@@ -340,7 +341,7 @@ impl Closure {
         ending: Ending,
         may_be_moved: bool,
     ) {
-        let mut state = lock(&self.state);
+        let mut state = ignore_poison(self.state.lock());
         let Phase::Busy { wanted, .. } = state.phase else { return };
         let moved = match wanted {
             Some(Wanted::Cancelled) => return self.end(state, Ending::Cancelled),
@@ -371,7 +372,7 @@ impl Closure {
     fn end(&self, mut state: MutexGuard<'_, State>, ending: Ending) {
         state.phase = Phase::Ended(ending);
         self.tell(state);
-        let work = lock(&self.work).take();
+        let work = ignore_poison(self.work.lock()).take();
         drop(work);
     }
 
@@ -483,9 +484,4 @@ impl fmt::Debug for Closure {
         closure.field("next_run", &self.next_run()).field("ending", &self.ending());
         closure.finish_non_exhaustive()
     }
-}
-
-/// Locks; a panic under one of these locks leaves nothing half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

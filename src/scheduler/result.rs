@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::panics::ignore_poison;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
 /// Makes the two ends.
@@ -66,7 +67,7 @@ impl<R> Awaited<R> {
         let mut state = self.0.lock();
         while matches!(state.told, Told::NotYet) {
             state.waits = true;
-            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = ignore_poison(self.0.changed.wait(state));
         }
         state.take()
     }
@@ -80,7 +81,7 @@ impl<R> Awaited<R> {
 
 impl<R> Shared<R> {
     fn lock(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.state.lock())
     }
 
     fn change(&self, told: Told<R>) {

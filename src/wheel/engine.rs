@@ -20,6 +20,7 @@
 
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::panics::DropEach;
+use crate::panics::ignore_poison;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
 use crate::wheel::caller::Caller;
 use crate::wheel::front::Front;
@@ -36,7 +37,6 @@ use crate::wheel::slab::state::EntryState;
 use crate::wheel::tally::{Count, SweepCount, Tally};
 use crate::wheel::tick::{Now, Tick, Timeline};
 use crossbeam_utils::CachePadded;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// Everything that the halves of a wheel share.
@@ -362,7 +362,7 @@ impl<T> Engine<T> {
 
     /// What a sweeper that has gone left behind; nothing there is half done by a panic.
     pub(crate) fn leftovers(&self) -> MutexGuard<'_, Option<Leftovers<T>>> {
-        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.leftovers.lock())
     }
 
     /// Notes that timers of a shard have ended.

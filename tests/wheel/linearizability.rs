@@ -37,9 +37,11 @@ enum Timer {
     Absent,
     Armed {
         deadline: Instant,
-        /// The reset that has set the deadline, as long as it has not filed it.
-        unfiled: Option<u32>,
-        /// The resets of this round that have filed, as bits.
+        /// No sweep passes this instant without it: what its last reset to file is due by, or one
+        /// that has set a later deadline since.
+        by: Instant,
+        /// The resets of this round that have set their deadlines, as bits, and that have filed.
+        set: u32,
         filed: u32,
     },
     Ended,
@@ -59,6 +61,7 @@ enum Operation {
     },
     /// The second step of a reset.
     File {
+        deadline: Instant,
         number: u32,
     },
     Cancel {
@@ -85,15 +88,22 @@ impl Specification for Timer {
     fn apply(operation: &Operation, state: &Timer) -> (bool, Timer) {
         match (*operation, *state) {
             (Operation::Insert { deadline }, Timer::Absent) => {
-                (true, Timer::Armed { deadline, unfiled: None, filed: 0 })
+                (true, Timer::Armed { deadline, by: deadline, set: 0, filed: 0 })
             }
-            (Operation::Reset { deadline, armed: true, number }, Timer::Armed { filed, .. }) => {
-                let set = Timer::Armed { deadline, unfiled: Some(number), filed };
-                (filed & 1 << number == 0, set)
+            (
+                Operation::Reset { deadline, armed: true, number },
+                Timer::Armed { by, set, filed, .. },
+            ) => {
+                let set = set | 1 << number;
+                let next = Timer::Armed { deadline, by: by.max(deadline), set, filed };
+                (filed & 1 << number == 0, next)
             }
-            (Operation::File { number }, Timer::Armed { deadline, unfiled, filed }) => {
-                let unfiled = unfiled.filter(|&of| of != number);
-                (true, Timer::Armed { deadline, unfiled, filed: filed | 1 << number })
+            (
+                Operation::File { deadline: own, number },
+                Timer::Armed { deadline, by, set, filed },
+            ) => {
+                let (by, filed) = (by.min(own.max(deadline)), filed | 1 << number);
+                (set & 1 << number != 0, Timer::Armed { deadline, by, set, filed })
             }
             (Operation::Cancel { ended: true }, Timer::Armed { .. }) => (true, Timer::Ended),
             (Operation::Look { deadline: Some(seen) }, Timer::Armed { deadline, .. }) => {
@@ -102,9 +112,7 @@ impl Specification for Timer {
             (Operation::Sweep { now, fired: Some(fired) }, Timer::Armed { deadline, .. }) => {
                 (fired == deadline && deadline <= now, Timer::Ended)
             }
-            (Operation::Sweep { now, fired: None }, Timer::Armed { deadline, unfiled, .. }) => {
-                (deadline > now || unfiled.is_some(), *state)
-            }
+            (Operation::Sweep { now, fired: None }, Timer::Armed { by, .. }) => (by > now, *state),
             (
                 Operation::Reset { armed: false, .. }
                 | Operation::File { .. }
@@ -160,8 +168,8 @@ impl Recorder {
             actions.push((answered, (process, Action::Response(operation))));
         };
         note(process, operation);
-        if let Operation::Reset { armed: true, number, .. } = operation {
-            note(process + FILERS, Operation::File { number });
+        if let Operation::Reset { deadline, armed: true, number } = operation {
+            note(process + FILERS, Operation::File { deadline, number });
         }
     }
 
@@ -352,4 +360,9 @@ fn a_reset_files_before_it_returns() {
     assert!(!history(&[], &[look(soon), pass], &[pass]));
     assert!(!history(&[], &[look(soon), look(late)], &[]));
     assert!(!history(&[look(soon)], &[pass], &[]));
+    // What another reset has secured before stays so, whether or not this one has been set.
+    let other = Operation::Reset { deadline: soon, armed: true, number: 1 };
+    assert!(!history(&[other], &[pass], &[]));
+    assert!(!history(&[other], &[look(soon), pass], &[]));
+    assert!(!history(&[], &[other, pass], &[]));
 }

@@ -11,6 +11,7 @@ use super::super::timers::DurableTimers;
 use super::super::{Event, Outcome};
 use super::Embedded;
 use super::file::Place;
+use crate::panics::ignore_poison;
 use futures_channel::oneshot;
 use pollster::block_on;
 use redb::StorageBackend;
@@ -19,7 +20,7 @@ use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Clock, Inline, MonotonicClock};
@@ -92,15 +93,15 @@ impl Blocks {
     }
 
     fn set(&self, state: State) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *ignore_poison(self.state.lock()) = state;
     }
 
     fn state(&self) -> State {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        *ignore_poison(self.state.lock())
     }
 
     fn refuse(&self) -> Result<()> {
-        let _ = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).send(());
+        let _ = ignore_poison(self.refusals.lock()).send(());
         Err(Error::from(ErrorKind::StorageFull))
     }
 }
@@ -134,7 +135,7 @@ impl StorageBackend for Disk {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let blocks = offset / BLOCK..=(offset + data.len() as u64 - 1) / BLOCK;
-        let mut placed = self.0.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut placed = ignore_poison(self.0.placed.lock());
         match self.0.state() {
             State::Full if blocks.clone().any(|block| !placed.contains(&block)) => {
                 return self.0.refuse();

@@ -13,8 +13,9 @@
 use super::super::error::DurableError;
 use super::super::near::Watchers;
 use super::file::{File, Place};
+use crate::panics::ignore_poison;
 use crate::panics::quietly;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 pub(super) struct Keeper {
     place: Place,
@@ -61,7 +62,7 @@ impl Keeper {
 
     /// Closes the file, unless somebody has since it was closed so often, and opens it again.
     fn open_again(&self, closed: u64) -> Result<(), DurableError> {
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = ignore_poison(self.open.write());
         if open.closed != closed && open.file.is_some() {
             return Ok(());
         }
@@ -78,6 +79,6 @@ impl Keeper {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Open> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.open.read())
     }
 }

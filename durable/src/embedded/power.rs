@@ -14,12 +14,13 @@ use super::super::options::{Existing, Options};
 use super::super::timers::DurableTimers;
 use super::Embedded;
 use super::file::Place;
+use crate::panics::ignore_poison;
 use pollster::block_on;
 use redb::StorageBackend;
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Inline};
@@ -122,7 +123,7 @@ impl Disk {
     }
 
     fn lock(&self) -> MutexGuard<'_, Volatile> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.0.lock())
     }
 
     fn timers(&self) -> std::result::Result<DurableTimers, DurableError> {

@@ -6,12 +6,13 @@
 use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::store::Due;
+use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use redis::Value;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, Weak};
 use std::time::Instant;
 use tokio::runtime::Handle;
 
@@ -132,7 +133,7 @@ impl<V> Groups<V> {
 
     pub(super) fn line(&self, partition: u64) -> MutexGuard<'_, Line<V>> {
         let line = &self.lines[usize::try_from(partition).unwrap_or(usize::MAX)];
-        line.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(line.lock())
     }
 }
 

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
+use crate::panics::ignore_poison;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
@@ -26,7 +27,7 @@ use redis::{
     Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ScriptInvocation,
     ServerErrorKind, Value, cmd,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long an answer is waited for.
@@ -239,7 +240,7 @@ impl Link {
 
 impl Renewed {
     fn lock(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.current.lock())
     }
 
     fn connection(&self) -> Connection {

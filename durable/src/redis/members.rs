@@ -28,8 +28,9 @@
 use super::super::clock::Millis;
 use super::super::key::Change;
 use super::super::near::Near;
+use crate::panics::ignore_poison;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// How often a worker looks into a partition of another.
 const STRAGGLERS: Millis = 1000;
@@ -184,7 +185,7 @@ impl Members {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Member>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.0.lock())
     }
 }
 

@@ -10,7 +10,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::panics::ignore_poison;
+use std::sync::{Mutex, MutexGuard};
 
 /// How far ahead the scripts tell of changes: `TOLD` of `scripts/change.lua`.
 pub(super) const TOLD: Millis = 30_000;
@@ -92,7 +93,7 @@ impl Quiet {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        ignore_poison(self.0.lock())
     }
 }
 

@@ -48,7 +48,8 @@
 //!
 //! **Reset or insert against meet.** The states of an entry form one order, and all its exchanges
 //! synchronise along it. If the reset (or the arming, by exchange) comes before the sweeper's
-//! confirmation, the confirmation fails and the sweeper reads the new state. If it comes after,
+//! confirmation, the confirmation fails and the sweeper reads the new state; or it finds the same
+//! state again, and has seen to this very deadline. If it comes after,
 //! the resetter sees the sweeper's link, and the tick of its sweep, and does not rely on a name
 //! that was moved or dropped. A tick promised in the link by the sweeper is always filed, even
 //! when its confirmation then fails. An insert that arms by a store relies on nothing but the
@@ -63,11 +64,12 @@
 //!
 //! **Reset against a redundant name.** The sweeper drops a name because the link names a later
 //! tick L, and confirms the state after it has read L. A resetter whose exchange comes after that
-//! sees L, or a link written later; one whose exchange comes before makes the confirmation fail.
+//! sees L, or a link written later; one whose exchange comes before makes the confirmation fail,
+//! or leaves the deadline that the sweeper has compared with L.
 //!
 //! **A look at the deadline during a reset.** The deadline can be seen from the first exchange on,
-//! and no sweep passes it from step 5 on. In between a thread may see it, and a sweep that begins
-//! afterwards may pass it without the timer; I1 holds again before the reset returns. So a reset
+//! and no sweep that begins after step 5 passes it. In between a thread may see it, and a sweep that
+//! begins then may pass it without the timer; I1 holds again before the reset returns. So a reset
 //! takes effect in two steps (`tests/wheel/linearizability.rs` holds it to that).
 //!
 //! **A resetter held up between 2 and 3.** Its name may be met before the link says that it is

@@ -37,7 +37,8 @@ impl AtomicLink {
     /// and not released yet.
     #[inline]
     pub(crate) fn store(&self, at: Tick) {
-        // Relaxed: published by the entry's state. The sweeper's exchange that it overwrites, or
+        // Relaxed: published by the exchange that arms the entry's timer, or by the one that puts
+        // the entry back among the vacant ones. The sweeper's exchange that it overwrites, or
         // makes fail, told that a name has gone, or of a name that is now forgotten.
         self.0.store(at.0, Relaxed);
     }

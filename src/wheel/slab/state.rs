@@ -17,7 +17,8 @@
 //! Generation and deadline lie in one word so that cancel, reset and expiry are each one
 //! compare-and-swap on it and every race between them has one winner. Whoever advances the
 //! generation ([`try_end`](AtomicEntryState::try_end)) takes ownership of the value and the entry.
-//! A state word is never reused, because generations only grow.
+//! A state word never returns once its timer has ended, because generations only grow; while it is
+//! armed it may, by resets to and fro.
 //!
 //! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; while it is
 //! set only that thread may make the entry's [link](super::link::AtomicLink) tell of a name, and
@@ -189,7 +190,7 @@ impl AtomicEntryState {
 
     // In C, for `ci/genmc`: `confirm`.
     /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
-    /// before makes this fail.
+    /// before makes this fail, unless the state is the same again.
     #[inline]
     pub(crate) fn try_confirm(&self, seen: EntryState) -> Result<(), EntryState> {
         self.swap(seen, seen)

@@ -265,7 +265,8 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// When the next sweep is wanted: the turn of the next occupied slot, which comes no later
-    /// than the earliest deadline; `None` if nothing waits. An instant that has passed means at
+    /// than the earliest deadline (that of a reset which has returned); `None` if nothing waits. An
+    /// instant that has passed means at
     /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
     /// is armed.
     ///
