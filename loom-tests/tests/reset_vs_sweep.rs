@@ -110,11 +110,11 @@ fn to_earlier_against_to_earlier() {
 fn to_earlier_beside_the_same() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        let soon = clock.start() + TICK * 3;
+        let soon = clock.start() + TICK;
         let id = wheel.insert(v(7), TICK * 6).unwrap();
         let other = beside(&wheel, move |wheel| wheel.reset_at(id, soon));
         let armed = wheel.reset_at(id, soon);
-        clock.advance(TICK * 3);
+        clock.advance(TICK);
         let fired = sweep_with_deadlines(&mut sweeper);
         assert_eq!((armed, fired), (Ok(true), vec![(7, soon)]));
         assert!(other.join().unwrap().is_ok());
