@@ -9,7 +9,8 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tourbillon::{Builder, KeyedTimer, KeyedTimers, ManualClock};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::{Builder, ManualClock};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(30);
@@ -32,8 +33,8 @@ struct Server {
 
 impl Server {
     fn open(&self, connection: u32) -> Result<(), Box<dyn Error>> {
-        self.timers.set(Waits::Heartbeat(connection), (), HEARTBEAT)?;
-        self.timers.set(Waits::Idle(connection), (), IDLE)?;
+        self.timers.insert(Waits::Heartbeat(connection), (), HEARTBEAT)?;
+        self.timers.insert(Waits::Idle(connection), (), IDLE)?;
         Ok(())
     }
 
@@ -42,7 +43,7 @@ impl Server {
             Waits::Heartbeat(connection) => {
                 println!("{second:3} s  ping to {connection}");
                 // Refused only when the timers have been stopped.
-                let _ = self.timers.set(key, (), HEARTBEAT);
+                let _ = self.timers.insert(key, (), HEARTBEAT);
                 if PEERS.iter().any(|&(peer, until)| peer == connection && second < until) {
                     self.answered(connection);
                 }
@@ -50,7 +51,7 @@ impl Server {
             Waits::Idle(connection) => {
                 println!("{second:3} s  {connection} has been silent for {IDLE:?}: closed");
                 // Also if it is due in the same tick, and comes after this.
-                self.timers.remove(&Waits::Heartbeat(connection));
+                self.timers.cancel(&Waits::Heartbeat(connection));
                 self.closed.push((connection, second));
             }
         }
@@ -58,7 +59,7 @@ impl Server {
 
     /// A packet came: the connection is not idle.
     fn answered(&self, connection: u32) {
-        assert_eq!(self.timers.move_to(&Waits::Idle(connection), IDLE), Ok(true));
+        assert_eq!(self.timers.reset(&Waits::Idle(connection), IDLE), Ok(true));
     }
 }
 

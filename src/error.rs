@@ -61,28 +61,35 @@ impl fmt::Display for Refusal {
 
 impl Error for Refusal {}
 
-/// A refused insert: the reason, and the value, which comes back.
+/// Something was refused: the reason, and the value that was given, which comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct InsertError<T> {
-    /// Why the insert was refused.
-    pub reason: Refusal,
-    /// The value that was to be inserted.
-    pub value: T,
+pub struct Refused<R, V> {
+    /// Why it was refused.
+    pub reason: R,
+    /// The value that was given.
+    pub value: V,
 }
 
-impl<T> fmt::Debug for InsertError<T> {
+/// A refused insert.
+pub type InsertError<T> = Refused<Refusal, T>;
+
+impl<R: fmt::Debug, V> fmt::Debug for Refused<R, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InsertError").field("reason", &self.reason).finish_non_exhaustive()
+        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Display for InsertError<T> {
+impl<R: fmt::Display, V> fmt::Display for Refused<R, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reason.fmt(f)
     }
 }
 
-impl<T> Error for InsertError<T> {}
+impl<R: Error, V> Error for Refused<R, V> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.reason.source()
+    }
+}
 
 /// Keeps the reason and drops the value, for callers whose own error has no room for it (`?` on an
 /// insert of a value that is not `Sync` into a boxed error, say).

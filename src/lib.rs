@@ -11,7 +11,7 @@ mod error;
 #[cfg(feature = "future")]
 pub mod future;
 #[cfg(feature = "keyed")]
-mod keyed;
+pub mod keyed;
 mod panics;
 pub mod scheduler;
 mod sync;
@@ -33,9 +33,7 @@ pub use clock::{Clock, LeasedClock, ManualClock, MonotonicClock};
 #[cfg(feature = "rayon")]
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
-pub use error::{BeyondRange, BuildError, InsertError, Refusal};
-#[cfg(feature = "keyed")]
-pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
+pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::{
     Armed, Builder, Expired, Lateness, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,
 };

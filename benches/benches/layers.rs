@@ -6,8 +6,9 @@ use fastrand::Rng;
 use scheduled_thread_pool::ScheduledThreadPool;
 use std::hint::black_box;
 use std::time::Duration;
+use tourbillon::Builder;
+use tourbillon::keyed::KeyedTimers;
 use tourbillon::scheduler::Scheduler;
-use tourbillon::{Builder, KeyedTimers};
 use tourbillon_benches::delay;
 use tourbillon_benches::go_zero::GoZero;
 
@@ -22,15 +23,15 @@ trait Keyed {
 
 impl Keyed for KeyedTimers<u64, u64> {
     fn set(&self, key: u64, delay: Duration) {
-        black_box(self.set(key, key, delay).expect("the wheel is open"));
+        black_box(self.insert(key, key, delay).expect("the wheel is open"));
     }
 
     fn shift(&self, key: u64, delay: Duration) {
-        black_box(self.move_to(&key, delay).expect("the delay is in range"));
+        black_box(self.reset(&key, delay).expect("the delay is in range"));
     }
 
     fn remove(&self, key: u64) {
-        black_box(self.remove(&key));
+        black_box(self.cancel(&key));
     }
 }
 

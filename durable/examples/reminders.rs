@@ -64,7 +64,7 @@ fn remind_all(
             let options = Options::new().existing(Existing::Keep).attempts(3);
             let delay = Duration::from_secs(u64::from(number));
             let id = format!("tea for guest {number}");
-            let scheduled = timers.schedule_json(&id, &reminder, delay, options).await?;
+            let scheduled = timers.insert_json(&id, &reminder, delay, options).await?;
             println!("{id}: {scheduled:?}, in {delay:?}");
         }
         let end = timer.sleep(Duration::from_secs(arguments.seconds));

@@ -78,7 +78,7 @@ async fn share(arguments: &Arguments) -> Result<Vec<(usize, String)>, Box<dyn Er
     let soon = Backoff::new(takes, takes);
     for number in 1..=arguments.orders {
         let options = Options::new().existing(Existing::Keep).lease(LEASE).backoff(soon);
-        timers.schedule(&format!("order {number}"), "tea", takes / 3 * number, options).await?;
+        timers.insert(&format!("order {number}"), "tea", takes / 3 * number, options).await?;
     }
 
     let delivered = Delivered::default();

@@ -55,7 +55,7 @@ impl Delivery {
     }
 
     /// The value that the timer was scheduled with by
-    /// [`schedule_json`](super::DurableTimers::schedule_json).
+    /// [`insert_json`](super::DurableTimers::insert_json).
     ///
     /// # Errors
     ///
@@ -321,7 +321,7 @@ mod tests {
         let settings = Options::new().lease(Duration::from_millis(LEASE)).settings;
         let (id, payload, existing) = ("id".to_owned(), Arc::default(), Existing::Keep);
         let insert = Insert { id, payload, due: Due::At(0), existing, settings };
-        block_on(store.schedule(insert))?;
+        block_on(store.insert(insert))?;
 
         let (ends, calls) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
         let (seen, called) = (Arc::clone(&ends), Arc::clone(&calls));

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::fmt;
 use std::time::SystemTime;
-use tourbillon::Refusal;
+use tourbillon::{Refusal, Refused};
 
 /// The most bytes of an id.
 pub(super) const LONGEST_ID: usize = 512;
@@ -166,32 +166,9 @@ impl fmt::Display for DurableError {
 
 impl Error for DurableError {}
 
-/// A timer that was not scheduled, or of which it is not known ([`DurableError::Unreachable`],
-/// [`DurableError::Io`]): why, and its payload, which comes back.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ScheduleError {
-    /// Why it was not scheduled.
-    pub reason: DurableError,
-    /// The payload that was given.
-    pub payload: Vec<u8>,
-}
-
-impl fmt::Debug for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl Error for ScheduleError {}
-
-impl From<ScheduleError> for DurableError {
-    fn from(refused: ScheduleError) -> Self {
+/// Keeps the reason and drops the payload.
+impl<V> From<Refused<DurableError, V>> for DurableError {
+    fn from(refused: Refused<Self, V>) -> Self {
         refused.reason
     }
 }

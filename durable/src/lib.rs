@@ -76,13 +76,14 @@ pub use backoff::Backoff;
 pub use clock::{StoreClock, SystemClock};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};
-pub use error::{DurableError, ScheduleError};
+pub use error::DurableError;
 pub use options::{Existing, Options, When};
 pub use record::DeadReason;
 #[cfg(feature = "redis")]
 pub use redis::{Redis, RedisOptions};
-pub use store::{AnyStore, Scheduled};
+pub use store::{AnyStore, Inserted};
 pub use timers::{DeadLetter, DurableTimer, DurableTimers};
+pub use tourbillon::Refused;
 pub use worker::Worker;
 
 #[cfg_attr(

@@ -198,7 +198,7 @@ impl Near {
     pub(super) fn again(&self, key: Key, now: Reading) {
         let mut loaded = self.lock();
         if let Some(id) = loaded.armed.remove(&key) {
-            drop(loaded.queue.remove(id));
+            drop(loaded.queue.cancel(id));
         }
         // By that answer's clock: it may be another master's than that of the pages, which find out
         // when theirs is set.
@@ -221,14 +221,14 @@ struct Held<'a> {
 impl Held<'_> {
     fn clear(&mut self) {
         for id in std::mem::take(&mut self.loaded.armed).into_values() {
-            drop(self.queue.remove(id));
+            drop(self.queue.cancel(id));
         }
         self.loaded.frontier = first_from(0);
     }
 
     fn change(&mut self, change: Change) {
         if let Some(id) = change.gone.and_then(|key| self.loaded.armed.remove(&key)) {
-            drop(self.queue.remove(id));
+            drop(self.queue.cancel(id));
         }
         if let Some(key) = change.here {
             self.put(key);
@@ -256,7 +256,7 @@ impl Held<'_> {
         if loaded.armed.len() > MOST
             && let Some((last, id)) = loaded.armed.pop_last()
         {
-            drop(self.queue.remove(id));
+            drop(self.queue.cancel(id));
             loaded.frontier = last;
         }
     }

@@ -128,7 +128,7 @@ impl Options {
     /// # let file = std::env::temp_dir().join(format!("tourbillon-rule-{}", std::process::id()));
     /// let timers = DurableTimers::open(&file)?;
     /// let nightly = Options::new().cron("30 2 * * *", "Europe/Berlin");
-    /// pollster::block_on(timers.schedule("tidy up", "", When::ByRule, nightly))?;
+    /// pollster::block_on(timers.insert("tidy up", "", When::ByRule, nightly))?;
     /// # drop(timers);
     /// # std::fs::remove_file(&file)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

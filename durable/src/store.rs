@@ -29,13 +29,13 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn now(&self) -> Answer<Millis>;
 
     /// Nothing → resting; or, if the id exists, as was chosen.
-    fn schedule(&self, timer: Insert) -> Answer<Scheduled>;
+    fn insert(&self, timer: Insert) -> Answer<Inserted>;
 
     /// Resting → nothing: `true`. A leased one loses its rule of repetition: `false`.
     fn cancel(&self, id: &str) -> Answer<bool>;
 
     /// Resting → resting, due and planned at another time, its attempts forgotten: `true`.
-    fn reschedule(&self, id: &str, due: Due) -> Answer<bool>;
+    fn reset(&self, id: &str, due: Due) -> Answer<bool>;
 
     /// What is kept of a timer.
     fn get(&self, id: &str) -> Answer<Option<Record>>;
@@ -134,7 +134,7 @@ pub(super) struct Insert {
 
 /// What became of a timer that was scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduled {
+pub enum Inserted {
     /// There was none of that id.
     New,
     /// There was one, and it was kept.

@@ -3,14 +3,15 @@
 #![forbid(unsafe_code)]
 
 use super::clock::{due, millis_up, system};
-use super::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD, ScheduleError};
+use super::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD};
 use super::json;
 use super::options::{Options, When};
 use super::record::{Dead, DeadReason, Record};
-use super::store::{AnyStore, Due, Insert, Scheduled, Store};
+use super::store::{AnyStore, Due, Insert, Inserted, Store};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tourbillon::Refused;
 use tourbillon::future::Timer;
 
 /// The most timers that a page of a list has: others wait for the store meanwhile.
@@ -29,18 +30,18 @@ const LONGEST_PAGE: usize = 1000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon_durable::{DurableTimers, Existing, Options, Scheduled};
+/// use tourbillon_durable::{DurableTimers, Existing, Options, Inserted};
 ///
 /// # let file = std::env::temp_dir().join(format!("tourbillon-timers-{}", std::process::id()));
 /// let timers = DurableTimers::open(&file)?;
 /// pollster::block_on(async {
 ///     let (day, options) = (Duration::from_secs(86_400), Options::new());
-///     timers.schedule("trial of 7", "remind", day, options.clone()).await?;
-///     assert!(timers.reschedule("trial of 7", day * 30).await?);
+///     timers.insert("trial of 7", "remind", day, options.clone()).await?;
+///     assert!(timers.reset("trial of 7", day * 30).await?);
 ///
 ///     let keep = options.existing(Existing::Keep);
-///     let second = timers.schedule("trial of 7", "again", day, keep).await?;
-///     assert_eq!(second, Scheduled::Kept);
+///     let second = timers.insert("trial of 7", "again", day, keep).await?;
+///     assert_eq!(second, Inserted::Kept);
 ///
 ///     assert!(timers.cancel("trial of 7").await?);
 ///     assert_eq!(timers.get("trial of 7").await?, None);
@@ -122,7 +123,7 @@ impl DurableTimers {
         Self { store: store.into().0, timer: timer.clone() }
     }
 
-    /// Schedules a timer, and answers when it is durable.
+    /// Arms a timer; returns when it is durable.
     ///
     /// # Errors
     ///
@@ -131,28 +132,28 @@ impl DurableTimers {
     /// is scheduled, and the payload comes back. (After [`Io`](DurableError::Io) and
     /// [`Unreachable`](DurableError::Unreachable) it may have been scheduled all the same: schedule
     /// it again and [keep](super::Existing::Keep) what is there.)
-    pub async fn schedule(
+    pub async fn insert(
         &self,
         id: &str,
         payload: impl Into<Vec<u8>>,
         when: impl Into<When>,
         options: Options,
-    ) -> Result<Scheduled, ScheduleError> {
+    ) -> Result<Inserted, Refused<DurableError, Vec<u8>>> {
         let payload = Arc::new(payload.into());
-        let scheduled = self.try_schedule(id, &payload, when.into(), options).await;
+        let scheduled = self.try_insert(id, &payload, when.into(), options).await;
         scheduled.map_err(|reason| {
-            let payload = Arc::try_unwrap(payload).unwrap_or_else(|shared| shared.to_vec());
-            ScheduleError { reason, payload }
+            let value = Arc::try_unwrap(payload).unwrap_or_else(|shared| shared.to_vec());
+            Refused { reason, value }
         })
     }
 
-    /// As [`schedule`](Self::schedule), with a value that serde writes. It is written as JSON: a
+    /// As [`insert`](Self::insert), with a value that serde writes. It is written as JSON: a
     /// payload that rests for months is then read by the next version of the program too, whose
     /// fields may have grown.
     ///
     /// # Errors
     ///
-    /// As [`schedule`](Self::schedule); or the value cannot be written.
+    /// As [`insert`](Self::insert); or the value cannot be written.
     ///
     /// # Examples
     ///
@@ -164,7 +165,7 @@ impl DurableTimers {
     /// let timers = DurableTimers::open(&file)?;
     /// pollster::block_on(async {
     ///     let order = vec![("tea", 2)];
-    ///     timers.schedule_json("order", &order, Duration::from_secs(60), Options::new()).await?;
+    ///     timers.insert_json("order", &order, Duration::from_secs(60), Options::new()).await?;
     ///     let kept = timers.get("order").await?;
     ///     assert_eq!(kept.map(|timer| timer.payload), Some(br#"[["tea",2]]"#.to_vec()));
     ///     Ok::<(), Box<dyn std::error::Error>>(())
@@ -173,23 +174,23 @@ impl DurableTimers {
     /// # std::fs::remove_file(&file)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn schedule_json<T: Serialize + ?Sized>(
+    pub async fn insert_json<T: Serialize + ?Sized>(
         &self,
         id: &str,
         value: &T,
         when: impl Into<When>,
         options: Options,
-    ) -> Result<Scheduled, DurableError> {
-        Ok(self.schedule(id, json::write(value)?, when, options).await?)
+    ) -> Result<Inserted, DurableError> {
+        Ok(self.insert(id, json::write(value)?, when, options).await?)
     }
 
-    async fn try_schedule(
+    async fn try_insert(
         &self,
         id: &str,
         payload: &Arc<Vec<u8>>,
         when: When,
         options: Options,
-    ) -> Result<Scheduled, DurableError> {
+    ) -> Result<Inserted, DurableError> {
         check_id(id)?;
         if payload.len() > LONGEST_PAYLOAD {
             let (length, most) = (payload.len(), LONGEST_PAYLOAD);
@@ -210,7 +211,7 @@ impl DurableTimers {
         };
         let (id, payload) = (id.to_owned(), Arc::clone(payload));
         let Options { existing, settings } = options;
-        self.store.schedule(Insert { id, payload, due, existing, settings }).await
+        self.store.insert(Insert { id, payload, due, existing, settings }).await
     }
 
     /// Cancels a timer: `true` if and only if there was one and it will not be delivered (again).
@@ -225,7 +226,7 @@ impl DurableTimers {
         self.store.cancel(id).await
     }
 
-    /// Plans a timer for another time: `true` if there was one that rested. It is delivered at its
+    /// Moves a timer to another time: `true` if there was one that rested. It is delivered at its
     /// new time, with all its attempts, and not at the old one. (Of a repetition, that is the next
     /// delivery.)
     ///
@@ -234,10 +235,10 @@ impl DurableTimers {
     /// # Errors
     ///
     /// The time is beyond the year 9999, or `ByRule`; or the store failed. The timer is as it was.
-    pub async fn reschedule(&self, id: &str, when: impl Into<When>) -> Result<bool, DurableError> {
+    pub async fn reset(&self, id: &str, when: impl Into<When>) -> Result<bool, DurableError> {
         match when.into() {
             When::ByRule => Err(DurableError::Option("the time; `At` or `After` is allowed")),
-            when => self.store.reschedule(id, plain(when)).await,
+            when => self.store.reset(id, plain(when)).await,
         }
     }
 

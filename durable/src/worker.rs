@@ -58,7 +58,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// let tries_again = Backoff::new(Duration::from_millis(1), Duration::from_millis(1));
 /// let options = Options::new().backoff(tries_again);
 /// pollster::block_on(async {
-///     timers.schedule("order 7", "unpaid", Duration::from_millis(5), options).await?;
+///     timers.insert("order 7", "unpaid", Duration::from_millis(5), options).await?;
 ///     worker
 ///         .run(move |delivery| {
 ///             let attempt = delivery.attempt;

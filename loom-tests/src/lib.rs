@@ -27,7 +27,7 @@ mod error;
 #[path = "../../src/future/mod.rs"]
 pub mod future;
 #[path = "../../src/keyed/mod.rs"]
-mod keyed;
+pub mod keyed;
 #[path = "../../src/panics.rs"]
 mod panics;
 #[path = "../../src/scheduler/mod.rs"]
@@ -44,8 +44,7 @@ mod any;
 pub use any::any_operations;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
-pub use error::{BeyondRange, BuildError, InsertError, Refusal};
-pub use keyed::{Drain, Drained, KeyedTimer, KeyedTimers};
+pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::probe::{PAST, USES, WINDOW, entries};
 pub use wheel::{
     Armed, Builder, Expired, Geometry, Lateness, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,

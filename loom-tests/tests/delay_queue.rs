@@ -140,7 +140,7 @@ fn remove_against_the_close() {
     model(3, || {
         let mut desk = Desk::new();
         let id = desk.queue.insert(7, TICK * 2).unwrap();
-        let remover = Beside::run(&desk, move |handle| handle.remove(id).is_some());
+        let remover = Beside::run(&desk, move |handle| handle.cancel(id).is_some());
         desk.queue.close();
         let (before, over) = (desk.woken(), remover.is_over());
         let polled = desk.poll();

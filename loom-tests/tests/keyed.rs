@@ -4,9 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
 use loom_tests::explorer::thread::{self, JoinHandle};
-use loom_tests::{
-    Builder, KeyedTimer, KeyedTimers, ManualClock, Sweeper, TICK, Value, model, tiny, v,
-};
+use loom_tests::keyed::{KeyedTimer, KeyedTimers};
+use loom_tests::{Builder, ManualClock, Sweeper, TICK, Value, model, tiny, v};
 
 type Timers = KeyedTimers<u8, Value>;
 
@@ -56,7 +55,7 @@ fn number((_, value): (u8, Value)) -> u64 {
 
 /// Sets the key and says which value that brought out.
 fn set(timers: &Timers, value: u64, ticks: u32) -> Option<u64> {
-    timers.set(KEY, v(value), TICK * ticks).unwrap().map(u64::from)
+    timers.insert(KEY, v(value), TICK * ticks).unwrap().map(u64::from)
 }
 
 /// The old value fires or comes back; the new one fires at its own deadline.
@@ -82,7 +81,7 @@ fn move_against_the_firing() {
         let mut keyed = Keyed::new();
         set(&keyed.timers, 1, 1);
         keyed.clock.advance(TICK);
-        let mover = keyed.beside(|timers| timers.move_to(&KEY, TICK).unwrap());
+        let mover = keyed.beside(|timers| timers.reset(&KEY, TICK).unwrap());
         let fired = keyed.sweep();
         let moved = mover.join().unwrap();
         assert_eq!(fired.len(), usize::from(!moved));
@@ -98,7 +97,7 @@ fn remove_and_set_against_the_firing() {
         set(&keyed.timers, 1, 1);
         keyed.clock.advance(TICK);
         let remover = keyed.beside(|timers| {
-            let removed = timers.remove(&KEY).map(u64::from);
+            let removed = timers.cancel(&KEY).map(u64::from);
             assert_eq!(set(timers, 2, 1), None);
             removed
         });
@@ -128,8 +127,8 @@ fn the_firing_against_its_own_set() {
 fn stop_against_a_set() {
     model(3, || {
         let keyed = Keyed::new();
-        let setter = keyed.beside(|timers| timers.set(KEY, v(1), TICK).is_ok());
-        let stopped = keyed.timers.stop();
+        let setter = keyed.beside(|timers| timers.insert(KEY, v(1), TICK).is_ok());
+        let stopped = keyed.timers.shutdown();
         assert_eq!(stopped.len(), usize::from(setter.join().unwrap()));
         assert!(keyed.timers.is_empty() && keyed.timers.wheel().is_empty());
     });
@@ -171,10 +170,10 @@ mod shuttled {
                 let out = out.clone();
                 keyed.beside(move |timers| {
                     for round in 0..2 {
-                        out.add(timers.set(KEY, v(caller * 10 + round), TICK).unwrap());
+                        out.add(timers.insert(KEY, v(caller * 10 + round), TICK).unwrap());
                         match caller {
-                            0 => drop(timers.move_to(&KEY, TICK * 2).unwrap()),
-                            1 => out.add(timers.remove(&KEY)),
+                            0 => drop(timers.reset(&KEY, TICK * 2).unwrap()),
+                            1 => out.add(timers.cancel(&KEY)),
                             _ => drop(timers.deadline(&KEY)),
                         }
                     }
@@ -188,7 +187,7 @@ mod shuttled {
                 });
             }
             callers.into_iter().for_each(|caller| caller.join().unwrap());
-            out.add(keyed.timers.stop().into_iter().map(|(_, value, _)| value));
+            out.add(keyed.timers.shutdown().into_iter().map(|(_, value, _)| value));
             assert_eq!(out.sorted(), [0, 1, 10, 11, 20, 21]);
             assert!(keyed.sweep_after(9).is_empty() && keyed.timers.wheel().is_empty());
         });
@@ -204,12 +203,12 @@ mod shuttled {
             let timers =
                 KeyedTimers::spawn(builder, move |_: u8, value| noted.add([value])).unwrap();
             for key in 1..=3 {
-                out.add(timers.set(key, v(key.into()), TICK * u32::from(key)).unwrap());
+                out.add(timers.insert(key, v(key.into()), TICK * u32::from(key)).unwrap());
             }
             clock.advance(TICK * 2);
             let stopper = thread::spawn({
                 let (timers, out) = (timers.clone(), out.clone());
-                move || out.add(timers.stop().into_iter().map(|(_, value, _)| value))
+                move || out.add(timers.shutdown().into_iter().map(|(_, value, _)| value))
             });
             let noted = drained.clone();
             let ended = timers.drain(move |_, value| noted.add([value])).wait();
@@ -238,8 +237,8 @@ mod shuttled {
                 }
             })
             .unwrap();
-            timers.set(1, v(1), TICK * 9).unwrap();
-            timers.set(2, v(2), TICK).unwrap();
+            timers.insert(1, v(1), TICK * 9).unwrap();
+            timers.insert(2, v(2), TICK).unwrap();
             clock.advance(TICK);
             assert_eq!((waited.recv().unwrap(), drained.sorted()), (1, vec![1]));
         });

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::BuildError;
-use crate::Refusal;
+use crate::{Refusal, Refused};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -33,29 +33,6 @@ impl Error for CacheRefusal {}
 const NO_TIME_TO_LIVE: &str =
     "a time to live of zero was asked for; more than that is allowed, to the wheel's range";
 
-/// A refused value: the reason, and the value, which comes back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct CacheInsertError<V> {
-    /// Why the value was refused.
-    pub reason: CacheRefusal,
-    /// The value that was to be kept.
-    pub value: V,
-}
-
-impl<V> fmt::Debug for CacheInsertError<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheInsertError").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
-
-impl<V> fmt::Display for CacheInsertError<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl<V> Error for CacheInsertError<V> {}
-
 /// Why [`get_or_load`](super::Cache::get_or_load) gave no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,7 +40,7 @@ pub enum LoadError<V, E> {
     /// The load failed with this error, which its caller shares with those who waited for it.
     Failed(Arc<E>),
     /// The load gave a value, and that was refused. Those who waited for it have a clone each.
-    Refused(CacheInsertError<V>),
+    Refused(Refused<CacheRefusal, V>),
     /// Another caller's load of the key, for which this call waited, panicked. The panic itself
     /// went on to that caller.
     Panicked,

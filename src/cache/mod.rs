@@ -21,7 +21,7 @@
 //! - An old timer never removes a newer value, and a removal never ends a newer value's timer:
 //!   timers are told apart by their ids, not by the key.
 //! - A load that an insert or a removal has overtaken does not put back what it had read before.
-//! - A cache ends: with its last handle, or by [`stop`](Cache::stop).
+//! - A cache ends: with its last handle, or by [`shutdown`](Cache::stop).
 //! - The spread of the times to live is by choice ([`CacheBuilder::spread`]).
 //! - The policy of eviction keeps what is used again through a scan of much that is not (S3-FIFO's
 //!   kind); there it is LRU.
@@ -78,7 +78,7 @@ mod timer;
 mod weak;
 
 pub use builder::CacheBuilder;
-pub use error::{CacheBuildError, CacheInsertError, CacheRefusal, LoadError};
+pub use error::{CacheBuildError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
 pub use key::IntoKey;
 pub use stats::CacheStats;
@@ -87,6 +87,7 @@ pub use weak::WeakCache;
 
 use crate::Driver;
 use crate::Expired;
+use crate::Refused;
 use load::Outcome;
 use map::{Found, Held, Ticket};
 use shared::Shared;
@@ -187,12 +188,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// # use tourbillon::{Builder, cache::Cache};
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
-    /// cache.stop();
+    /// cache.shutdown();
     /// let refused = cache.insert(8, "eight").unwrap_err();
     /// assert_eq!(refused.value, "eight");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn insert(&self, key: K, value: V) -> Result<(), CacheInsertError<V>> {
+    pub fn insert(&self, key: K, value: V) -> Result<(), Refused<CacheRefusal, V>> {
         self.insert_with_ttl(key, value, self.shared.ttl)
     }
 
@@ -219,11 +220,11 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         key: K,
         value: V,
         ttl: Duration,
-    ) -> Result<(), CacheInsertError<V>> {
+    ) -> Result<(), Refused<CacheRefusal, V>> {
         let shared = &*self.shared;
         let (timer, deadline) = match shared.arm(key.clone(), ttl) {
             Ok(armed) => armed,
-            Err(reason) => return Err(CacheInsertError { reason, value }),
+            Err(reason) => return Err(Refused { reason, value }),
         };
         let parted = shared.map.insert(key.clone(), Held { value, deadline, timer });
         shared.settle(&key, (timer, deadline), parted);
@@ -297,12 +298,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::{Cache, CacheInsertError}};
+    /// # use tourbillon::{Builder, Refused, cache::Cache};
     /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
     /// let token = cache.get_or_load("service", || {
     ///     let (token, lives) = ("secret", Duration::from_secs(3600));
     ///     cache.insert_with_ttl(String::from("service"), token, lives)?;
-    ///     Ok::<_, CacheInsertError<&str>>(token)
+    ///     Ok::<_, Refused<CacheRefusal, &str>>(token)
     /// })?;
     /// assert_eq!((token, cache.get("service")), ("secret", Some("secret")));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -359,7 +360,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             Ok(value) => Ok(value),
             Err(Outcome::Failed(error)) => Err(LoadError::Failed(error.downcast().ok()?)),
             Err(Outcome::Refused(reason, value)) => {
-                Err(LoadError::Refused(CacheInsertError { reason, value }))
+                Err(LoadError::Refused(Refused { reason, value }))
             }
             Err(Outcome::Panicked | Outcome::Loaded(_)) => Err(LoadError::Panicked),
         };
@@ -389,7 +390,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             Ok(armed) => armed,
             Err(reason) => {
                 ticket.end(|| Outcome::Refused(reason, value.clone()));
-                return Err(LoadError::Refused(CacheInsertError { reason, value }));
+                return Err(LoadError::Refused(Refused { reason, value }));
             }
         };
         let kept = ticket.keep(Held { value: value.clone(), deadline, timer });
@@ -498,12 +499,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// # use tourbillon::{Builder, cache::Cache};
     /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
-    /// cache.stop();
+    /// cache.shutdown();
     /// assert_eq!(cache.get(&7), Some("seven"));
     /// assert!(cache.insert(7, "again").is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn stop(&self) {
+    pub fn shutdown(&self) {
         let shared = &*self.shared;
         shared.wheel.close();
         let unfired = shared.driver.get().map(Driver::shutdown).unwrap_or_default();
@@ -512,8 +513,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         shared.part(expired.map(|(key, held)| (key, held, Cause::Expired)));
     }
 
-    /// The cache's own driver, if it has one: to wait for the listener, after [`stop`](Self::stop),
-    /// and for its figures.
+    /// The cache's own driver, if it has one: to wait for the listener, after
+    /// [`shutdown`](Self::shutdown), and for its figures.
     ///
     /// # Examples
     ///
@@ -522,7 +523,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// # use tourbillon::{Builder, cache::Cache};
     /// let cache = Cache::<u64, u64>::builder(Duration::from_secs(60));
     /// let cache = cache.spawn(Builder::new().driver())?;
-    /// cache.stop();
+    /// cache.shutdown();
     /// if let Some(driver) = cache.driver() {
     ///     driver.wait()?; // no entry is being told of any more
     /// }

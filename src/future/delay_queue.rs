@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 /// A queue whose values come out one by one, each when its delay has passed: a [`Stream`] of
 /// [`Expired`].
 ///
-/// The names are those of tokio-util's `DelayQueue`. Here any thread may insert, remove and reset,
-/// through `&self` or a [handle](DelayQueueHandle), without a lock, while the stream is polled; and
-/// a stale id is reported and does not panic.
+/// As tokio-util's `DelayQueue`, whose `remove` is [`cancel`](DelayQueueHandle::cancel) here. Any
+/// thread may insert, cancel and reset, through `&self` or a [handle](DelayQueueHandle), without a
+/// lock, while the stream is polled; and a stale id is reported and does not panic.
 ///
 /// The stream ends when the queue is empty and no handle is left to insert into it, or it was
 /// [closed](DelayQueueHandle::close); or when its timer was shut down: it then closes itself, and
@@ -54,7 +54,7 @@ use std::time::{Duration, Instant};
 /// let given_up = queue.insert("give up", Duration::from_secs(5))?;
 ///
 /// let handle = queue.handle(); // for any thread
-/// assert_eq!(handle.remove(given_up).map(|armed| armed.value), Some("give up"));
+/// assert_eq!(handle.cancel(given_up), Some("give up"));
 /// drop(handle);
 ///
 /// pollster::block_on(async {
@@ -72,7 +72,7 @@ pub struct DelayQueue<T> {
     handle: DelayQueueHandle<T>,
 }
 
-/// Inserts into a [`DelayQueue`], removes and resets, from any thread; made by
+/// Inserts into a [`DelayQueue`], cancels and resets, from any thread; made by
 /// [`handle`](Self::handle). The queue itself is used in the same way.
 pub struct DelayQueueHandle<T> {
     wheel: Wheel<T>,
@@ -97,8 +97,8 @@ struct StreamBell {
 impl StreamBell {
     /// Notes that the stream is to be polled.
     fn ring(&self) {
-        // Release: pairs with the Acquire of `begin_poll`, whose sweep finds what rang. An exchange,
-        // so that of several ringers each is seen.
+        // Release: pairs with the Acquire of `begin_poll`, whose sweep finds what rang. An
+        // exchange, so that of several ringers each is seen.
         self.rung.swap(true, Release);
     }
 
@@ -265,19 +265,24 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// Takes a value out before its time: if and only if it has not come out, and never will.
     /// O(1), lock-free.
-    pub fn remove(&self, id: TimerId) -> Option<Armed<T>> {
-        self.then_wake(|_| self.remove_silently(id))
+    pub fn cancel(&self, id: TimerId) -> Option<T> {
+        self.then_wake(|_| self.cancel_silently(id))
+    }
+
+    /// As [`cancel`](Self::cancel), with the deadline. O(1), lock-free.
+    pub fn take(&self, id: TimerId) -> Option<Armed<T>> {
+        self.then_wake(|wheel| wheel.take(id).inspect(|_| self.perhaps_the_last()))
     }
 
     fn insert_silently(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
         self.tried(self.wheel.insert_at(value, deadline))
     }
 
-    fn remove_silently(&self, id: TimerId) -> Option<Armed<T>> {
-        self.wheel.take(id).inspect(|_| self.perhaps_the_last())
+    fn cancel_silently(&self, id: TimerId) -> Option<T> {
+        self.wheel.cancel(id).inspect(|_| self.perhaps_the_last())
     }
 
-    /// Inserts and removes without waking the stream's task, until the guard is dropped.
+    /// Inserts and cancels without waking the stream's task, until the guard is dropped.
     ///
     /// For a caller with a lock that the task may want where it is woken: take the guard before the
     /// lock, and give it back after it.
@@ -441,9 +446,9 @@ impl<T: Send> HeldWake<'_, T> {
         self.handle.insert_silently(value, deadline)
     }
 
-    /// As [`DelayQueueHandle::remove`].
-    pub fn remove(&self, id: TimerId) -> Option<Armed<T>> {
-        self.handle.remove_silently(id)
+    /// As [`DelayQueueHandle::cancel`].
+    pub fn cancel(&self, id: TimerId) -> Option<T> {
+        self.handle.cancel_silently(id)
     }
 }
 

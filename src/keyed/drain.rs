@@ -47,10 +47,11 @@ pub struct Drained {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::{Builder, KeyedTimers};
+/// use tourbillon::keyed::KeyedTimers;
+/// use tourbillon::Builder;
 ///
 /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: String| ())?;
-/// timers.set(7, String::from("unsent"), Duration::from_secs(5))?;
+/// timers.insert(7, String::from("unsent"), Duration::from_secs(5))?;
 /// let drained = timers.drain(|_, text| assert_eq!(text, "unsent")).wait();
 /// assert_eq!((drained.keys, drained.panics), (1, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -11,13 +11,13 @@
 //! key, the map holds the values.
 //!
 //! 1. A key is armed while it is in the map. Its value is taken out under the map's lock of that
-//!    key, by a set, a remove, a drain, a stop or a firing: by one of them.
+//!    key, by an insert, a cancel, a drain, a shutdown or a firing: by one of them.
 //! 2. A firing brings the key and the id of the timer that has ended. It takes the value if the
 //!    key has that id still, and else does nothing. Ids never recur, so it cannot take a value
-//!    that was set, moved or removed since.
-//! 3. A set or move resets the timer under that lock. If the timer has just ended, its firing is
-//!    on its way (in a batch, it may be so for long): a new timer is armed and its id put into the
-//!    map, and by 2 the firing does nothing. So a key can be moved until its handler has it.
+//!    that was inserted, reset or cancelled since.
+//! 3. An insert or a reset moves the timer under that lock. If the timer has just ended, its firing
+//!    is on its way (in a batch, it may be so for long): a new timer is armed and its id put into
+//!    the map, and by 2 the firing does nothing. So a key can be moved until its handler has it.
 //! 4. A new timer is armed under the lock too: its firing, however soon, finds the key.
 //!
 //! What runs under the lock of a key: its hash, comparison, clone and drop, the clone of a value
@@ -57,10 +57,11 @@ use timer::{What, When};
 
 /// One timer for each key, with a value: any thread sets, moves and removes them by key.
 ///
-/// **A key is armed from its [`set`](Self::set) until its value comes out, and the value comes out
-/// once**: to the handler when the key is due, or from `set`, [`remove`](Self::remove),
-/// [`drain`](Self::drain) or [`stop`](Self::stop). Until the handler has it, also while its firing
-/// waits for a busy executor, a key can be moved, set anew and removed.
+/// **A key is armed from its [`insert`](Self::insert) until its value comes out, and the value
+/// comes out once**: to the handler when the key is due, or from `insert`,
+/// [`cancel`](Self::cancel), [`drain`](Self::drain) or [`shutdown`](Self::shutdown). Until the
+/// handler has it, also while its firing waits for a busy executor, a key can be reset, inserted
+/// anew and cancelled.
 ///
 /// Each operation is O(1) and takes the lock of one part of a map, for a moment: it is not
 /// lock-free as the [`Wheel`]'s are. Where the owner of a timer can keep a [`TimerId`], the wheel
@@ -72,7 +73,7 @@ use timer::{What, When};
 /// them, and what had not fired is dropped; the handle that [`spawn_with`](Self::spawn_with) gives
 /// to the handler, and its clones, do not count. The drop waits for nobody, so that it may happen
 /// under a lock that the handler takes: what was on its way to the handler still fires. To see the
-/// handlers end, [`stop`](Self::stop) the timers and wait for the [`driver`](Self::driver).
+/// handlers end, [`shutdown`](Self::shutdown) the timers and wait for the [`driver`](Self::driver).
 ///
 /// A burst of keys gives its memory back as they go: what leaves a part of the map a quarter full
 /// moves the rest of that part to a smaller table, under its lock.
@@ -82,18 +83,19 @@ use timer::{What, When};
 /// ```
 /// use std::sync::mpsc;
 /// use std::time::Duration;
-/// use tourbillon::{Builder, KeyedTimers};
+/// use tourbillon::keyed::KeyedTimers;
+/// use tourbillon::Builder;
 ///
 /// let (send, idle) = mpsc::channel();
 /// let timers = KeyedTimers::spawn(Builder::new().driver(), move |connection: u32, peer| {
 ///     let _ = send.send((connection, peer));
 /// })?;
 ///
-/// timers.set(7, "a quiet one", Duration::from_millis(5))?; // connections open
-/// timers.set(8, "a busy one", Duration::from_millis(5))?;
-/// assert!(timers.move_to(&8, Duration::from_secs(30))?); // a packet arrives
+/// timers.insert(7, "a quiet one", Duration::from_millis(5))?; // connections open
+/// timers.insert(8, "a busy one", Duration::from_millis(5))?;
+/// assert!(timers.reset(&8, Duration::from_secs(30))?); // a packet arrives
 /// assert_eq!(idle.recv()?, (7, "a quiet one"));
-/// assert_eq!(timers.remove(&8), Some("a busy one")); // it closes
+/// assert_eq!(timers.cancel(&8), Some("a busy one")); // it closes
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping the last handle of a driver's ends it, and its timers"]
@@ -123,8 +125,8 @@ where
     /// let clock = ManualClock::new();
     /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
     /// let timers = KeyedTimers::new(wheel);
-    /// timers.set("tea", 1, Duration::from_secs(180))?;
-    /// timers.set("tea", 2, Duration::from_secs(240))?;
+    /// timers.insert("tea", 1, Duration::from_secs(180))?;
+    /// timers.insert("tea", 2, Duration::from_secs(240))?;
     ///
     /// clock.advance(Duration::from_secs(240));
     /// let mut fired = Vec::new();
@@ -169,10 +171,10 @@ where
     ///     move |connection: &str, beat: u32| {
     ///         let _ = send.send(beat);
     ///         // Refused only when the timers have been stopped.
-    ///         let _ = timers.set(connection, beat + 1, Duration::from_millis(1));
+    ///         let _ = timers.insert(connection, beat + 1, Duration::from_millis(1));
     ///     }
     /// })?;
-    /// timers.set("connection 7", 0, Duration::from_millis(1))?;
+    /// timers.insert("connection 7", 0, Duration::from_millis(1))?;
     /// assert_eq!([beats.recv()?, beats.recv()?, beats.recv()?], [0, 1, 2]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -236,23 +238,28 @@ where
     /// # use tourbillon::{Builder, KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
-    /// assert_eq!(timers.set("key", 1, Duration::from_secs(1))?, None);
-    /// assert_eq!(timers.set("key", 2, Duration::from_secs(9))?, Some(1));
-    /// let refused = timers.set("key", 3, Duration::MAX).unwrap_err();
+    /// assert_eq!(timers.insert("key", 1, Duration::from_secs(1))?, None);
+    /// assert_eq!(timers.insert("key", 2, Duration::from_secs(9))?, Some(1));
+    /// let refused = timers.insert("key", 3, Duration::MAX).unwrap_err();
     /// assert_eq!((refused.value, timers.get("key")), (3, Some(2)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set(&self, key: K, value: V, delay: Duration) -> Result<Option<V>, InsertError<V>> {
-        self.set_when(key, value, When::After(delay))
+    pub fn insert(&self, key: K, value: V, delay: Duration) -> Result<Option<V>, InsertError<V>> {
+        self.insert_when(key, value, When::After(delay))
     }
 
-    /// As [`set`](Self::set), due at `deadline`; at the next sweep if that has passed.
+    /// As [`insert`](Self::insert), due at `deadline`; at the next sweep if that has passed.
     ///
     /// # Errors
     ///
-    /// As [`set`](Self::set).
-    pub fn set_at(&self, key: K, value: V, deadline: Instant) -> Result<Option<V>, InsertError<V>> {
-        self.set_when(key, value, When::At(deadline))
+    /// As [`insert`](Self::insert).
+    pub fn insert_at(
+        &self,
+        key: K,
+        value: V,
+        deadline: Instant,
+    ) -> Result<Option<V>, InsertError<V>> {
+        self.insert_when(key, value, When::At(deadline))
     }
 
     /// Sets the deadline of an armed key to `delay` from now, earlier or later.
@@ -272,30 +279,30 @@ where
     /// # use tourbillon::{Builder, KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
-    /// timers.set(String::from("key"), 1, Duration::from_secs(1))?;
-    /// assert!(timers.move_to("key", Duration::from_secs(30))?);
-    /// assert!(!timers.move_to("another", Duration::from_secs(30))?);
+    /// timers.insert(String::from("key"), 1, Duration::from_secs(1))?;
+    /// assert!(timers.reset("key", Duration::from_secs(30))?);
+    /// assert!(!timers.reset("another", Duration::from_secs(30))?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn move_to<Q>(&self, key: &Q, delay: Duration) -> Result<bool, BeyondRange>
+    pub fn reset<Q>(&self, key: &Q, delay: Duration) -> Result<bool, BeyondRange>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.move_when(key, When::After(delay))
+        self.reset_when(key, When::After(delay))
     }
 
-    /// As [`move_to`](Self::move_to), to `deadline`; one that has passed means the next sweep.
+    /// As [`reset`](Self::reset), to `deadline`; one that has passed means the next sweep.
     ///
     /// # Errors
     ///
-    /// As [`move_to`](Self::move_to).
-    pub fn move_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, BeyondRange>
+    /// As [`reset`](Self::reset).
+    pub fn reset_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, BeyondRange>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.move_when(key, When::At(deadline))
+        self.reset_when(key, When::At(deadline))
     }
 
     /// Disarms `key`: its value, if and only if it has not fired and now never will.
@@ -307,12 +314,12 @@ where
     /// # use tourbillon::{Builder, KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
-    /// timers.set("key", 1, Duration::from_secs(1))?;
-    /// assert_eq!(timers.remove("key"), Some(1));
-    /// assert_eq!(timers.remove("key"), None);
+    /// timers.insert("key", 1, Duration::from_secs(1))?;
+    /// assert_eq!(timers.cancel("key"), Some(1));
+    /// assert_eq!(timers.cancel("key"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    pub fn cancel<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -332,7 +339,7 @@ where
     /// # use tourbillon::{Builder, KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
-    /// timers.set("key", 1, Duration::from_secs(1))?;
+    /// timers.insert("key", 1, Duration::from_secs(1))?;
     /// assert!(timers.contains("key") && !timers.contains("another"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -354,7 +361,7 @@ where
     /// # use tourbillon::{Builder, KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
-    /// timers.set("key", 1, Duration::from_secs(1))?;
+    /// timers.insert("key", 1, Duration::from_secs(1))?;
     /// assert_eq!((timers.get("key"), timers.get("another")), (Some(1), None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -380,7 +387,7 @@ where
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
     /// let deadline = timers.wheel().pin().now() + Duration::from_secs(1);
-    /// timers.set_at("key", 1, deadline)?;
+    /// timers.insert_at("key", 1, deadline)?;
     /// assert!(timers.deadline("key") >= Some(deadline));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -406,14 +413,14 @@ where
     }
 
     /// The wheel, for its figures and its time. To end timers, use [`drain`](Self::drain) or
-    /// [`stop`](Self::stop): a key whose timer was taken from the wheel itself never fires.
+    /// [`shutdown`](Self::shutdown): a key whose timer was taken from the wheel itself never fires.
     #[must_use]
     pub fn wheel(&self) -> &Wheel<KeyedTimer<K>> {
         &self.wheel
     }
 
     /// The driver, if there is one and it has not been dropped: to wait for handlers, after
-    /// [`stop`](Self::stop), and for its figures.
+    /// [`shutdown`](Self::shutdown), and for its figures.
     ///
     /// # Examples
     ///
@@ -421,7 +428,7 @@ where
     /// use tourbillon::{Builder, KeyedTimers};
     ///
     /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: u32| ())?;
-    /// timers.stop();
+    /// timers.shutdown();
     /// if let Some(driver) = timers.driver() {
     ///     driver.wait()?; // no handler runs any more
     /// }
@@ -435,11 +442,12 @@ where
     /// Takes every key out and has `each` called with each of them and its value, where handlers
     /// run, some hundred keys at a time.
     ///
-    /// None of them fires any more. Keys that are set meanwhile may be taken too, or stay. `each`
-    /// may use the timers: set its key again, or drain. Parts that the wheel does not accept, being
-    /// closed or full, are run by this call. To have the values as a list, send them to a channel,
-    /// or use [`stop`](Self::stop). A panic of `each` harms no other key; it is counted in
-    /// [`Drained`], and, where handlers run, resumed after the part, as if a handler had panicked.
+    /// None of them fires any more. Keys that are inserted meanwhile may be taken too, or stay.
+    /// `each` may use the timers: insert its key again, or drain. Parts that the wheel does not
+    /// accept, being closed or full, are run by this call. To have the values as a list, send them
+    /// to a channel, or use [`shutdown`](Self::shutdown). A panic of `each` harms no other key; it
+    /// is counted in [`Drained`], and, where handlers run, resumed after the part, as if a handler
+    /// had panicked.
     /// O(keys), and O(1) under each lock.
     ///
     /// # Examples
@@ -451,10 +459,10 @@ where
     /// use tourbillon::{Builder, KeyedTimers};
     ///
     /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: &str| ())?;
-    /// timers.set(1, "retry in an hour", Duration::from_secs(3600))?;
+    /// timers.insert(1, "retry in an hour", Duration::from_secs(3600))?;
     /// let drained = timers.drain(|_, request| assert!(request.starts_with("retry"))).wait();
     /// assert_eq!(drained.keys, 1);
-    /// assert!(timers.stop().is_empty());
+    /// assert!(timers.shutdown().is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain(&self, each: impl Fn(K, V) + Send + Sync + 'static) -> Drain {
@@ -474,7 +482,7 @@ where
 
     /// Closes the timers, shuts their driver down, and hands back every key that was armed, with
     /// its value and deadline; for a key that was due and on its way to the handler, with the time
-    /// of this call. From then on every [`set`](Self::set) is refused as closed.
+    /// of this call. From then on every [`insert`](Self::insert) is refused as closed.
     ///
     /// Handlers that have their key already go on; to see them end, wait for the
     /// [`driver`](Self::driver). What drains had still to do, this call does. Idempotent: what an
@@ -489,15 +497,15 @@ where
     /// use tourbillon::{Builder, KeyedTimers, Refusal};
     ///
     /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_, _| ())?;
-    /// timers.set(7, "unfinished", Duration::from_secs(60))?;
-    /// let (key, value, _deadline) = timers.stop().remove(0);
+    /// timers.insert(7, "unfinished", Duration::from_secs(60))?;
+    /// let (key, value, _deadline) = timers.shutdown().remove(0);
     /// assert_eq!((key, value), (7, "unfinished"));
     ///
-    /// let refused = timers.set(7, "late", Duration::ZERO).unwrap_err();
+    /// let refused = timers.insert(7, "late", Duration::ZERO).unwrap_err();
     /// assert_eq!((refused.reason, refused.value), (Refusal::Closed, "late"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn stop(&self) -> Vec<(K, V, Instant)> {
+    pub fn shutdown(&self) -> Vec<(K, V, Instant)> {
         // Closed first: whoever comes to a part of the map after it was emptied is refused.
         self.wheel.close();
         let now = self.wheel.pin().now();
@@ -515,7 +523,7 @@ where
         stopped
     }
 
-    fn set_when(&self, key: K, value: V, when: When) -> Result<Option<V>, InsertError<V>> {
+    fn insert_when(&self, key: K, value: V, when: When) -> Result<Option<V>, InsertError<V>> {
         self.shared.map.enter(key, |key, slot| match slot {
             Some(slot) => match self.rearm(key, slot, when) {
                 Ok(()) => (None, Ok(Some(std::mem::replace(slot.value.get_mut(), value)))),
@@ -528,7 +536,7 @@ where
         })
     }
 
-    fn move_when<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
+    fn reset_when<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,

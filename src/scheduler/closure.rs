@@ -4,7 +4,7 @@
 //!             arm                fire               the rule says never,
 //!   (made) ────────► Armed ───────────────► Busy ─── the wheel refuses, ──► Ended
 //!                     ▲ │ ▲                   │      cancelled meanwhile      ▲
-//!                     │ └─┘ reschedule        │                               │
+//!                     │ └─┘ reset             │                               │
 //!                     └───────────────────────┘ arm                           │
 //!                     └────── cancel, shutdown, the timer is dropped ─────────┘
 //! ```
@@ -247,11 +247,7 @@ impl Closure {
     }
 
     /// Lets the next run come at another time, if there is one to come. Returns whether there is.
-    pub(super) fn reschedule(
-        self: &Arc<Self>,
-        wheel: &Wheel<Due>,
-        next: Next,
-    ) -> Result<bool, Refusal> {
+    pub(super) fn reset(self: &Arc<Self>, wheel: &Wheel<Due>, next: Next) -> Result<bool, Refusal> {
         let mut state = ignore_poison(self.state.lock());
         match state.phase {
             Phase::Busy { wanted: Some(Wanted::Cancelled), .. } | Phase::Ended(_) => {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 ///
 /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
 /// let report = scheduler.every(Duration::from_secs(3600)).run(|| println!("an hour"))?;
-/// assert!(report.reschedule(Duration::from_secs(60))?);
+/// assert!(report.reset(Duration::from_secs(60))?);
 /// assert!(report.next_run().is_some());
 /// assert_eq!(report.cancel(), Cancel::Prevented);
 /// assert_eq!(report.ending(), Some(Ending::Cancelled));
@@ -66,17 +66,17 @@ impl Scheduled {
     /// # Errors
     ///
     /// The wheel is closed, or full; the closure keeps its time.
-    pub fn reschedule(&self, delay: Duration) -> Result<bool, Refusal> {
-        self.closure.reschedule(&self.wheel, Next::After(delay))
+    pub fn reset(&self, delay: Duration) -> Result<bool, Refusal> {
+        self.closure.reset(&self.wheel, Next::After(delay))
     }
 
-    /// As [`reschedule`](Self::reschedule), to an instant; one that has passed means at once.
+    /// As [`reset`](Self::reset), to an instant; one that has passed means at once.
     ///
     /// # Errors
     ///
-    /// As [`reschedule`](Self::reschedule).
-    pub fn reschedule_at(&self, at: Instant) -> Result<bool, Refusal> {
-        self.closure.reschedule(&self.wheel, Next::At(at))
+    /// As [`reset`](Self::reset).
+    pub fn reset_at(&self, at: Instant) -> Result<bool, Refusal> {
+        self.closure.reset(&self.wheel, Next::At(at))
     }
 
     /// When it runs next, or when its rule is asked for that, as a calendar is every minute; `None`

@@ -32,7 +32,7 @@ mod rule;
 pub use calendar::{Calendar, CalendarError, WallClock};
 pub use closure::{AfterPanic, Cancel, Due, Ending};
 pub use handle::{JoinError, Joined, Scheduled};
-pub use repeat::{By, Every, RepeatError, RepeatRefusal};
+pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 
 use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};

@@ -6,7 +6,7 @@ use super::Scheduler;
 use super::closure::{AfterPanic, Closure, Work};
 use super::handle::Scheduled;
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
-use crate::{InsertError, Refusal};
+use crate::{InsertError, Refusal, Refused};
 use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -60,14 +60,6 @@ pub enum RepeatRefusal {
     Wheel(Refusal),
 }
 
-/// A refused repetition: the reason, and the closure, which comes back.
-pub struct RepeatError<F> {
-    /// Why it was refused.
-    pub reason: RepeatRefusal,
-    /// What was to be run.
-    pub closure: F,
-}
-
 impl<'s> Every<'s> {
     pub(super) fn new(scheduler: &'s Scheduler, period: Duration) -> Self {
         Self {
@@ -115,10 +107,13 @@ impl<'s> Every<'s> {
     /// # Errors
     ///
     /// The period is zero, or the wheel is closed or full. Nothing is scheduled.
-    pub fn run<F: FnMut() + Send + 'static>(self, closure: F) -> Result<Scheduled, RepeatError<F>> {
+    pub fn run<F: FnMut() + Send + 'static>(
+        self,
+        closure: F,
+    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
         let Self { scheduler, period, first, fixed_delay, missed, after_panic } = self;
         if period.is_zero() {
-            return Err(RepeatError { reason: RepeatRefusal::ZeroPeriod, closure });
+            return Err(Refused { reason: RepeatRefusal::ZeroPeriod, value: closure });
         }
         let rule: Box<dyn Rule> = match fixed_delay {
             true => Box::new(FixedDelay(period)),
@@ -149,10 +144,10 @@ impl<'s, R: Rule> By<'s, R> {
     pub fn run<F: FnMut() + Send + 'static>(
         mut self,
         closure: F,
-    ) -> Result<Scheduled, RepeatError<F>> {
+    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
         let none = LastRun::none(self.scheduler.wheel().pin().now());
         match self.rule.next(&none) {
-            Next::End => Err(RepeatError { reason: RepeatRefusal::Never, closure }),
+            Next::End => Err(Refused { reason: RepeatRefusal::Never, value: closure }),
             first => {
                 let rule = Box::new(self.rule);
                 start(self.scheduler, (first, none), rule, self.after_panic, closure)
@@ -167,13 +162,13 @@ fn start<F: FnMut() + Send + 'static>(
     rule: Box<dyn Rule>,
     after_panic: AfterPanic,
     closure: F,
-) -> Result<Scheduled, RepeatError<F>> {
+) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
     let wheel = scheduler.wheel().clone();
     let work = |closure| Work { body: Box::new(closure), rule, after_panic };
     match Closure::schedule(&wheel, (first, none, true), closure, work) {
         Ok(closure) => Ok(Scheduled { closure, wheel }),
         Err(InsertError { reason, value: closure }) => {
-            Err(RepeatError { reason: RepeatRefusal::Wheel(reason), closure })
+            Err(Refused { reason: RepeatRefusal::Wheel(reason), value: closure })
         }
     }
 }
@@ -192,23 +187,9 @@ impl fmt::Display for RepeatRefusal {
 
 impl Error for RepeatRefusal {}
 
-impl<F> fmt::Debug for RepeatError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RepeatError").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Display for RepeatError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl<F> Error for RepeatError<F> {}
-
 /// Keeps the reason and drops the closure, for callers whose own error has no room for it.
-impl<F> From<RepeatError<F>> for RepeatRefusal {
-    fn from(refused: RepeatError<F>) -> Self {
+impl<F> From<Refused<RepeatRefusal, F>> for RepeatRefusal {
+    fn from(refused: Refused<RepeatRefusal, F>) -> Self {
         refused.reason
     }
 }

@@ -13,21 +13,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tourbillon::{
-    BeyondRange, Clock, InsertError, KeyedTimer, KeyedTimers, ManualClock, Refusal, Sweeper,
-};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::{BeyondRange, Clock, InsertError, ManualClock, Refusal, Sweeper};
 
-/// A call of a verb, by a caller or in a handler. Deadlines are in ticks around now.
+/// An operation, by a caller or in a handler. Deadlines are in ticks around now.
 #[derive(Clone, Debug)]
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
-pub(crate) enum Verb {
-    Set { key: u8, delay: u16 },
-    SetAt { key: u8, offset: i16 },
-    SetBeyond { key: u8 },
-    MoveTo { key: u8, delay: u16 },
-    MoveAt { key: u8, offset: i16 },
-    MoveBeyond { key: u8 },
-    Remove { key: u8 },
+pub(crate) enum Operation {
+    Insert { key: u8, delay: u16 },
+    InsertAt { key: u8, offset: i16 },
+    InsertBeyond { key: u8 },
+    Reset { key: u8, delay: u16 },
+    ResetAt { key: u8, offset: i16 },
+    ResetBeyond { key: u8 },
+    Cancel { key: u8 },
     Look { key: u8 },
     Drain,
 }
@@ -36,17 +35,17 @@ pub(crate) enum Verb {
 #[derive(Clone, Debug)]
 #[cfg_attr(fuzzing, derive(arbitrary::Arbitrary))]
 pub(crate) enum Op {
-    Call(Verb),
+    Call(Operation),
     /// Time passes, and the handler of the first key that fires calls these.
     Sweep {
         step: u16,
-        inside: Vec<Verb>,
+        inside: Vec<Operation>,
     },
     SweepSome {
         step: u16,
         limit: u8,
     },
-    Stop,
+    Shutdown,
 }
 
 /// Few keys, so that operations meet.
@@ -106,10 +105,10 @@ impl Model {
     /// Applies one operation to both and compares the answers.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
-            Op::Call(verb) => self.caller.call(verb),
+            Op::Call(operation) => self.caller.call(operation),
             Op::Sweep { step, inside } => self.sweep(*step, None, inside),
             Op::SweepSome { step, limit } => self.sweep(*step, Some((*limit).into()), &[]),
-            Op::Stop => self.caller.stop(),
+            Op::Shutdown => self.caller.shutdown(),
         }
         self.caller.compare();
     }
@@ -125,7 +124,7 @@ impl Model {
         assert!(self.caller.draining.borrow().is_empty(), "drained and never handed over");
     }
 
-    fn sweep(&mut self, step: u16, limit: Option<usize>, inside: &[Verb]) {
+    fn sweep(&mut self, step: u16, limit: Option<usize>, inside: &[Operation]) {
         let Self { caller, sweeper } = self;
         caller.clock.advance(caller.tick * u32::from(step % 1_024));
         caller.touched.borrow_mut().clear();
@@ -137,7 +136,7 @@ impl Model {
             let known = caller.known.borrow_mut().remove(&key).expect("only armed keys fire, once");
             assert_eq!(known.value, value);
             assert!(known.due <= now, "early");
-            inside.take().into_iter().flatten().for_each(|verb| caller.call(verb));
+            inside.take().into_iter().flatten().for_each(|operation| caller.call(operation));
         });
         caller.sweeping.set(false);
         caller.collect_drained();
@@ -152,43 +151,43 @@ impl Model {
 }
 
 impl Caller {
-    fn call(&self, verb: &Verb) {
-        match *verb {
-            Verb::Set { key, delay } => {
+    fn call(&self, operation: &Operation) {
+        match *operation {
+            Operation::Insert { key, delay } => {
                 let delay = u64::from(delay % 1_024);
-                self.set(key, self.now() + delay, |key, value| {
-                    self.timers.set(key, value, self.span(delay))
+                self.insert(key, self.now() + delay, |key, value| {
+                    self.timers.insert(key, value, self.span(delay))
                 });
             }
-            Verb::SetAt { key, offset } => {
+            Operation::InsertAt { key, offset } => {
                 let due = self.around(offset);
                 let at = self.instant(due);
-                self.set(key, due, |key, value| self.timers.set_at(key, value, at));
+                self.insert(key, due, |key, value| self.timers.insert_at(key, value, at));
             }
-            Verb::SetBeyond { key } => {
-                let refused = self.timers.set(key % KEYS, 7, Duration::MAX).expect_err("beyond");
+            Operation::InsertBeyond { key } => {
+                let refused = self.timers.insert(key % KEYS, 7, Duration::MAX).expect_err("beyond");
                 assert_eq!(refused.value, 7);
             }
-            Verb::MoveTo { key, delay } => {
+            Operation::Reset { key, delay } => {
                 let delay = u64::from(delay % 1_024);
-                let moved = |key: &u8| self.timers.move_to(key, self.span(delay));
+                let moved = |key: &u8| self.timers.reset(key, self.span(delay));
                 self.moved(key, self.now() + delay, moved);
             }
-            Verb::MoveAt { key, offset } => {
+            Operation::ResetAt { key, offset } => {
                 let due = self.around(offset);
-                self.moved(key, due, |key| self.timers.move_at(key, self.instant(due)));
+                self.moved(key, due, |key| self.timers.reset_at(key, self.instant(due)));
             }
-            Verb::MoveBeyond { key } => {
-                let refused = self.timers.move_to(&(key % KEYS), Duration::MAX);
+            Operation::ResetBeyond { key } => {
+                let refused = self.timers.reset(&(key % KEYS), Duration::MAX);
                 assert!(refused.is_err() || refused == Ok(false));
             }
-            Verb::Remove { key } => {
+            Operation::Cancel { key } => {
                 let key = key % KEYS;
                 let known = self.known.borrow_mut().remove(&key);
-                assert_eq!(self.timers.remove(&key), known.map(|known| known.value));
+                assert_eq!(self.timers.cancel(&key), known.map(|known| known.value));
             }
-            Verb::Look { key } => self.look(key % KEYS),
-            Verb::Drain => self.drain(),
+            Operation::Look { key } => self.look(key % KEYS),
+            Operation::Drain => self.drain(),
         }
     }
 
@@ -209,7 +208,7 @@ impl Caller {
         self.now().saturating_add_signed((offset % 1_024).into())
     }
 
-    fn set(
+    fn insert(
         &self,
         key: u8,
         due: u64,
@@ -293,8 +292,8 @@ impl Caller {
         }
     }
 
-    fn stop(&self) {
-        let mut stopped = self.timers.stop();
+    fn shutdown(&self) {
+        let mut stopped = self.timers.shutdown();
         self.stopped.set(true);
         stopped.sort_unstable();
         let known = std::mem::take(&mut *self.known.borrow_mut());

@@ -210,22 +210,22 @@ fn a_value_is_removed_once_and_only_while_it_is_there() {
         let [armed, due, comes] =
             [500, 64, 64].map(|delay| desk.queue.insert(delay, MS * delay).unwrap());
         assert!(desk.poll().is_pending());
-        let removed = desk.queue.remove(armed).unwrap();
+        let removed = desk.queue.take(armed).unwrap();
         assert_eq!((removed.value, removed.id), (500, armed));
         assert_eq!(removed.deadline, now + MS * 500);
-        assert!(desk.queue.remove(armed).is_none());
+        assert!(desk.queue.cancel(armed).is_none());
         // Of two that are due one has come; the other can still be had back.
         desk.advance(80);
         let expired = Pin::new(&mut desk.queue).poll_next(&mut desk.task.context());
         let Poll::Ready(Some(expired)) = expired else { panic!("two are due") };
         let left = if expired.id == due { comes } else { due };
-        assert!(desk.queue.remove(expired.id).is_none());
-        assert_eq!(desk.queue.remove(left).map(|removed| removed.value), Some(64));
-        assert!(desk.queue.remove(left).is_none());
+        assert!(desk.queue.cancel(expired.id).is_none());
+        assert_eq!(desk.queue.cancel(left), Some(64));
+        assert!(desk.queue.cancel(left).is_none());
         // The next one has the place of one of those, and none of their ids.
         let next = desk.queue.insert(7, MS).unwrap();
         for stale in [armed, due, comes] {
-            assert!(desk.queue.remove(stale).is_none());
+            assert!(desk.queue.cancel(stale).is_none());
             assert_eq!(desk.queue.reset(stale, MS * 900), Ok(false));
             assert_eq!(desk.queue.deadline(stale), None);
         }
@@ -324,7 +324,7 @@ fn what_has_expired_and_not_come_out_can_be_put_off() {
 #[test]
 fn the_end_by_a_removal_wakes_the_stream() {
     let ends: [fn(&DelayQueueHandle<u32>, tourbillon::TimerId); 3] = [
-        |queue, id| assert!(queue.remove(id).is_some()),
+        |queue, id| assert!(queue.cancel(id).is_some()),
         |queue, _| queue.clear(),
         |queue, _| assert_eq!(queue.drain().len(), 1),
     ];
@@ -364,11 +364,11 @@ fn the_last_of_several_removals_wakes_the_stream() {
         let insert = |desk: &Desk| desk.queue.insert(1, MS * 1000).unwrap();
         // Removed before anybody waits.
         let early = insert(&desk);
-        assert!(desk.queue.remove(early).is_some());
+        assert!(desk.queue.cancel(early).is_some());
         let mut ids: Vec<_> = (0..100).map(|_| insert(&desk)).collect();
         assert!(desk.poll().is_pending());
-        assert!(desk.queue.remove(ids.remove(0)).is_some());
-        assert!(desk.queue.remove(early).is_none(), "it counts as no removal");
+        assert!(desk.queue.cancel(ids.remove(0)).is_some());
+        assert!(desk.queue.cancel(early).is_none(), "it counts as no removal");
         assert!(desk.poll().is_pending());
         ids.push(insert(&desk));
         assert!(desk.poll().is_pending());
@@ -377,7 +377,7 @@ fn the_last_of_several_removals_wakes_the_stream() {
         thread::scope(|scope| {
             for part in ids.chunks(ids.len() / threads) {
                 scope
-                    .spawn(move || part.iter().for_each(|&id| assert!(queue.remove(id).is_some())));
+                    .spawn(move || part.iter().for_each(|&id| assert!(queue.cancel(id).is_some())));
             }
         });
         assert_eq!((desk.task.wakes(), desk.poll()), (1, END), "{threads} threads");
@@ -391,11 +391,11 @@ fn the_last_removal_after_the_last_handle_has_gone_wakes_the_stream() {
     assert!(desk.poll().is_pending());
     let handle = desk.queue.handle();
     assert!(desk.poll().is_pending());
-    assert!(handle.remove(ids[0]).is_some());
+    assert!(handle.cancel(ids[0]).is_some());
     drop(handle);
     assert_eq!(desk.task.wakes(), 1, "it counts anew");
     assert!(desk.poll().is_pending());
-    assert!(desk.queue.remove(ids[1]).is_some());
+    assert!(desk.queue.cancel(ids[1]).is_some());
     assert_eq!((desk.task.wakes(), desk.poll()), (1, END));
 }
 
@@ -584,7 +584,7 @@ fn the_waker_of_the_stream_may_use_the_queue() {
         own.1 += 1;
         let id = own.0.insert(100, Duration::ZERO).unwrap();
         assert_eq!(own.0.reset(id, MS * 5), Ok(true));
-        assert!(own.0.remove(id).is_some());
+        assert!(own.0.cancel(id).is_some());
         let _ = own.0.insert(own.1, Duration::ZERO).unwrap();
     });
     let context = &mut Context::from_waker(&busy);
@@ -637,7 +637,7 @@ fn after_many_removals_the_stream_clears_up_and_comes_to_rest() {
     let ids: Vec<_> =
         (0..50_000).map(|value| handle.insert(value, MS * 10_000 + MS * value).unwrap()).collect();
     assert!(desk.poll().is_pending());
-    ids.into_iter().for_each(|id| assert!(handle.remove(id).is_some()));
+    ids.into_iter().for_each(|id| assert!(handle.cancel(id).is_some()));
     let (mut polls, before) = (0, handle.metrics().sweeps);
     // Slice by slice, woken for each.
     while desk.advance(0) {

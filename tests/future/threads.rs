@@ -248,7 +248,7 @@ fn produce(
         let other = shared[random.usize(..shared.len())].load(Relaxed);
         let Some(other) = TimerId::from_bits(other) else { continue };
         match random.u32(..4) {
-            0 => queue.remove(other).into_iter().for_each(|armed| ledger.end(armed.value)),
+            0 => queue.cancel(other).into_iter().for_each(|value| ledger.end(value)),
             1 => {
                 let _ = queue.reset(other, delay).unwrap();
             }
@@ -304,7 +304,7 @@ fn a_queue_whose_handles_all_go_ends() {
                 let handle = queue.handle();
                 scope.spawn(move || {
                     if let Ok(id) = handle.insert(which, TICK * 400_000) {
-                        assert!(handle.remove(id).is_some());
+                        assert!(handle.cancel(id).is_some());
                     }
                     if round % 3 == 0 {
                         handle.close();

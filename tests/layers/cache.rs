@@ -386,7 +386,7 @@ fn bad_input_is_refused_and_comes_back() {
 fn a_load_that_is_refused_gives_its_value_back() {
     let rig = Rig::new(|builder| builder);
     rig.cache.insert(1, 10).unwrap();
-    rig.cache.stop();
+    rig.cache.shutdown();
     let refused = rig.cache.insert(2, 20).unwrap_err();
     assert_eq!((refused.reason, refused.value), (CacheRefusal::Wheel(Refusal::Closed), 20));
     let Err(LoadError::Refused(refused)) = rig.cache.get_or_load(&2, || Ok::<_, ()>(20)) else {
@@ -479,8 +479,8 @@ fn a_cache_with_a_driver_of_its_own_sweeps_itself() {
     let expired = receive(&told, 50);
     assert!(expired.iter().all(|told| told.0 % 2 == 0 && told.2 == Cause::Expired));
     assert_eq!((cache.len(), cache.get(&0), cache.get(&1)), (50, None, Some(1)));
-    cache.stop();
-    cache.stop();
+    cache.shutdown();
+    cache.shutdown();
     assert_eq!(cache.insert(7, 70).unwrap_err().value, 70);
     assert_eq!(cache.get(&1), Some(1), "reads answer what is still valid");
     clock.advance(TTL);
@@ -506,7 +506,7 @@ fn stop_tells_what_has_expired_by_then() {
     clock.advance(TTL);
     receive(&dropped.1, 1);
     assert_eq!((cache.get(&1), cache.len()), (None, 2));
-    cache.stop();
+    cache.shutdown();
     assert_eq!(told.1.try_recv().unwrap(), (1, Cause::Expired));
     assert!(told.1.try_recv().is_err());
     assert_eq!((cache.get(&2), cache.len()), (Some(20), 1));
@@ -544,7 +544,7 @@ fn everything_has_a_text_for_people() {
     let failed = rig.cache.get_or_load(&2, || Err(BuildError::Batch)).unwrap_err();
     assert!(failed.to_string().starts_with("the load failed: batches of 0"));
     assert!(failed.source().unwrap().is::<BuildError>());
-    rig.cache.stop();
+    rig.cache.shutdown();
     let refused = rig.cache.get_or_load(&2, || Ok::<_, BuildError>(20)).unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -552,7 +552,7 @@ fn everything_has_a_text_for_people() {
     );
     assert!(refused.source().is_none());
     let refused = rig.cache.insert(2, 20).unwrap_err();
-    assert_eq!(format!("{refused:?}"), "CacheInsertError { reason: Wheel(Closed), .. }");
+    assert_eq!(format!("{refused:?}"), "Refused { reason: Wheel(Closed), .. }");
 }
 
 fn op() -> impl Strategy<Value = CacheOp> {

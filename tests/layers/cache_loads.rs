@@ -132,7 +132,7 @@ fn all_who_wait_for_a_load_that_panics_are_told_so() {
 #[test]
 fn all_who_wait_for_a_load_that_is_refused_have_its_value() {
     let waiting = Waiting::new();
-    waiting.cache.stop();
+    waiting.cache.shutdown();
     let (first, others) = waiting.wait(3, || Ok(42), unneeded);
     for answer in others.into_iter().chain(first) {
         let Err(LoadError::Refused(refused)) = answer else {

@@ -315,7 +315,7 @@ fn a_run_at_another_time_stands_for_what_had_come_by_then() {
     let mut desk = Desk::new();
     let noon = desk.at_noon();
     assert_eq!(desk.pass(2 * HOUR - 30), [0; 0]);
-    assert_eq!(noon.reschedule(Duration::from_secs(600)), Ok(true));
+    assert_eq!(noon.reset(Duration::from_secs(600)), Ok(true));
     assert_eq!(desk.pass(25 * HOUR), [600, 24 * HOUR + 30]);
 }
 

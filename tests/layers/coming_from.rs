@@ -11,10 +11,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tourbillon::cache::{Cache, CacheBuilder, CacheTimer};
 use tourbillon::future::{DelayQueue, TimeoutError};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers};
 use tourbillon::scheduler::{AfterPanic, Cancel, Ending, JoinError, MissedTickBehavior, Scheduler};
-use tourbillon::{
-    Builder, Clock, Expired, Inline, KeyedTimer, KeyedTimers, ManualClock, Refusal, WaitError,
-};
+use tourbillon::{Builder, Clock, Expired, Inline, ManualClock, Refusal, WaitError};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -65,21 +64,21 @@ impl Keyed {
 fn go_zero_new_timing_wheel() {
     assert!(Builder::new().resolution(Duration::ZERO).build::<KeyedTimer<u32>>().is_err());
     let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: u32| ()).unwrap();
-    assert_eq!(timers.set(7, 1, SECOND), Ok(None));
+    assert_eq!(timers.insert(7, 1, SECOND), Ok(None));
 }
 
 #[test]
 fn go_zero_new_timing_wheel_with_ticker() {
     let mut keyed = Keyed::new();
-    keyed.timers.set("key", 1, SECOND).unwrap();
+    keyed.timers.insert("key", 1, SECOND).unwrap();
     assert_eq!(keyed.advance(SECOND), [("key", 1)], "in virtual time, without a ticker");
 }
 
 #[test]
 fn go_zero_set_timer() {
     let mut keyed = Keyed::new();
-    assert_eq!(keyed.timers.set("key", 1, MS * 5), Ok(None));
-    assert_eq!(keyed.timers.set("key", 2, MS * 9), Ok(Some(1)), "and says what it replaced");
+    assert_eq!(keyed.timers.insert("key", 1, MS * 5), Ok(None));
+    assert_eq!(keyed.timers.insert("key", 2, MS * 9), Ok(Some(1)), "and says what it replaced");
     assert!(keyed.advance(MS * 8).is_empty(), "never early");
     assert_eq!(keyed.advance(MS), [("key", 2)]);
 }
@@ -87,32 +86,32 @@ fn go_zero_set_timer() {
 #[test]
 fn go_zero_move_timer() {
     let mut keyed = Keyed::new();
-    keyed.timers.set("key", 1, MS * 3).unwrap();
+    keyed.timers.insert("key", 1, MS * 3).unwrap();
     // Over a revolution of the wheel, and to less than a tick.
-    assert_eq!(keyed.timers.move_to("key", MS * 17), Ok(true));
+    assert_eq!(keyed.timers.reset("key", MS * 17), Ok(true));
     assert!(keyed.advance(MS * 16).is_empty());
-    assert_eq!(keyed.timers.move_to("key", Duration::from_micros(10)), Ok(true));
+    assert_eq!(keyed.timers.reset("key", Duration::from_micros(10)), Ok(true));
     assert_eq!(keyed.advance(MS), [("key", 1)]);
     assert!(keyed.advance(SECOND).is_empty(), "once");
-    assert_eq!(keyed.timers.move_to("key", MS), Ok(false), "and says when there is none");
+    assert_eq!(keyed.timers.reset("key", MS), Ok(false), "and says when there is none");
 }
 
 #[test]
 fn go_zero_remove_timer() {
     let mut keyed = Keyed::new();
-    keyed.timers.set("key", 1, MS * 3).unwrap();
-    assert_eq!(keyed.timers.remove("key"), Some(1), "and says that it was in time");
-    assert_eq!(keyed.timers.remove("key"), None);
+    keyed.timers.insert("key", 1, MS * 3).unwrap();
+    assert_eq!(keyed.timers.cancel("key"), Some(1), "and says that it was in time");
+    assert_eq!(keyed.timers.cancel("key"), None);
     assert!(keyed.advance(SECOND).is_empty());
 }
 
 #[test]
 fn go_zero_drain() {
     let mut keyed = Keyed::new();
-    keyed.timers.set("key", 1, SECOND).unwrap();
+    keyed.timers.insert("key", 1, SECOND).unwrap();
     let again = keyed.timers.clone();
     let drain = keyed.timers.drain(move |key, value| {
-        again.set(key, value + 1, MS * 3).unwrap();
+        again.insert(key, value + 1, MS * 3).unwrap();
     });
     assert!(keyed.advance(Duration::ZERO).is_empty());
     assert_eq!(drain.wait().keys, 1, "it can be awaited, and may use the timers");
@@ -122,17 +121,17 @@ fn go_zero_drain() {
 #[test]
 fn go_zero_stop() {
     let keyed = Keyed::new();
-    keyed.timers.set("key", 1, SECOND).unwrap();
+    keyed.timers.insert("key", 1, SECOND).unwrap();
     let deadline = keyed.bench.clock.start() + SECOND;
-    assert_eq!(keyed.timers.stop(), [("key", 1, deadline)], "what was armed comes back");
-    assert!(keyed.timers.stop().is_empty(), "a second stop does no harm");
-    assert_eq!(keyed.timers.set("key", 2, SECOND).unwrap_err().value, 2);
+    assert_eq!(keyed.timers.shutdown(), [("key", 1, deadline)], "what was armed comes back");
+    assert!(keyed.timers.shutdown().is_empty(), "a second call does no harm");
+    assert_eq!(keyed.timers.insert("key", 2, SECOND).unwrap_err().value, 2);
 }
 
 #[test]
 fn go_zero_has_key() {
     let keyed = Keyed::new();
-    keyed.timers.set("key", 1, SECOND).unwrap();
+    keyed.timers.insert("key", 1, SECOND).unwrap();
     assert!(keyed.timers.contains("key") && !keyed.timers.contains("another"));
     assert_eq!((keyed.timers.get("key"), keyed.timers.len()), (Some(1), 1));
 }
@@ -284,7 +283,7 @@ fn russell_luo_stop() {
     let desk = Desk::new();
     let _armed = desk.scheduler.after(SECOND, || ()).unwrap();
     assert_eq!(desk.scheduler.shutdown().len(), 1, "what was armed comes back");
-    assert!(desk.scheduler.shutdown().is_empty(), "a second stop does no harm");
+    assert!(desk.scheduler.shutdown().is_empty(), "a second call does no harm");
     let refused = desk.scheduler.after(SECOND, || "back").unwrap_err();
     assert_eq!((refused.value)(), "back", "nothing is accepted that would never run");
 }
@@ -610,12 +609,12 @@ fn go_timer_reset() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let timer = desk.scheduler.after(SECOND, closure).unwrap();
-    assert_eq!(timer.scheduled().reschedule(SECOND * 2), Ok(true));
+    assert_eq!(timer.scheduled().reset(SECOND * 2), Ok(true));
     desk.advance(SECOND);
     assert_eq!(count.load(Relaxed), 0);
     desk.advance(SECOND);
     assert_eq!(count.load(Relaxed), 1);
-    assert_eq!(timer.scheduled().reschedule(SECOND), Ok(false), "one that has run is over");
+    assert_eq!(timer.scheduled().reset(SECOND), Ok(false), "one that has run is over");
 }
 
 #[test]
@@ -634,7 +633,7 @@ fn go_new_ticker() {
 fn go_ticker_reset() {
     let desk = Desk::new();
     let ticker = desk.scheduler.every(SECOND).run(|| ()).unwrap();
-    assert_eq!(ticker.reschedule(MS * 300), Ok(true));
+    assert_eq!(ticker.reset(MS * 300), Ok(true));
     assert_eq!(desk.since_start(ticker.next_run()), Some(MS * 300));
 }
 

@@ -6,7 +6,7 @@ mod model;
 
 use crate::common::{Bench, SMALL, Shape, TINY};
 use model::setup::any_setup;
-use model::{Model, Op, Verb};
+use model::{Model, Op, Operation};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
-use tourbillon::{Builder, Clock, KeyedTimer, KeyedTimers, Refusal};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::{Builder, Clock, Refusal};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -60,13 +61,13 @@ fn a_move_fires_at_its_new_deadline_from_any_phase() {
             for by_move in [true, false] {
                 let mut keyed = Keyed::of(geometry, Builder::new());
                 assert!(keyed.advance(phase).is_empty());
-                keyed.timers.set("key", 1, TICK * old).unwrap();
+                keyed.timers.insert("key", 1, TICK * old).unwrap();
                 assert!(keyed.advance(1).is_empty());
                 let value = if by_move {
-                    assert_eq!(keyed.timers.move_to("key", TICK * new), Ok(true));
+                    assert_eq!(keyed.timers.reset("key", TICK * new), Ok(true));
                     1
                 } else {
-                    assert_eq!(keyed.timers.set("key", 2, TICK * new), Ok(Some(1)));
+                    assert_eq!(keyed.timers.insert("key", 2, TICK * new), Ok(Some(1)));
                     2
                 };
                 let fired = (0..=4 * longest).find(|&waited| {
@@ -85,11 +86,11 @@ fn a_move_fires_at_its_new_deadline_from_any_phase() {
 fn a_move_to_less_than_a_tick_fires_once() {
     for delay in [Duration::ZERO, TICK / 4] {
         let mut keyed = Keyed::new();
-        keyed.timers.set("key", 1, TICK * 9).unwrap();
-        assert_eq!(keyed.timers.move_to("key", delay), Ok(true));
+        keyed.timers.insert("key", 1, TICK * 9).unwrap();
+        assert_eq!(keyed.timers.reset("key", delay), Ok(true));
         assert_eq!(keyed.advance(1), [("key", 1)]);
         assert!(keyed.advance(100).is_empty());
-        assert_eq!(keyed.timers.move_to("key", delay), Ok(false));
+        assert_eq!(keyed.timers.reset("key", delay), Ok(false));
     }
 }
 
@@ -97,11 +98,11 @@ fn a_move_to_less_than_a_tick_fires_once() {
 fn missed_ticks_are_made_up() {
     let mut keyed = Keyed::new();
     for (key, delay) in [("third", 50), ("first", 3), ("second", 20)] {
-        keyed.timers.set(key, delay, TICK * delay).unwrap();
+        keyed.timers.insert(key, delay, TICK * delay).unwrap();
     }
     assert_eq!(keyed.advance(1_000), [("first", 3), ("second", 20), ("third", 50)]);
     // What is set after the stall counts from then.
-    keyed.timers.set("fourth", 4, TICK * 4).unwrap();
+    keyed.timers.insert("fourth", 4, TICK * 4).unwrap();
     assert!(keyed.advance(3).is_empty());
     assert_eq!(keyed.advance(1), [("fourth", 4)]);
 }
@@ -109,11 +110,11 @@ fn missed_ticks_are_made_up() {
 #[test]
 fn a_set_replaces_value_and_deadline() {
     let mut keyed = Keyed::new();
-    assert_eq!(keyed.timers.set("key", 1, TICK * 2), Ok(None));
-    assert_eq!(keyed.timers.set("key", 2, TICK * 5), Ok(Some(1)));
+    assert_eq!(keyed.timers.insert("key", 1, TICK * 2), Ok(None));
+    assert_eq!(keyed.timers.insert("key", 2, TICK * 5), Ok(Some(1)));
     assert_eq!((keyed.timers.len(), keyed.timers.wheel().len()), (1, 1));
     let start = keyed.bench.clock.start();
-    assert_eq!(keyed.timers.set_at("key", 3, start + TICK * 3), Ok(Some(2)));
+    assert_eq!(keyed.timers.insert_at("key", 3, start + TICK * 3), Ok(Some(2)));
     assert_eq!(keyed.timers.deadline("key"), Some(start + TICK * 3));
     assert_eq!(keyed.timers.get("key"), Some(3));
     assert!(keyed.advance(2).is_empty());
@@ -129,16 +130,16 @@ fn a_value_that_is_taken_out_is_dropped_at_once() {
     let value = Arc::new(());
     let held = || Arc::strong_count(&value) - 1;
     for _ in 0..2 {
-        let _ = keyed.timers.set("key", Arc::clone(&value), TICK * 9).unwrap();
+        let _ = keyed.timers.insert("key", Arc::clone(&value), TICK * 9).unwrap();
     }
     assert_eq!(held(), 1, "the one that was replaced has gone");
-    assert!(keyed.timers.remove("key").is_some());
+    assert!(keyed.timers.cancel("key").is_some());
     assert_eq!((held(), keyed.timers.wheel().len()), (0, 0));
-    assert_eq!(keyed.timers.remove("key"), None);
-    keyed.timers.set("key", Arc::clone(&value), TICK).unwrap();
+    assert_eq!(keyed.timers.cancel("key"), None);
+    keyed.timers.insert("key", Arc::clone(&value), TICK).unwrap();
     assert_eq!(keyed.timers.drain(|_, _| ()).wait().keys, 1);
     assert_eq!(held(), 0);
-    keyed.timers.set("key", Arc::clone(&value), TICK).unwrap();
+    keyed.timers.insert("key", Arc::clone(&value), TICK).unwrap();
     drop(keyed);
     assert_eq!(held(), 0);
 }
@@ -147,9 +148,9 @@ fn a_value_that_is_taken_out_is_dropped_at_once() {
 fn a_key_set_again_after_a_drain_fires() {
     let mut keyed = Keyed::new();
     for delay in 1..=40 {
-        keyed.timers.set("key", delay, TICK * delay).unwrap();
+        keyed.timers.insert("key", delay, TICK * delay).unwrap();
         let drained = keyed.timers.drain(|_, _| ());
-        keyed.timers.set("key", 100 + delay, TICK * 7).unwrap();
+        keyed.timers.insert("key", 100 + delay, TICK * 7).unwrap();
         assert_eq!(drained.wait().keys, 1);
         assert!(keyed.advance(6).is_empty());
         assert_eq!(keyed.advance(1), [("key", 100 + delay)], "{delay}");
@@ -161,18 +162,18 @@ fn a_key_set_again_after_a_drain_fires() {
 fn a_drain_function_may_use_the_timers() {
     let mut keyed = Keyed::new();
     for key in ["a", "b", "c"] {
-        keyed.timers.set(key, 1, TICK * 50).unwrap();
+        keyed.timers.insert(key, 1, TICK * 50).unwrap();
     }
     let timers = keyed.timers.clone();
     let ended = keyed.timers.drain(move |key, value| {
-        assert!(timers.set(key, value + 1, TICK * 2).unwrap().is_none());
-        assert!(timers.contains(key) && timers.move_to(key, TICK * 3).unwrap());
+        assert!(timers.insert(key, value + 1, TICK * 2).unwrap().is_none());
+        assert!(timers.contains(key) && timers.reset(key, TICK * 3).unwrap());
         if key == "b" {
-            assert_eq!((timers.remove(key), timers.get(key)), (Some(2), None));
+            assert_eq!((timers.cancel(key), timers.get(key)), (Some(2), None));
         }
         let again = timers.clone();
         drop(timers.drain(move |key, value| {
-            again.set(key, value, TICK * 4).unwrap();
+            again.insert(key, value, TICK * 4).unwrap();
         }));
     });
     assert!(keyed.timers.is_empty());
@@ -189,7 +190,7 @@ fn a_drain_goes_in_parts_through_the_sweeper() {
     let mut bench = Bench::new(Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 });
     let timers = KeyedTimers::new(bench.wheel.clone());
     for key in 0..1_000 {
-        timers.set(key, key, TICK * 9).unwrap();
+        timers.insert(key, key, TICK * 9).unwrap();
     }
     let drained = Arc::new(Mutex::new(BTreeSet::new()));
     let (sum, woken) = (Arc::clone(&drained), Arc::new(Woken::default()));
@@ -233,7 +234,7 @@ fn a_drain_function_that_panics_loses_no_other_key() {
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let drain = || {
         for key in 0..600 {
-            timers.set(key, (), TICK).unwrap();
+            timers.insert(key, (), TICK).unwrap();
         }
         let seen = Arc::clone(&seen);
         timers.drain(move |key, ()| {
@@ -271,20 +272,20 @@ fn parts_that_cannot_be_run_in_a_handler_are_run_or_counted_out() {
     };
     // Refused by the wheel: run by the drain itself.
     let keyed = Keyed::new();
-    keyed.timers.set("key", (), TICK).unwrap();
+    keyed.timers.insert("key", (), TICK).unwrap();
     keyed.timers.wheel().close();
     let drain = keyed.timers.drain(counting());
     assert_eq!(count.load(Relaxed), 1);
     assert_eq!(drain.wait().panics, 1);
     // Still in the wheel when the timers are stopped: run by the stop.
     let keyed = Keyed::new();
-    keyed.timers.set("key", (), TICK).unwrap();
+    keyed.timers.insert("key", (), TICK).unwrap();
     let drain = keyed.timers.drain(counting());
-    assert!(keyed.timers.stop().is_empty());
+    assert!(keyed.timers.shutdown().is_empty());
     assert_eq!((count.load(Relaxed), drain.wait().panics), (2, 1));
     // Dropped with the wheel: the drain ends without it.
     let keyed = Keyed::new();
-    keyed.timers.set("key", (), TICK).unwrap();
+    keyed.timers.insert("key", (), TICK).unwrap();
     let drain = keyed.timers.drain(counting());
     drop(keyed);
     let ended = drain.wait();
@@ -294,15 +295,15 @@ fn parts_that_cannot_be_run_in_a_handler_are_run_or_counted_out() {
 #[test]
 fn a_refused_value_comes_back_and_the_key_stays() {
     let mut keyed = Keyed::of(TINY, Builder::new().capacity(1));
-    keyed.timers.set("key", 1, TICK * 2).unwrap();
-    let beyond = keyed.timers.set("key", 2, Duration::MAX).unwrap_err();
-    let full = keyed.timers.set("other", 3, TICK).unwrap_err();
+    keyed.timers.insert("key", 1, TICK * 2).unwrap();
+    let beyond = keyed.timers.insert("key", 2, Duration::MAX).unwrap_err();
+    let full = keyed.timers.insert("other", 3, TICK).unwrap_err();
     assert!(matches!(beyond.reason, Refusal::BeyondRange(_)));
     assert_eq!(full.reason, Refusal::AtCapacity { capacity: 1 });
-    assert!(keyed.timers.move_to("key", Duration::MAX).is_err());
-    assert_eq!(keyed.timers.move_to("other", Duration::MAX), Ok(false));
+    assert!(keyed.timers.reset("key", Duration::MAX).is_err());
+    assert_eq!(keyed.timers.reset("other", Duration::MAX), Ok(false));
     keyed.timers.wheel().close();
-    let closed = keyed.timers.set("other", 4, TICK).unwrap_err();
+    let closed = keyed.timers.insert("other", 4, TICK).unwrap_err();
     assert_eq!(
         (closed.reason, [beyond.value, full.value, closed.value]),
         (Refusal::Closed, [2, 3, 4])
@@ -315,10 +316,10 @@ fn a_refused_value_comes_back_and_the_key_stays() {
 #[test]
 fn a_key_can_be_moved_until_its_handler_has_it() {
     let mut keyed = Keyed::new();
-    keyed.timers.set("first", 1, TICK).unwrap();
+    keyed.timers.insert("first", 1, TICK).unwrap();
     let later = ["moved", "set", "removed", "beyond", "stays"];
     for key in later {
-        keyed.timers.set(key, 1, TICK * 2).unwrap();
+        keyed.timers.insert(key, 1, TICK * 2).unwrap();
     }
     keyed.bench.clock.advance(TICK * 2);
     let (mut fired, timers) = (Vec::new(), &keyed.timers);
@@ -326,15 +327,15 @@ fn a_key_can_be_moved_until_its_handler_has_it() {
         let Some((key, value)) = timers.fire(expired) else { return };
         fired.push((key, value));
         if key == "first" {
-            assert_eq!(timers.move_to("first", TICK), Ok(false), "its handler has it");
+            assert_eq!(timers.reset("first", TICK), Ok(false), "its handler has it");
             for key in later {
                 assert!(timers.contains(key) && timers.deadline(key).is_none());
             }
             assert_eq!(timers.wheel().len(), 0, "all have ended");
-            assert_eq!(timers.move_to("moved", TICK * 2), Ok(true));
-            assert_eq!(timers.set("set", 2, TICK * 3), Ok(Some(1)));
-            assert_eq!(timers.remove("removed"), Some(1));
-            assert!(timers.move_to("beyond", Duration::MAX).is_err());
+            assert_eq!(timers.reset("moved", TICK * 2), Ok(true));
+            assert_eq!(timers.insert("set", 2, TICK * 3), Ok(Some(1)));
+            assert_eq!(timers.cancel("removed"), Some(1));
+            assert!(timers.reset("beyond", Duration::MAX).is_err());
         }
     });
     fired.sort_unstable();
@@ -349,8 +350,8 @@ fn a_key_can_be_moved_until_its_handler_has_it() {
 fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_stop() {
     for stops in [false, true] {
         let mut keyed = Keyed::new();
-        keyed.timers.set("first", 1, TICK).unwrap();
-        keyed.timers.set("second", 2, TICK * 2).unwrap();
+        keyed.timers.insert("first", 1, TICK).unwrap();
+        keyed.timers.insert("second", 2, TICK * 2).unwrap();
         keyed.bench.clock.advance(TICK * 3);
         let now = keyed.bench.clock.now();
         let (mut fired, timers) = (Vec::new(), &keyed.timers);
@@ -359,9 +360,9 @@ fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_stop() {
             fired.push(pair);
             if stops {
                 timers.wheel().close();
-                assert_eq!(timers.move_to("second", TICK), Ok(false));
-                assert_eq!(timers.set("second", 3, TICK).unwrap_err().value, 3);
-                assert_eq!(timers.stop(), [("second", 2, now)]);
+                assert_eq!(timers.reset("second", TICK), Ok(false));
+                assert_eq!(timers.insert("second", 3, TICK).unwrap_err().value, 3);
+                assert_eq!(timers.shutdown(), [("second", 2, now)]);
             } else {
                 assert_eq!(
                     timers.drain(|key, value| assert_eq!((key, value), ("second", 2))).wait().keys,
@@ -377,18 +378,18 @@ fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_stop() {
 fn a_stop_hands_everything_back_and_refuses() {
     let mut keyed = Keyed::new();
     let start = keyed.bench.clock.start();
-    keyed.timers.set("fired", 0, TICK).unwrap();
-    keyed.timers.set("soon", 1, TICK * 2).unwrap();
-    keyed.timers.set("late", 2, TICK * 90).unwrap();
+    keyed.timers.insert("fired", 0, TICK).unwrap();
+    keyed.timers.insert("soon", 1, TICK * 2).unwrap();
+    keyed.timers.insert("late", 2, TICK * 90).unwrap();
     assert_eq!(keyed.advance(1), [("fired", 0)]);
-    let mut stopped = keyed.timers.stop();
+    let mut stopped = keyed.timers.shutdown();
     stopped.sort_unstable();
     assert_eq!(stopped, [("late", 2, start + TICK * 90), ("soon", 1, start + TICK * 2)]);
-    assert!(keyed.timers.stop().is_empty() && keyed.timers.is_empty());
-    let refused = keyed.timers.set("late", 3, TICK).unwrap_err();
+    assert!(keyed.timers.shutdown().is_empty() && keyed.timers.is_empty());
+    let refused = keyed.timers.insert("late", 3, TICK).unwrap_err();
     assert_eq!((refused.reason, refused.value), (Refusal::Closed, 3));
-    assert_eq!(keyed.timers.move_to("late", TICK), Ok(false));
-    assert_eq!(keyed.timers.remove("late"), None);
+    assert_eq!(keyed.timers.reset("late", TICK), Ok(false));
+    assert_eq!(keyed.timers.cancel("late"), None);
     assert!(keyed.advance(100).is_empty() && keyed.timers.driver().is_none());
 }
 
@@ -396,17 +397,17 @@ fn a_stop_hands_everything_back_and_refuses() {
 fn keys_may_be_asked_for_in_borrowed_form() {
     let (wheel, _sweeper) = Builder::new().shards(1).build().unwrap();
     let timers = KeyedTimers::new(wheel);
-    timers.set(String::from("key"), 1, TICK).unwrap();
+    timers.insert(String::from("key"), 1, TICK).unwrap();
     let at = timers.deadline("key").unwrap() + TICK * 5;
-    assert_eq!(timers.move_at("key", at), Ok(true));
+    assert_eq!(timers.reset_at("key", at), Ok(true));
     assert!(timers.deadline("key") >= Some(at) && timers.contains("key"));
-    assert_eq!((timers.get("key"), timers.remove("key")), (Some(1), Some(1)));
+    assert_eq!((timers.get("key"), timers.cancel("key")), (Some(1), Some(1)));
 }
 
 #[test]
 fn everything_has_a_text_for_people() {
     let mut keyed = Keyed::new();
-    keyed.timers.set("key", 1, TICK).unwrap();
+    keyed.timers.insert("key", 1, TICK).unwrap();
     assert_eq!(format!("{:?}", keyed.timers), "KeyedTimers { wheel: Wheel { armed: 1, .. }, .. }");
     assert_eq!(format!("{:?}", keyed.timers.drain(|_, _| ())), "Drain { .. }");
     let _ = keyed.bench.sweeper.sweep(|timer| {
@@ -414,33 +415,33 @@ fn everything_has_a_text_for_people() {
     });
 }
 
-fn verb() -> impl Strategy<Value = Verb> {
+fn operation() -> impl Strategy<Value = Operation> {
     let key = 0..12_u8;
     let delay = || prop_oneof![4 => 0..9_u16, 2 => 0..70_u16, 1 => 0..1_024_u16];
     let offset = || prop_oneof![4 => -4..9_i16, 1 => -70..1_024_i16];
     (key, delay(), offset()).prop_flat_map(|(key, delay, offset)| {
         prop_oneof![
-            5 => Just(Verb::Set { key, delay }),
-            1 => Just(Verb::SetAt { key, offset }),
-            1 => Just(Verb::SetBeyond { key }),
-            5 => Just(Verb::MoveTo { key, delay }),
-            1 => Just(Verb::MoveAt { key, offset }),
-            1 => Just(Verb::MoveBeyond { key }),
-            2 => Just(Verb::Remove { key }),
-            1 => Just(Verb::Look { key }),
-            1 => Just(Verb::Drain),
+            5 => Just(Operation::Insert { key, delay }),
+            1 => Just(Operation::InsertAt { key, offset }),
+            1 => Just(Operation::InsertBeyond { key }),
+            5 => Just(Operation::Reset { key, delay }),
+            1 => Just(Operation::ResetAt { key, offset }),
+            1 => Just(Operation::ResetBeyond { key }),
+            2 => Just(Operation::Cancel { key }),
+            1 => Just(Operation::Look { key }),
+            1 => Just(Operation::Drain),
         ]
     })
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let step = || prop_oneof![4 => 0..6_u16, 2 => 0..70_u16, 1 => 0..1_024_u16];
-    let inside = prop::collection::vec(verb(), 0..4);
+    let inside = prop::collection::vec(operation(), 0..4);
     prop_oneof![
-        40 => verb().prop_map(Op::Call),
+        40 => operation().prop_map(Op::Call),
         14 => (step(), inside).prop_map(|(step, inside)| Op::Sweep { step, inside }),
         6 => (step(), 0..4_u8).prop_map(|(step, limit)| Op::SweepSome { step, limit }),
-        1 => Just(Op::Stop),
+        1 => Just(Op::Shutdown),
     ]
 }
 

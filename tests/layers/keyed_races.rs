@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::{Builder, Clock, Inline, Job, KeyedTimers, ManualClock, WaitError};
+use tourbillon::keyed::KeyedTimers;
+use tourbillon::{Builder, Clock, Inline, Job, ManualClock, WaitError};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -24,10 +25,10 @@ fn the_last_handle_drops_what_had_not_fired_though_one_inside_lives_on() {
         |_: u32, _: Arc<()>| ()
     });
     let (owner, inside) = (owner.unwrap(), inside.unwrap());
-    owner.set(7, Arc::clone(&held), Duration::from_secs(60)).unwrap();
+    owner.insert(7, Arc::clone(&held), Duration::from_secs(60)).unwrap();
     drop(owner);
     assert_eq!(Arc::strong_count(&held), 1);
-    assert!(!inside.contains(&7) && inside.set(7, held, Duration::ZERO).is_err());
+    assert!(!inside.contains(&7) && inside.insert(7, held, Duration::ZERO).is_err());
 }
 
 /// In a drop, a thread can be under any lock, also under one that a handler takes.
@@ -44,7 +45,7 @@ fn the_last_handle_may_be_dropped_under_a_lock_that_a_handler_takes() {
         from_inside.send(value).unwrap();
     })
     .unwrap();
-    timers.set(7, "fired", TICK).unwrap();
+    timers.insert(7, "fired", TICK).unwrap();
     let held = lock.lock().unwrap();
     clock.advance(TICK);
     assert_eq!(receive(&told, 1), ["begun"]);
@@ -74,7 +75,7 @@ fn a_value_whose_drop_panics_keeps_no_other() {
     let (send, dropped) = mpsc::channel();
     let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: Panics| ()).unwrap();
     for key in 0..9 {
-        let set = timers.set(key, Panics(key, send.clone()), Duration::from_secs(60));
+        let set = timers.insert(key, Panics(key, send.clone()), Duration::from_secs(60));
         assert!(set.is_ok_and(|old| old.is_none()));
     }
     drop(timers);
@@ -92,11 +93,11 @@ fn a_value_need_not_be_sync() {
         send.send(key + value()).unwrap();
     });
     let timers = timers.unwrap();
-    let set = timers.set(40, Box::new(|| 2), TICK);
+    let set = timers.insert(40, Box::new(|| 2), TICK);
     assert!(set.is_ok_and(|old| old.is_none()));
     assert_eq!(receive(&fired, 1), [42]);
     let counted = KeyedTimers::new(Builder::new().build().unwrap().0);
-    counted.set(7, Cell::new(1), TICK).unwrap_err();
+    counted.insert(7, Cell::new(1), TICK).unwrap_err();
     fn shared<T: Send + Sync>(_: &T) {}
     shared(&counted);
 }
@@ -112,12 +113,12 @@ fn a_driver_fires_and_goes_with_the_last_handle() {
         move |key: u32, value: Arc<()>| {
             assert!(Arc::ptr_eq(&held, &value) && !timers.contains(&key));
             // Refused when the driver goes.
-            let _ = timers.set(key + 1, value, TICK);
+            let _ = timers.insert(key + 1, value, TICK);
             send.send(key).unwrap();
         }
     })
     .unwrap();
-    timers.set(7, Arc::clone(&alive), TICK).unwrap();
+    timers.insert(7, Arc::clone(&alive), TICK).unwrap();
     for key in 7..10 {
         clock.advance(TICK);
         assert_eq!(receive(&fired, 1), [key]);
@@ -154,12 +155,12 @@ fn a_firing_that_waits_for_the_executor_is_overtaken() {
     let clock = ManualClock::new();
     let (timers, jobs, fired) = queued(&clock);
     for key in [10, 20, 30] {
-        timers.set(key, 1, TICK).unwrap();
+        timers.insert(key, 1, TICK).unwrap();
     }
     clock.advance(TICK);
     let job = receive(&jobs, 1).remove(0);
-    assert_eq!(timers.move_to(&10, TICK), Ok(true));
-    assert_eq!(timers.set(20, 2, TICK), Ok(Some(1)));
+    assert_eq!(timers.reset(&10, TICK), Ok(true));
+    assert_eq!(timers.insert(20, 2, TICK), Ok(Some(1)));
     job();
     assert_eq!(fired.try_iter().collect::<Vec<_>>(), [31]);
     clock.advance(TICK);
@@ -173,15 +174,15 @@ fn a_firing_that_waits_for_the_executor_is_overtaken() {
 fn what_an_executor_drops_is_handed_back_by_a_stop() {
     let clock = ManualClock::new();
     let (timers, jobs, fired) = queued(&clock);
-    timers.set(10, 1, TICK).unwrap();
-    timers.set(20, 2, TICK * 9).unwrap();
+    timers.insert(10, 1, TICK).unwrap();
+    timers.insert(20, 2, TICK * 9).unwrap();
     clock.advance(TICK);
     drop(receive(&jobs, 1));
-    let mut stopped = timers.stop();
+    let mut stopped = timers.shutdown();
     stopped.sort_unstable();
     let expected = [(10, 1, clock.now()), (20, 2, clock.start() + TICK * 9)];
     assert_eq!(stopped, expected);
-    assert!(timers.stop().is_empty() && fired.try_recv().is_err());
+    assert!(timers.shutdown().is_empty() && fired.try_recv().is_err());
     assert_eq!(timers.driver().unwrap().wait(), Ok(()));
     assert_eq!(timers.driver().unwrap().metrics().armed, 0);
 }
@@ -195,18 +196,18 @@ fn a_handler_may_drain_wait_and_stop() {
     let timers = KeyedTimers::spawn_with(builder, |timers| {
         move |_: u32, _: u32| {
             let drained = timers.drain(|_, value| assert_eq!(value, 2)).wait().keys;
-            timers.set(30, 3, TICK).unwrap();
-            let stopped = timers.stop().len();
+            timers.insert(30, 3, TICK).unwrap();
+            let stopped = timers.shutdown().len();
             let waited = timers.driver().unwrap().wait();
             send.send((drained, stopped, waited)).unwrap();
         }
     })
     .unwrap();
-    timers.set(20, 2, TICK * 9).unwrap();
-    timers.set(10, 1, TICK).unwrap();
+    timers.insert(20, 2, TICK * 9).unwrap();
+    timers.insert(10, 1, TICK).unwrap();
     clock.advance(TICK);
     assert_eq!(receive(&told, 1), [(1, 1, Err(WaitError::InsideHandler))]);
-    assert!(timers.stop().is_empty());
+    assert!(timers.shutdown().is_empty());
 }
 
 /// What became of each value: it must come out once.
@@ -228,13 +229,13 @@ impl Ledger {
             match random.u8(..8) {
                 0..4 => {
                     let value = self.next.fetch_add(1, Relaxed);
-                    let out = timers.set(key, value, delay);
+                    let out = timers.insert(key, value, delay);
                     if let Some(old) = out.unwrap_or_else(|refused| Some(refused.value)) {
                         self.end(old);
                     }
                 }
-                4..6 => drop(timers.move_to(&key, delay).unwrap()),
-                6 => drop(timers.remove(&key).map(|value| self.end(value))),
+                4..6 => drop(timers.reset(&key, delay).unwrap()),
+                6 => drop(timers.cancel(&key).map(|value| self.end(value))),
                 _ => drop((timers.get(&key), timers.deadline(&key), timers.len())),
             }
         }
@@ -257,12 +258,12 @@ fn race(timers: &KeyedTimers<u8, usize>, ledger: &Arc<Ledger>, mut meanwhile: im
                 drop(timers.drain(move |_, value| noted.end(value)));
             }
             if ledger.next.load(Relaxed) > ledger.ended.len() / 3 {
-                timers.stop().into_iter().for_each(|(_, value, _)| ledger.end(value));
+                timers.shutdown().into_iter().for_each(|(_, value, _)| ledger.end(value));
             }
         }
         callers.into_iter().for_each(|caller| caller.join().unwrap());
     });
-    timers.stop().into_iter().for_each(|(_, value, _)| ledger.end(value));
+    timers.shutdown().into_iter().for_each(|(_, value, _)| ledger.end(value));
     meanwhile(true);
     assert!(timers.is_empty());
     let begun = ledger.next.load(Relaxed);

@@ -152,22 +152,22 @@ fn a_reschedule_is_obeyed_wherever_the_timer_is() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let moved = desk.scheduler.every(SECOND).run(closure).unwrap();
-    assert_eq!(moved.reschedule(MS * 3000), Ok(true));
+    assert_eq!(moved.reset(MS * 3000), Ok(true));
     desk.advance(MS * 2999);
     assert_eq!((count.load(Relaxed), desk.since_start(moved.next_run())), (0, Some(MS * 3000)));
-    assert_eq!(moved.reschedule_at(desk.clock.start() + MS * 3001), Ok(true));
+    assert_eq!(moved.reset_at(desk.clock.start() + MS * 3001), Ok(true));
     desk.advance(MS);
     assert_eq!(count.load(Relaxed), 0);
 
     // The sweeper has its timer: it is overtaken.
     let timers = desk.take(MS);
-    assert_eq!((timers.len(), moved.reschedule(MS * 5)), (1, Ok(true)));
+    assert_eq!((timers.len(), moved.reset(MS * 5)), (1, Ok(true)));
     timers.into_iter().for_each(|timer| desk.scheduler.fire(timer));
     assert_eq!(count.load(Relaxed), 0);
     desk.advance(MS * 5);
     assert_eq!(count.load(Relaxed), 1);
     assert_eq!(moved.cancel(), Cancel::Prevented);
-    assert_eq!(moved.reschedule(MS), Ok(false));
+    assert_eq!(moved.reset(MS), Ok(false));
 }
 
 /// A handle that a closure has of itself.
@@ -192,18 +192,18 @@ fn next_after_a_run(act: impl Fn(&Scheduled, &ManualClock) + Send + 'static) -> 
 fn a_reschedule_during_a_run_moves_the_next() {
     // From the call, and not from the end of the run.
     let slow = |own: &Scheduled, clock: &ManualClock| {
-        assert_eq!(own.reschedule(MS * 70), Ok(true));
+        assert_eq!(own.reset(MS * 70), Ok(true));
         clock.advance(MS * 50);
     };
     assert_eq!(next_after_a_run(slow), Some(MS * 70));
     // What no instant can tell is far away.
     let absurd = |own: &Scheduled, _: &ManualClock| {
-        assert_eq!(own.reschedule(Duration::MAX), Ok(true));
+        assert_eq!(own.reset(Duration::MAX), Ok(true));
     };
     assert_eq!(next_after_a_run(absurd), Some(FAR));
     // A run that panics stops, whatever it has asked for.
     let failing = |own: &Scheduled, _: &ManualClock| {
-        assert_eq!(own.reschedule(MS * 70), Ok(true));
+        assert_eq!(own.reset(MS * 70), Ok(true));
         panic!("on purpose");
     };
     assert_eq!(next_after_a_run(failing), None);
@@ -273,7 +273,7 @@ fn delays_beyond_the_range_of_the_wheel_are_kept_to_the_tick() {
     let late = desk.scheduler.after(year, closure).unwrap();
     let (_, never) = counting();
     let rescheduled = desk.scheduler.every(SECOND).run(never).unwrap();
-    assert_eq!(rescheduled.reschedule(year * 2), Ok(true));
+    assert_eq!(rescheduled.reset(year * 2), Ok(true));
     let mut stops = 0;
     while count.load(Relaxed) == 0 {
         let next = desk.sweeper.next_deadline().unwrap();
@@ -364,7 +364,7 @@ fn what_was_not_run_is_handed_back_at_shutdown() {
     assert_eq!((refused.reason, (refused.value)()), (Refusal::Closed, "back"));
     let refused = desk.scheduler.every(SECOND).run(|| ()).unwrap_err();
     assert_eq!(refused.reason, RepeatRefusal::Wheel(Refusal::Closed));
-    assert_eq!(repeated.reschedule(SECOND), Ok(false));
+    assert_eq!(repeated.reset(SECOND), Ok(false));
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_timer_that_is_dropped_unfired_ends_its_closure() {
     let taken = desk.scheduler.after(SECOND, || ()).unwrap();
     let moved = desk.scheduler.every(SECOND).run(|| ()).unwrap();
     let timers = desk.take(SECOND);
-    assert_eq!(moved.reschedule(SECOND), Ok(true));
+    assert_eq!(moved.reset(SECOND), Ok(true));
     drop(timers);
     assert!(matches!(taken.join(), Err(JoinError::NotRun)));
     assert_eq!(moved.ending(), None, "that timer was overtaken");

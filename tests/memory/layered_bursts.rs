@@ -3,7 +3,8 @@
 use crate::{alone, held};
 use std::time::Duration;
 use tourbillon::cache::{Cache, CacheTimer};
-use tourbillon::{Builder, KeyedTimer, KeyedTimers, ManualClock, Sweeper};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::{Builder, ManualClock, Sweeper};
 
 const BURST: u64 = 200_000;
 const LIFE: Duration = Duration::from_secs(10);
@@ -25,7 +26,7 @@ struct Keyed {
 
 impl Keyed {
     fn fill(&mut self) {
-        (0..BURST).for_each(|key| assert_eq!(self.timers.set(key, key, LIFE), Ok(None)));
+        (0..BURST).for_each(|key| assert_eq!(self.timers.insert(key, key, LIFE), Ok(None)));
     }
 
     fn sweep(&mut self) {
@@ -63,7 +64,7 @@ fn a_burst_of_keys_gives_its_memory_back() {
     let mut keyed = Keyed { timers: KeyedTimers::new(wheel), sweeper, clock };
     let ends: [End<Keyed>; 2] = [
         ("removed", |keyed| {
-            (0..BURST).for_each(|key| assert_eq!(keyed.timers.remove(&key), Some(key)));
+            (0..BURST).for_each(|key| assert_eq!(keyed.timers.cancel(&key), Some(key)));
         }),
         ("fired", |keyed| keyed.clock.advance(LIFE * 2)),
     ];

@@ -6,7 +6,7 @@
 use super::super::clock::SystemClock;
 use super::super::error::DurableError;
 use super::super::options::{Existing, Options};
-use super::super::store::{Scheduled, Store};
+use super::super::store::{Inserted, Store};
 use super::super::timers::DurableTimers;
 use super::super::{Event, Outcome};
 use super::Embedded;
@@ -158,9 +158,9 @@ fn timers(blocks: &Arc<Blocks>) -> std::result::Result<DurableTimers, DurableErr
     Ok(DurableTimers::new(blocks.store()?, &timer))
 }
 
-fn schedule(timers: &DurableTimers, id: &str) -> std::result::Result<Scheduled, DurableError> {
+fn schedule(timers: &DurableTimers, id: &str) -> std::result::Result<Inserted, DurableError> {
     let options = Options::new().existing(Existing::Keep);
-    block_on(timers.schedule(id, vec![7; 10_000], DAY, options)).map_err(|refused| refused.reason)
+    block_on(timers.insert(id, vec![7; 10_000], DAY, options)).map_err(|refused| refused.reason)
 }
 
 /// Schedules timers until one is refused: those that were acknowledged, that one, and why.
@@ -219,7 +219,7 @@ fn a_disk_that_is_full_for_a_while() -> Tested {
         insist(|| schedule(&timers, &refused));
         known.push(refused);
         assert!(block_on(timers.cancel("before"))?);
-        assert_eq!(schedule(&timers, "before")?, Scheduled::New);
+        assert_eq!(schedule(&timers, "before")?, Inserted::New);
     }
     drop(timers);
     known.sort();
@@ -248,7 +248,7 @@ fn a_disk_that_cannot_be_written_at_all() -> Tested {
     blocks.set(State::Well);
     // Who only reads has it opened again.
     assert!(insist(|| block_on(timers.get("before"))).is_some());
-    assert_eq!(insist(|| schedule(&timers, "after")), Scheduled::New);
+    assert_eq!(insist(|| schedule(&timers, "after")), Inserted::New);
     assert_eq!(blocks.open.load(SeqCst), 1);
     Ok(())
 }
@@ -274,8 +274,8 @@ fn work(timers: &DurableTimers, handler: impl Fn() + Send + Sync + 'static) -> W
     (events, end, std::thread::spawn(move || block_on(run)))
 }
 
-fn soon(timers: &DurableTimers, id: &str) -> std::result::Result<Scheduled, DurableError> {
-    let scheduled = timers.schedule(id, "", Duration::ZERO, Options::new());
+fn soon(timers: &DurableTimers, id: &str) -> std::result::Result<Inserted, DurableError> {
+    let scheduled = timers.insert(id, "", Duration::ZERO, Options::new());
     block_on(scheduled).map_err(|refused| refused.reason)
 }
 

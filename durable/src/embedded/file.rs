@@ -171,7 +171,7 @@ mod tests {
         let (payload, settings) = (Arc::new(vec![7; 1 << 20]), Options::new().settings);
         let (due, existing) = (Due::After(1), Existing::Keep);
         let insert = Insert { id: "id".to_owned(), payload, due, existing, settings };
-        transaction.schedule(&insert, 0)?;
+        transaction.insert(&insert, 0)?;
         transaction.commit()?;
         assert!(!file.needs_less_than(MEGABYTE)?);
         assert!(file.needs_less_than(2 * MEGABYTE)?);

@@ -20,7 +20,7 @@ use super::error::DurableError;
 use super::key::{Key, Page};
 use super::near::{Near, Watchers};
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Insert, Leasing, Scheduled, Store};
+use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Store};
 use super::timers::DurableTimers;
 use fault::Fault;
 use file::{File, Place};
@@ -214,10 +214,8 @@ impl Store for Embedded {
         Box::pin(std::future::ready(Ok(present(self.clock.now()))))
     }
 
-    fn schedule(&self, timer: Insert) -> Answer<Scheduled> {
-        self.write(Patience::Caller, move |transaction, now| {
-            transaction.schedule(&timer, now.coming)
-        })
+    fn insert(&self, timer: Insert) -> Answer<Inserted> {
+        self.write(Patience::Caller, move |transaction, now| transaction.insert(&timer, now.coming))
     }
 
     fn cancel(&self, id: &str) -> Answer<bool> {
@@ -225,10 +223,10 @@ impl Store for Embedded {
         self.write(Patience::Caller, move |transaction, _| transaction.cancel(&id))
     }
 
-    fn reschedule(&self, id: &str, due: Due) -> Answer<bool> {
+    fn reset(&self, id: &str, due: Due) -> Answer<bool> {
         let id = id.to_owned();
         self.write(Patience::Caller, move |transaction, now| {
-            transaction.reschedule(&id, due, now.coming)
+            transaction.reset(&id, due, now.coming)
         })
     }
 

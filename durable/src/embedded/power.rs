@@ -194,7 +194,7 @@ fn audit(disk: &Disk) -> Tested {
         assert_eq!(found.payload, payload(id));
     }
     // And it goes on.
-    block_on(timers.schedule("after", "", DAY, Options::new().existing(Existing::Keep)))?;
+    block_on(timers.insert("after", "", DAY, Options::new().existing(Existing::Keep)))?;
     Ok(())
 }
 
@@ -209,7 +209,7 @@ fn work(disk: &Disk, seed: u64) -> Tested {
     for round in 0..2 {
         for number in 0..100 {
             let id = format!("{round} {number}");
-            block_on(timers.schedule(&id, payload(&id), DAY, Options::new()))?;
+            block_on(timers.insert(&id, payload(&id), DAY, Options::new()))?;
             disk.lock().acknowledged.insert(id);
         }
         let mut gone: Vec<String> = disk.lock().acknowledged.iter().cloned().collect();

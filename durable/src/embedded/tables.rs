@@ -17,7 +17,7 @@ use super::super::error::DurableError;
 use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled};
+use super::super::store::{Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
 use super::fault::Fault;
 use redb::{
     Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
@@ -123,14 +123,14 @@ impl Transaction {
         Ok(number)
     }
 
-    pub(super) fn schedule(&mut self, timer: &Insert, now: Millis) -> Result<Scheduled, Fault> {
+    pub(super) fn insert(&mut self, timer: &Insert, now: Millis) -> Result<Inserted, Fault> {
         let due = timer.due.time(now)?;
         let before = self.find(&timer.id)?;
         let scheduled = match (&before, timer.existing) {
-            (None, _) => Scheduled::New,
-            (Some(_), Existing::Keep) => return Ok(Scheduled::Kept),
+            (None, _) => Inserted::New,
+            (Some(_), Existing::Keep) => return Ok(Inserted::Kept),
             (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
-            (Some(_), Existing::Replace) => Scheduled::Replaced,
+            (Some(_), Existing::Replace) => Inserted::Replaced,
         };
         let after = Record {
             fence: None,
@@ -158,7 +158,7 @@ impl Transaction {
         Ok(false)
     }
 
-    pub(super) fn reschedule(&mut self, id: &str, due: Due, now: Millis) -> Result<bool, Fault> {
+    pub(super) fn reset(&mut self, id: &str, due: Due, now: Millis) -> Result<bool, Fault> {
         let due = due.time(now)?;
         match self.find(id)? {
             Some(found) if found.fence.is_none() => {

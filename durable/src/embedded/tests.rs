@@ -30,7 +30,7 @@ impl StoreClock for Between {
 fn a_delay_is_waited_for_whole() -> Result<(), DurableError> {
     let folder = std::env::temp_dir().join(format!("tourbillon-between-{}", std::process::id()));
     let store = Embedded::open_with_clock(&folder, Between)?;
-    block_on(store.schedule(insert("id", Due::After(1))))?;
+    block_on(store.insert(insert("id", Due::After(1))))?;
     let due = block_on(store.get("id"))?.map(|record| record.due);
     drop(store);
     let _ = std::fs::remove_file(&folder);
@@ -54,7 +54,7 @@ impl StoreClock for Strides {
 fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
     let path = std::env::temp_dir().join(format!("tourbillon-fence-{}", std::process::id()));
     let store = Embedded::open_with_clock(&path, Strides::default())?;
-    block_on(store.schedule(insert("id", Due::At(0))))?;
+    block_on(store.insert(insert("id", Due::At(0))))?;
     let mut fences = Vec::new();
     for overrun in [false, true] {
         let Leasing::Taken(lease) = block_on(store.lease("id"))? else {
@@ -77,9 +77,9 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
     let id = format!("{}", random.u8(..6));
     let due = Due::After(random.u64(..2) * 60_000);
     match random.u8(..5) {
-        0 => drop(block_on(store.schedule(insert(&id, due)))?),
+        0 => drop(block_on(store.insert(insert(&id, due)))?),
         1 => drop(block_on(store.cancel(&id))?),
-        2 => drop(block_on(store.reschedule(&id, due))?),
+        2 => drop(block_on(store.reset(&id, due))?),
         3 => {
             let letter = block_on(store.dead(None, 1))?.pop();
             let number = letter.map_or(0, |(number, _)| number);
@@ -137,7 +137,7 @@ fn a_file_that_is_mostly_free_is_made_smaller() -> Result<(), Box<dyn std::error
     for id in 0..24 {
         let payload = Arc::new(vec![7; 1 << 20]);
         let insert = Insert { payload, ..insert(&id.to_string(), Due::After(60_000)) };
-        block_on(store.schedule(insert))?;
+        block_on(store.insert(insert))?;
     }
     drop(store);
     let full = length()?;

@@ -280,7 +280,7 @@ mod tests {
         let (payload, settings) = (Arc::new(vec![7; length]), Options::new().settings);
         let (id, due, existing) = (id.to_string(), Due::After(1), Existing::Replace);
         let insert = Insert { id, payload, due, existing, settings };
-        call(move |to| to.schedule(&insert, 0))
+        call(move |to| to.insert(&insert, 0))
     }
 
     #[test]

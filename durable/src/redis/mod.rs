@@ -39,7 +39,7 @@ use super::error::DurableError;
 use super::key::{Key, Page};
 use super::near::Near;
 use super::record::{Dead, Record};
-use super::store::{Answer, AnyStore, Due, Finish, Insert, Leasing, Scheduled, Stalled, Store};
+use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Stalled, Store};
 use keys::Keys;
 use lines::Groups;
 use link::{Link, Patience, refused};
@@ -151,7 +151,7 @@ impl From<&str> for RedisOptions {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = Redis::connect("redis://127.0.0.1/", "reminders").await?;
 /// let timers = DurableTimers::new(store, &Timer::spawn(Builder::new().driver())?);
-/// timers.schedule("order 7", "unpaid", Duration::from_secs(86_400), Options::new()).await?;
+/// timers.insert("order 7", "unpaid", Duration::from_secs(86_400), Options::new()).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -260,16 +260,16 @@ impl Store for Redis {
         self.ask(|verbs| async move { verbs.time().await })
     }
 
-    fn schedule(&self, timer: Insert) -> Answer<Scheduled> {
-        self.verbs.schedule(timer)
+    fn insert(&self, timer: Insert) -> Answer<Inserted> {
+        self.verbs.insert(timer)
     }
 
     fn cancel(&self, id: &str) -> Answer<bool> {
         self.verbs.cancel(id)
     }
 
-    fn reschedule(&self, id: &str, due: Due) -> Answer<bool> {
-        self.verbs.reschedule(id.to_owned(), due)
+    fn reset(&self, id: &str, due: Due) -> Answer<bool> {
+        self.verbs.reset(id.to_owned(), due)
     }
 
     fn get(&self, id: &str) -> Answer<Option<Record>> {

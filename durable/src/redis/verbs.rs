@@ -7,7 +7,7 @@ use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
 use super::super::key::Change;
 use super::super::record::{Dead, DeadReason, Record};
-use super::super::store::{Answer, Due, Finish, Insert, LONGEST_LIST, Lease, Leasing, Scheduled};
+use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
 use super::bytes;
 use super::keys::{BUCKETS, Keys, Place, slice};
 use super::lines::{Groups, Operation};
@@ -138,7 +138,7 @@ impl Verbs {
         self.call(Call { script, partition, args: Vec::new(), patience }).await
     }
 
-    pub(super) fn schedule(self: &Arc<Self>, timer: Insert) -> Answer<Scheduled> {
+    pub(super) fn insert(self: &Arc<Self>, timer: Insert) -> Answer<Inserted> {
         let Insert { id, payload, due, existing, settings } = timer;
         let existing: &[u8] = match existing {
             Existing::Keep => b"keep",
@@ -159,9 +159,9 @@ impl Verbs {
                 delayed => read(delayed)?,
             };
             let scheduled = match answer {
-                0 => Scheduled::New,
-                1 => return Ok(Scheduled::Kept),
-                2 => Scheduled::Replaced,
+                0 => Inserted::New,
+                1 => return Ok(Inserted::Kept),
+                2 => Inserted::Replaced,
                 3 => return Err(DurableError::Exists),
                 4 => return Err(beyond()),
                 _ => return Err(strange()),
@@ -176,7 +176,7 @@ impl Verbs {
         self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
     }
 
-    pub(super) fn reschedule(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
+    pub(super) fn reset(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
         let operation = self.of_id("reschedule", &id).due(due);
         self.change(Patience::Caller, operation, move |verbs, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;

@@ -117,10 +117,10 @@ fn does_all(process: &Process) {
     let timers = &process.timers;
     let work = process.work();
     for id in ["a", "b", "c"] {
-        wait(timers.schedule(id, "", 3600 * SECOND, quick())).unwrap();
+        wait(timers.insert(id, "", 3600 * SECOND, quick())).unwrap();
     }
     assert_eq!(wait(timers.cancel("a")), Ok(true));
-    assert_eq!(wait(timers.reschedule("b", SECOND / 10)), Ok(true));
+    assert_eq!(wait(timers.reset("b", SECOND / 10)), Ok(true));
     assert_eq!(work.next(), "b");
     assert!(wait(timers.get("c")).unwrap().is_some());
     assert_eq!(wait(timers.list(None, 10)).unwrap().len(), 1);
@@ -130,7 +130,7 @@ fn does_all(process: &Process) {
 
 /// Makes a dead letter, and drives it again.
 fn drives_again(timers: &DurableTimers) {
-    wait(timers.schedule("fails", "", SECOND / 100, Options::new().attempts(1))).unwrap();
+    wait(timers.insert("fails", "", SECOND / 100, Options::new().attempts(1))).unwrap();
     let (send, ended) = std::sync::mpsc::channel();
     let (end, ends) = futures_channel::oneshot::channel::<()>();
     let worker = timers.worker().observe(move |event| drop(send.send(event.outcome.clone())));
@@ -159,7 +159,7 @@ fn a_user_with_the_rights_that_are_listed_may_do_all() {
     assert!(matches!(other, DurableError::Denied(_)), "{other:?}");
     // A right that is missing within a script.
     server.order("ACL SETUSER clerk -zadd");
-    let denied = wait(process.timers.schedule("d", "", SECOND, quick())).unwrap_err();
+    let denied = wait(process.timers.insert("d", "", SECOND, quick())).unwrap_err();
     assert!(matches!(denied.reason, DurableError::Denied(_)), "{denied:?}");
 }
 

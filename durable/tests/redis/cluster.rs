@@ -21,10 +21,10 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     let timers = process.timers.clone();
     // Of one partition each, so that all its keys are there before its slot moves.
     for id in ["far", "further", "soon"] {
-        wait(timers.schedule(id, "payload", 86_400 * SECOND, quick())).unwrap();
-        assert_eq!(wait(timers.reschedule(id, 2 * 86_400 * SECOND)), Ok(true));
+        wait(timers.insert(id, "payload", 86_400 * SECOND, quick())).unwrap();
+        assert_eq!(wait(timers.reset(id, 2 * 86_400 * SECOND)), Ok(true));
     }
-    assert_eq!(wait(timers.reschedule("soon", 2 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reset("soon", 2 * SECOND)), Ok(true));
     let moves = (0..6).map(|partition| cluster.begin_move(&format!("{{tb:timers:{partition}}}")));
     let moves: Vec<_> = moves.collect();
     let work = process.work();
@@ -32,7 +32,7 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     // Its new slice cannot be made before the slot has come to rest.
     let moved = {
         let timers = timers.clone();
-        std::thread::spawn(move || wait(timers.reschedule("further", 3 * SECOND)))
+        std::thread::spawn(move || wait(timers.reset("further", 3 * SECOND)))
     };
     std::thread::sleep(3 * SECOND);
     moves.into_iter().for_each(crate::common::servers::Move::give_up);
@@ -55,7 +55,7 @@ fn timers_are_due_after(cluster: &Cluster, first: Duration, change: impl Fn()) {
     let timers = processes[0].timers.clone();
     let schedule = all.iter().enumerate().map(|(place, id)| {
         let delay = first + Duration::from_millis(5 * place as u64);
-        timers.schedule(id, "payload", delay, quick())
+        timers.insert(id, "payload", delay, quick())
     });
     wait(futures_util::future::try_join_all(schedule)).unwrap();
     change();
@@ -68,7 +68,7 @@ fn a_partition_that_cannot_be_read_stops_no_other() {
     let process = Process::of_cluster(&cluster);
     let timers = process.timers.clone();
     let all = ids(60);
-    let schedule = all.iter().map(|id| timers.schedule(id, "", SECOND / 2, quick()));
+    let schedule = all.iter().map(|id| timers.insert(id, "", SECOND / 2, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
     let held = "{tb:timers:0}:counters";
     let there = cluster.owner(held).order(&format!("HGET {held} timers"));
@@ -109,11 +109,11 @@ fn a_master_that_does_not_answer_stops_no_other() {
     let timers = &process.timers;
     // In one place all that is begun comes one after another.
     let work = process.work_at(1);
-    wait(timers.schedule("the first page has come", "", SECOND / 100, quick())).unwrap();
+    wait(timers.insert("the first page has come", "", SECOND / 100, quick())).unwrap();
     work.next();
     let silent = one_of_many(&cluster);
     let all = ids(400);
-    let schedule = all.iter().map(|id| timers.schedule(id, "", 3600 * SECOND, quick()));
+    let schedule = all.iter().map(|id| timers.insert(id, "", 3600 * SECOND, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
     let its = "EVAL \"local found = '' for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
                found = found .. table.concat(redis.call('HKEYS', key), ',') .. ',' end \
@@ -124,7 +124,7 @@ fn a_master_that_does_not_answer_stops_no_other() {
     assert!(its.len() > 40 && others.len() > 40, "{} and {}", its.len(), others.len());
     // Its timers are due before all others.
     let due = |ids: &[&String], delay: Duration| {
-        let moves = ids.iter().map(|id| timers.reschedule(id, delay));
+        let moves = ids.iter().map(|id| timers.reset(id, delay));
         let moved = wait(futures_util::future::join_all(moves));
         assert!(moved.iter().all(|moved| *moved == Ok(true)));
     };
@@ -150,7 +150,7 @@ fn nothing_of_a_store_goes_on_when_it_has_gone() {
     cluster.nodes[0].order("CLIENT KILL TYPE pubsub");
     // A caller waits for longer than it takes to find out which partitions cannot be read.
     let schedule = ids(60);
-    let schedule = schedule.iter().map(|id| process.timers.schedule(id, "", 60 * SECOND, quick()));
+    let schedule = schedule.iter().map(|id| process.timers.insert(id, "", 60 * SECOND, quick()));
     let scheduled = wait(futures_util::future::join_all(schedule));
     assert!(scheduled.iter().any(Result::is_err), "{scheduled:?}");
     assert_eq!(work.stop(), [""; 0]);

@@ -92,7 +92,7 @@ fn a_worker_that_is_not_heard_any_more_has_gone() {
     let Some(bench) = OneNode::bench() else { return };
     owns_all(&bench, "another");
     for number in 0..32 {
-        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{number}"), "", SECOND, quick())).unwrap();
     }
     let worker = bench.work_well();
     // It is heard: half of the partitions stay its own.
@@ -119,7 +119,7 @@ fn what_a_new_owner_takes_over_is_not_late() {
     // own in five or six.
     is_heard(&bench, "another");
     for number in 0..32 {
-        wait(bench.timers().schedule(&format!("{number}"), "", 8 * SECOND, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{number}"), "", 8 * SECOND, quick())).unwrap();
     }
     let took = until(&bench, || wait(bench.timers().len()) == Ok(0));
     // By who looks for what is five seconds late they would be found after thirteen.
@@ -134,7 +134,7 @@ fn what_an_owner_does_not_deliver_another_takes_on() {
     let worker = bench.work_well();
     until(&bench, || shares(&bench) == [16]);
     for number in 0..32 {
-        wait(bench.timers().schedule(&format!("{number}"), "", 2 * SECOND, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{number}"), "", 2 * SECOND, quick())).unwrap();
     }
     let took = until(&bench, || {
         // Whatever the worker takes, another has it again.
@@ -155,7 +155,7 @@ fn only_an_owner_asks_for_leases() {
     let calls = || bench.place.server.calls("hget");
     let before = calls();
     for number in 0..200 {
-        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{number}"), "", SECOND, quick())).unwrap();
     }
     let scheduled = calls() - before;
     let mut acknowledged = 0;

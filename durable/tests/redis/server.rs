@@ -11,9 +11,7 @@ use crate::common::servers::Server;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{
-    DurableError, Existing, Options, Outcome, Redis, RedisOptions, Scheduled,
-};
+use tourbillon_durable::{DurableError, Existing, Inserted, Options, Outcome, Redis, RedisOptions};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -27,10 +25,10 @@ fn what_was_acknowledged_survives_a_kill_of_the_server() {
         // Each hundred falls due while the server is dead, or just after.
         let schedule = part.iter().map(|id| {
             let delay = Duration::from_millis(300 + 10 * some as u64);
-            process.timers.schedule(id, "", delay, quick())
+            process.timers.insert(id, "", delay, quick())
         });
         let scheduled = wait(futures_util::future::join_all(schedule));
-        assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)));
+        assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)));
         server.kill();
         std::thread::sleep(Duration::from_millis(400));
         server.resume();
@@ -53,10 +51,10 @@ fn a_call_whose_answer_is_lost_is_done_once() {
         std::thread::spawn(move || {
             for some in all.chunks(200) {
                 let delay = Duration::from_millis(20);
-                let schedule = some.iter().map(|id| timers.schedule(id, "", delay, quick()));
+                let schedule = some.iter().map(|id| timers.insert(id, "", delay, quick()));
                 let scheduled = wait(futures_util::future::join_all(schedule));
                 // Refused would be one that was done and asked for again.
-                assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)));
+                assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)));
             }
         })
     };
@@ -83,9 +81,9 @@ fn a_group_whose_answer_is_lost_is_answered_as_before() {
     let timers = &process.timers;
     let all = ids(200);
     proxy.lose(3);
-    let schedule = all.iter().map(|id| timers.schedule(id, "", 86_400 * SECOND, quick()));
+    let schedule = all.iter().map(|id| timers.insert(id, "", 86_400 * SECOND, quick()));
     let scheduled = wait(futures_util::future::join_all(schedule));
-    assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)), "{scheduled:?}");
+    assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)), "{scheduled:?}");
     assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(200)));
 
     proxy.lose(3);
@@ -98,7 +96,7 @@ fn a_group_whose_answer_is_lost_is_answered_as_before() {
     let work = process.work();
     for some in all[100..].chunks(25) {
         proxy.lose(2);
-        let due = some.iter().map(|id| timers.reschedule(id, SECOND / 5));
+        let due = some.iter().map(|id| timers.reset(id, SECOND / 5));
         let moved = wait(futures_util::future::join_all(due));
         assert!(moved.iter().all(|moved| *moved == Ok(true)), "{moved:?}");
         std::thread::sleep(SECOND / 5);
@@ -118,8 +116,8 @@ fn what_the_network_held_back_is_not_done_late() {
     assert_eq!(wait(process.timers.cancel("a")), Ok(false));
     proxy.hold();
     assert_eq!(wait(process.timers.cancel("a")), Ok(false));
-    let scheduled = wait(other.timers.schedule("a", "", 3600 * SECOND, quick()));
-    assert_eq!(scheduled, Ok(Scheduled::New));
+    let scheduled = wait(other.timers.insert("a", "", 3600 * SECOND, quick()));
+    assert_eq!(scheduled, Ok(Inserted::New));
     assert!(proxy.let_go());
     std::thread::sleep(SECOND / 2);
     assert!(wait(other.timers.get("a")).unwrap().is_some(), "nobody has cancelled it");
@@ -132,8 +130,8 @@ fn a_connection_that_does_not_answer_is_replaced() {
     let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
     let work = process.work();
     for id in ["a", "b"] {
-        let scheduled = wait(process.timers.schedule(id, "", SECOND / 10, quick()));
-        assert_eq!(scheduled, Ok(Scheduled::New));
+        let scheduled = wait(process.timers.insert(id, "", SECOND / 10, quick()));
+        assert_eq!(scheduled, Ok(Inserted::New));
         assert_eq!(work.next(), id);
         proxy.silence();
     }
@@ -147,7 +145,7 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     let process = Process::new(&server);
     let timers = &process.timers;
     let all = ids(400);
-    let schedule = all.iter().map(|id| timers.schedule(id, "", 3600 * SECOND, quick()));
+    let schedule = all.iter().map(|id| timers.insert(id, "", 3600 * SECOND, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
     // Some are no records any more, some too short for one, and some are in what is no hash.
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
@@ -160,7 +158,7 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
     let broken = |id: &String| ["7", "33", "55"].iter().any(|end| id.ends_with(end));
     let groups = || server.calls("evalsha");
     let before = groups();
-    let moved = all.iter().map(|id| timers.reschedule(id, 7200 * SECOND));
+    let moved = all.iter().map(|id| timers.reset(id, 7200 * SECOND));
     let moved = wait(futures_util::future::join_all(moved));
     let calls = groups() - before;
     assert!(calls < 100, "{calls} calls for 400 operations");
@@ -186,23 +184,23 @@ fn a_timer_that_another_process_schedules_is_not_late() {
     let work = here.work();
     // By then its frontier lies ten seconds ahead.
     std::thread::sleep(SECOND / 2);
-    wait(there.timers.schedule("far", "", 3600 * SECOND, quick())).unwrap();
+    wait(there.timers.insert("far", "", 3600 * SECOND, quick())).unwrap();
     for number in 0..5 {
         let begun = SystemTime::now();
-        wait(there.timers.schedule("near", "", SECOND / 5, quick())).unwrap();
+        wait(there.timers.insert("near", "", SECOND / 5, quick())).unwrap();
         assert_eq!(work.next(), "near");
         let took = begun.elapsed().unwrap();
         assert!((SECOND / 5..2 * SECOND).contains(&took), "{number}: {took:?}");
     }
     // What was far is told when it comes near.
-    assert_eq!(wait(there.timers.reschedule("far", SECOND / 5)), Ok(true));
+    assert_eq!(wait(there.timers.reset("far", SECOND / 5)), Ok(true));
     assert_eq!(work.next(), "far");
     // The subscription is broken, and made again.
     assert!(server.say("CLIENT KILL TYPE pubsub").is_some());
-    wait(there.timers.schedule("unheard", "", SECOND / 10, quick())).unwrap();
+    wait(there.timers.insert("unheard", "", SECOND / 10, quick())).unwrap();
     assert_eq!(work.next(), "unheard");
     // A cancel is obeyed though the key stays in the wheel.
-    wait(there.timers.schedule("cancelled", "", SECOND / 2, quick())).unwrap();
+    wait(there.timers.insert("cancelled", "", SECOND / 2, quick())).unwrap();
     assert_eq!(wait(there.timers.cancel("cancelled")), Ok(true));
     std::thread::sleep(SECOND);
     assert_eq!(work.stop(), [""; 0]);
@@ -214,7 +212,7 @@ fn workers_of_several_processes_share_the_work() {
     let processes = [Process::new(&server), Process::new(&server), Process::new(&server)];
     let work: Vec<Work> = processes.iter().map(Process::work).collect();
     let all = ids(1000);
-    let schedule = all.iter().map(|id| processes[0].timers.schedule(id, "", SECOND, quick()));
+    let schedule = all.iter().map(|id| processes[0].timers.insert(id, "", SECOND, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
     all_are_acknowledged_once(&processes[0].timers, work, all);
 }
@@ -225,7 +223,7 @@ fn a_worker_at_rest_asks_little() {
     let process = Process::new(&server);
     let schedule = |id: &String| {
         let (timers, id) = (process.timers.clone(), id.clone());
-        async move { timers.schedule(&id, "", 86_400 * SECOND, Options::new()).await }
+        async move { timers.insert(&id, "", 86_400 * SECOND, Options::new()).await }
     };
     wait(futures_util::future::try_join_all(ids(500).iter().map(schedule))).unwrap();
     let work = process.work();
@@ -243,9 +241,9 @@ fn a_worker_at_rest_asks_little() {
 fn scripts_that_redis_forgot_are_loaded_again() {
     let Some(bench) = OneNode::bench() else { return };
     let running = bench.work_well();
-    wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
+    wait(bench.timers().insert("id", "", SECOND, quick())).unwrap();
     assert!(bench.place.server.say("SCRIPT FLUSH").is_some());
-    assert_eq!(wait(bench.timers().reschedule("id", 2 * SECOND)), Ok(true));
+    assert_eq!(wait(bench.timers().reset("id", 2 * SECOND)), Ok(true));
     assert!(bench.place.server.say("SCRIPT FLUSH").is_some());
     bench.advance(2 * SECOND);
     assert_eq!(running.acknowledged(1), ["id"]);
@@ -257,13 +255,13 @@ fn a_store_that_cannot_be_written_is_told_apart() {
     let Some(bench) = OneNode::bench() else { return };
     let timers = bench.timers();
     let server = &bench.place.server;
-    wait(timers.schedule("id", "", SECOND, quick())).unwrap();
+    wait(timers.insert("id", "", SECOND, quick())).unwrap();
 
     // A replica may be read.
     assert!(server.say("REPLICAOF 127.0.0.1 1").is_some());
-    let refused = wait(timers.schedule("another", vec![7], SECOND, quick())).unwrap_err();
+    let refused = wait(timers.insert("another", vec![7], SECOND, quick())).unwrap_err();
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
-    assert_eq!(refused.payload, [7]);
+    assert_eq!(refused.value, [7]);
     for id in ["id", "there is none"] {
         // It may know less than its master.
         assert!(matches!(wait(timers.cancel(id)), Err(DurableError::ReadOnly(_))));
@@ -273,7 +271,7 @@ fn a_store_that_cannot_be_written_is_told_apart() {
 
     // Its memory is full: nothing is half done.
     assert!(server.say("CONFIG SET maxmemory 1").is_some());
-    let refused = wait(timers.schedule("another", "", SECOND, quick())).unwrap_err();
+    let refused = wait(timers.insert("another", "", SECOND, quick())).unwrap_err();
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
     assert!(server.say("CONFIG SET maxmemory 0").is_some());
     assert_eq!(wait(timers.len()), Ok(1));
@@ -285,7 +283,7 @@ fn a_schedule_that_is_refused_leaves_no_key() {
     let process = Process::new(&server);
     let refused = Options::new().existing(Existing::Refuse);
     for (hours, expected) in [(1, true), (2, false), (3, false)] {
-        let scheduled = process.timers.schedule("id", "", 3600 * hours * SECOND, refused.clone());
+        let scheduled = process.timers.insert("id", "", 3600 * hours * SECOND, refused.clone());
         assert_eq!(wait(scheduled).is_ok(), expected);
     }
     // All slices of all partitions.
@@ -300,7 +298,7 @@ fn a_schedule_that_is_refused_leaves_no_key() {
 fn a_false_notice_hurries_nothing() {
     let Some(bench) = OneNode::bench() else { return };
     let running = bench.work_well();
-    wait(bench.timers().schedule("id", "", 3600 * SECOND, quick())).unwrap();
+    wait(bench.timers().insert("id", "", 3600 * SECOND, quick())).unwrap();
     for _ in 0..20 {
         bench.place.server.order("PUBLISH tb:timers 0:id");
         bench.advance(SECOND);
@@ -323,7 +321,7 @@ fn an_end_under_an_old_fence_is_too_late() {
         let goes = goes.lock().unwrap().take();
         async move { goes.unwrap().await.or(Ok::<(), String>(())) }
     });
-    wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
+    wait(bench.timers().insert("id", "", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     begins.recv().unwrap();
     // As if another had leased it in the meantime: the fence stands at the fifteenth byte.
@@ -345,10 +343,10 @@ fn a_worker_waits_while_nothing_can_be_written() {
     let work = process.work();
     // By then its frontier lies ahead: the timer is in its wheel, and the lease is what is refused.
     std::thread::sleep(SECOND);
-    wait(process.timers.schedule("id", "", SECOND / 2, quick())).unwrap();
+    wait(process.timers.insert("id", "", SECOND / 2, quick())).unwrap();
     // As while a replica is away, on which writing is made to depend.
     server.order("CONFIG SET min-replicas-to-write 1");
-    let refused = wait(process.timers.schedule("another", "", SECOND, quick())).unwrap_err();
+    let refused = wait(process.timers.insert("another", "", SECOND, quick())).unwrap_err();
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
     std::thread::sleep(2 * SECOND);
     server.order("CONFIG SET min-replicas-to-write 0");
@@ -361,7 +359,7 @@ fn what_is_too_much_for_one_answer_comes_in_several() {
     let Some(bench) = OneNode::bench() else { return };
     let mut all = ids(12);
     for id in &all {
-        wait(bench.timers().schedule(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
+        wait(bench.timers().insert(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
     }
     let running = bench.work_well();
     bench.advance(SECOND);
@@ -377,7 +375,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
     let Some(bench) = OneNode::bench() else { return };
     let timers = bench.timers();
     let server = &bench.place.server;
-    wait(timers.schedule("id", "", SECOND, quick())).unwrap();
+    wait(timers.insert("id", "", SECOND, quick())).unwrap();
 
     // What is no record.
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
@@ -392,7 +390,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
     assert_eq!(bench.place.try_open().unwrap_err(), format);
 
     server.kill();
-    let gone = wait(timers.schedule("another", "", SECOND, quick())).unwrap_err();
+    let gone = wait(timers.insert("another", "", SECOND, quick())).unwrap_err();
     assert!(matches!(gone.reason, DurableError::Unreachable(_)), "{gone:?}");
     let gone = bench.place.try_open().unwrap_err();
     assert!(matches!(gone, DurableError::Unreachable(_)), "{gone:?}");
@@ -403,13 +401,13 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     // Damaged where a script sees it, and where only the worker does.
     for wrong in ["'nonsense'", "string.sub(redis.call('HGET', key, 'id'), 1, -9)"] {
         let Some(bench) = OneNode::bench() else { return };
-        wait(bench.timers().schedule("id", "payload", SECOND, quick())).unwrap();
+        wait(bench.timers().insert("id", "payload", SECOND, quick())).unwrap();
         let wrong = format!(
             "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
              redis.call('HSET', key, 'id', {wrong}) end\" 0"
         );
         assert!(bench.place.server.say(&wrong).is_some());
-        wait(bench.timers().schedule("well", "", SECOND, quick())).unwrap();
+        wait(bench.timers().insert("well", "", SECOND, quick())).unwrap();
         let running = bench.work_well();
         bench.advance(SECOND);
         let mut ended = [running.next(), running.next()];
@@ -427,7 +425,7 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
         };
         assert_eq!(wait(bench.timers().get("id")).map_err(named), Err(Some("id".to_owned())));
         // It is removed, and nothing else is.
-        wait(bench.timers().schedule("well", "", SECOND, quick())).unwrap();
+        wait(bench.timers().insert("well", "", SECOND, quick())).unwrap();
         assert_eq!(wait(bench.timers().remove_corrupt("well")), Ok(false));
         assert_eq!(wait(bench.timers().remove_corrupt("id")), Ok(true));
         assert_eq!(wait(bench.timers().remove_corrupt("id")), Ok(false));
@@ -447,7 +445,7 @@ fn a_page_of_one_partition_is_bounded() {
     let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
     let process = Process::of(store, runtime);
     for id in ids(20) {
-        wait(process.timers.schedule(&id, vec![7; 1 << 20], 99 * SECOND, quick())).unwrap();
+        wait(process.timers.insert(&id, vec![7; 1 << 20], 99 * SECOND, quick())).unwrap();
     }
     // Eight megabytes, and what lies in two buckets.
     let page = wait(process.timers.list(None, 20)).unwrap();
@@ -461,9 +459,9 @@ fn a_node_that_has_become_a_replica_is_left() {
     let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
     let timers = &process.timers;
     let work = process.work();
-    wait(timers.schedule("before", "", SECOND / 100, quick())).unwrap();
+    wait(timers.insert("before", "", SECOND / 100, quick())).unwrap();
     assert_eq!(work.next(), "before");
-    wait(timers.schedule("due later", "", 2 * SECOND, quick())).unwrap();
+    wait(timers.insert("due later", "", 2 * SECOND, quick())).unwrap();
     // It takes over with all that the old one has, as an operator or a keeper would see to.
     new.order(&format!("REPLICAOF 127.0.0.1 {}", old.port));
     new.waits_for("it follows", |new| {
@@ -473,11 +471,9 @@ fn a_node_that_has_become_a_replica_is_left() {
     proxy.leads_to(new.port);
     old.order(&format!("REPLICAOF 127.0.0.1 {}", new.port));
     // Whoever asks next is told so, and the connection is another one then.
-    let told =
-        wait(timers.schedule("after", "", SECOND / 100, quick())).map_err(DurableError::from);
-    assert!(matches!(told, Err(DurableError::ReadOnly(_)) | Ok(Scheduled::New)), "{told:?}");
-    let again =
-        || wait(timers.schedule("after", "", SECOND / 100, quick().existing(Existing::Keep)));
+    let told = wait(timers.insert("after", "", SECOND / 100, quick())).map_err(DurableError::from);
+    assert!(matches!(told, Err(DurableError::ReadOnly(_)) | Ok(Inserted::New)), "{told:?}");
+    let again = || wait(timers.insert("after", "", SECOND / 100, quick().existing(Existing::Keep)));
     let begun = SystemTime::now();
     while told.is_err() && again().is_err() {
         assert!(begun.elapsed().unwrap() < 10 * SECOND, "it is never left");
@@ -514,7 +510,7 @@ fn a_new_process_costs_the_same_however_many_there_have_been() {
     let processes: Vec<Process> = (0..3).map(|_| one()).collect();
     for (number, process) in processes.iter().enumerate() {
         let id = format!("{number}");
-        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
+        wait(process.timers.insert(&id, "", 3600 * SECOND, Options::new())).unwrap();
     }
     assert!(read() - before < 100, "{} reads", read() - before);
     let left = kept();
@@ -526,7 +522,7 @@ fn a_new_process_costs_the_same_however_many_there_have_been() {
     for number in 3..5 {
         let process = one();
         let id = format!("{number}");
-        wait(process.timers.schedule(&id, "", 3600 * SECOND, Options::new())).unwrap();
+        wait(process.timers.insert(&id, "", 3600 * SECOND, Options::new())).unwrap();
     }
     assert_eq!(kept(), left + 2);
 }
@@ -553,7 +549,7 @@ fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
         id
     };
     let schedule = |id: &str, delay: Duration| {
-        wait(timers.schedule(id, "", delay, quick())).unwrap();
+        wait(timers.insert(id, "", delay, quick())).unwrap();
     };
     schedule("right", SECOND / 10);
     assert_eq!(next(), "right");

@@ -58,7 +58,7 @@ fn schedule(timers: &DurableTimers, round: u64, caller: u64) {
         let delay = MILLISECOND * random.u32(..200);
         let options = Options::new().lease(Duration::from_millis(100)).backoff(backoff);
         let options = options.attempts(1000);
-        pollster::block_on(timers.schedule(&id, &*id, delay, options)).unwrap();
+        pollster::block_on(timers.insert(&id, &*id, delay, options)).unwrap();
         say(&format!("scheduled {id}"));
         if random.u8(..8) == 0 {
             say(&format!("cancelling {id}"));

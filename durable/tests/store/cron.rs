@@ -11,7 +11,7 @@ fn hourly() -> Options {
 
 fn a_timer_repeats_by_its_rule<P: Place>(mut bench: Bench<P>) {
     let hour = 3600 * SECOND;
-    wait(bench.timers().schedule("id", "", When::ByRule, hourly())).unwrap();
+    wait(bench.timers().insert("id", "", When::ByRule, hourly())).unwrap();
     let running = bench.work(8, |delivery| async move {
         let failing = start() + 2 * 3600 * SECOND;
         if delivery.planned == failing { Err("no") } else { Ok(()) }
@@ -45,7 +45,7 @@ fn a_timer_repeats_by_its_rule<P: Place>(mut bench: Bench<P>) {
 
 fn a_wrong_rule_is_refused<P: Place>(bench: Bench<P>) {
     let schedule =
-        |options| wait(bench.timers().schedule("id", "", SECOND, options)).unwrap_err().reason;
+        |options| wait(bench.timers().insert("id", "", SECOND, options)).unwrap_err().reason;
     let never = quick().cron("0 0 30 2 *", "UTC");
     let long = quick().cron(&"*".repeat(600), "UTC");
     for wrong in [quick().cron("nonsense", "UTC"), quick().cron("* * * * *", "Nowhere")] {
@@ -60,7 +60,7 @@ fn a_wrong_rule_is_refused<P: Place>(bench: Bench<P>) {
 fn a_repetition_is_cancelled<P: Place>(bench: Bench<P>) {
     let timers = bench.timers().clone();
     let inside = timers.clone();
-    wait(timers.schedule("id", "", When::ByRule, hourly())).unwrap();
+    wait(timers.insert("id", "", When::ByRule, hourly())).unwrap();
     let running = bench.work(8, move |_| {
         let timers = inside.clone();
         async move {

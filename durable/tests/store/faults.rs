@@ -31,7 +31,7 @@ fn some_store() -> Vec<u8> {
     let timers = DurableTimers::new(place.open(), &place.timer());
     for number in 0..50 {
         let id = format!("{number}");
-        wait(timers.schedule(&id, "payload", SECOND, Options::new())).unwrap();
+        wait(timers.insert(&id, "payload", SECOND, Options::new())).unwrap();
     }
     drop(timers);
     std::fs::read(&place.file.0).unwrap()
@@ -123,7 +123,7 @@ fn one_is_wrong() -> Bench<OneFile> {
     let place = OneFile::new();
     let timers = DurableTimers::new(place.open(), &place.timer());
     for id in ["a", "b", "c"] {
-        wait(timers.schedule(id, "payload", SECOND, quick())).unwrap();
+        wait(timers.insert(id, "payload", SECOND, quick())).unwrap();
     }
     drop(timers);
     put(&place.file.0, "timers", "b", b"no record");
@@ -193,7 +193,7 @@ fn an_observer_that_panics_ends_no_worker() {
     let place = OneFile::new();
     let timers = DurableTimers::new(place.open(), &place.timer());
     for id in ["a", "b", "c"] {
-        wait(timers.schedule(id, "", Duration::ZERO, Options::new())).unwrap();
+        wait(timers.insert(id, "", Duration::ZERO, Options::new())).unwrap();
     }
     let (send, mut handled) = futures_channel::mpsc::unbounded();
     let (told, telling) = channel();
@@ -254,7 +254,7 @@ fn a_waker_may_poll_at_once() {
     Arc::new(AtOnce { task: Mutex::new(Some(task)), woken: AtomicBool::new(false) }).wake();
     for number in 0..100 {
         let id = format!("{number}");
-        wait(timers.schedule(&id, "", Duration::ZERO, Options::new())).unwrap();
+        wait(timers.insert(&id, "", Duration::ZERO, Options::new())).unwrap();
         // The limit is for a broken build: it would hang.
         assert_eq!(ids.recv_timeout(60 * SECOND).as_ref(), Ok(&id));
     }
@@ -282,19 +282,19 @@ fn a_waker_that_panics_ends_no_thread() {
         send.send(()).unwrap();
         async { Ok::<(), String>(()) }
     }));
-    wait(timers.schedule("id", "", Duration::ZERO, Options::new())).unwrap();
+    wait(timers.insert("id", "", Duration::ZERO, Options::new())).unwrap();
     while handled.try_recv().is_err() {
         assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
     // The worker has what is near, and is told of more.
     assert!(run.as_mut().poll(&mut panics).is_pending());
     for id in ["a", "b"] {
-        wait(timers.schedule(id, "", Duration::ZERO, Options::new())).unwrap();
-        let mut writes = Box::pin(timers.schedule(id, "", SECOND, Options::new()));
+        wait(timers.insert(id, "", Duration::ZERO, Options::new())).unwrap();
+        let mut writes = Box::pin(timers.insert(id, "", SECOND, Options::new()));
         let mut reads = Box::pin(timers.get(id));
         let _ = (writes.as_mut().poll(&mut panics), reads.as_mut().poll(&mut panics));
     }
-    assert_eq!(wait(timers.reschedule("a", SECOND)), Ok(true));
+    assert_eq!(wait(timers.reset("a", SECOND)), Ok(true));
     assert!(wait(timers.get("b")).unwrap().is_some());
 }
 
@@ -318,7 +318,7 @@ fn a_store_with_wrong_bytes() {
         let _ = wait(timers.list(None, 99));
         let _ = wait(timers.get("7"));
         let _ = wait(timers.cancel("7"));
-        let _ = wait(timers.schedule("new", "payload", SECOND, Options::new()));
+        let _ = wait(timers.insert("new", "payload", SECOND, Options::new()));
         let _ = wait(timers.len());
     }
 }
@@ -332,7 +332,7 @@ fn a_timer_that_was_shut_down_ends_its_workers() {
     let run = timers.run(|_| async { Ok::<(), String>(()) });
     assert_eq!(wait(run), Err(DurableError::Closed));
     // What rests, rests.
-    wait(timers.schedule("id", "payload", SECOND, Options::new())).unwrap();
+    wait(timers.insert("id", "payload", SECOND, Options::new())).unwrap();
     drop(timers);
     let bench = Bench::new(place);
     assert!(wait(bench.timers().get("id")).unwrap().is_some());

@@ -7,7 +7,7 @@ use crate::common::bench::{Bench, OneFile, Running, SECOND, TempFile, start, wai
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{Backoff, DurableError, Existing, Options, Outcome, Scheduled};
+use tourbillon_durable::{Backoff, DurableError, Existing, Inserted, Options, Outcome};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -64,7 +64,7 @@ impl Trial {
     fn apply(&mut self, op: &Op) {
         match op {
             Op::Schedule { id, delay, existing, failures } => {
-                self.schedule(format!("{id}"), *delay, *existing, *failures);
+                self.insert(format!("{id}"), *delay, *existing, *failures);
             }
             Op::Cancel { id } => {
                 let id = format!("{id}");
@@ -74,7 +74,7 @@ impl Trial {
             Op::Reschedule { id, delay } => {
                 let id = format!("{id}");
                 let at = self.bench.now() + SECOND * u32::from(*delay) + SECOND;
-                let moved = wait(self.bench.timers().reschedule(&id, at));
+                let moved = wait(self.bench.timers().reset(&id, at));
                 assert_eq!(moved, Ok(self.model.contains_key(&id)));
                 if let Some(timer) = self.model.get_mut(&id) {
                     (timer.planned, timer.due, timer.attempt) = (at, at, 0);
@@ -94,18 +94,18 @@ impl Trial {
         self.compare();
     }
 
-    fn schedule(&mut self, id: String, delay: u16, existing: Existing, failures: u8) {
+    fn insert(&mut self, id: String, delay: u16, existing: Existing, failures: u8) {
         let options = Options::new().existing(existing).backoff(Backoff::new(WAIT, WAIT));
         let delay = SECOND * u32::from(delay) + SECOND;
         let due = self.bench.now() + delay;
-        let scheduled = wait(self.bench.timers().schedule(&id, vec![failures], delay, options));
+        let scheduled = wait(self.bench.timers().insert(&id, vec![failures], delay, options));
         let expected = match (self.model.contains_key(&id), existing) {
-            (false, _) => Ok(Scheduled::New),
-            (true, Existing::Keep) => Ok(Scheduled::Kept),
-            (true, Existing::Replace) => Ok(Scheduled::Replaced),
+            (false, _) => Ok(Inserted::New),
+            (true, Existing::Keep) => Ok(Inserted::Kept),
+            (true, Existing::Replace) => Ok(Inserted::Replaced),
             (true, Existing::Refuse) => Err(DurableError::Exists),
         };
-        if matches!(expected, Ok(Scheduled::New | Scheduled::Replaced)) {
+        if matches!(expected, Ok(Inserted::New | Inserted::Replaced)) {
             self.model.insert(id, Modelled { planned: due, due, attempt: 0, failures });
         }
         assert_eq!(scheduled.map_err(|error| error.reason), expected);

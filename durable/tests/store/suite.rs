@@ -10,8 +10,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon_durable::{
-    DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Outcome,
-    Scheduled, When,
+    DeadLetter, DeadReason, DurableError, DurableTimer, DurableTimers, Existing, Inserted, Outcome,
+    When,
 };
 
 suite!(
@@ -50,7 +50,7 @@ fn a_timer_is_delivered_and_gone<P: Place>(bench: Bench<P>) {
         async { Ok::<(), String>(()) }
     });
     let due = start() + Duration::from_micros(5_000_500);
-    assert_eq!(wait(timers.schedule("id", "payload", due, quick())), Ok(Scheduled::New));
+    assert_eq!(wait(timers.insert("id", "payload", due, quick())), Ok(Inserted::New));
     let kept = wait(timers.get("id")).unwrap().unwrap();
     let planned = start() + Duration::from_millis(5001);
     assert_eq!((kept.planned, kept.due, kept.attempts, kept.running), (planned, planned, 0, false));
@@ -69,7 +69,7 @@ fn a_timer_is_delivered_and_gone<P: Place>(bench: Bench<P>) {
 
 fn nothing_is_early_when_the_clock_is_set_back<P: Place>(bench: Bench<P>) {
     let running = bench.work_well();
-    wait(bench.timers().schedule("id", "", 5 * SECOND, quick())).unwrap();
+    wait(bench.timers().insert("id", "", 5 * SECOND, quick())).unwrap();
     bench.advance(4 * SECOND);
     bench.place.set_clock(-3_600_000);
     // By the wheel its time has come; by the store's clock it has not.
@@ -88,8 +88,8 @@ fn nothing_is_early_when_the_clock_is_set_back<P: Place>(bench: Bench<P>) {
 
 fn a_clock_set_forward_is_noticed<P: Place>(bench: Bench<P>) {
     let running = bench.work_well();
-    wait(bench.timers().schedule("near", "", 8 * SECOND, quick())).unwrap();
-    wait(bench.timers().schedule("far", "", 3000 * SECOND, quick())).unwrap();
+    wait(bench.timers().insert("near", "", 8 * SECOND, quick())).unwrap();
+    wait(bench.timers().insert("far", "", 3000 * SECOND, quick())).unwrap();
     bench.advance(MILLISECOND);
     bench.place.set_clock(3_600_000);
     bench.advance(SECOND);
@@ -100,7 +100,7 @@ fn a_clock_set_forward_is_noticed<P: Place>(bench: Bench<P>) {
 
 fn what_is_acknowledged_survives<P: Place>(mut bench: Bench<P>) {
     let month = 30 * 86_400 * SECOND;
-    wait(bench.timers().schedule("id", "payload", month, quick())).unwrap();
+    wait(bench.timers().insert("id", "payload", month, quick())).unwrap();
     for _ in 0..2 {
         bench.reopen();
         let kept = wait(bench.timers().get("id")).unwrap().unwrap();
@@ -117,7 +117,7 @@ fn what_is_acknowledged_survives<P: Place>(mut bench: Bench<P>) {
 fn what_was_missed_comes_oldest_first<P: Place>(mut bench: Bench<P>) {
     for (place, hours) in [3_u32, 1, 4, 2, 5].into_iter().enumerate() {
         let delay = hours * 3600 * SECOND;
-        wait(bench.timers().schedule(&format!("{place}"), "", delay, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{place}"), "", delay, quick())).unwrap();
     }
     bench.reopen();
     bench.advance(24 * 3600 * SECOND);
@@ -130,16 +130,16 @@ fn an_id_that_exists<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     let schedule = |payload: &str, existing| {
         let options = quick().existing(existing);
-        wait(timers.schedule("id", payload, 5 * SECOND, options))
+        wait(timers.insert("id", payload, 5 * SECOND, options))
     };
     let payload = || wait(timers.get("id")).unwrap().map(|timer| timer.payload);
-    assert_eq!(schedule("a", Existing::Keep), Ok(Scheduled::New));
-    assert_eq!(schedule("b", Existing::Keep), Ok(Scheduled::Kept));
+    assert_eq!(schedule("a", Existing::Keep), Ok(Inserted::New));
+    assert_eq!(schedule("b", Existing::Keep), Ok(Inserted::Kept));
     assert_eq!(payload(), Some(b"a".to_vec()));
-    assert_eq!(schedule("c", Existing::Replace), Ok(Scheduled::Replaced));
+    assert_eq!(schedule("c", Existing::Replace), Ok(Inserted::Replaced));
     assert_eq!(payload(), Some(b"c".to_vec()));
     let refused = schedule("d", Existing::Refuse).unwrap_err();
-    assert_eq!((refused.reason, refused.payload), (DurableError::Exists, b"d".to_vec()));
+    assert_eq!((refused.reason, refused.value), (DurableError::Exists, b"d".to_vec()));
     assert_eq!(payload(), Some(b"c".to_vec()));
     assert_eq!(wait(timers.len()), Ok(1));
 }
@@ -152,9 +152,9 @@ fn cancel_tells_the_truth<P: Place>(bench: Bench<P>) {
         async move { Err(format!("cancelled: {:?}", timers.cancel(&delivery.id).await)) }
     });
     assert_eq!(wait(timers.cancel("id")), Ok(false));
-    wait(timers.schedule("loaded", "", 5 * SECOND, quick())).unwrap();
-    wait(timers.schedule("far", "", 5000 * SECOND, quick())).unwrap();
-    wait(timers.schedule("running", "", 6 * SECOND, quick())).unwrap();
+    wait(timers.insert("loaded", "", 5 * SECOND, quick())).unwrap();
+    wait(timers.insert("far", "", 5000 * SECOND, quick())).unwrap();
+    wait(timers.insert("running", "", 6 * SECOND, quick())).unwrap();
     bench.advance(4 * SECOND);
     assert_eq!(wait(timers.cancel("loaded")), Ok(true));
     assert_eq!(wait(timers.cancel("loaded")), Ok(false));
@@ -175,12 +175,12 @@ fn a_reschedule_is_obeyed<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     let running = bench.work_well();
     for id in ["later", "sooner", "away"] {
-        wait(timers.schedule(id, "", 8 * SECOND, quick())).unwrap();
+        wait(timers.insert(id, "", 8 * SECOND, quick())).unwrap();
     }
-    assert_eq!(wait(timers.reschedule("sooner", 2 * SECOND)), Ok(true));
-    assert_eq!(wait(timers.reschedule("later", start() + 3600 * SECOND)), Ok(true));
-    assert_eq!(wait(timers.reschedule("away", 9 * SECOND)), Ok(true));
-    assert_eq!(wait(timers.reschedule("none", SECOND)), Ok(false));
+    assert_eq!(wait(timers.reset("sooner", 2 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reset("later", start() + 3600 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reset("away", 9 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reset("none", SECOND)), Ok(false));
     bench.advance(2 * SECOND);
     let event = running.next();
     assert_eq!((event.id.as_str(), event.planned), ("sooner", start() + 2 * SECOND));
@@ -201,7 +201,7 @@ fn failures_are_retried_and_then_dead<P: Place>(bench: Bench<P>) {
         seen.lock().unwrap().push((delivery.attempt, delivery.token));
         async { Err("out of paper") }
     });
-    wait(timers.schedule("id", "payload", SECOND, quick())).unwrap();
+    wait(timers.insert("id", "payload", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     for (attempt, wait) in [(1, SECOND), (2, 2 * SECOND)] {
         let event = running.next();
@@ -238,7 +238,7 @@ fn bury(timers: &DurableTimers, letter: &DeadLetter) {
 fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
     let running = bench.work(1, |_| async { Err("no") });
     for (id, delay) in [("a", 1), ("b", 2), ("c", 3)] {
-        wait(bench.timers().schedule(id, id, delay * SECOND, quick().attempts(1))).unwrap();
+        wait(bench.timers().insert(id, id, delay * SECOND, quick().attempts(1))).unwrap();
     }
     bench.advance(3 * SECOND);
     for id in ["a", "b", "c"] {
@@ -257,7 +257,7 @@ fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
     let next = wait(timers.dead_letters(Some(first[0].number), 1)).unwrap();
     assert_eq!(next, rest);
     assert_eq!(wait(timers.redrive(first[1].number)), Ok(false));
-    wait(timers.schedule("c", "another", 99 * SECOND, quick())).unwrap();
+    wait(timers.insert("c", "another", 99 * SECOND, quick())).unwrap();
     assert_eq!(wait(timers.redrive(rest[0].number)), Err(DurableError::Exists));
     assert_eq!(wait(timers.redrive(first[0].number)), Ok(true));
     assert_eq!(wait(timers.dead_len()), Ok(1));
@@ -275,7 +275,7 @@ fn a_handler_that_panics<P: Place>(bench: Bench<P>) {
             Ok::<(), String>(())
         }
     });
-    wait(bench.timers().schedule("id", "", SECOND, quick())).unwrap();
+    wait(bench.timers().insert("id", "", SECOND, quick())).unwrap();
     for text in ["before the future", "within the future"] {
         bench.advance(2 * SECOND);
         let Outcome::Retry { error, .. } = running.next().outcome else { panic!("no retry") };
@@ -298,7 +298,7 @@ fn a_handler_that_overruns_its_lease<P: Place>(bench: Bench<P>) {
         }
     });
     let options = quick().lease(30 * SECOND);
-    wait(bench.timers().schedule("id", "", SECOND, options)).unwrap();
+    wait(bench.timers().insert("id", "", SECOND, options)).unwrap();
     bench.advance(SECOND);
     assert_eq!(begun.recv(), Ok(1));
     assert!(wait(bench.timers().get("id")).unwrap().unwrap().running);
@@ -327,7 +327,7 @@ fn a_handler_that_overruns_its_lease<P: Place>(bench: Bench<P>) {
 
 fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
-    wait(timers.schedule("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
+    wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
     bench.advance(SECOND);
     // Its future is dropped in the midst of the handler.
     let (send, mut begun) = futures_channel::mpsc::unbounded();
@@ -341,7 +341,7 @@ fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
     drop(run);
 
     assert_eq!(wait(timers.cancel("id")), Ok(false));
-    assert_eq!(wait(timers.reschedule("id", SECOND)), Ok(false));
+    assert_eq!(wait(timers.reset("id", SECOND)), Ok(false));
     let running = bench.work_well();
     bench.advance(5 * SECOND);
     let error = "the lease ran out".to_owned();
@@ -361,13 +361,13 @@ fn an_answer_for_a_timer_that_was_replaced_is_too_late<P: Place>(bench: Bench<P>
         async move {
             if delivery.payload == b"old" {
                 let options = quick().existing(Existing::Replace);
-                let new = timers.schedule("id", "new", 5 * SECOND, options).await;
-                assert_eq!(new, Ok(Scheduled::Replaced));
+                let new = timers.insert("id", "new", 5 * SECOND, options).await;
+                assert_eq!(new, Ok(Inserted::Replaced));
             }
             Ok::<(), String>(())
         }
     });
-    wait(timers.schedule("id", "old", SECOND, quick())).unwrap();
+    wait(timers.insert("id", "old", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     assert_eq!(running.next().outcome, Outcome::TooLate);
     assert_eq!(wait(timers.get("id")).unwrap().map(|timer| timer.payload), Some(b"new".to_vec()));
@@ -378,8 +378,8 @@ fn an_answer_for_a_timer_that_was_replaced_is_too_late<P: Place>(bench: Bench<P>
 
 fn time_to_live<P: Place>(mut bench: Bench<P>) {
     let options = quick().time_to_live(60 * SECOND);
-    wait(bench.timers().schedule("stale", "", SECOND, options.clone())).unwrap();
-    wait(bench.timers().schedule("fresh", "", 3600 * SECOND, options)).unwrap();
+    wait(bench.timers().insert("stale", "", SECOND, options.clone())).unwrap();
+    wait(bench.timers().insert("fresh", "", 3600 * SECOND, options)).unwrap();
     bench.reopen();
     bench.advance(3600 * SECOND);
     let running = bench.work(1, |delivery| async move {
@@ -395,8 +395,8 @@ fn time_to_live<P: Place>(mut bench: Bench<P>) {
 fn bad_input_is_refused<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     let schedule = |id: &str, payload: Vec<u8>, when: When, options| {
-        let error = wait(timers.schedule(id, payload.clone(), when, options)).unwrap_err();
-        assert_eq!(error.payload, payload, "the payload comes back");
+        let error = wait(timers.insert(id, payload.clone(), when, options)).unwrap_err();
+        assert_eq!(error.value, payload, "the payload comes back");
         error.reason
     };
     let when = When::After(SECOND);
@@ -422,10 +422,10 @@ fn bad_input_is_refused<P: Place>(bench: Bench<P>) {
 fn the_longest_input_is_taken<P: Place>(bench: Bench<P>) {
     let (timers, most) = (bench.timers(), 1 << 20);
     let id = "i".repeat(512);
-    wait(timers.schedule(&id, vec![7; most], SECOND, quick())).unwrap();
-    let beyond = wait(timers.reschedule(&id, Duration::MAX)).unwrap_err();
+    wait(timers.insert(&id, vec![7; most], SECOND, quick())).unwrap();
+    let beyond = wait(timers.reset(&id, Duration::MAX)).unwrap_err();
     assert!(matches!(beyond, DurableError::BeyondRange { .. }));
-    let no_time = wait(timers.reschedule(&id, When::ByRule)).unwrap_err();
+    let no_time = wait(timers.reset(&id, When::ByRule)).unwrap_err();
     assert!(matches!(no_time, DurableError::Option(_)));
     assert_eq!(wait(timers.get(&id)).unwrap().unwrap().payload.len(), most);
     let running = bench.work_well();
@@ -438,7 +438,7 @@ fn pages_of_a_list<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     let ids: Vec<String> = (0..10).map(|number| format!("{number}")).collect();
     for id in ids.iter().rev() {
-        wait(timers.schedule(id, &**id, SECOND, quick())).unwrap();
+        wait(timers.insert(id, &**id, SECOND, quick())).unwrap();
     }
     let payloads = |timer: &DurableTimer| timer.payload == timer.id.as_bytes();
     assert_eq!(pages(timers, 3, |page| page.len() <= 3 && page.iter().all(payloads)), ids);
@@ -467,12 +467,12 @@ fn pages_are_bounded<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     let mut ids: Vec<String> = (0..30).map(|number| format!("{number:04}")).collect();
     for id in &ids {
-        wait(timers.schedule(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
+        wait(timers.insert(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
     }
     // Eight megabytes; in Redis what lies in two buckets comes as well.
     assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 12), ids);
     let short: Vec<String> = (30..1230).map(|number| format!("{number:04}")).collect();
-    let all = short.iter().map(|id| timers.schedule(id, "", SECOND, quick()));
+    let all = short.iter().map(|id| timers.insert(id, "", SECOND, quick()));
     wait(futures_util::future::try_join_all(all)).unwrap();
     ids.extend(short);
     assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 1000), ids);
@@ -482,7 +482,7 @@ fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let greatest = Arc::clone(&most);
     for number in 0..20 {
-        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{number}"), "", SECOND, quick())).unwrap();
     }
     bench.advance(SECOND);
     let (send, begun) = channel();
@@ -513,7 +513,7 @@ fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {
 
 fn a_worker_ends_in_peace<P: Place>(bench: Bench<P>) {
     for (id, delay) in [("first", 1), ("second", 2)] {
-        wait(bench.timers().schedule(id, "", delay * SECOND, quick())).unwrap();
+        wait(bench.timers().insert(id, "", delay * SECOND, quick())).unwrap();
     }
     let (send, begun) = channel();
     let running = bench.work(1, move |_| {
@@ -534,7 +534,7 @@ fn a_worker_ends_in_peace<P: Place>(bench: Bench<P>) {
 
 fn workers_share_the_work<P: Place>(bench: Bench<P>) {
     for number in 0..200 {
-        wait(bench.timers().schedule(&format!("{number}"), "", SECOND, quick())).unwrap();
+        wait(bench.timers().insert(&format!("{number}"), "", SECOND, quick())).unwrap();
     }
     let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
     bench.advance(SECOND);
@@ -560,9 +560,9 @@ fn many_callers_at_once<P: Place>(bench: Bench<P>) {
             let timers = bench.timers().clone();
             let call = move || {
                 let ids: Vec<String> = (0..250).map(|n| format!("{caller}-{n}")).collect();
-                let all = ids.iter().map(|id| timers.schedule(id, "", SECOND, quick()));
+                let all = ids.iter().map(|id| timers.insert(id, "", SECOND, quick()));
                 let all = wait(futures_util::future::join_all(all));
-                assert!(all.iter().all(|scheduled| *scheduled == Ok(Scheduled::New)));
+                assert!(all.iter().all(|scheduled| *scheduled == Ok(Inserted::New)));
                 ids
             };
             std::thread::spawn(call)
@@ -582,7 +582,7 @@ fn more_timers_than_a_wheel_takes<P: Place>(mut bench: Bench<P>) {
     let running = bench.work_well();
     let ids: Vec<String> = (0..COUNT).map(|number| format!("{number:04}")).collect();
     for some in ids.chunks(2000) {
-        let all = some.iter().map(|id| bench.timers().schedule(id, "", 5 * SECOND, quick()));
+        let all = some.iter().map(|id| bench.timers().insert(id, "", 5 * SECOND, quick()));
         wait(futures_util::future::try_join_all(all)).unwrap();
     }
     assert_eq!(running.stop(), []);
@@ -597,8 +597,8 @@ fn more_timers_than_a_wheel_takes<P: Place>(mut bench: Bench<P>) {
 
 fn values_of_serde<P: Place>(bench: Bench<P>) {
     let order = [(String::from("tea"), 2)];
-    wait(bench.timers().schedule_json("id", &order, SECOND, quick())).unwrap();
-    wait(bench.timers().schedule("no json", "{", SECOND, quick())).unwrap();
+    wait(bench.timers().insert_json("id", &order, SECOND, quick())).unwrap();
+    wait(bench.timers().insert("no json", "{", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     let running = bench.work(8, move |delivery| {
         let read = delivery.json::<[(String, u32); 1]>();

@@ -169,8 +169,8 @@ fn a_queue_is_a_stream_of_what_is_due_fed_by_other_tasks() {
                     let id = handle.insert(value, MS * (step % 7)).unwrap();
                     if step % 5 == 0 {
                         // Either it is back, or it comes out.
-                        let Some(back) = handle.remove(id) else { continue };
-                        handle.insert(back.value, Duration::ZERO).unwrap();
+                        let Some(back) = handle.cancel(id) else { continue };
+                        handle.insert(back, Duration::ZERO).unwrap();
                         timer.sleep(MS).await.unwrap();
                     }
                 }

@@ -68,9 +68,9 @@
 //! or leaves the deadline that the sweeper has compared with L.
 //!
 //! **A look at the deadline during a reset.** The deadline can be seen from the first exchange on,
-//! and no sweep that begins after step 5 passes it. In between a thread may see it, and a sweep that
-//! begins then may pass it without the timer; I1 holds again before the reset returns. So a reset
-//! takes effect in two steps (`tests/wheel/linearizability.rs` holds it to that).
+//! and no sweep that begins after step 5 passes it. In between a thread may see it, and a sweep
+//! that begins then may pass it without the timer; I1 holds again before the reset returns. So a
+//! reset takes effect in two steps (`tests/wheel/linearizability.rs` holds it to that).
 //!
 //! **A resetter held up between 2 and 3.** Its name may be met before the link says that it is
 //! there: a link that lies would make a later resetter rely on nothing. If the name is met in its

@@ -110,7 +110,7 @@ fn schedule(
 ) -> Fallible<()> {
     let payload = vec![7; payload];
     each(ids, in_flight, |id| async {
-        timers.schedule(id, &payload[..], delay, Options::new()).await.map_err(DurableError::from)
+        timers.insert(id, &payload[..], delay, Options::new()).await.map_err(DurableError::from)
     })
 }
 

@@ -52,7 +52,7 @@ pub(super) fn write_for_ever(file: &Path, arguments: &Arguments) -> Fallible<()>
             let (timers, payload) = (&timers, &payload[..]);
             let delay = Duration::from_secs(if is_due(number, arguments) { 0 } else { 86_400 });
             calls.push_back(async move {
-                timers.schedule(&number.to_string(), payload, delay, Options::new()).await
+                timers.insert(&number.to_string(), payload, delay, Options::new()).await
             });
             if calls.len() == IN_FLIGHT {
                 calls.next().await.transpose()?;

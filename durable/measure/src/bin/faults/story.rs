@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tourbillon_durable::{
-    Backoff, DurableError, DurableTimers, Existing, Options, ScheduleError, Scheduled,
+    Backoff, DurableError, DurableTimers, Existing, Inserted, Options, Refused,
 };
 
 /// How far in the future a time lies that is planned instead of another.
@@ -73,7 +73,7 @@ pub(crate) async fn live(
     let mut telling = Telling { timers, id: id(timer), life, story: Story::default() };
     sleep_until(start + life.scheduled).await;
     let call = calls.acquire().await?;
-    telling.schedule(start + life.planned).await?;
+    telling.insert(start + life.planned).await?;
     drop(call);
     if let Some((at, change)) = life.change {
         sleep_until(start + at).await;
@@ -119,12 +119,16 @@ impl Telling {
         }
     }
 
-    async fn put(&self, planned: u64, existing: Existing) -> Result<Scheduled, ScheduleError> {
+    async fn put(
+        &self,
+        planned: u64,
+        existing: Existing,
+    ) -> Result<Inserted, Refused<DurableError, Vec<u8>>> {
         let payload = serde_json::to_vec(&self.life.handling).unwrap_or_default();
         let backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1)).jitter();
         let options = Options::new().lease(LEASE).backoff(backoff).existing(existing);
         let options = options.attempts(self.life.handling.attempts());
-        self.timers.schedule(&self.id, payload, time(planned), options).await
+        self.timers.insert(&self.id, payload, time(planned), options).await
     }
 
     async fn exists(&mut self) -> Result<bool, Failure> {
@@ -136,7 +140,7 @@ impl Telling {
         }
     }
 
-    async fn schedule(&mut self, mut planned: u64) -> Result<(), Failure> {
+    async fn insert(&mut self, mut planned: u64) -> Result<(), Failure> {
         loop {
             let scheduled = self.put(planned, Existing::Keep).await;
             let scheduled = self.answer(scheduled)?;
@@ -173,7 +177,7 @@ impl Telling {
     async fn move_to(&mut self, planned: u64) -> Result<(), Failure> {
         let before = self.story.unanswered;
         let moved = loop {
-            let moved = self.timers.reschedule(&self.id, time(planned)).await;
+            let moved = self.timers.reset(&self.id, time(planned)).await;
             if let Some(moved) = self.answer(moved)? {
                 break moved;
             }
@@ -192,7 +196,7 @@ impl Telling {
         loop {
             let replaced = self.put(planned, Existing::Replace).await;
             match self.answer(replaced)? {
-                Some(Scheduled::Replaced) => self.settle(Fate::Replaced),
+                Some(Inserted::Replaced) => self.settle(Fate::Replaced),
                 // The one before has ended.
                 Some(_) => {}
                 None => {

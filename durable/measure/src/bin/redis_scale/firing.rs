@@ -45,7 +45,7 @@ impl Subject {
     /// Has so many timers rest, and looks what a worker asks for then.
     pub(crate) async fn rest(&self, count: usize, seconds: u64) -> Resting {
         let (before, begun, start) = (self.memory(), Instant::now(), SystemTime::now());
-        self.schedule(CALLERS, count, move |number| after(start, due(number))).await;
+        self.insert(CALLERS, count, move |number| after(start, due(number))).await;
         let scheduled = count as f64 / begun.elapsed().as_secs_f64();
         let bytes = (self.memory() - before) / count as f64;
         let work = Work::start(&self.timers, 1, histogram());

@@ -96,7 +96,7 @@ impl Trial<'_> {
         let start = self.start;
         for side in if back { [2, 1, 0] } else { [0, 1, 2] } {
             let (scheduled, cancelled) = match side {
-                0 => (self.schedule().await, self.cancel().await),
+                0 => (self.insert().await, self.cancel().await),
                 1 => {
                     let scheduled = self.bare(move |number| vec![zadd(start, number)]).await;
                     (scheduled, self.bare(|number| vec![zrem(number)]).await)
@@ -112,7 +112,7 @@ impl Trial<'_> {
         }
     }
 
-    async fn schedule(&self) -> Taken {
+    async fn insert(&self) -> Taken {
         let (start, first) = (self.start, self.first);
         let due = move |number| after(start, due(first + number));
         self.take(self.subject.schedule_from(first, self.callers, self.count, due)).await

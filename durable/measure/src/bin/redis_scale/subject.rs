@@ -76,7 +76,7 @@ impl Subject {
     }
 
     /// Schedules so many timers with a short payload.
-    pub(crate) async fn schedule(
+    pub(crate) async fn insert(
         &self,
         callers: usize,
         count: usize,
@@ -98,7 +98,7 @@ impl Subject {
             let (timers, at) = (timers.clone(), due(number));
             async move {
                 let id = id(first + number);
-                timers.schedule(&id, PAYLOAD, at, Options::new()).await.unwrap();
+                timers.insert(&id, PAYLOAD, at, Options::new()).await.unwrap();
             }
         };
         each(callers, count, call).await;
