@@ -3,6 +3,10 @@
 //! happens.
 //!
 //! The limits are short, so that the example is; a server has seconds and minutes.
+//!
+//! ```text
+//! cargo run -p tourbillon-integrations --example axum_timeouts
+//! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

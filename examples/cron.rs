@@ -1,4 +1,8 @@
 //! A cron expression in a time zone: when it runs, across a change of clocks, and one that runs.
+//!
+//! ```text
+//! cargo run --features cron --example cron
+//! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

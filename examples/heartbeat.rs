@@ -4,6 +4,10 @@
 //! Each connection has two timers: its next heartbeat, which sets itself again, and its idle check,
 //! which every packet moves on. A server on the real clock makes its timers by
 //! `KeyedTimers::spawn_with`, and `fired` below is its handler.
+//!
+//! ```text
+//! cargo run --features keyed --example heartbeat
+//! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -3,6 +3,10 @@
 //!
 //! A hundred connections send and fall silent; all end by their idle time-out. What the wheel did
 //! stands in its metrics.
+//!
+//! ```text
+//! cargo run -p tourbillon-integrations --example quic_echo
+//! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

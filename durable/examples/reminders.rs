@@ -1,6 +1,10 @@
 //! Reminders that survive their program: run it, stop it at any moment, run it again. What was due
 //! meanwhile comes at once, oldest first. With the feature `redis` and `--store redis://…` they are
 //! kept in Redis, and several of these programs share the work.
+//!
+//! ```text
+//! cargo run -p tourbillon-durable --example reminders
+//! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

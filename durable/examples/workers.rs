@@ -2,11 +2,12 @@
 //! and of one that stops.
 //!
 //! ```text
-//! cargo run --features redis --example workers                                  in a file
-//! cargo run --features redis --example workers -- --store redis://127.0.0.1/    in Redis
+//! cargo run -p tourbillon-durable --features redis --example workers
+//! cargo run -p tourbillon-durable --features redis --example workers -- --store redis://127.0.0.1/
 //! ```
 //!
-//! With Redis start it several times at once: the workers of all these programs share the timers.
+//! The first keeps them in a file. With Redis start it several times at once: the workers of all
+//! these programs share the timers.
 //! Kill one of them at any moment: when the leases of its workers have run out, the others deliver
 //! what it had begun.
 

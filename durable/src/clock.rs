@@ -11,8 +11,8 @@ pub(super) type Millis = u64;
 /// The last due time: the end of the year 9999.
 pub(super) const LATEST: Millis = 253_402_300_799_999;
 
-/// Where an [`Embedded`](super::Embedded) store reads the time of day, which may be set forward and
-/// back. For tests in virtual time.
+/// Where a store reads the time of day, which may be set forward and back. For tests in virtual
+/// time.
 ///
 /// # Examples
 ///

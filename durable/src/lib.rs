@@ -1,7 +1,12 @@
 //! Timers that survive the process: in a store, and delivered at least once.
 //!
+//! [`DurableTimers`] is where to begin; it has an example for a file, `Redis` has one for several
+//! processes. The [`guide`] has the layouts, the promises and where they end.
+//!
+//! # How it works
+//!
 //! ```text
-//!   schedule ──►  the store: slices of due times            a worker
+//!   insert ────►  the store: slices of due times            a worker
 //!                 ┌───────┬───────┬───────┬──────┐           ┌─────────────────────────┐
 //!                 │ near  │       │  far  │  …   │ ──load──► │ a wheel of near keys    │
 //!                 └───────┴───────┴───────┴──────┘           │   due ▼                 │
@@ -12,8 +17,8 @@
 //!
 //! **Two tiers.** Millions of timers may rest in the store. A worker loads the keys (not the
 //! payloads) of those that are due within ten seconds into a wheel of its own, which
-//! fires each at its time; `near.rs` tells how what changes meanwhile reaches that wheel, and how
-//! the number of its keys is bounded.
+//! fires each at its time. What changes meanwhile reaches that wheel too, and the number of its
+//! keys is bounded.
 //!
 //! **The store decides, the wheel only says when.** A key that fires is a reason to ask the store
 //! for a lease, and no more. The store grants it if the timer is still there, due by the store's
@@ -21,7 +26,7 @@
 //! too early because the clock was set back, or in two wheels, and nothing comes of it.
 //!
 //! ```text
-//!              schedule               lease: attempt + 1               Ok, no rule
+//!               insert                lease: attempt + 1               Ok, no rule
 //!   (nothing) ──────────► resting ───────────────────────────► leased ─────────────► (nothing)
 //!       ▲                 │  ▲  ▲      the lease has run out:  │ │ │ ▲
 //!       └──── cancel ─────┘  │  │      leased anew, the        │ │ └─┘
@@ -40,10 +45,8 @@
 //! worker dies, the lease runs out, which is a due time like any other: it lies in the slices, is
 //! loaded, and fires.
 //!
-//! **What is acknowledged is durable.** A verb's future is ready when its transaction is on the
-//! disk; the calls of a moment share one (`embedded/threads.rs`).
-//!
-//! Layouts, promises and limits are told in the [`guide`].
+//! **What is acknowledged is durable.** An operation's future is ready when its transaction is
+//! on the disk; the calls of a moment share one.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -45,8 +45,9 @@ pub enum Existing {
     Refuse,
 }
 
-/// How a timer is delivered. By default: eight attempts, waits from one second to ten minutes with
-/// jitter, a lease of a minute, no time to live, no repetition, and an id that exists is refused.
+/// How a timer is delivered. By default: eight attempts, waits of one second to ten minutes, each
+/// shortened by up to half at random, a lease of a minute, no time to live, no repetition, and an
+/// id that exists is refused.
 ///
 /// # Examples
 ///

@@ -49,7 +49,8 @@ fn rates(area: &Area<'_>, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
     let samples = &outcome.rates;
     let end = samples.last().map_or(1.0, |sample| sample.at);
     let rates = samples.iter().flat_map(|sample| lines.map(|(_, rate)| rate(sample)));
-    let highest = rates.fold(1.0, f64::max) / 1e6 * 1.1;
+    // Room for the names above the curves.
+    let highest = rates.fold(1.0, f64::max) / 1e6 * 1.5;
     let mut chart = ChartBuilder::on(area)
         .caption("Operations a second", ("sans-serif", 20))
         .margin(12)
@@ -65,6 +66,7 @@ fn rates(area: &Area<'_>, outcome: &Outcome) -> Result<(), Box<dyn Error>> {
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
     }
-    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+    let mut legend = chart.configure_series_labels();
+    legend.position(SeriesLabelPosition::UpperRight).background_style(WHITE).draw()?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::rounds::{Results, run};
 use crate::systems::Role;
 use crate::workload::Workload;
+use plotters::element::DynElement;
 use plotters::prelude::*;
 use std::error::Error;
 use std::path::Path;
@@ -22,17 +23,22 @@ pub(crate) fn draw(workload: Workload, rounds: u32, path: &Path) -> Result<(), B
     }
     let slowest = by_size.iter().flat_map(|results| &results.medians);
     let slowest = slowest.filter_map(|median| median.nanos).fold(0.0, f64::max);
-    let area = SVGBackend::new(path, (800, 500)).into_drawing_area();
+    let area = SVGBackend::new(path, (900, 500)).into_drawing_area();
     area.fill(&WHITE)?;
+    let (left, right) = area.split_horizontally(720);
     let (first, last) = (ARMED[0], ARMED[ARMED.len() - 1]);
-    let mut chart = ChartBuilder::on(&area)
+    let mut chart = ChartBuilder::on(&left)
         .caption(workload.title(), ("sans-serif", 18))
         .margin(16)
         .margin_right(40)
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d((first..last).log_scale(), (20.0..slowest * 1.2).log_scale())?;
-    chart.configure_mesh().x_desc("timers").y_desc("CPU ns an operation").draw()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc("timers").x_label_formatter(&|&armed| short(armed));
+    mesh.y_desc("CPU ns an operation").y_label_formatter(&|nanos| format!("{nanos:.0}"));
+    mesh.draw()?;
+    let mut ends = Vec::new();
     for (place, system) in by_size[0].medians.iter().enumerate() {
         let width = if matches!(system.role, Role::Ours(_)) { 3 } else { 1 };
         let style = Palette99::pick(place).stroke_width(width);
@@ -40,15 +46,40 @@ pub(crate) fn draw(workload: Workload, rounds: u32, path: &Path) -> Result<(), B
         let nanos =
             |(armed, results): (u32, &Results)| Some((armed, results.medians[place].nanos?));
         let points: Vec<_> = points.filter_map(nanos).collect();
-        if !points.is_empty() {
-            let line = chart.draw_series(LineSeries::new(points, style))?.label(system.name);
-            line.legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        if let Some(&(_, end)) = points.last() {
+            chart.draw_series(points.iter().map(|&point| mark(place, point, style)))?;
+            chart.draw_series(LineSeries::new(points, style))?;
+            ends.push((end, place, system.name, style));
         }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .draw()?;
+    // In the order in which the curves end, beside them.
+    ends.sort_by(|one, other| other.0.total_cmp(&one.0));
+    for (y, (_, place, name, style)) in (60..).step_by(24).zip(ends) {
+        right.draw(&PathElement::new([(0, y), (28, y)], style))?;
+        right.draw(&mark(place, (14, y), style))?;
+        right.draw(&Text::new(name, (36, y - 7), ("sans-serif", 14)))?;
+    }
     Ok(area.present()?)
+}
+
+/// A number of timers on the axis.
+fn short(armed: u32) -> String {
+    match armed {
+        1_000_000.. => format!("{} M", armed / 1_000_000),
+        1_000.. => format!("{} k", armed / 1_000),
+        _ => armed.to_string(),
+    }
+}
+
+/// A mark for each system, so that curves that lie on each other are told apart.
+fn mark<C, B>(place: usize, at: C, style: ShapeStyle) -> DynElement<'static, B, C>
+where
+    C: Clone + 'static,
+    B: DrawingBackend + 'static,
+{
+    match place % 3 {
+        0 => Circle::new(at, 4, style.filled()).into_dyn(),
+        1 => TriangleMarker::new(at, 5, style.filled()).into_dyn(),
+        _ => Cross::new(at, 4, style).into_dyn(),
+    }
 }

@@ -21,7 +21,7 @@
 //! - An old timer never removes a newer value, and a removal never ends a newer value's timer:
 //!   timers are told apart by their ids, not by the key.
 //! - A load that an insert or a removal has overtaken does not put back what it had read before.
-//! - A cache ends: with its last handle, or by [`shutdown`](Cache::stop).
+//! - A cache ends: with its last handle, or by [`shutdown`](Cache::shutdown).
 //! - The spread of the times to live is by choice ([`CacheBuilder::spread`]).
 //! - The policy of eviction keeps what is used again through a scan of much that is not (S3-FIFO's
 //!   kind); there it is LRU.
@@ -298,7 +298,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, Refused, cache::Cache};
+    /// # use tourbillon::{Builder, Refused, cache::{Cache, CacheRefusal}};
     /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
     /// let token = cache.get_or_load("service", || {
     ///     let (token, lives) = ("secret", Duration::from_secs(3600));
@@ -483,7 +483,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     }
 
     /// Closes the wheel, and shuts the cache's own driver down if it has one: inserts are refused
-    /// from now on, and reads answer what has not expired.
+    /// from now on, and reads return what has not expired.
     ///
     /// What has expired by now is told to the listener; a call of the listener that is under way
     /// goes on. With its own driver gone nothing is swept: what expires later is not served, and is

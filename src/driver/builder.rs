@@ -232,7 +232,7 @@ impl DriverBuilder {
     /// driver.wheel().insert(0, Duration::from_secs(1))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[allow(clippy::disallowed_methods, reason = "the one place that starts a thread")]
+    #[allow(clippy::disallowed_methods, reason = "the tick thread")]
     pub fn spawn_with<T: Send + 'static, H: Fn(Expired<T>) + Send + Sync + 'static>(
         self,
         make: impl FnOnce(Wheel<T>) -> H,

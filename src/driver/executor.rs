@@ -103,7 +103,7 @@ impl Executor for std::sync::Arc<rayon::ThreadPool> {
 ///
 /// The thread could not be started.
 #[cfg(feature = "rayon")]
-#[allow(clippy::disallowed_methods, reason = "the driver's other thread")]
+#[allow(clippy::disallowed_methods, reason = "the worker thread")]
 pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
     // Without capacity: a batch is taken by a thread that waits for it, or not at all.
     let (hand, waiting) = mpsc::sync_channel::<Job>(0);

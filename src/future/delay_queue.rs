@@ -2,7 +2,7 @@
 //!
 //! The queue is a wheel of its own, which whoever polls the stream sweeps; one [`Sleep`] of a
 //! [`Timer`] wakes it for the next sweep. Nothing is handed from thread to thread but that wake-up.
-//! An insert that is due before it rings the wheel's waker; that runs in the midst of a operation,
+//! An insert that is due before it rings the wheel's waker; that runs in the midst of an operation,
 //! and so only notes that it rang, and the operation's caller wakes the stream's task after it.
 
 #![forbid(unsafe_code)]
@@ -58,7 +58,7 @@ use std::time::{Duration, Instant};
 /// drop(handle);
 ///
 /// pollster::block_on(async {
-///     // `StreamExt::next` does the same.
+///     // `StreamExt::next` of futures-util does the same.
 ///     let retry = poll_fn(|context| queue.poll_expired(context)).await;
 ///     assert_eq!(retry.map(|expired| expired.value), Some("retry"));
 ///     assert_eq!(poll_fn(|context| queue.poll_expired(context)).await, None);
@@ -105,9 +105,9 @@ impl StreamBell {
     /// Wakes the task, if the bell has rung since the last poll began.
     ///
     /// Also when another thread has rung: what this one relies on may have been filed by it, and it
-    /// may not have come to its own `answer` yet.
+    /// may not have come here itself yet.
     #[inline]
-    fn answer(&self) {
+    fn wake_if_rung(&self) {
         // Relaxed: this thread has rung, or comes after whoever did and filed what it relies on.
         // Should a poll have cleared the flag since, its sweep comes after that.
         if self.rung.load(Relaxed) {
@@ -422,10 +422,10 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// Wakes the stream's task after an operation that has rung for it.
     #[inline]
-    fn then_wake<R>(&self, verb: impl FnOnce(&Wheel<T>) -> R) -> R {
-        let answer = verb(&self.wheel);
-        self.stream.answer();
-        answer
+    fn then_wake<R>(&self, operation: impl FnOnce(&Wheel<T>) -> R) -> R {
+        let done = operation(&self.wheel);
+        self.stream.wake_if_rung();
+        done
     }
 }
 
@@ -454,7 +454,7 @@ impl<T: Send> HeldWake<'_, T> {
 
 impl<T> Drop for HeldWake<'_, T> {
     fn drop(&mut self) {
-        self.handle.stream.answer();
+        self.handle.stream.wake_if_rung();
     }
 }
 
@@ -498,7 +498,7 @@ impl<T> Drop for DelayQueueHandle<T> {
         // chain over several handles.
         if self.stream.handles.fetch_sub(1, AcqRel) == 2 {
             self.stream.ring();
-            self.stream.answer();
+            self.stream.wake_if_rung();
         }
     }
 }

@@ -3,6 +3,24 @@
 //! What `tokio::time` is used for, without its runtime and without its lock: a [`Timer`] is a
 //! wheel whose values are wakers, and a driver that wakes them. A [`Sleep`] is one timer of it.
 //!
+//! ```
+//! use std::future::pending;
+//! use std::time::Duration;
+//! use tourbillon::Builder;
+//! use tourbillon::future::{Timer, TimeoutError};
+//!
+//! let timer = Timer::spawn(Builder::new().driver())?; // one for the whole process
+//! pollster::block_on(async {
+//!     timer.sleep(Duration::from_millis(2)).await?;
+//!     let silent = timer.timeout(Duration::from_millis(2), pending::<()>()).await;
+//!     assert_eq!(silent, Err(TimeoutError::Elapsed));
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How it works
+//!
 //! ```text
 //!            Idle ──first Pending: insert──► Armed(id) ──poll, the id names nothing──► Elapsed
 //!              ▲                               │  ▲                                    or Refused
@@ -41,7 +59,7 @@
 //! that is refused does so before it says so: a loop over sleeps, time-outs or ticks of a timer
 //! that was shut down is as fast as its executor, and keeps nobody else from running.
 //!
-//! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after a
+//! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after an
 //! operation, never in its midst, and never under a guard of the epoch. The driver's end does not
 //! wait for them, since the last sleep may be dropped under a lock that they take.
 

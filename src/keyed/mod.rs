@@ -1,4 +1,9 @@
-//! [`KeyedTimers`]: one timer for each key, on the wheel's public interface alone.
+//! One timer for each key: [`KeyedTimers`], on the wheel's public interface alone.
+//!
+//! For timers whose owner has a name and no place to keep an id: an address, a session, a job.
+//! [`KeyedTimers`] has an example, and how it ends.
+//!
+//! # How it works
 //!
 //! ```text
 //!            the map                         the wheel
@@ -23,7 +28,7 @@
 //! What runs under the lock of a key: its hash, comparison, clone and drop, the clone of a value
 //! that [`KeyedTimers::get`] makes, and the wheel's waker. None of these may use the timers. No
 //! handler runs under a lock, and no value is dropped under one. Values are reached by whoever has
-//! the lock alone ([`Exclusive`]), so that they need not be `Sync`.
+//! the lock alone (`Exclusive`), so that they need not be `Sync`.
 //!
 //! A handler that uses the timers holds them, and the driver holds the handler: its handle is one
 //! that does not hold the driver, else neither would ever go.
@@ -120,7 +125,7 @@ where
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::{Builder, KeyedTimers, ManualClock};
+    /// use tourbillon::{Builder, ManualClock, keyed::KeyedTimers};
     ///
     /// let clock = ManualClock::new();
     /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
@@ -164,13 +169,13 @@ where
     /// ```
     /// use std::sync::mpsc;
     /// use std::time::Duration;
-    /// use tourbillon::{Builder, KeyedTimers};
+    /// use tourbillon::{Builder, keyed::KeyedTimers};
     ///
     /// let (send, beats) = mpsc::channel();
     /// let timers = KeyedTimers::spawn_with(Builder::new().driver(), |timers| {
     ///     move |connection: &str, beat: u32| {
     ///         let _ = send.send(beat);
-    ///         // Refused only when the timers have been stopped.
+    ///         // Refused only when the timers have been shut down.
     ///         let _ = timers.insert(connection, beat + 1, Duration::from_millis(1));
     ///     }
     /// })?;
@@ -235,7 +240,7 @@ where
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # use tourbillon::{Builder, keyed::KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
     /// assert_eq!(timers.insert("key", 1, Duration::from_secs(1))?, None);
@@ -276,7 +281,7 @@ where
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # use tourbillon::{Builder, keyed::KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
     /// timers.insert(String::from("key"), 1, Duration::from_secs(1))?;
@@ -311,7 +316,7 @@ where
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # use tourbillon::{Builder, keyed::KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
     /// timers.insert("key", 1, Duration::from_secs(1))?;
@@ -336,7 +341,7 @@ where
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # use tourbillon::{Builder, keyed::KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
     /// timers.insert("key", 1, Duration::from_secs(1))?;
@@ -358,7 +363,7 @@ where
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # use tourbillon::{Builder, keyed::KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
     /// timers.insert("key", 1, Duration::from_secs(1))?;
@@ -383,7 +388,7 @@ where
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, KeyedTimers};
+    /// # use tourbillon::{Builder, keyed::KeyedTimers};
     /// # let (wheel, _sweeper) = Builder::new().build()?;
     /// # let timers = KeyedTimers::new(wheel);
     /// let deadline = timers.wheel().pin().now() + Duration::from_secs(1);
@@ -425,7 +430,7 @@ where
     /// # Examples
     ///
     /// ```
-    /// use tourbillon::{Builder, KeyedTimers};
+    /// use tourbillon::{Builder, keyed::KeyedTimers};
     ///
     /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: u32| ())?;
     /// timers.shutdown();
@@ -456,7 +461,7 @@ where
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::{Builder, KeyedTimers};
+    /// use tourbillon::{Builder, keyed::KeyedTimers};
     ///
     /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: &str| ())?;
     /// timers.insert(1, "retry in an hour", Duration::from_secs(3600))?;
@@ -494,7 +499,7 @@ where
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::{Builder, KeyedTimers, Refusal};
+    /// use tourbillon::{Builder, Refusal, keyed::KeyedTimers};
     ///
     /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_, _| ())?;
     /// timers.insert(7, "unfinished", Duration::from_secs(60))?;

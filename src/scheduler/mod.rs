@@ -212,8 +212,9 @@ impl Scheduler {
         self.once(Next::At(at), closure)
     }
 
-    /// Begins to say what is to run every `period`, which must not be zero. As a delay, one that an
-    /// [`Instant`] cannot tell counts as 136 years.
+    /// Begins to say what is to run every `period`, which must not be zero; for the first time
+    /// after one period, unless [`Every::first_after`] or [`Every::first_at`] says otherwise. As a
+    /// delay, one that an [`Instant`] cannot tell counts as 136 years.
     pub fn every(&self, period: Duration) -> Every<'_> {
         Every::new(self, period)
     }

@@ -55,7 +55,7 @@ const MOST_LEVEL_BITS: u32 = 16;
 
 impl Builder {
     /// A wheel with ticks of 1 ms, as many shards as the machine has cores, no bound on its
-    /// timers, and the system's monotonic clock.
+    /// timers, and a [`LeasedClock`].
     pub fn new() -> Self {
         Self {
             resolution: Duration::from_millis(1),

@@ -33,7 +33,7 @@ fn a_refused_insert_says_why_and_gives_the_value_back() {
         "the wheel takes no more timers: it was closed, or its sweeper or driver was dropped"
     );
     assert_eq!([too_far.value, full.value, closed.value], [1, 3, 4]);
-    assert_eq!(format!("{closed:?}"), "InsertError { reason: Closed, .. }");
+    assert_eq!(format!("{closed:?}"), "Refused { reason: Closed, .. }");
     assert_eq!(Refusal::from(closed), Refusal::Closed);
 }
 

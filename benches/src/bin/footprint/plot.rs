@@ -16,7 +16,9 @@ pub(crate) fn draw(late: &[(&str, Histogram<u64>)], path: &Path) -> Result<(), B
         .x_label_area_size(40)
         .y_label_area_size(70)
         .build_cartesian_2d((10.0..100_000.0).log_scale(), (1e-6..1.0).log_scale())?;
-    chart.configure_mesh().x_desc("µs late").y_desc("share of timers later than that").draw()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc("µs late").x_label_formatter(&|late| format!("{late:.0}"));
+    mesh.y_desc("share of timers later than that").draw()?;
     for (place, (name, histogram)) in late.iter().enumerate() {
         let all = histogram.len() as f64;
         let points = histogram.iter_recorded().map(|step| {
@@ -28,6 +30,7 @@ pub(crate) fn draw(late: &[(&str, Histogram<u64>)], path: &Path) -> Result<(), B
         let line = chart.draw_series(LineSeries::new(points, style))?.label(*name);
         line.legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).draw()?;
+    let mut legend = chart.configure_series_labels();
+    legend.position(SeriesLabelPosition::LowerLeft).background_style(WHITE.mix(0.8)).draw()?;
     Ok(area.present()?)
 }
