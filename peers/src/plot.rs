@@ -3,7 +3,6 @@
 use crate::rounds::{Results, run};
 use crate::systems::Role;
 use crate::workload::Workload;
-use plotters::element::DynElement;
 use plotters::prelude::*;
 use std::error::Error;
 use std::path::Path;
@@ -71,15 +70,10 @@ fn short(armed: u32) -> String {
     }
 }
 
-/// A mark for each system, so that curves that lie on each other are told apart.
-fn mark<C, B>(place: usize, at: C, style: ShapeStyle) -> DynElement<'static, B, C>
-where
-    C: Clone + 'static,
-    B: DrawingBackend + 'static,
-{
-    match place % 3 {
-        0 => Circle::new(at, 4, style.filled()).into_dyn(),
-        1 => TriangleMarker::new(at, 5, style.filled()).into_dyn(),
-        _ => Cross::new(at, 4, style).into_dyn(),
+/// A mark, filled or hollow, so that curves that lie on each other are told apart.
+fn mark<C>(place: usize, at: C, style: ShapeStyle) -> Circle<C, i32> {
+    match place % 2 {
+        0 => Circle::new(at, 4, style.filled()),
+        _ => Circle::new(at, 4, style),
     }
 }
