@@ -7,6 +7,23 @@ use std::fmt;
 use std::time::Duration;
 
 /// A deadline lies farther ahead than the wheel can hold.
+///
+/// # Examples
+///
+/// A timer that is set as far ahead as the wheel reaches, and again when that has passed:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+///
+/// let (wheel, _sweeper) = Builder::new().build()?;
+/// let licence = wheel.insert("licence", Duration::from_secs(86_400))?;
+/// let century = Duration::from_secs(100 * 365 * 86_400);
+/// let beyond = wheel.reset(licence, century).unwrap_err();
+/// assert_eq!((beyond.longest, beyond.unswept), (wheel.longest_delay(), false));
+/// assert!(wheel.reset(licence, beyond.longest)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondRange {
     /// The longest delay that the wheel accepts.
@@ -31,6 +48,25 @@ impl fmt::Display for BeyondRange {
 impl Error for BeyondRange {}
 
 /// Why an insert was refused.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, Refusal};
+///
+/// let (wheel, _sweeper) = Builder::new().capacity(1).shards(1).build()?;
+/// let minute = Duration::from_secs(60);
+/// wheel.insert("connection 7", minute)?;
+///
+/// let status = match wheel.insert("connection 8", minute).map_err(Refusal::from) {
+///     Ok(_) => 200,
+///     Err(Refusal::AtCapacity { .. } | Refusal::Closed) => 503, // try again elsewhere
+///     Err(_) => 400,
+/// };
+/// assert_eq!(status, 503);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -62,6 +98,22 @@ impl fmt::Display for Refusal {
 impl Error for Refusal {}
 
 /// Something was refused: the reason, and the value that was given, which comes back.
+///
+/// # Examples
+///
+/// The value of a refused insert is not lost:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, Refusal, Refused};
+///
+/// let (wheel, _sweeper) = Builder::new().build()?;
+/// wheel.close();
+/// let refused = wheel.insert(String::from("a letter"), Duration::ZERO).unwrap_err();
+/// let Refused { reason, value } = refused;
+/// assert_eq!((reason, value.as_str()), (Refusal::Closed, "a letter"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Refused<R, V> {
     /// Why it was refused.
@@ -106,6 +158,16 @@ impl From<BeyondRange> for Refusal {
 }
 
 /// Why a wheel or a driver could not be built.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::{BuildError, Builder};
+///
+/// let error = Builder::new().shards(1000).build::<u64>().unwrap_err();
+/// assert!(matches!(error, BuildError::Shards(1000)));
+/// assert_eq!(error.to_string(), "1000 shards were asked for; 1 to 256 are allowed");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {

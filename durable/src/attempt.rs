@@ -27,6 +27,34 @@ const LONGEST_ERROR: usize = 1024;
 const STALLED: Duration = Duration::from_secs(2);
 
 /// What a handler gets: a timer that is due.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{Delivery, DurableError, DurableTimers, Options};
+///
+/// /// A mail server that knows the token sends once, however many attempts there are.
+/// async fn remind(delivery: Delivery) -> Result<(), DurableError> {
+///     let (customer, text): (String, String) = delivery.json()?;
+///     println!("to {customer}: {text} ({}, attempt {})", delivery.token, delivery.attempt);
+///     Ok(())
+/// }
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-delivery-{}", std::process::id()));
+/// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+/// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+/// let timers = DurableTimers::open(&file)?;
+/// let order = ("customer 7", "your order is unpaid");
+/// pollster::block_on(timers.insert_json("order 7", &order, Duration::ZERO, Options::new()))?;
+/// let worker = timers.worker().until(end); // `end` is ready when the program is to end
+/// # let worker = worker.observe(move |_| drop(done.unbounded_send(())));
+/// pollster::block_on(worker.run(remind))?;
+/// # assert!(pollster::block_on(timers.is_empty())?);
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
@@ -77,6 +105,33 @@ impl fmt::Debug for Delivery {
 }
 
 /// How an attempt ended, for [`Worker::observe`](super::Worker::observe).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimers, Event, Options, Outcome};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-event-{}", std::process::id()));
+/// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+/// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+/// let timers = DurableTimers::open(&file)?;
+/// let (send, events) = mpsc::channel::<Event>();
+/// let worker = timers.worker().until(end).observe(move |event| {
+///     let _ = send.send(event.clone());
+/// #     let _ = done.unbounded_send(());
+/// }); // `end` is ready when the program is to end
+/// pollster::block_on(timers.insert("order 7", "unpaid", Duration::ZERO, Options::new()))?;
+/// pollster::block_on(worker.run(|_| async { Ok::<(), String>(()) }))?;
+///
+/// let event = events.recv()?;
+/// assert_eq!((event.id.as_str(), event.attempt), ("order 7", 1));
+/// assert_eq!(event.outcome, Outcome::Acknowledged);
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
@@ -92,6 +147,36 @@ pub struct Event {
 
 /// How an attempt ended: all but [`TooLate`](Self::TooLate) and [`Unreadable`](Self::Unreadable)
 /// are on the disk.
+///
+/// # Examples
+///
+/// A log of what did not go well:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimers, Options, Outcome};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-outcome-{}", std::process::id()));
+/// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+/// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+/// let timers = DurableTimers::open(&file)?;
+/// let worker = timers.worker().until(end).observe(move |event| {
+/// #     let _ = done.unbounded_send(());
+///     match &event.outcome {
+///         Outcome::Acknowledged => {}
+///         Outcome::Retry { wait, error } => println!("{}: {error}; again in {wait:?}", event.id),
+///         Outcome::Dead { reason, error } => eprintln!("{}: {reason:?}: {error}", event.id),
+///         outcome => eprintln!("{}: {outcome:?}", event.id),
+///     }
+/// }); // `end` is ready when the program is to end
+/// let once = Options::new().attempts(1);
+/// pollster::block_on(timers.insert("order 7", "unpaid", Duration::ZERO, once))?;
+/// pollster::block_on(worker.run(|_| async { Err("there is no such customer") }))?;
+/// # assert_eq!(pollster::block_on(timers.dead_len())?, 1);
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {

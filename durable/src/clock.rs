@@ -38,6 +38,30 @@ pub trait StoreClock: Send + Sync + Debug + 'static {
 }
 
 /// The system's wall clock.
+///
+/// # Examples
+///
+/// A store whose time is a month ahead, to see what is due then:
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tourbillon_durable::{Embedded, StoreClock, SystemClock};
+///
+/// #[derive(Debug)]
+/// struct Ahead(Duration);
+///
+/// impl StoreClock for Ahead {
+///     fn now(&self) -> SystemTime {
+///         SystemClock.now() + self.0
+///     }
+/// }
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-ahead-{}", std::process::id()));
+/// let store = Embedded::open_with_clock(&file, Ahead(Duration::from_secs(30 * 86_400)))?;
+/// # drop(store);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

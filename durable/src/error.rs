@@ -15,6 +15,34 @@ pub(super) const LONGEST_ID: usize = 512;
 pub(super) const LONGEST_PAYLOAD: usize = 1 << 20;
 
 /// Why durable timers could not do what was asked. Nothing is half done.
+///
+/// # Examples
+///
+/// What a server tells a client whose timer was refused:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableError, DurableTimers, Options};
+///
+/// fn status(error: &DurableError) -> u16 {
+///     match error {
+///         DurableError::IdLength { .. } | DurableError::PayloadLength { .. } => 400,
+///         DurableError::Exists => 409,
+///         DurableError::ReadOnly(_) | DurableError::Unreachable(_) => 503, // try again later
+///         _ => 500,
+///     }
+/// }
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-error-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// let inserted = timers.insert("", "a timer without an id", Duration::ZERO, Options::new());
+/// let refused = pollster::block_on(inserted).unwrap_err();
+/// assert_eq!(status(&refused.reason), 400);
+/// assert_eq!(refused.to_string(), "an id of 0 bytes was given; 1 to 512 are allowed");
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DurableError {

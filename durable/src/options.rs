@@ -9,6 +9,29 @@ use super::record::Settings;
 use std::time::{Duration, SystemTime};
 
 /// When a timer is due, by the store's clock. Made of a [`SystemTime`] or a [`Duration`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tourbillon_durable::{DurableTimers, Options, When};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-when-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// pollster::block_on(async {
+///     let hour = Duration::from_secs(3600); // made `When::After(hour)`
+///     timers.insert("order 7", "unpaid", hour, Options::new()).await?;
+///
+///     let new_year = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800); // of 2100
+///     assert!(timers.reset("order 7", When::At(new_year)).await?);
+///     let planned = timers.get("order 7").await?.map(|timer| timer.planned);
+///     assert_eq!(planned, Some(new_year));
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
@@ -33,6 +56,31 @@ impl From<Duration> for When {
 }
 
 /// What to do about a timer that has the id already.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableError, DurableTimers, Existing, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-existing-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// pollster::block_on(async {
+///     let day = Duration::from_secs(86_400);
+///     let keep = Options::new().existing(Existing::Keep);
+///     for _attempt in 0..2 {
+///         timers.insert("order 7", "unpaid", day, keep.clone()).await?; // may be repeated
+///     }
+///     let replace = Options::new().existing(Existing::Replace);
+///     timers.insert("order 7", "half of it is paid", day, replace).await?;
+///     let refused = timers.insert("order 7", "another", day, Options::new()).await.unwrap_err();
+///     assert_eq!(refused.reason, DurableError::Exists);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// Keep it as it is.

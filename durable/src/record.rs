@@ -117,6 +117,42 @@ pub(super) struct Dead {
 }
 
 /// Why a timer became a dead letter.
+///
+/// # Examples
+///
+/// A reminder that came too late to be of use is buried, and any other letter driven again:
+///
+/// ```
+/// use tourbillon_durable::{DeadReason, DurableError, DurableTimers};
+///
+/// async fn tidy_up(timers: &DurableTimers) -> Result<(), DurableError> {
+///     for letter in timers.dead_letters(None, 100).await? {
+///         match letter.reason {
+///             DeadReason::Expired => timers.bury(letter.number).await?,
+///             _ => timers.redrive(letter.number).await?,
+///         };
+///     }
+///     Ok(())
+/// }
+/// # let file = std::env::temp_dir().join(format!("tourbillon-reason-{}", std::process::id()));
+/// # let timers = DurableTimers::open(&file)?;
+/// # pollster::block_on(async {
+/// #     let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+/// #     let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+/// #     let options = tourbillon_durable::Options::new().time_to_live(std::time::Duration::ZERO);
+/// #     timers.insert("late", "", std::time::SystemTime::UNIX_EPOCH, options).await?;
+/// #     let worker = timers.worker().until(end);
+/// #     let worker = worker.observe(move |_| drop(done.unbounded_send(())));
+/// #     worker.run(|_| async { Ok::<(), String>(()) }).await?;
+/// #     assert_eq!(timers.dead_letters(None, 1).await?[0].reason, DeadReason::Expired);
+/// #     tidy_up(&timers).await?;
+/// #     assert_eq!(timers.dead_len().await?, 0);
+/// #     Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadReason {

@@ -133,6 +133,26 @@ pub(super) struct Insert {
 }
 
 /// What became of a timer that was scheduled.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimers, Existing, Inserted, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-inserted-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// let insert = |payload, existing| {
+///     let options = Options::new().existing(existing);
+///     pollster::block_on(timers.insert("order 7", payload, Duration::from_secs(60), options))
+/// };
+/// assert_eq!(insert("unpaid", Existing::Refuse)?, Inserted::New);
+/// assert_eq!(insert("again", Existing::Keep)?, Inserted::Kept);
+/// assert_eq!(insert("half of it is paid", Existing::Replace)?, Inserted::Replaced);
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// There was none of that id.
@@ -180,5 +200,31 @@ pub(super) enum Finish {
 }
 
 /// Any store: what [`DurableTimers::new`](super::DurableTimers::new) takes, made of one of them.
+///
+/// # Examples
+///
+/// The configuration of a program says which store it has:
+///
+/// ```
+/// use tourbillon::Builder;
+/// use tourbillon::future::Timer;
+/// use tourbillon_durable::{AnyStore, DurableError, DurableTimers, Embedded};
+///
+/// fn store(place: &str) -> Result<AnyStore, DurableError> {
+///     match place.strip_prefix("file:") {
+///         Some(file) => Ok(Embedded::open(file)?.into()),
+///         None => Err(DurableError::Address(place.to_owned())), // or one in Redis
+///     }
+/// }
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-any-{}", std::process::id()));
+/// # let place = format!("file:{}", file.display());
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let timers = DurableTimers::new(store(&place)?, &timer);
+/// assert!(pollster::block_on(timers.is_empty())?);
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnyStore(pub(super) Arc<dyn Store>);

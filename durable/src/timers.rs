@@ -58,6 +58,30 @@ pub struct DurableTimers {
 }
 
 /// A timer as it is kept.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimers, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-timer-{}", std::process::id()));
+/// let timers = DurableTimers::open(&file)?;
+/// pollster::block_on(async {
+///     let day = Duration::from_secs(86_400);
+///     timers.insert("order 7", "unpaid", day, Options::new()).await?;
+///     for timer in timers.list(None, 100).await? {
+///         println!("{}: due {:?}, {} attempts", timer.id, timer.due, timer.attempts);
+///         assert_eq!(timer.payload, b"unpaid");
+///         assert!(!timer.running && timer.error.is_empty());
+///         assert_eq!(timer.due, timer.planned); // later, once an attempt has failed
+///     }
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DurableTimer {
@@ -78,6 +102,33 @@ pub struct DurableTimer {
 }
 
 /// A timer that is not tried any more.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimers, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-letter-{}", std::process::id()));
+/// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+/// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+/// let timers = DurableTimers::open(&file)?;
+/// let worker = timers.worker().until(end); // `end` is ready when the program is to end
+/// # let worker = worker.observe(move |_| drop(done.unbounded_send(())));
+/// pollster::block_on(async {
+///     timers.insert("order 7", "unpaid", Duration::ZERO, Options::new().attempts(1)).await?;
+///     worker.run(|_| async { Err("there is no such customer") }).await?;
+///
+///     let letters = timers.dead_letters(None, 100).await?;
+///     assert_eq!((letters[0].id.as_str(), letters[0].attempts), ("order 7", 1));
+///     assert_eq!(letters[0].error, "there is no such customer");
+///     assert!(timers.redrive(letters[0].number).await?); // once the cause is mended
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadLetter {

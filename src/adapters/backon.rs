@@ -69,6 +69,24 @@ impl Sleeper for Timer {
 /// assert_eq!(pollster::block_on(endless.into_future()), Err("not yet"));
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
+///
+/// # Examples
+///
+/// A delay of an hour, which ends with its timer:
+///
+/// ```
+/// use backon::Sleeper;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::backon::RetrySleep;
+/// use tourbillon::future::Timer;
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let delay: RetrySleep = Sleeper::sleep(&timer, Duration::from_secs(3600));
+/// timer.shutdown();
+/// pollster::block_on(delay);
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a sleep does nothing unless it is polled"]
 pub struct RetrySleep(Sleep);

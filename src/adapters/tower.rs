@@ -90,6 +90,37 @@ impl<S> Layer<S> for TimeoutLayer {
 /// A [`BoxError`] with the error of the service, or with [`TimeoutError::Elapsed`]; or with
 /// [`TimeoutError::Refused`] for a response that is not there at once, after the timer was shut
 /// down or at its capacity: no request goes without its time-out.
+///
+/// # Examples
+///
+/// ```
+/// # use std::convert::Infallible;
+/// # use std::future::{Ready, ready};
+/// # use std::task::{Context, Poll};
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::Timer;
+/// use tourbillon::tower::Timeout;
+/// use tower_service::Service;
+///
+/// # struct Length;
+/// # impl Service<&str> for Length {
+/// #     type Response = usize;
+/// #     type Error = Infallible;
+/// #     type Future = Ready<Result<usize, Infallible>>;
+/// #     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+/// #         Poll::Ready(Ok(()))
+/// #     }
+/// #     fn call(&mut self, request: &str) -> Self::Future {
+/// #         ready(Ok(request.len()))
+/// #     }
+/// # }
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let mut service = Timeout::new(Length, timer, Duration::from_secs(5)); // over a service
+/// assert_eq!(pollster::block_on(service.call("a request"))?, 9);
+/// let _length = service.into_inner();
+/// # Ok::<(), tourbillon::tower::BoxError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,
@@ -154,6 +185,48 @@ where
 
 pin_project! {
     /// The response of a [`Timeout`] service. Dropping it cancels the timer.
+    ///
+    /// # Examples
+    ///
+    /// In virtual time:
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use std::future::{Pending, pending};
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    /// use std::time::Duration;
+    /// use tourbillon::future::{Timer, TimeoutError};
+    /// use tourbillon::tower::Timeout;
+    /// use tourbillon::{Builder, ManualClock};
+    /// use tower_service::Service;
+    ///
+    /// # struct Silent;
+    /// # impl Service<&str> for Silent {
+    /// #     type Response = ();
+    /// #     type Error = Infallible;
+    /// #     type Future = Pending<Result<(), Infallible>>;
+    /// #     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    /// #         Poll::Ready(Ok(()))
+    /// #     }
+    /// #     fn call(&mut self, _: &str) -> Self::Future {
+    /// #         pending()
+    /// #     }
+    /// # }
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let limit = Duration::from_secs(5);
+    /// let mut service = Timeout::new(Silent, Timer::new(wheel), limit); // over a silent one
+    /// let mut response = pin!(service.call("a request"));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(response.as_mut().poll(&mut context).is_pending());
+    ///
+    /// clock.advance(limit);
+    /// let _ = sweeper.sweep(|timer| timer.value.wake());
+    /// let Poll::Ready(Err(error)) = response.as_mut().poll(&mut context) else { unreachable!() };
+    /// assert_eq!(error.downcast_ref(), Some(&TimeoutError::Elapsed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
     pub struct ResponseFuture<F> {

@@ -9,6 +9,22 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Why a value was refused.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::cache::{Cache, CacheRefusal};
+/// use tourbillon::{Builder, Refusal};
+///
+/// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+/// let refused = cache.insert_with_ttl("token", 7, Duration::ZERO).unwrap_err();
+/// assert_eq!(refused.reason, CacheRefusal::TimeToLive);
+/// cache.shutdown();
+/// let refused = cache.insert("token", 7).unwrap_err();
+/// assert_eq!(refused.reason, CacheRefusal::Wheel(Refusal::Closed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheRefusal {
@@ -34,6 +50,25 @@ const NO_TIME_TO_LIVE: &str =
     "a time to live of zero was asked for; more than that is allowed, to the wheel's range";
 
 /// Why [`get_or_load`](super::Cache::get_or_load) gave no value.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::cache::{Cache, LoadError};
+///
+/// let cache = Cache::<String, u16>::builder(Duration::from_secs(60));
+/// let cache = cache.spawn(Builder::new().driver())?;
+/// match cache.get_or_load("port", || "none".parse()) {
+///     Ok(port) => println!("port {port}"),
+///     Err(LoadError::Failed(error)) => {
+///         assert_eq!(error.to_string(), "invalid digit found in string");
+///     }
+///     Err(error) => eprintln!("{error}"), // refused, or the load of another thread panicked
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadError<V, E> {
@@ -66,6 +101,19 @@ impl<V: fmt::Debug, E: Error + 'static> Error for LoadError<V, E> {
 }
 
 /// Why a cache could not be built.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::cache::{Cache, CacheBuildError};
+///
+/// let wide = Cache::<u32, u32>::builder(Duration::from_secs(60)).spread(80);
+/// let error = wide.spawn(Builder::new().driver()).unwrap_err();
+/// assert!(matches!(error, CacheBuildError::Spread { asked: 80, most: 50 }));
+/// assert_eq!(error.to_string(), "a spread of 80 % was asked for; 0 to 50 is allowed");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CacheBuildError {

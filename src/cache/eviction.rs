@@ -3,6 +3,25 @@
 #![forbid(unsafe_code)]
 
 /// Why a value left the cache.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::cache::{Cache, Cause};
+///
+/// let (send, causes) = mpsc::channel();
+/// let cache = Cache::builder(Duration::from_secs(60))
+///     .listener(move |gone| drop(send.send(gone.cause)))
+///     .spawn(Builder::new().driver())?;
+/// cache.insert("key", 1)?;
+/// cache.insert("key", 2)?;
+/// cache.remove("key");
+/// assert_eq!(causes.try_iter().collect::<Vec<_>>(), [Cause::Replaced, Cause::Removed]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -19,6 +38,30 @@ pub enum Cause {
 }
 
 /// A value that has left the cache, with its key.
+///
+/// # Examples
+///
+/// A session that ends, in virtual time:
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::cache::{Cache, Cause, Evicted};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let (send, gone) = mpsc::channel();
+/// let minute = Duration::from_secs(60);
+/// let cache = Cache::builder(minute).listener(move |gone| drop(send.send(gone))).build(wheel)?;
+/// cache.insert("session 7", "a basket")?;
+///
+/// clock.advance(minute);
+/// let _ = sweeper.sweep(|timer| cache.fire(timer));
+/// let ended = Evicted { key: "session 7", value: "a basket", cause: Cause::Expired };
+/// assert_eq!(gone.recv()?, ended);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted<K, V> {
     /// The key.

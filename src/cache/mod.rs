@@ -101,6 +101,29 @@ use std::time::Duration;
 /// A concurrent cache whose entries expire by the wheel. Clones share it.
 ///
 /// See the [module](self) for what it promises; [`builder`](Self::builder) makes one.
+///
+/// # Examples
+///
+/// In virtual time:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::cache::Cache;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let users = Cache::builder(Duration::from_secs(60)).capacity(10_000).build(wheel)?;
+/// let load = || Ok::<_, std::io::Error>("Ada");
+/// assert_eq!(users.get_or_load(&7, load)?, "Ada"); // by one of those who miss together
+/// users.insert_with_ttl(8, "a guest", Duration::from_secs(5))?;
+///
+/// clock.advance(Duration::from_secs(5));
+/// assert_eq!((users.get(&7), users.get(&8)), (Some("Ada"), None));
+/// let _ = sweeper.sweep(|timer| users.fire(timer)); // a driver does so by itself
+/// assert_eq!(users.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "dropping the last handle ends it, and its entries"]
 pub struct Cache<K, V> {
     shared: Arc<Shared<K, V>>,

@@ -8,6 +8,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What a cache has counted since it was made.
+///
+/// # Examples
+///
+/// How often the cache has spared a load:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::cache::Cache;
+///
+/// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+/// for key in [7, 7, 7, 8] {
+///     cache.get_or_load(&key, || Ok::<_, std::io::Error>("from the database"))?;
+/// }
+/// let stats = cache.stats();
+/// assert_eq!((stats.loads, stats.loaded), (2, 2));
+/// assert_eq!(stats.hits as f64 / (stats.hits + stats.misses) as f64, 0.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {

@@ -10,6 +10,26 @@ use std::sync::{Arc, Weak};
 /// A handle of a cache that does not keep it: for its own listener, and whatever else lives as long
 /// as the cache. Made by [`Cache::downgrade`] or
 /// [`CacheBuilder::listener_with`](super::CacheBuilder::listener_with).
+///
+/// # Examples
+///
+/// A gauge that may outlive the cache:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::cache::{Cache, WeakCache};
+///
+/// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+/// let weak: WeakCache<u32, &str> = cache.downgrade();
+/// let gauge = move || weak.upgrade().map(|cache| cache.len());
+///
+/// cache.insert(7, "seven")?;
+/// assert_eq!(gauge(), Some(1));
+/// drop(cache);
+/// assert_eq!(gauge(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct WeakCache<K, V> {
     pub(super) shared: Weak<Shared<K, V>>,
 }

@@ -51,6 +51,22 @@ impl<F: Fn(Job) + Send + Sync + 'static> Executor for F {
 }
 
 /// Runs batches on the tick thread: for handlers that are quick, or only pass the value on.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::{Builder, Expired, Inline};
+///
+/// let (send, idle) = mpsc::channel();
+/// let driver = Builder::new().driver().executor(Inline).spawn(move |timer: Expired<u32>| {
+///     let _ = send.send(timer.value); // the thread that receives it does the work
+/// })?;
+/// driver.wheel().insert(7, Duration::ZERO)?;
+/// assert_eq!(idle.recv()?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline;
 
@@ -64,6 +80,25 @@ impl Executor for Inline {
 ///
 /// A pool that is given a batch wakes several of its threads, which look for more for a while
 /// before they sleep again. The default spares that while one thread keeps up.
+///
+/// # Examples
+///
+/// Handlers that compute for long, each on a thread of the pool that is free:
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::{Builder, Expired, GlobalPool};
+///
+/// let (send, sums) = mpsc::channel();
+/// let driver = Builder::new().driver().executor(GlobalPool).batch(1);
+/// let driver = driver.spawn(move |report: Expired<Vec<u64>>| {
+///     let _ = send.send(report.value.iter().sum::<u64>());
+/// })?;
+/// driver.wheel().insert(vec![1, 2, 3], Duration::ZERO)?;
+/// assert_eq!(sums.recv()?, 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[cfg(feature = "rayon")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GlobalPool;

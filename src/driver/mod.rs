@@ -92,6 +92,24 @@ pub struct Driver<T> {
 }
 
 /// Why waiting for handlers was refused.
+///
+/// # Examples
+///
+/// A closure that waits for its own end:
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{Scheduled, Scheduler};
+/// use tourbillon::{Builder, WaitError};
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let (send, itself) = mpsc::channel::<Scheduled>();
+/// let run = scheduler.after(Duration::ZERO, move || itself.recv().map(|run| run.wait()))?;
+/// send.send(run.scheduled().clone())?;
+/// assert_eq!(run.join()?, Ok(Err(WaitError::InsideHandler)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {

@@ -74,6 +74,29 @@ pub struct DelayQueue<T> {
 
 /// Inserts into a [`DelayQueue`], cancels and resets, from any thread; made by
 /// [`handle`](Self::handle). The queue itself is used in the same way.
+///
+/// # Examples
+///
+/// A thread that inserts while a task takes out:
+///
+/// ```
+/// use std::future::poll_fn;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{DelayQueue, Timer};
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let mut queue = DelayQueue::new(&timer, Builder::new())?;
+/// let handle = queue.handle();
+/// std::thread::spawn(move || handle.insert("retry", Duration::ZERO));
+/// pollster::block_on(async {
+///     let retry = poll_fn(|context| queue.poll_expired(context)).await;
+///     assert_eq!(retry.map(|retry| retry.value), Some("retry"));
+///     // The thread and its handle have gone, so nothing more can come.
+///     assert!(poll_fn(|context| queue.poll_expired(context)).await.is_none());
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DelayQueueHandle<T> {
     wheel: Wheel<T>,
     stream: Arc<StreamBell>,
@@ -431,6 +454,31 @@ impl<T: Send> DelayQueueHandle<T> {
 
 /// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before;
 /// made by [`hold_wake`](DelayQueueHandle::hold_wake).
+///
+/// # Examples
+///
+/// One retry takes the place of another while a table of them is locked:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{DelayQueue, Timer};
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let queue = DelayQueue::new(&timer, Builder::new())?;
+/// let retries = Mutex::new(HashMap::from([(7, queue.insert("old", Duration::from_secs(5))?)]));
+///
+/// let quiet = queue.hold_wake();
+/// let mut table = retries.lock().unwrap();
+/// let old = table.remove(&7).and_then(|id| quiet.cancel(id));
+/// table.insert(7, quiet.insert_at("new", timer.now())?);
+/// drop(table);
+/// drop(quiet); // the task is woken here, and finds the table unlocked
+/// assert_eq!((old, queue.len()), (Some("old"), 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "it wakes the task when it is dropped"]
 pub struct HeldWake<'q, T> {
     handle: &'q DelayQueueHandle<T>,

@@ -47,6 +47,19 @@ pub struct Interval {
 }
 
 /// An interval with a period of no time was asked for; any other is allowed.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{Timer, ZeroPeriod};
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), ZeroPeriod);
+/// assert!(timer.interval(Duration::from_nanos(1)).is_ok());
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroPeriod;
 

@@ -18,6 +18,33 @@ pin_project! {
     /// [`Timer::timeout`](super::Timer::timeout).
     ///
     /// The future is polled first: an output that is there at the deadline counts.
+    ///
+    /// # Examples
+    ///
+    /// A time-out that is pushed back as long as something comes, in virtual time:
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    /// use std::time::Duration;
+    /// use tourbillon::future::{Timer, TimeoutError};
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let minute = Duration::from_secs(60);
+    /// let mut answer = pin!(Timer::new(wheel).timeout(minute, std::future::pending::<()>()));
+    /// let mut context = Context::from_waker(Waker::noop());
+    ///
+    /// clock.advance(minute / 2);
+    /// answer.as_mut().sleep().reset_after(minute); // a part of the answer has come
+    /// clock.advance(minute / 2);
+    /// assert!(answer.as_mut().poll(&mut context).is_pending());
+    /// clock.advance(minute / 2);
+    /// let _ = sweeper.sweep(|timer| timer.value.wake());
+    /// assert_eq!(answer.poll(&mut context), Poll::Ready(Err(TimeoutError::Elapsed)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
     pub struct Timeout<F> {
@@ -85,6 +112,28 @@ impl<F: Future> Future for Timeout<F> {
 }
 
 /// Why a future was not waited for any longer.
+///
+/// # Examples
+///
+/// Among errors of input and output it is one of them:
+///
+/// ```
+/// use std::io;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{Timer, TimeoutError};
+///
+/// async fn read(timer: &Timer) -> io::Result<usize> {
+///     let silent = std::future::pending::<io::Result<usize>>();
+///     timer.timeout(Duration::ZERO, silent).await?
+/// }
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let error = pollster::block_on(read(&timer)).unwrap_err();
+/// assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+/// assert_eq!(error.downcast::<TimeoutError>().ok(), Some(TimeoutError::Elapsed));
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimeoutError {

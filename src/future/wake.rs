@@ -9,6 +9,32 @@ use std::task::Waker;
 /// What the wheel of a [`Timer`](super::Timer) holds: the waker of a task that sleeps.
 ///
 /// It wakes the task when it is dropped, so that whatever becomes of it the task polls again.
+///
+/// # Examples
+///
+/// A turn of an event loop that sweeps for its futures:
+///
+/// ```
+/// use std::pin::pin;
+/// use std::task::{Context, Poll, Waker};
+/// use std::time::{Duration, Instant};
+/// use tourbillon::future::{Timer, Wake};
+/// use tourbillon::{Builder, ManualClock, Sweeper};
+///
+/// fn turn(sweeper: &mut Sweeper<Wake>) -> Option<Instant> {
+///     sweeper.sweep(|timer| timer.value.wake()).next_deadline
+/// }
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let mut sleep = pin!(Timer::new(wheel).sleep(Duration::from_secs(1)));
+/// let mut context = Context::from_waker(Waker::noop()); // a task's
+/// assert!(sleep.as_mut().poll(&mut context).is_pending());
+/// clock.advance(Duration::from_secs(1));
+/// let _until = turn(&mut sweeper);
+/// assert_eq!(sleep.poll(&mut context), Poll::Ready(Ok(())));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Wake(Option<Waker>);
 
 impl Wake {

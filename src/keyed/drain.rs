@@ -27,6 +27,23 @@ const PART: usize = 256;
 type Panic = Box<dyn Any + Send>;
 
 /// What became of a drain that has ended.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::keyed::KeyedTimers;
+///
+/// let timers = KeyedTimers::spawn(Builder::new().driver(), |_: &str, _: u32| ())?;
+/// timers.insert("draft of 7", 512, Duration::from_secs(30))?;
+/// timers.insert("draft of 8", 2048, Duration::from_secs(30))?;
+///
+/// let save = |draft, bytes| assert!(bytes <= 1024, "{draft} is too long");
+/// let drained = pollster::block_on(timers.drain(save));
+/// assert_eq!((drained.keys, drained.panics), (2, 1)); // one of them is not saved
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {

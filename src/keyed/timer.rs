@@ -10,6 +10,31 @@ use std::time::{Duration, Instant};
 
 /// What the wheel under [`KeyedTimers`](super::KeyedTimers) holds; handed to
 /// [`KeyedTimers::fire`](super::KeyedTimers::fire) when it expires.
+///
+/// # Examples
+///
+/// A turn of an event loop that sweeps for its keys:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+/// use tourbillon::{Builder, ManualClock, Sweeper};
+///
+/// type Peers = KeyedTimers<u32, String>;
+/// fn due(sweeper: &mut Sweeper<KeyedTimer<u32>>, peers: &Peers) -> Vec<(u32, String)> {
+///     let mut due = Vec::new();
+///     let _ = sweeper.sweep(|timer| due.extend(peers.fire(timer)));
+///     due
+/// }
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let peers = KeyedTimers::new(wheel);
+/// peers.insert(7, String::from("silent"), Duration::from_secs(30))?;
+/// clock.advance(Duration::from_secs(30));
+/// assert_eq!(due(&mut sweeper, &peers), [(7, String::from("silent"))]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct KeyedTimer<K>(pub(super) What<K>);
 
 pub(super) enum What<K> {

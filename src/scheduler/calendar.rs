@@ -28,6 +28,32 @@ const LOOK: Duration = Duration::from_secs(60);
 const SET_BACK: Duration = Duration::from_secs(3 * 3600);
 
 /// Where a [`Calendar`] reads the time of day. Every `Fn() -> SystemTime` is one.
+///
+/// # Examples
+///
+/// Three hours of a calendar, in virtual time:
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::{Duration, SystemTime};
+/// use tourbillon::scheduler::{Calendar, Scheduler};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let (scheduler, moved) = (Scheduler::new(wheel), clock.clone());
+/// let wall = move || SystemTime::UNIX_EPOCH + moved.elapsed();
+/// let hourly = Calendar::with_wall_clock("0 * * * *", "UTC", wall)?;
+/// let (send, runs) = mpsc::channel();
+/// scheduler.by(hourly).run(move || drop(send.send("an hour has passed")))?;
+///
+/// for _minute in 0..180 {
+///     clock.advance(Duration::from_secs(60));
+///     while sweeper.sweep(|timer| scheduler.fire(timer)).expired > 0 {}
+/// }
+/// assert_eq!(runs.try_iter().count(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait WallClock: Send + 'static {
     /// The time of day, which may be set forward and back.
     fn now(&self) -> SystemTime;
@@ -98,6 +124,21 @@ pub struct Calendar {
 }
 
 /// Why there is no such calendar.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::scheduler::{Calendar, CalendarError};
+///
+/// match Calendar::new("30 25 * * *", "UTC") {
+///     Err(CalendarError::Expression { field, .. }) => assert_eq!(field, Some("hour")),
+///     other => panic!("{other:?}"),
+/// }
+/// let error = Calendar::new("30 2 * * *", "Europe/Nowhere").unwrap_err();
+/// assert_eq!(error.to_string(), "there is no time zone \"Europe/Nowhere\"");
+/// let thirtieth = Calendar::new("0 0 30 2 *", "UTC"); // of February
+/// assert!(matches!(thirtieth, Err(CalendarError::Never(_))));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CalendarError {

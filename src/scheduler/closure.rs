@@ -40,6 +40,29 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 
 /// What the wheel of a scheduler holds: the timer of a closure, to be given to
 /// [`Scheduler::fire`](super::Scheduler::fire). Dropping it instead ends the closure.
+///
+/// # Examples
+///
+/// A turn of an event loop that sweeps for its scheduler:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tourbillon::scheduler::{Due, Scheduler};
+/// use tourbillon::{Builder, ManualClock, Sweeper};
+///
+/// fn turn(sweeper: &mut Sweeper<Due>, scheduler: &Scheduler) -> Option<Instant> {
+///     sweeper.sweep(|timer| scheduler.fire(timer)).next_deadline
+/// }
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let scheduler = Scheduler::new(wheel);
+/// let greeting = scheduler.after(Duration::from_secs(1), || "hello")?;
+/// clock.advance(Duration::from_secs(1));
+/// let _until = turn(&mut sweeper, &scheduler);
+/// assert_eq!(greeting.join()?, "hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Due(Option<(Arc<Closure>, u64)>);
 
@@ -63,6 +86,27 @@ impl Drop for Due {
 }
 
 /// What becomes of a repetition after a run that panicked.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::{AfterPanic, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let (send, runs) = mpsc::channel();
+/// let poll = scheduler.every(Duration::from_millis(1)).after_panic(AfterPanic::GoOn);
+/// let mut run = 0;
+/// poll.run(move || {
+///     run += 1;
+///     let _ = send.send(run);
+///     assert!(run > 1, "the first run fails");
+/// })?;
+/// assert_eq!((runs.recv()?, runs.recv()?), (1, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterPanic {
     /// It ends.
@@ -73,6 +117,27 @@ pub enum AfterPanic {
 }
 
 /// Why a closure will not run again.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{Ending, Scheduler};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let scheduler = Scheduler::new(wheel);
+/// let once = scheduler.after(Duration::from_secs(1), || "hello")?;
+/// let often = scheduler.every(Duration::from_secs(1)).run(|| println!("tick"))?;
+///
+/// clock.advance(Duration::from_secs(1));
+/// let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+/// assert_eq!((once.scheduled().ending(), often.ending()), (Some(Ending::Done), None));
+/// drop(scheduler.shutdown());
+/// assert_eq!(often.ending(), Some(Ending::ShutDown));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
@@ -89,6 +154,25 @@ pub enum Ending {
 }
 
 /// What came of cancelling.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::{Cancel, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let hour = Duration::from_secs(3600);
+/// let backup = scheduler.every(hour).run(|| println!("the files are copied"))?;
+/// match backup.cancel() {
+///     Cancel::Prevented => println!("the files are not in use"),
+///     Cancel::LastRun => backup.wait()?, // the files are in use until it ends
+///     Cancel::Ended => println!("there was no backup any more"),
+/// }
+/// assert_eq!(backup.cancel(), Cancel::Ended);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Cancel {

@@ -130,6 +130,24 @@ pub struct Joined<R> {
 }
 
 /// Why there is no result.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::{Cancel, JoinError, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let answer = scheduler.after(Duration::from_secs(3600), || 42)?;
+/// assert_eq!(answer.cancel(), Cancel::Prevented);
+/// match answer.join() {
+///     Ok(answer) => println!("{answer}"),
+///     Err(JoinError::NotRun) => println!("there is no answer"),
+///     Err(JoinError::Panicked(panic)) => std::panic::resume_unwind(panic),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub enum JoinError {
     /// The closure panicked; this is what the panic carried.
     Panicked(Box<dyn Any + Send>),

@@ -101,6 +101,30 @@ pub struct Scheduler {
 }
 
 /// A closure that had not run when its scheduler was shut down. Dropping it drops the closure.
+///
+/// # Examples
+///
+/// What would have come within a day is done at the end, and the rest is dropped:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::Scheduler;
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let day = Duration::from_secs(86_400);
+/// let save = scheduler.after(day / 24, || "saved")?;
+/// let remind = scheduler.after(day * 30, || "reminded")?;
+/// let soon = Instant::now() + day;
+/// for unrun in scheduler.shutdown() {
+///     if unrun.due() <= soon {
+///         unrun.run();
+///     }
+/// }
+/// assert_eq!(save.join()?, "saved");
+/// assert!(remind.join().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "what is not run is dropped"]
 pub struct Unrun {
     work: Work,

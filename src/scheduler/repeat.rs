@@ -40,6 +40,32 @@ pub struct Every<'s> {
 }
 
 /// A repetition by a rule; made by [`Scheduler::by`].
+///
+/// # Examples
+///
+/// Three attempts, each after a longer pause, in virtual time:
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::{Duration, Instant};
+/// use tourbillon::scheduler::{AfterPanic, Scheduler};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let (scheduler, mut pauses) = (Scheduler::new(wheel), [1, 10, 60].into_iter());
+/// let rule = move |last: Instant| Some(last + Duration::from_secs(pauses.next()?));
+/// let (send, attempts) = mpsc::channel();
+/// let by = scheduler.by(rule).after_panic(AfterPanic::GoOn);
+/// by.run(move || drop(send.send("an attempt")))?;
+///
+/// for _second in 0..71 {
+///     clock.advance(Duration::from_secs(1));
+///     let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+/// }
+/// assert_eq!(attempts.try_iter().count(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct By<'s, R> {
@@ -49,6 +75,21 @@ pub struct By<'s, R> {
 }
 
 /// Why a repetition was refused.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::{RepeatRefusal, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let refused = scheduler.every(Duration::ZERO).run(|| ()).unwrap_err();
+/// assert_eq!(refused.reason, RepeatRefusal::ZeroPeriod);
+/// let refused = scheduler.by(|_: Instant| None).run(|| ()).unwrap_err();
+/// assert_eq!(refused.to_string(), "the rule knows no first run");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepeatRefusal {

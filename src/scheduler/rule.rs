@@ -6,6 +6,35 @@
 use std::time::{Duration, Instant};
 
 /// What a [`Rule`] returns.
+///
+/// # Examples
+///
+/// A rule that depends on more than time: every second while a switch is on, and a look at it each
+/// minute while it is off:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{LastRun, Next, Rule, Scheduler};
+///
+/// struct WhileOn(Arc<AtomicBool>);
+///
+/// impl Rule for WhileOn {
+///     fn next(&mut self, _last: &LastRun) -> Next {
+///         match self.0.load(Relaxed) {
+///             true => Next::After(Duration::from_secs(1)),
+///             false => Next::AskAfter(Duration::from_secs(60)),
+///         }
+///     }
+/// }
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let switch = Arc::new(AtomicBool::new(false));
+/// scheduler.by(WhileOn(Arc::clone(&switch))).run(|| println!("a second has passed"))?;
+/// switch.store(true, Relaxed); // seen within a minute
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {
@@ -22,6 +51,33 @@ pub enum Next {
 
 /// The run before the one that a [`Rule`] is asked for. Before the first run all instants are the
 /// moment at which the closure was scheduled, however often the rule is asked.
+///
+/// # Examples
+///
+/// A rule that rests as long as the last run has taken, and for a second at least:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{LastRun, Next, Rule, Scheduler};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// struct HalfTheTime;
+///
+/// impl Rule for HalfTheTime {
+///     fn next(&mut self, last: &LastRun) -> Next {
+///         Next::At(last.ended + (last.ended - last.began).max(Duration::from_secs(1)))
+///     }
+/// }
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let (scheduler, worked) = (Scheduler::new(wheel), clock.clone());
+/// let work = scheduler.by(HalfTheTime).run(move || worked.advance(Duration::from_secs(5)))?;
+/// clock.advance(Duration::from_secs(1));
+/// let _ = sweeper.sweep(|timer| scheduler.fire(timer)); // from the 1st to the 6th second
+/// assert_eq!(work.next_run(), Some(clock.start() + Duration::from_secs(11)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastRun {
@@ -84,6 +140,30 @@ impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {
 
 /// What happens to the runs of a fixed rate that were missed, because one before took too long or
 /// nobody swept. The names and meanings are tokio's.
+///
+/// # Examples
+///
+/// A tick each second, and nobody sweeps until 3.7 seconds have passed:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::MissedTickBehavior::{Burst, Delay, Skip};
+/// use tourbillon::scheduler::Scheduler;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let scheduler = Scheduler::new(wheel);
+/// let every = |missed| scheduler.every(Duration::from_secs(1)).missed(missed).run(|| ());
+/// let ticking = [every(Burst)?, every(Delay)?, every(Skip)?];
+///
+/// clock.advance(Duration::from_millis(3700));
+/// let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+/// for (ticking, next) in ticking.iter().zip([2000, 4700, 4000]) {
+///     assert_eq!(ticking.next_run(), Some(clock.start() + Duration::from_millis(next)));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissedTickBehavior {
     /// They are made up for, one right after the other, until the rate is caught up with.

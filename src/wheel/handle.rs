@@ -43,6 +43,28 @@ pub struct Wheel<T> {
 }
 
 /// A timer that was taken, or handed back by a drain: it had not fired, and will not.
+///
+/// # Examples
+///
+/// The timers of one wheel move to another, each with its deadline:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Armed, Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (old, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let (new, _sweeper) = Builder::new().clock(clock).build()?;
+/// old.insert("request 7", Duration::from_secs(5))?;
+/// old.insert("request 8", Duration::from_secs(9))?;
+///
+/// old.close();
+/// for Armed { value, deadline, .. } in old.drain() {
+///     new.insert_at(value, deadline)?;
+/// }
+/// assert_eq!((old.len(), new.len()), (0, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed<T> {
     /// What was inserted.

@@ -8,6 +8,30 @@ use std::time::Duration;
 
 /// What a wheel has counted so far. The figures are read one by one while the wheel works, so
 /// that they fit together exactly only when it is quiet.
+///
+/// # Examples
+///
+/// Every timer is accounted for:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let idle = wheel.insert("idle", Duration::from_secs(30))?;
+/// let request = wheel.insert("request", Duration::from_secs(1))?;
+/// wheel.insert("heartbeat", Duration::from_secs(1))?;
+/// wheel.reset(idle, Duration::from_secs(60))?;
+/// wheel.cancel(request);
+/// clock.advance(Duration::from_secs(1));
+/// let _ = sweeper.sweep(|_| ());
+///
+/// let metrics = wheel.metrics();
+/// assert_eq!((metrics.inserted, metrics.reset), (3, 1));
+/// assert_eq!((metrics.armed, metrics.cancelled, metrics.fired), (1, 1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -45,6 +69,29 @@ pub struct Metrics {
 }
 
 /// How often timers were late by how much, in powers of two of a microsecond.
+///
+/// # Examples
+///
+/// Four timers, swept 3, 2, 1 and 0 ms after their deadlines:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// for millis in 1..=4 {
+///     wheel.insert("soon", Duration::from_millis(millis))?;
+/// }
+/// clock.advance(Duration::from_millis(4));
+/// let _ = sweeper.sweep(|_| ());
+///
+/// let lateness = wheel.metrics().lateness;
+/// assert_eq!(lateness.quantile(0.5), Duration::from_micros(1024)); // 1 ms, rounded up
+/// let late = lateness.buckets().filter(|(bound, _)| *bound > Duration::from_millis(2));
+/// assert_eq!(late.map(|(_, timers)| timers).sum::<u64>(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     counts: Vec<u64>,

@@ -135,6 +135,25 @@ where
 }
 
 /// Why a body was not waited for any longer.
+///
+/// # Examples
+///
+/// What a service tells a client whose body it could not read:
+///
+/// ```
+/// use http::StatusCode;
+/// use tourbillon::http::{BodyTimeoutError, BoxError};
+///
+/// fn status(error: &BoxError) -> StatusCode {
+///     match error.downcast_ref() {
+///         Some(BodyTimeoutError::Elapsed) => StatusCode::REQUEST_TIMEOUT,
+///         Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+///         None => StatusCode::BAD_REQUEST, // the error of the body itself
+///     }
+/// }
+/// assert_eq!(status(&BodyTimeoutError::Elapsed.into()), StatusCode::REQUEST_TIMEOUT);
+/// assert_eq!(status(&"broken".into()), StatusCode::BAD_REQUEST);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyTimeoutError {

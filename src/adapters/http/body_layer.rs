@@ -194,6 +194,45 @@ where
 
 pin_project! {
     /// The response of a [`ResponseBodyTimeout`] service.
+    ///
+    /// # Examples
+    ///
+    /// The head of a response comes as it is, and its body with a time-out:
+    ///
+    /// ```
+    /// # use http::{Request, Response};
+    /// # use std::convert::Infallible;
+    /// # use std::task::{Context, Poll};
+    /// use std::future::{Ready, ready};
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::http::{ResponseBodyTimeoutFuture, ResponseBodyTimeoutLayer};
+    /// use tower_layer::Layer;
+    /// use tower_service::Service;
+    ///
+    /// type Answer = Ready<Result<Response<&'static str>, Infallible>>;
+    /// # struct Download;
+    /// # impl Service<Request<()>> for Download {
+    /// #     type Response = Response<&'static str>;
+    /// #     type Error = Infallible;
+    /// #     type Future = Answer;
+    /// #     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    /// #         Poll::Ready(Ok(()))
+    /// #     }
+    /// #     fn call(&mut self, _: Request<()>) -> Answer {
+    /// #         ready(Ok(Response::new("a file")))
+    /// #     }
+    /// # }
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let layer = ResponseBodyTimeoutLayer::new(timer, Duration::from_secs(10));
+    /// let mut service = layer.layer(Download); // a service whose future is an `Answer`
+    /// let response: ResponseBodyTimeoutFuture<Answer> = service.call(Request::new(()));
+    /// let Ok(response) = pollster::block_on(response);
+    /// assert_eq!(response.status(), 200);
+    /// assert_eq!(response.into_body().get_ref(), &"a file");
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
     pub struct ResponseBodyTimeoutFuture<F> {

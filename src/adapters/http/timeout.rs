@@ -87,6 +87,42 @@ impl<S> Layer<S> for TimeoutLayer {
 ///
 /// Each clone of the service has a clone of the timer, as in
 /// [`tower`](crate::adapters::tower::Timeout).
+///
+/// # Examples
+///
+/// ```
+/// # use http::{Request, Response, StatusCode};
+/// # use std::convert::Infallible;
+/// # use std::future::{Ready, ready};
+/// # use std::task::{Context, Poll};
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::Timer;
+/// use tourbillon::http::{Timeout, TimeoutLayer};
+/// use tower_layer::Layer;
+/// use tower_service::Service;
+///
+/// # struct Hello;
+/// # impl Service<Request<()>> for Hello {
+/// #     type Response = Response<&'static str>;
+/// #     type Error = Infallible;
+/// #     type Future = Ready<Result<Response<&'static str>, Infallible>>;
+/// #     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+/// #         Poll::Ready(Ok(()))
+/// #     }
+/// #     fn call(&mut self, _: Request<()>) -> Self::Future {
+/// #         ready(Ok(Response::new("hello")))
+/// #     }
+/// # }
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let (status, limit) = (StatusCode::GATEWAY_TIMEOUT, Duration::from_secs(5));
+/// let layer = TimeoutLayer::with_status_code(timer, status, limit);
+/// let mut service: Timeout<Hello> = layer.layer(Hello); // a service that greets at once
+/// let Ok(response) = pollster::block_on(service.call(Request::new(())));
+/// assert_eq!((response.status(), response.into_body()), (StatusCode::OK, "hello"));
+/// let _hello = service.into_inner();
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,
@@ -117,6 +153,47 @@ where
 
 pin_project! {
     /// The response of a [`Timeout`] service. Dropping it cancels the timer.
+    ///
+    /// # Examples
+    ///
+    /// A client goes away, and its time-out with it:
+    ///
+    /// ```
+    /// # use http::{Request, Response, StatusCode};
+    /// # use std::convert::Infallible;
+    /// # use std::future::{Pending, pending};
+    /// use std::task::{Context, Poll, Waker};
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::http::TimeoutLayer;
+    /// use tower_layer::Layer;
+    /// use tower_service::Service;
+    ///
+    /// # struct Silent;
+    /// # impl Service<Request<()>> for Silent {
+    /// #     type Response = Response<String>;
+    /// #     type Error = Infallible;
+    /// #     type Future = Pending<Result<Response<String>, Infallible>>;
+    /// #     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    /// #         Poll::Ready(Ok(()))
+    /// #     }
+    /// #     fn call(&mut self, _: Request<()>) -> Self::Future {
+    /// #         pending()
+    /// #     }
+    /// # }
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let (status, limit) = (StatusCode::GATEWAY_TIMEOUT, Duration::from_secs(5));
+    /// let layer = TimeoutLayer::with_status_code(timer.clone(), status, limit);
+    /// let mut service = layer.layer(Silent); // a service that has no response yet
+    /// let mut response = Box::pin(service.call(Request::new(())));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(response.as_mut().poll(&mut context).is_pending());
+    /// assert_eq!(timer.wheel().len(), 1);
+    /// drop(response);
+    /// assert_eq!(timer.wheel().len(), 0);
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
     pub struct ResponseFuture<F> {
