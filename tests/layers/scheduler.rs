@@ -5,7 +5,7 @@ use crate::common::receive;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tourbillon::scheduler::{
     AfterPanic, Cancel, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal, Rule,
@@ -185,6 +185,8 @@ fn next_after_a_run(act: impl Fn(&Scheduled, &ManualClock) + Send + 'static) -> 
     let running = running.unwrap();
     *own.lock().unwrap() = Some(running.clone());
     let _ = catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND)));
+    // A closure that holds itself would never go. (It may have panicked under this lock.)
+    drop(own.lock().unwrap_or_else(PoisonError::into_inner).take());
     desk.since_start(running.next_run()).map(|next| next - SECOND)
 }
 

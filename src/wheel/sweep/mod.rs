@@ -3,14 +3,17 @@
 //!
 //! * [`sweeper`]: the public face, and the loop: [`Stage`](stage::Stage) by stage.
 //! * [`stage`]: where a sweep is, and what it has in hand.
+//! * [`report`]: what it hands over and reports.
 //! * [`upkeep`]: looks after memory, in slices.
 //!
 //! What all others see of it is the wheel's [`front`](super::front).
 
 #![forbid(unsafe_code)]
 
+mod report;
 mod stage;
 mod sweeper;
 mod upkeep;
 
-pub use sweeper::{Expired, Sweep, Sweeper};
+pub use report::{Expired, Sweep};
+pub use sweeper::Sweeper;
