@@ -101,22 +101,6 @@ fn insert_against_the_poll() {
     });
 }
 
-/// An insert that has returned has woken the stream, whoever else uses the queue and stops there.
-#[test]
-fn insert_against_another_user() {
-    model(2, || {
-        let mut desk = Desk::new();
-        let id = desk.queue.insert(1, TICK * 2).unwrap();
-        assert!(desk.poll().is_pending());
-        let before = desk.woken();
-        let user = Beside::run(&desk, move |handle| handle.reset(id, TICK * 2).unwrap());
-        let inserter = Beside::run(&desk, |handle| handle.insert(7, TICK).unwrap());
-        let (_, handle) = inserter.thread.join().unwrap();
-        assert!(desk.woken() > before);
-        drop((handle, user.thread.join().unwrap()));
-    });
-}
-
 /// An insert that the close refuses, after it was counted for a moment, does not hold up the end.
 #[test]
 fn refused_insert_against_the_close() {

@@ -21,7 +21,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 /// A queue whose values come out one by one, each when its delay has passed: a [`Stream`] of
@@ -105,7 +105,7 @@ pub struct DelayQueueHandle<T> {
 /// Wakes the task that polls the stream.
 #[derive(Default)]
 struct StreamBell {
-    /// Set when the stream is to be polled; cleared by each poll, before it sweeps.
+    /// Set when the stream is to be polled; cleared by who then wakes its task.
     rung: AtomicBool,
     task: AtomicWaker,
     /// How many handles there are, the queue's own included.
@@ -120,29 +120,24 @@ struct StreamBell {
 impl StreamBell {
     /// Notes that the stream is to be polled.
     fn ring(&self) {
-        // Release: pairs with the Acquire of `begin_poll`, whose sweep finds what rang. An
-        // exchange, so that of several ringers each is seen.
+        // Release: pairs with the Acquire of `wake_if_rung`: who wakes the task has what rang behind
+        // it. An exchange, so that of several ringers each is seen.
         self.rung.swap(true, Release);
     }
 
-    /// Wakes the task, if the bell has rung since the last poll began.
+    /// Wakes the task, if the bell has rung.
     ///
-    /// Also when another thread has rung: what this one relies on may have been filed by it, and it
-    /// may not have come here itself yet.
+    /// One thread does it for all that have rung by then. Should it be preempted on the way, the
+    /// wake-up waits for it, as it would inside of any waker that is handed from thread to thread.
     #[inline]
     fn wake_if_rung(&self) {
-        // Relaxed: this thread has rung, or comes after whoever did and filed what it relies on.
-        // Should a poll have cleared the flag since, its sweep comes after that.
+        // Relaxed: the ringer is this thread, or one that will come here itself.
         if self.rung.load(Relaxed) {
-            self.task.wake();
+            // Acquire: pairs with the Release of `ring`.
+            if self.rung.swap(false, Acquire) {
+                self.task.wake();
+            }
         }
-    }
-
-    /// From here on whoever rings wakes the task of this waker.
-    fn begin_poll(&self, waker: &Waker) {
-        self.task.register(waker);
-        // Acquire: pairs with the Release of `ring`.
-        self.rung.swap(false, Acquire);
     }
 }
 
@@ -211,7 +206,7 @@ impl<T: Send> DelayQueue<T> {
     }
 
     fn poll_sweep(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
-        self.handle.stream.begin_poll(context.waker());
+        self.handle.stream.task.register(context.waker());
         let mut expired = None;
         let sweep = self.sweeper.sweep_some(1, |timer| expired = Some(timer));
         if expired.is_some() || self.has_ended() {
