@@ -120,8 +120,8 @@ struct StreamBell {
 impl StreamBell {
     /// Notes that the stream is to be polled.
     fn ring(&self) {
-        // Release: pairs with the Acquire of `wake_if_rung`: who wakes the task has what rang behind
-        // it. An exchange, so that of several ringers each is seen.
+        // Release: pairs with the Acquire of `wake_if_rung`: who wakes the task has what rang
+        // behind it. An exchange, so that of several ringers each is seen.
         self.rung.swap(true, Release);
     }
 
