@@ -68,8 +68,8 @@ pub struct Sweep {
     /// How many timers were handed over.
     pub expired: usize,
     /// Whether everything that was due has been handed over; `false` only for a
-    /// [bounded sweep](Sweeper::sweep_some) that has reached one of its limits.
+    /// [bounded sweep](crate::Sweeper::sweep_some) that has reached one of its limits.
     pub finished: bool,
-    /// As [`Sweeper::next_deadline`].
+    /// As [`Sweeper::next_deadline`](crate::Sweeper::next_deadline).
     pub next_deadline: Option<Instant>,
 }
