@@ -17,9 +17,5 @@ struct Input {
 }
 
 fuzz_target!(|input: Input| {
-    let mut model = Model::new(&input.setup.setup());
-    for op in input.ops.iter().take(200) {
-        model.apply(op);
-    }
-    model.finish();
+    Model::run(&input.setup.setup(), input.ops.iter().take(200));
 });

@@ -2,8 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::BuildError;
-use crate::{Refusal, Refused};
+use crate::{BuildError, Refusal, Refused};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;

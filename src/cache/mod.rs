@@ -85,9 +85,7 @@ pub use stats::CacheStats;
 pub use timer::CacheTimer;
 pub use weak::WeakCache;
 
-use crate::Driver;
-use crate::Expired;
-use crate::Refused;
+use crate::{Driver, Expired, Refused};
 use load::Outcome;
 use map::{Found, Held, Ticket};
 use shared::Shared;

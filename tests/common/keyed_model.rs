@@ -84,7 +84,16 @@ struct Caller {
 }
 
 impl Model {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    /// Runs all operations, and the checks at the end.
+    pub(crate) fn run<'a>(setup: &Setup, ops: impl IntoIterator<Item = &'a Op>) {
+        let mut model = Self::new(setup);
+        for op in ops {
+            model.apply(op);
+        }
+        model.finish();
+    }
+
+    fn new(setup: &Setup) -> Self {
         let (wheel, sweeper, clock) = setup.build();
         let caller = Caller {
             timers: KeyedTimers::new(wheel),
@@ -103,7 +112,7 @@ impl Model {
     }
 
     /// Applies one operation to both and compares the answers.
-    pub(crate) fn apply(&mut self, op: &Op) {
+    fn apply(&mut self, op: &Op) {
         match op {
             Op::Call(operation) => self.caller.call(operation),
             Op::Sweep { step, inside } => self.sweep(*step, None, inside),
@@ -114,7 +123,7 @@ impl Model {
     }
 
     /// Lets all time pass that armed keys wait for: nothing is left.
-    pub(crate) fn finish(mut self) {
+    fn finish(mut self) {
         self.sweep(0, None, &[]);
         while !self.caller.known.borrow().is_empty() {
             self.sweep(1_000, None, &[]);

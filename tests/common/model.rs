@@ -59,7 +59,16 @@ pub(crate) struct Model {
 const LOOKS: u64 = 512;
 
 impl Model {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    /// Runs all operations, and the checks at the end.
+    pub(crate) fn run<'a>(setup: &Setup, ops: impl IntoIterator<Item = &'a Op>) {
+        let mut model = Self::new(setup);
+        for op in ops {
+            model.apply(op);
+        }
+        model.finish();
+    }
+
+    fn new(setup: &Setup) -> Self {
         let (wheel, sweeper, clock) = setup.build();
         Self {
             wheel,
@@ -79,7 +88,7 @@ impl Model {
     }
 
     /// Applies one operation to both and compares the answers.
-    pub(crate) fn apply(&mut self, op: &Op) {
+    fn apply(&mut self, op: &Op) {
         self.operations += 1;
         match *op {
             Op::Insert { delay } => {
@@ -118,7 +127,7 @@ impl Model {
     }
 
     /// Lets all time pass that armed timers wait for, and compares what is left: nothing.
-    pub(crate) fn finish(mut self) {
+    fn finish(mut self) {
         self.sweep(0, None);
         while let Some(due) = self.armed.values().map(|known| known.due).max() {
             let ticks = due.saturating_sub(self.now_tick());

@@ -5,7 +5,7 @@
 #[path = "../common/cache.rs"]
 mod rig;
 
-use crate::common::{Bench, SMALL, Shape, receive, shapes};
+use crate::common::{Bench, SMALL, Shape, operations, receive, shapes};
 use proptest::prelude::*;
 use rig::{CacheModel, CacheOp, Key, Rig, TICK, TTL};
 use std::cell::RefCell;
@@ -282,7 +282,7 @@ fn what_is_used_again_survives_a_scan() {
 /// Callers of all verbs, a sweeper, and values that are each unique: each is told once.
 fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
     const CALLERS: u64 = 4;
-    let rounds = u64::try_from(crate::common::operations()).unwrap() / CALLERS;
+    let rounds = u64::try_from(operations()).unwrap() / CALLERS;
     let shape = Shape { tick: TICK, shards: 2, geometry: SMALL, first_tick: 0 };
     let mut rig = Rig::of(shape, TICK * 2, set);
     let (cache, done) = (rig.cache.clone(), AtomicBool::new(false));

@@ -3,7 +3,7 @@
 
 use crate::common::desk::{Desk, counting};
 use crate::common::sandbox::{Sandbox, Task};
-use crate::common::{Bench, SMALL, Shape};
+use crate::common::{Bench, SMALL, Shape, receive};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
@@ -444,7 +444,7 @@ fn jdk_threads_of_a_pool() {
     let scheduler = Scheduler::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();
     let (send, sent) = mpsc::channel();
     // Whichever comes first waits for the other.
-    let waits = scheduler.after(SECOND, move || crate::common::receive(&sent, 1)).unwrap();
+    let waits = scheduler.after(SECOND, move || receive(&sent, 1)).unwrap();
     let sends = scheduler.after(SECOND, move || send.send(42).unwrap()).unwrap();
     clock.advance(SECOND);
     assert_eq!(waits.join().unwrap(), [42]);
@@ -463,7 +463,7 @@ fn jdk_await_termination() {
     });
     let run = run.unwrap();
     clock.advance(SECOND);
-    crate::common::receive(&begun, 1);
+    receive(&begun, 1);
     assert!(scheduler.shutdown().is_empty() && run.scheduled().is_running());
     go.send(()).unwrap();
     assert_eq!(run.scheduled().wait(), Ok(()));
@@ -568,7 +568,7 @@ fn netty_task_executor() {
     driver.wheel().insert("never run", SECOND).unwrap();
     clock.advance(SECOND);
     // An executor that rejects loses nothing.
-    drop(crate::common::receive(&jobs, 1));
+    drop(receive(&jobs, 1));
     assert_eq!(driver.shutdown()[0].value, "never run");
 }
 

@@ -1,6 +1,6 @@
 //! The guarantees of the README, each a test, on wheels of several shapes, in virtual time.
 
-use crate::common::{Bench, SMALL, Shape, shapes, with_wheels};
+use crate::common::{Bench, SMALL, Shape, receive, shapes, with_wheels};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -545,9 +545,9 @@ fn a_panic_in_a_handler_harms_no_other_timer() {
         }
     }
     clock.advance(Duration::from_secs(1));
-    let even: Vec<u32> = crate::common::receive(&fired, 25);
+    let even: Vec<u32> = receive(&fired, 25);
     assert_eq!(even, (0..50).step_by(2).collect::<Vec<_>>());
-    assert_eq!(crate::common::receive(&told, 25).into_iter().collect::<HashSet<_>>(), odd);
+    assert_eq!(receive(&told, 25).into_iter().collect::<HashSet<_>>(), odd);
     assert_eq!(driver.metrics().handler_panics, 25);
 }
 

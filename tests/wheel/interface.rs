@@ -1,7 +1,7 @@
 //! What surrounds the verbs: errors that say what is allowed, pinned batches, clocks behind
 //! pointers, figures, and texts for people.
 
-use crate::common::{Bench, SMALL, Shape};
+use crate::common::{Bench, SMALL, Shape, receive};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,7 +135,7 @@ fn a_clock_behind_a_pointer_is_the_same_clock() {
     manual.advance(TICK * 4);
     assert!(fired.try_recv().is_err());
     manual.advance(TICK);
-    assert_eq!(crate::common::receive(&fired, 1)[0].deadline, manual.start() + TICK * 5);
+    assert_eq!(receive(&fired, 1)[0].deadline, manual.start() + TICK * 5);
     assert!(MonotonicClock.lag().is_zero());
     let past = MonotonicClock.now();
     assert_eq!(MonotonicClock.timeout(past), Some(Duration::ZERO));

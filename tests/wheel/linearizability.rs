@@ -40,9 +40,8 @@ enum Timer {
         /// No sweep passes this instant without it: what its last reset to file is due by, or one
         /// that has set a later deadline since.
         by: Instant,
-        /// The resets of this round that have set their deadlines, as bits, and that have filed.
+        /// The resets of this round that have set their deadlines, as bits.
         set: u32,
-        filed: u32,
     },
     Ended,
 }
@@ -88,22 +87,15 @@ impl Specification for Timer {
     fn apply(operation: &Operation, state: &Timer) -> (bool, Timer) {
         match (*operation, *state) {
             (Operation::Insert { deadline }, Timer::Absent) => {
-                (true, Timer::Armed { deadline, by: deadline, set: 0, filed: 0 })
+                (true, Timer::Armed { deadline, by: deadline, set: 0 })
             }
-            (
-                Operation::Reset { deadline, armed: true, number },
-                Timer::Armed { by, set, filed, .. },
-            ) => {
+            (Operation::Reset { deadline, armed: true, number }, Timer::Armed { by, set, .. }) => {
                 let set = set | 1 << number;
-                let next = Timer::Armed { deadline, by: by.max(deadline), set, filed };
-                (filed & 1 << number == 0, next)
+                (true, Timer::Armed { deadline, by: by.max(deadline), set })
             }
-            (
-                Operation::File { deadline: own, number },
-                Timer::Armed { deadline, by, set, filed },
-            ) => {
-                let (by, filed) = (by.min(own.max(deadline)), filed | 1 << number);
-                (set & 1 << number != 0, Timer::Armed { deadline, by, set, filed })
+            (Operation::File { deadline: own, number }, Timer::Armed { deadline, by, set }) => {
+                let by = by.min(own.max(deadline));
+                (set & 1 << number != 0, Timer::Armed { deadline, by, set })
             }
             (Operation::Cancel { ended: true }, Timer::Armed { .. }) => (true, Timer::Ended),
             (Operation::Look { deadline: Some(seen) }, Timer::Armed { deadline, .. }) => {

@@ -39,10 +39,6 @@ proptest! {
         setup in any_setup(),
         ops in prop::collection::vec(op(), 0..120),
     ) {
-        let mut model = Model::new(&setup);
-        for op in &ops {
-            model.apply(op);
-        }
-        model.finish();
+        Model::run(&setup, &ops);
     }
 }

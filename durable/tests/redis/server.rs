@@ -33,11 +33,7 @@ fn what_was_acknowledged_survives_a_kill_of_the_server() {
         std::thread::sleep(Duration::from_millis(400));
         server.resume();
     }
-    let acknowledged: Vec<String> = (0..all.len()).map(|_| work.next()).collect();
-    let distinct: BTreeSet<&String> = acknowledged.iter().collect();
-    assert_eq!(distinct.len(), all.len(), "each once");
-    assert_eq!(work.stop(), [""; 0]);
-    assert_eq!(wait(process.timers.len()), Ok(0));
+    all_are_acknowledged_once(&process.timers, vec![work], all);
 }
 
 #[test]
@@ -66,11 +62,7 @@ fn a_call_whose_answer_is_lost_is_done_once() {
     server.kill();
     server.resume();
     caller.join().unwrap();
-    let acknowledged: Vec<String> = (0..all.len()).map(|_| work.next()).collect();
-    let distinct: BTreeSet<&String> = acknowledged.iter().collect();
-    assert_eq!(distinct.len(), all.len(), "each once");
-    assert_eq!(work.stop(), [""; 0]);
-    assert_eq!(wait(process.timers.len()), Ok(0));
+    all_are_acknowledged_once(&process.timers, vec![work], all);
 }
 
 #[test]
