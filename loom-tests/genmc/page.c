@@ -13,24 +13,24 @@ struct entry {
 static struct entry *_Atomic page;
 static _Atomic u32 base;
 
-// Directory::install, with Directory::new_page and Directory::renew_page
+// Directory::install, with Places::make_page and Directory::renew_page
 static void *install(void *unused) {
   struct entry *made = malloc(sizeof *made), *absent = 0;
-  made->value = 1; // Entry::vacant, before anybody knows of it
-  STORE(made->state, STATE(0, 1), RELAXED);
+  made->value = 1; // Entry::default, before anybody knows of it
+  STORE(made->state, STATE(0, 0), RELAXED);
   if (!TRY(page, absent, made, ORDER(PAGE_RELAXED, ACQ_REL), RELAXED)) return unused;
   u32 generation = LOAD(base, RELAXED);
-  if (generation) STORE(made->state, STATE(generation, 1), RELEASE);
+  STORE(made->state, STATE(generation, 1), RELEASE);
   return unused;
 }
 
-// Directory::entry, by Shard::drain
+// Directory::entry, by Shard::drain, where pages are the allocator's
 static void *look_up(void *unused) {
   struct entry *found = LOAD(page, ACQUIRE);
   if (!found) return unused;
   assert(found->value == 1);
   u32 seen = LOAD(found->state, ACQUIRE);
-  assert(!IS_ARMED(seen) && DEADLINE(seen) == 1);
+  assert(!IS_ARMED(seen));
   return unused;
 }
 

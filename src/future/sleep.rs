@@ -55,8 +55,7 @@ use std::time::{Duration, Instant};
 #[must_use = "a sleep does nothing unless it is polled"]
 pub struct Sleep {
     timer: Timer,
-    /// Nanoseconds from the timer's origin.
-    deadline: i64,
+    deadline: Instant,
     state: State,
 }
 
@@ -94,14 +93,13 @@ impl Timer {
 
 impl Sleep {
     pub(super) fn new(timer: Timer, deadline: Instant) -> Self {
-        let deadline = timer.nanos(deadline);
         Self { timer, deadline, state: State::NEW }
     }
 
     /// When it is due. (A reset [by its id](Self::id) is not seen here.)
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.timer.instant(self.deadline)
+        self.deadline
     }
 
     /// Whether its time has come, polled or not. Not if it was refused.
@@ -135,9 +133,8 @@ impl Sleep {
 
     /// Sets the deadline; `passed`: it is known to have passed.
     fn move_to(&mut self, deadline: Instant, passed: bool) {
-        let nanos = self.timer.nanos(deadline);
-        let moved_earlier = passed || nanos < self.deadline;
-        self.deadline = nanos;
+        let moved_earlier = passed || deadline < self.deadline;
+        self.deadline = deadline;
         let State::Armed { id, earlier, .. } = &mut self.state else {
             self.state = State::NEW;
             return;
@@ -183,7 +180,7 @@ impl Sleep {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&mut self) -> Option<TimerId> {
-        let due = self.deadline();
+        let due = self.deadline;
         let State::Armed { id, handed_out, .. } = &mut self.state else {
             return None;
         };
@@ -201,7 +198,7 @@ impl Sleep {
     }
 
     fn has_come(&self) -> bool {
-        self.timer.now() >= self.deadline()
+        self.timer.now() >= self.deadline
     }
 
     /// Whether a timer that is gone has fired for good.
@@ -221,9 +218,8 @@ impl Sleep {
     /// where the reading that the insert needs leaves it open.
     fn arm(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
         let (wake, waker) = Wake::of(task);
-        let (deadline, pinned) = (self.deadline(), self.timer.wheel().pin());
-        let latest = pinned.instant_after(Duration::ZERO);
-        if latest.is_none_or(|latest| deadline <= latest) && self.has_come() {
+        let (deadline, pinned) = (self.deadline, self.timer.wheel().pin());
+        if deadline <= pinned.now() && self.has_come() {
             drop(pinned);
             wake.forget();
             return self.elapse();
@@ -281,7 +277,7 @@ impl Sleep {
         taken.value.forget();
         if handed_out {
             // Others may have moved it.
-            self.deadline = self.timer.nanos(taken.deadline);
+            self.deadline = taken.deadline;
         }
         self.arm(waker)
     }
@@ -296,7 +292,7 @@ impl Sleep {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
             let inserted = {
                 let wheel = self.wheel();
-                insert(&wheel.pin(), wheel, taken.value, self.deadline())
+                insert(&wheel.pin(), wheel, taken.value, self.deadline)
             };
             if let Ok(id) = inserted {
                 self.state = State::Armed { id, waker, handed_out: false, earlier: false };
@@ -361,7 +357,7 @@ impl Drop for Sleep {
 
 impl fmt::Debug for Sleep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep").field("deadline", &self.deadline()).finish_non_exhaustive()
+        f.debug_struct("Sleep").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
@@ -373,6 +369,6 @@ mod tests {
     fn a_sleep_is_small_and_goes_anywhere() {
         fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
         goes_anywhere::<Sleep>();
-        assert_eq!(size_of::<Sleep>(), 48);
+        assert_eq!(size_of::<Sleep>(), 56);
     }
 }

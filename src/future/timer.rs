@@ -72,8 +72,6 @@ struct Handle {
     wheel: Wheel<Wake>,
     /// None on a wheel that is swept by hand.
     driver: Option<Arc<Driver<Wake>>>,
-    /// Where the sleeps' deadlines count from.
-    origin: Instant,
 }
 
 impl Timer {
@@ -105,8 +103,7 @@ impl Timer {
     }
 
     fn of(wheel: Wheel<Wake>, driver: Option<Arc<Driver<Wake>>>) -> Self {
-        let origin = wheel.clock().now();
-        Self(Arc::new(Handle { wheel, driver, origin }))
+        Self(Arc::new(Handle { wheel, driver }))
     }
 
     /// What the timer's clock says.
@@ -186,31 +183,11 @@ impl Timer {
     pub fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
-
-    /// Nanoseconds from the origin to `at`: 292 years either way.
-    pub(super) fn nanos(&self, at: Instant) -> i64 {
-        let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-        match at.checked_duration_since(self.0.origin) {
-            Some(after) => nanos(after),
-            None => -nanos(self.0.origin.saturating_duration_since(at)),
-        }
-    }
-
-    /// The instant so many nanoseconds from the origin.
-    pub(super) fn instant(&self, nanos: i64) -> Instant {
-        let distance = Duration::from_nanos(nanos.unsigned_abs());
-        let at = match nanos {
-            0.. => self.0.origin.checked_add(distance),
-            _ => self.0.origin.checked_sub(distance),
-        };
-        at.unwrap_or(self.0.origin)
-    }
 }
 
 impl Clone for Timer {
     fn clone(&self) -> Self {
-        let Handle { wheel, driver, origin } = &*self.0;
-        let (wheel, driver) = (wheel.clone(), driver.clone());
-        Self(Arc::new(Handle { wheel, driver, origin: *origin }))
+        let Handle { wheel, driver } = &*self.0;
+        Self(Arc::new(Handle { wheel: wheel.clone(), driver: driver.clone() }))
     }
 }

@@ -31,7 +31,7 @@ use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::hierarchy::slot::BLOCK_BYTES;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::id::TimerId;
-use crate::wheel::reclaim::Guard;
+use crate::wheel::memory::Guard;
 use crate::wheel::shard::{Filed, Reset, Shard};
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::tally::{Count, SweepCount, Tally};
@@ -182,8 +182,23 @@ impl<T> Engine<T> {
         self.tick_of(deadline, now)
     }
 
+    /// The tick of a deadline that lies so many nanoseconds after `now`.
+    #[inline]
+    pub(crate) fn tick_ahead(
+        &self,
+        deadline: Instant,
+        ahead: u64,
+        now: Now,
+    ) -> Result<Tick, OutOfRange> {
+        match self.timeline.soon_at(ahead, now) {
+            Some(tick) if tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD => Ok(tick),
+            _ => self.tick_of(deadline, now),
+        }
+    }
+
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
     /// the next sweep reaches.
+    #[cold]
     pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
         let (swept, now) = (self.front.swept(), self.timeline.read(now));
         let farthest = swept.plus(Tick::AHEAD);

@@ -19,7 +19,7 @@
 //!
 //! **Layers**, each on those before it:
 //!
-//! * [`bits`], [`id`], [`tick`]: words and times, pure; [`caller`], [`lease`], [`reclaim`],
+//! * [`bits`], [`id`], [`tick`]: words and times, pure; [`caller`], [`lease`], [`memory`],
 //!   [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
 //! * [`hierarchy`]: levels of slots, and the names in them.
@@ -41,12 +41,12 @@ mod handle;
 mod hierarchy;
 mod id;
 mod lease;
+mod memory;
 mod metrics;
 mod pinned;
 mod prefetch;
 #[cfg(modelled)]
 pub mod probe;
-mod reclaim;
 mod shard;
 mod shared;
 mod slab;

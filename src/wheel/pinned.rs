@@ -7,7 +7,7 @@ use crate::wheel::caller::Caller;
 use crate::wheel::engine::{Call, Engine, OutOfRange};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
-use crate::wheel::reclaim::{Guard, pin};
+use crate::wheel::memory::{Guard, pin};
 use crate::wheel::shared::Inner;
 use crate::wheel::tick::{Now, Tick};
 use std::fmt;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 /// The operations of a [`Wheel`] for a batch of calls, made by
 /// [`Wheel::pin`](crate::Wheel::pin).
 ///
-/// A plain call pins the epoch, finds out who calls and reads the clock, each time; this guard
-/// did so once. **Delays count from the guard's [`now`](Self::now)**, so a guard that is kept for
-/// a while makes timers fire that much sooner than the delay after the call: [`repin`] it for
-/// each batch.
+/// A plain call finds out who calls and reads the clock, each time; this guard did so once.
+/// **Delays count from the guard's [`now`](Self::now)**, so a guard that is kept for a while makes
+/// timers fire that much sooner than the delay after the call: [`repin`] it for each batch.
 ///
-/// While a thread is pinned, no memory of any wheel goes back to the allocator, nor any other
-/// garbage of `crossbeam-epoch`'s default collector (rayon's, say): hold it for a batch of events,
-/// not while waiting for them. And do not keep one in a thread-local that another thread-local's
+/// Elsewhere than on 64-bit Linux it pins the epoch of `crossbeam-epoch`'s default collector too:
+/// no memory of any wheel goes back to the allocator meanwhile, nor any other garbage of that
+/// collector (rayon's, say). So hold it for a batch of events, not while waiting for them. And do
+/// not keep one in a thread-local that another thread-local's
 /// destructor may use: by then another thread may count under this one's number.
 ///
 /// # Examples
@@ -109,7 +109,7 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.engine().timeline().deadline(delay, self.now)
     }
 
-    /// Lets go of the epoch and the time, and takes hold of the present ones.
+    /// Lets go of the time, and takes hold of the present.
     #[inline]
     pub fn repin(&mut self) {
         self.guard.repin();

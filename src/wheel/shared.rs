@@ -29,8 +29,19 @@ impl<T> Inner<T> {
     /// not, if the deadline lies no more than a lease after it.
     #[inline]
     pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
-        let ahead = deadline.saturating_duration_since(self.engine.timeline().read(now));
-        let unsure = self.leases.are_granted() && !ahead.is_zero() && ahead <= LEASE;
+        match self.engine.timeline().ahead(deadline, now) {
+            Some(ahead) if !self.leases.are_granted() || ahead > LEASE.subsec_nanos().into() => {
+                self.engine.tick_ahead(deadline, ahead, now)
+            }
+            _ => self.tick_of_any(deadline, now),
+        }
+    }
+
+    /// As [`tick_of`](Self::tick_of), for deadlines that have passed, or may have.
+    #[cold]
+    fn tick_of_any(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
+        let ahead = self.engine.timeline().ahead(deadline, now).is_some();
+        let unsure = self.leases.are_granted() && ahead;
         let now = if unsure { self.engine.timeline().now(self.clock.now()) } else { now };
         self.engine.tick_of(deadline, now)
     }

@@ -144,8 +144,28 @@ impl Timeline {
     #[inline]
     pub(crate) fn soon(&self, delay: Duration, now: Now) -> Option<Tick> {
         let delay = narrow(delay).filter(|delay| (1..=self.longest).contains(delay))?;
-        let nanos = now.nanos.checked_add(delay + self.narrow_lag)?;
-        Some(Tick(self.origin.0 + nanos.div_ceil(self.nanos)))
+        Some(self.tick_at(now.nanos.checked_add(delay + self.narrow_lag)?))
+    }
+
+    /// How many nanoseconds a deadline lies after now; `None` if it has come, or lies beyond such
+    /// numbers.
+    #[inline]
+    pub(crate) fn ahead(&self, deadline: Instant, now: Now) -> Option<u64> {
+        let nanos = narrow(deadline.saturating_duration_since(self.start))?;
+        nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0)
+    }
+
+    /// The first tick at or after a deadline that lies so many nanoseconds after now: as
+    /// [`soon`](Self::soon), but that no lag is added.
+    #[inline]
+    pub(crate) fn soon_at(&self, ahead: u64, now: Now) -> Option<Tick> {
+        Some(self.tick_at(now.nanos.checked_add(ahead).filter(|_| ahead <= self.longest)?))
+    }
+
+    /// The first tick at or after so many nanoseconds.
+    #[inline]
+    fn tick_at(&self, nanos: u64) -> Tick {
+        Tick(self.origin.0 + nanos.div_ceil(self.nanos))
     }
 
     /// The deadline `delay` from now, the lag added; now itself for no delay.

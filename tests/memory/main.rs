@@ -10,6 +10,8 @@ mod common;
 mod layered_bursts;
 #[cfg(feature = "future")]
 mod queues;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(portable)))]
+mod resident;
 #[cfg(feature = "future")]
 mod sleeps;
 

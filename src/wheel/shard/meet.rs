@@ -5,7 +5,7 @@ use super::{Filed, Shard, at};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::Name;
 use crate::wheel::id::TimerId;
-use crate::wheel::reclaim::Guard;
+use crate::wheel::memory::Guard;
 use crate::wheel::slab::Released;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::link::AtomicLink;
@@ -142,6 +142,10 @@ impl<T> Shard<T> {
     ) -> Result<bool, EntryState> {
         if state.is_relinking() {
             return Ok(false);
+        }
+        if state.is_fresh() {
+            // Its page may be away: nobody writes there.
+            return Ok(true);
         }
         let link = entry.link.load();
         let ahead = swept < link;

@@ -1,4 +1,4 @@
-//! The directory: from an entry's index to the entry, through pages that come and go.
+//! The directory: which pages of entries are there, and which generations they begin with.
 //!
 //! ```text
 //! chunks ─► [slot]                         chunk c has 2^c slots, made when first needed
@@ -11,21 +11,37 @@
 //! ```
 //!
 //! **Page rule.** A page that the directory holds is whole. It is taken out only by a thread that
-//! alone holds all of its entries, vacant, and freed only when every guard of that time has gone;
-//! so a reference found under a guard is good while the guard lives. What a late reader sees on
-//! such a page are vacant generations, which no id matches.
+//! alone holds all of its entries, vacant. Its memory goes back as [`memory`](crate::wheel::memory)
+//! does it, and a reference found under a guard is good while the guard lives. What a late reader
+//! sees there are vacant generations, which no id matches: those that were there last or, where
+//! entries stay in their places, zeros.
 //!
-//! **Base rule.** `base` is written before the page is taken out, and read only after a new page
-//! has been put in: at that moment the thread that put it in is alone with it, because none of
-//! its entries has been released. So no generation is ever given out twice, however the putting
-//! in and taking out of other threads interleave.
+//! **Nobody writes to a page that is away**, for it forgets: before it is put in again (whoever
+//! puts it in writes every state), and, lest its memory come back for nothing, at any time. Who
+//! could?
+//!
+//! * Whoever ends, resets or arms a timer: it exchanges the state of an armed generation, or has
+//!   claimed the entry. Neither is there.
+//! * The holder of the relinking flag, which writes the link and clears the flag late, whatever
+//!   lives in the entry by then. A page with such an entry stays
+//!   ([`is_relinking`](Directory::is_relinking)), until it is worn out: then it is never put in
+//!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
+//!   thread.
+//! * The sweeper, which meets a name of an entry: it drops a name of one that is
+//!   [`fresh`](EntryState::is_fresh) without a write.
+//!
+//! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`
+//! is read, and the states are written, only after the page has been put in: at that moment the
+//! thread that put it in is alone with it, because none of its entries has been released. So no
+//! generation is ever given out twice, however the putting in and taking out of other threads
+//! interleave.
 
 use super::entry::Entry;
 use super::state::EntryState;
 use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
 use crate::wheel::id::{Generation, TimerId};
-use crate::wheel::reclaim::{Guard, retire};
+use crate::wheel::memory::{Guard, Places};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
@@ -44,6 +60,7 @@ struct PageSlot<T> {
 /// All pages of a shard's slab.
 #[derive(Debug)]
 pub(crate) struct Directory<T> {
+    places: Places<Entry<T>>,
     chunks: Box<[AtomicPtr<PageSlot<T>>]>,
     page_bits: u32,
     /// Pages below this number are there, or were a moment ago: where a search begins.
@@ -60,7 +77,9 @@ unsafe impl<T: Send> Sync for Directory<T> {}
 
 impl<T> Directory<T> {
     pub(crate) fn new(page_bits: u32) -> Self {
+        let page_bits = Places::<Entry<T>>::page_bits(page_bits);
         Self {
+            places: Places::new(1 << page_bits),
             chunks: (0..CHUNKS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             page_bits,
             first_absent: AtomicU32::new(0),
@@ -92,26 +111,14 @@ impl<T> Directory<T> {
         size_of::<Entry<T>>() << self.page_bits
     }
 
-    // In C, for `ci/genmc`: `look_up` in `page.c`.
-    /// The entry at `index`, if its page is there.
+    /// The entry at `index`, if its page is there; it may be an entry even if it is not.
     #[inline]
-    pub(crate) fn entry<'g>(&'g self, index: u32, _guard: &'g Guard) -> Option<&'g Entry<T>> {
-        let slot = self.slot(self.page_of(index))?;
-        // Acquire: pairs with the Release of `install`, so that the page's entries are seen.
-        let page = slot.page.load(Acquire);
-        if page.is_null() {
-            return None;
-        }
-        let offset = (index & (self.page_len() - 1)) as usize;
-        // SAFETY: by the page rule the page has `page_len` entries and outlives the guard;
-        // `offset` is below that.
-        let entry = unsafe { page.add(offset) };
-        // SAFETY: as above; entries are only ever shared, never borrowed mutably.
-        Some(unsafe { &*entry })
+    pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g Entry<T>> {
+        self.places.get(index, || self.page(self.page_of(index)), guard)
     }
 
     // In C, for `ci/genmc`: `install` in `page.c`.
-    /// Puts a new page in, all entries vacant and chained, in the order of their indices.
+    /// Puts a page in, all entries vacant and chained, in the order of their indices.
     ///
     /// The caller alone holds the page's entries. Returns the index of the first, or `None` when
     /// the indices are used up.
@@ -119,12 +126,11 @@ impl<T> Directory<T> {
         loop {
             let number = self.absent_page()?;
             let slot = self.slot_or_make(number);
-            let page: *mut Entry<T> = Box::into_raw(self.new_page(number)).cast();
-            // AcqRel: the Release half publishes the page's entries to `entry`; the Acquire half
+            let page = self.places.make_page(number << self.page_bits);
+            // AcqRel: the Release half publishes the page's entries to `page`; the Acquire half
             // pairs with the Release of `remove`, so that `base` is seen.
             if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
-                // SAFETY: made just above as a boxed slice of this length and not published.
-                drop(unsafe { boxed_slice(page, self.page_len() as usize) });
+                self.places.unmake_page(page);
                 continue;
             }
             // Relaxed: a figure.
@@ -136,9 +142,7 @@ impl<T> Directory<T> {
                 self.remove(number, base, guard);
                 continue;
             }
-            if base != Generation(0) {
-                self.renew_page(number, base, guard);
-            }
+            self.renew_page(number, base, guard);
             return Some((number << self.page_bits, base));
         }
     }
@@ -152,25 +156,30 @@ impl<T> Directory<T> {
         };
         // Relaxed: published by the exchange below, by the base rule.
         slot.base.store(base.0, Relaxed);
-        // AcqRel: the Release half publishes `base` to `install`; the Acquire half orders the
-        // page's removal after its installation.
-        let page = slot.page.swap(ptr::null_mut(), AcqRel);
+        let page = self.page(number);
         if page.is_null() {
             return;
         }
+        // SAFETY: made by `make_page`; the caller alone holds its entries, so that they are vacant
+        // and by the module's rules nobody writes to them.
+        unsafe { self.places.forget(page) };
+        // Release: publishes `base`, and that the entries have forgotten, to `install`. Nobody else
+        // takes the page out: it is the caller's.
+        slot.page.store(ptr::null_mut(), Release);
         // Relaxed: a figure.
         self.pages.fetch_sub(1, Relaxed);
         // Relaxed: a hint where a search begins.
         self.first_absent.fetch_min(number, Relaxed);
-        let len = self.page_len() as usize;
-        let free = move || {
-            let page = ptr::slice_from_raw_parts_mut(page, len);
-            // SAFETY: `new_page` made the page as a boxed slice of this length; it is out of the
-            // directory and no guard that could have found it is left.
-            drop(unsafe { Box::from_raw(page) });
-        };
-        // SAFETY: `free` owns the page, whose entries are vacant and so hold no value of `T`.
-        unsafe { retire(guard, free) };
+        // SAFETY: as above; it has been taken out.
+        unsafe { self.places.retire(page, guard) };
+    }
+
+    /// Whether a resetter is filing an earlier name of one of the page's entries.
+    ///
+    /// The caller alone holds them, vacant: once it is not so, it stays so.
+    pub(crate) fn is_relinking(&self, number: u32, guard: &Guard) -> bool {
+        let mut entries = self.indices(number).filter_map(|index| self.entry(index, guard));
+        entries.any(|entry| entry.state.load().is_relinking())
     }
 
     /// Counts the entry at `index` as worn out; with the last one of its page the page goes.
@@ -188,7 +197,7 @@ impl<T> Directory<T> {
     /// Calls `visit` for each entry of each page, with its index.
     pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &Entry<T>)) {
         let pages = (0..self.page_of(u32::MAX)).take_while(|&number| self.slot(number).is_some());
-        for number in pages {
+        for number in pages.filter(|&number| !self.page(number).is_null()) {
             for index in self.indices(number) {
                 let Some(entry) = self.entry(index, guard) else {
                     break;
@@ -217,13 +226,8 @@ impl<T> Directory<T> {
         Some(absent)
     }
 
-    /// A page that nobody else knows yet, its entries chained in the order of their indices.
-    fn new_page(&self, number: u32) -> Box<[Entry<T>]> {
-        let vacant = |index| Entry::vacant(EntryState::vacant(Generation(0), index + 1));
-        self.indices(number).map(vacant).collect()
-    }
-
-    /// Gives the entries of a page just put in a generation that was not used before.
+    /// Gives the entries of a page just put in a generation that was not used before, and chains
+    /// them.
     fn renew_page(&self, number: u32, base: Generation, guard: &Guard) {
         for index in self.indices(number) {
             if let Some(entry) = self.entry(index, guard) {
@@ -245,6 +249,13 @@ impl<T> Directory<T> {
         (chunk as usize, (number + 1 - (1 << chunk)) as usize)
     }
 
+    /// Where the page is; null if it is not there.
+    #[inline]
+    fn page(&self, number: u32) -> *mut Entry<T> {
+        // Acquire: pairs with the Release of `install`, so that the page's entries are seen.
+        self.slot(number).map_or(ptr::null_mut(), |slot| slot.page.load(Acquire))
+    }
+
     #[inline]
     fn slot(&self, number: u32) -> Option<&PageSlot<T>> {
         let (chunk, offset) = Self::locate(number);
@@ -253,7 +264,7 @@ impl<T> Directory<T> {
         if slots.is_null() {
             return None;
         }
-        // SAFETY: chunk `c` has `2^c` slots and lives as long as the directory; `locate` answers
+        // SAFETY: chunk `c` has `2^c` slots and lives as long as the directory; `locate` returns
         // an offset below that.
         let slot = unsafe { slots.add(offset) };
         // SAFETY: as above; slots are only ever shared.
@@ -315,13 +326,20 @@ impl<T> Drop for Directory<T> {
                 if page.is_null() {
                     continue;
                 }
-                // SAFETY: `new_page` made the page with this length; the directory is going.
-                let page = unsafe { boxed_slice(page, self.page_len() as usize) };
-                for entry in page.iter().filter(|e| e.state.load().is_armed()) {
-                    // SAFETY: the generation is odd, so the value is there, and with `&mut self`
-                    // nobody else can end this timer; the entry is not looked at again.
-                    values.drop_one(unsafe { entry.take() });
+                for offset in 0..1_usize << self.page_bits {
+                    // SAFETY: the page has so many entries.
+                    let entry = unsafe { page.add(offset) };
+                    // SAFETY: as above; entries are only ever shared.
+                    let entry = unsafe { &*entry };
+                    if entry.state.load().is_armed() {
+                        // SAFETY: the generation is odd, so the value is there, and with
+                        // `&mut self` nobody else can end this timer; the entry is not looked at
+                        // again.
+                        values.drop_one(unsafe { entry.take() });
+                    }
                 }
+                // SAFETY: made by `make_page`; the directory is going.
+                unsafe { self.places.free(page) };
             }
         }
     }

@@ -12,8 +12,9 @@
 //! generation is odd.
 
 use super::link::AtomicLink;
-use super::state::{AtomicEntryState, EntryState};
+use super::state::AtomicEntryState;
 use crate::sync::UnsafeCell;
+use crate::wheel::memory::Place;
 use std::mem::MaybeUninit;
 
 /// One place for one timer.
@@ -24,16 +25,29 @@ pub(crate) struct Entry<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-impl<T> Entry<T> {
-    /// An entry without a value, in a vacant state.
-    pub(crate) fn vacant(state: EntryState) -> Self {
+/// A vacant entry that was never used.
+impl<T> Default for Entry<T> {
+    fn default() -> Self {
         Self {
-            state: AtomicEntryState::new(state),
-            link: AtomicLink::new(),
+            state: AtomicEntryState::default(),
+            link: AtomicLink::default(),
             value: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
+}
 
+// SAFETY: all zeros is a vacant state of the first generation, a link that tells of nothing and a
+// value that is not there, as by default. State and link are atomic; the value is in a cell, which
+// by the value rule nobody touches while the entry is vacant.
+unsafe impl<T> Place for Entry<T> {
+    #[cfg(modelled)]
+    fn forget(&self) {
+        self.state.forget();
+        self.link.store(AtomicLink::NONE);
+    }
+}
+
+impl<T> Entry<T> {
     /// Puts the value of a timer about to be armed.
     ///
     /// # Safety

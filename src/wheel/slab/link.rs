@@ -11,18 +11,13 @@
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::tick::Tick;
 
-/// The entry's link word.
-#[derive(Debug)]
+/// The entry's link word; by default it tells of [nothing](Self::NONE).
+#[derive(Debug, Default)]
 pub(crate) struct AtomicLink(AtomicU64);
 
 impl AtomicLink {
     /// A link that tells of nothing: no tick is before the first.
     pub(crate) const NONE: Tick = Tick(0);
-
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(Self::NONE.0))
-    }
 
     // In C, for `ci/genmc`: `link_load`.
     #[inline]

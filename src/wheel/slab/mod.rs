@@ -15,7 +15,7 @@ pub(crate) mod trim;
 pub(crate) mod vacant;
 
 use crate::wheel::id::Generation;
-use crate::wheel::reclaim::Guard;
+use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
 use directory::Directory;
 use entry::Entry;
@@ -224,7 +224,7 @@ impl<T> Slab<T> {
 mod tests {
     use super::{Released, Slab};
     use crate::wheel::id::Generation;
-    use crate::wheel::reclaim::pin;
+    use crate::wheel::memory::pin;
 
     /// Ends the uses of `times` claimed entries, as if their last generation had passed.
     fn wear_out(slab: &Slab<u8>, times: u32) {

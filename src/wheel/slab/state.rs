@@ -28,6 +28,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(modelled)]
+use crate::sync::Relaxed;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 use crate::wheel::bits::Field;
 use crate::wheel::id::Generation;
@@ -76,6 +78,13 @@ impl EntryState {
         NEXT.get_u32(self.0)
     }
 
+    /// Whether no timer ever lived in the entry, or it has forgotten those that did: no name of it
+    /// is relied upon.
+    #[inline]
+    pub(crate) fn is_fresh(self) -> bool {
+        self.generation() == Generation(0)
+    }
+
     /// Whether a resetter is filing an earlier name of this entry.
     #[inline]
     pub(crate) fn is_relinking(self) -> bool {
@@ -109,16 +118,11 @@ impl EntryState {
     }
 }
 
-/// The entry's state word.
-#[derive(Debug)]
+/// The entry's state word; by default that of an entry in which no timer ever lived.
+#[derive(Debug, Default)]
 pub(crate) struct AtomicEntryState(AtomicU64);
 
 impl AtomicEntryState {
-    #[inline]
-    pub(crate) fn new(state: EntryState) -> Self {
-        Self(AtomicU64::new(state.0))
-    }
-
     #[inline]
     pub(crate) fn load(&self) -> EntryState {
         // Acquire: pairs with the Release of whichever transition wrote the state, so that the
@@ -162,6 +166,15 @@ impl AtomicEntryState {
         self.0.store(state.0, Release);
     }
 
+    /// Makes the entry one that no timer ever lived in, as all zeros is: for the models, whose
+    /// memory is not the system's.
+    #[cfg(modelled)]
+    pub(crate) fn forget(&self) {
+        // Relaxed: whoever puts the page in again is ordered after it by the directory; who looks
+        // before may find either. An exchange, which loom keeps whole against others.
+        self.0.swap(EntryState::vacant(Generation(0), 0).0, Relaxed);
+    }
+
     /// Vacant → Vacant, of the same generation or a later one, before `next`: by the thread that
     /// alone holds the entry.
     #[inline]
@@ -202,7 +215,9 @@ impl AtomicEntryState {
     pub(crate) fn settle(&self) {
         // AcqRel: the Release half publishes the link, and that its name has been filed, to
         // whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
-        self.0.fetch_and(!RELINKING.put(1), AcqRel);
+        let before = EntryState(self.0.fetch_and(!RELINKING.put(1), AcqRel));
+        // Forgotten is the flag only on a page that is worn out.
+        debug_assert!(before.is_relinking() || before.is_fresh(), "another's flag: {before:?}");
     }
 
     // In C, for `ci/genmc`: `state_swap`.
@@ -227,7 +242,9 @@ mod tests {
 
     /// A timer of generation 5, due at 9.
     fn armed() -> AtomicEntryState {
-        let state = AtomicEntryState::new(EntryState::vacant(Generation(4), 7));
+        let state = AtomicEntryState::default();
+        assert!(state.load().is_fresh());
+        state.put(EntryState::vacant(Generation(4), 7));
         assert_eq!(state.load().next(), 7);
         state.arm(state.load(), Tick(9));
         state

@@ -16,7 +16,7 @@
 
 use super::{Released, Slab};
 use crate::wheel::id::Generation;
-use crate::wheel::reclaim::Guard;
+use crate::wheel::memory::Guard;
 
 /// The vacant entries of one page that the sweeper holds.
 #[derive(Debug)]
@@ -75,7 +75,9 @@ impl Trim {
         hoard.newest = hoard.newest.max(vacant);
         let Hoard { count, newest, .. } = *hoard;
         self.held += 1;
-        if count == slab.directory.page_len() {
+        // One that a resetter still holds the flag of stays, until the next round.
+        let whole = count == slab.directory.page_len();
+        if whole && !slab.directory.is_relinking(number, guard) {
             self.held -= u64::from(count);
             self.pages[number as usize] = None;
             slab.directory.remove(number, newest, guard);

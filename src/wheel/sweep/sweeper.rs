@@ -3,8 +3,8 @@
 //! A sweep goes from occupied slot to occupied slot: it announces the tick ([`Front`]), takes the
 //! slots whose turn has come by it, and meets the names in them ([`Shard::meet`]). Where it is, and
 //! what it has taken and not met yet, is its [`Stage`] and its [`Hand`]. Timers that a panicking
-//! handler left stay in the batch, for the next sweep. No handler ever runs under a guard of the
-//! epoch.
+//! handler left stay in the batch, for the next sweep. No handler ever runs under a guard
+//! ([`memory`](crate::wheel::memory)).
 //!
 //! **A sweep has one end**, the present of the call in which it began, however many calls it
 //! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
@@ -24,8 +24,8 @@ use crate::sync::Arc;
 use crate::wheel::engine::{Engine, Leftovers};
 use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::Source;
+use crate::wheel::memory::pin;
 use crate::wheel::metrics::Lateness;
-use crate::wheel::reclaim::pin;
 use crate::wheel::shard::Filed;
 use crate::wheel::shard::meet::{Gathered, Met, Turn};
 use crate::wheel::shared::Inner;

@@ -23,7 +23,7 @@ use crate::wheel::front::flag::{INTERVAL, SLACK};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::{Name, Read};
 use crate::wheel::hierarchy::{Kept, Taken};
-use crate::wheel::reclaim;
+use crate::wheel::memory;
 use crate::wheel::shard::Filed;
 use crate::wheel::shard::meet::Turn;
 use crate::wheel::slab::trim::Trim;
@@ -148,7 +148,7 @@ impl Upkeep {
     pub(crate) fn begin_before_rest<T>(&mut self, engine: &Engine<T>, ticks: u64) -> bool {
         if ticks > LONG && (self.hoards || self.holds()) {
             self.end_hoarding(engine);
-            reclaim::collect();
+            memory::collect();
         }
         self.is_busy()
     }
@@ -191,7 +191,7 @@ impl Upkeep {
     }
 
     fn give_back<T>(&mut self, engine: &Engine<T>) {
-        let guard = reclaim::pin();
+        let guard = memory::pin();
         for (shard, trim) in engine.shards().iter().zip(&mut self.trims) {
             if trim.held() > 0 {
                 shard.give_back(trim, &guard);
@@ -269,13 +269,13 @@ impl Upkeep {
             self.trimming = None;
             return;
         };
-        if shard.trim(&mut self.trims[number], slice, &reclaim::pin()) {
+        if shard.trim(&mut self.trims[number], slice, &memory::pin()) {
             self.trimming = Some(number + 1);
             if !self.hoards {
-                shard.give_back(&mut self.trims[number], &reclaim::pin());
+                shard.give_back(&mut self.trims[number], &memory::pin());
             }
         }
-        reclaim::collect();
+        memory::collect();
     }
 }
 
@@ -300,7 +300,7 @@ fn tidy_slot<T>(
             Some(Read::Kept(unwritten)) => kept.push_back(Kept { from: taken.from, unwritten }),
         }
         looked += names.len();
-        let guard = reclaim::pin();
+        let guard = memory::pin();
         for name in &names {
             shard.prefetch(name.index(), &guard);
         }

@@ -1,0 +1,380 @@
+//! Entries that stay where they are, in mappings that grow by doubling.
+//!
+//! ```text
+//! chunks ─► ├─ 2^16 entries ─┤                     mapped when first needed, and kept to the end;
+//!           ├─ 2^17 entries ─────────────┤         of the system's memory a mapping takes only the
+//!           ├─ 2^18 entries ──────── …             pages that were written
+//! ```
+//!
+//! An entry's address follows from its index alone, for as long as the wheel exists. So a look-up
+//! is a few instructions and needs no guard: [`Guard`] is nothing, and [`pin`] does nothing.
+//!
+//! **Giving back.** The system takes the memory of a page back and shows zeros there, until
+//! somebody writes. All zeros is a vacant entry of the first generation whose link tells of nothing
+//! ([`Place`]): no id matches it, and no name is relied upon through it. Nobody may write there
+//! while the page is away, or the system would have to provide memory again; who might, and why
+//! they do not, is in [`crate::wheel::slab::directory`].
+
+use super::Place;
+use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
+use std::marker::PhantomData;
+use std::ptr;
+
+/// The first chunk has `2^FIRST_BITS` entries.
+#[cfg(not(modelled))]
+const FIRST_BITS: u32 = 16;
+#[cfg(modelled)]
+const FIRST_BITS: u32 = 1;
+
+/// Enough chunks for 2^30 entries.
+#[cfg(not(modelled))]
+const CHUNKS: usize = 15;
+/// Models have some tens of entries.
+#[cfg(modelled)]
+const CHUNKS: usize = 5;
+
+/// The right to look entries up: nobody needs one here.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// A guard belongs to its thread, as that of the epoch does.
+    _of_its_thread: PhantomData<*const ()>,
+}
+
+impl Guard {
+    #[inline]
+    pub(crate) fn repin(&mut self) {}
+}
+
+/// Nothing is done; but a guard is dropped here, too, so that what holds one compiles alike in both
+/// ways.
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {}
+}
+
+#[inline]
+pub(crate) fn pin() -> Guard {
+    Guard { _of_its_thread: PhantomData }
+}
+
+/// Nothing is retired here that would have to be collected.
+#[inline]
+pub(crate) fn collect() {}
+
+/// The entries of a slab, by index.
+#[derive(Debug)]
+pub(crate) struct Places<P: Place> {
+    chunks: [AtomicPtr<P>; CHUNKS],
+    page_len: u32,
+}
+
+impl<P: Place> Places<P> {
+    /// Entries in pages of `page_len`, a power of two and at most `2^FIRST_BITS`.
+    pub(crate) fn new(page_len: u32) -> Self {
+        debug_assert!(page_len.is_power_of_two() && page_len <= 1 << FIRST_BITS);
+        Self { chunks: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())), page_len }
+    }
+
+    /// How many bits the index within a page should have: as asked for or, where a page of that
+    /// many entries is not a number of whole pages of the system, more.
+    pub(crate) fn page_bits(asked_for: u32) -> u32 {
+        system::page_bits::<P>(asked_for).min(FIRST_BITS)
+    }
+
+    /// The entry at `index`, if there ever was one. `_page` is not needed.
+    #[inline]
+    pub(crate) fn get<'g>(
+        &'g self,
+        index: u32,
+        _page: impl FnOnce() -> *mut P,
+        _guard: &'g Guard,
+    ) -> Option<&'g P> {
+        let (chunk, offset) = Self::locate(index);
+        // Acquire: pairs with the Release of `make_chunk`, so that the mapping is seen.
+        let first = self.chunks.get(chunk)?.load(Acquire);
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: chunk `c` has `2^(FIRST_BITS + c)` entries and `locate` returns an offset below
+        // that.
+        let place = unsafe { first.add(offset) };
+        // SAFETY: the mapping lives as long as `self`; entries are only ever shared.
+        Some(unsafe { &*place })
+    }
+
+    /// Where the page begins whose first entry has this index; its memory is made, if need be. What
+    /// its entries hold is as they were left, or forgotten.
+    pub(crate) fn make_page(&self, index: u32) -> *mut P {
+        let (chunk, offset) = Self::locate(index);
+        // Acquire: as in `get`.
+        let there = self.chunks[chunk].load(Acquire);
+        let first = if there.is_null() { self.make_chunk(chunk) } else { there };
+        // SAFETY: as in `get`.
+        unsafe { first.add(offset) }
+    }
+
+    /// Takes back what `make_page` has returned, and another has made at the same time: it is the
+    /// same.
+    pub(crate) fn unmake_page(&self, _page: *mut P) {}
+
+    /// A page is about to be taken out: its entries forget everything, and its memory goes back.
+    ///
+    /// # Safety
+    ///
+    /// - `page` was returned by [`make_page`](Self::make_page), and its entries hold no values.
+    /// - Nobody writes to them any more, until the page is put in again.
+    pub(crate) unsafe fn forget(&self, page: *mut P) {
+        // SAFETY: the page is in a mapping of ours; the caller vouches for the rest.
+        unsafe { system::give_back(page, self.page_len as usize) };
+    }
+
+    /// A page has been taken out: there is nothing left to be done.
+    ///
+    /// # Safety
+    ///
+    /// - As of [`forget`](Self::forget), which has been called before.
+    pub(crate) unsafe fn retire(&self, _page: *mut P, _guard: &Guard) {}
+
+    /// Frees a page whose values are dropped already; here, with its mapping.
+    ///
+    /// # Safety
+    ///
+    /// - `self` is going.
+    pub(crate) unsafe fn free(&mut self, _page: *mut P) {}
+
+    #[cold]
+    fn make_chunk(&self, chunk: usize) -> *mut P {
+        let len = Self::chunk_len(chunk);
+        let made = system::map(len);
+        // AcqRel: the Release half publishes the mapping to `get`, the Acquire half is for the
+        // one that was faster, as there.
+        match self.chunks[chunk].compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
+            Ok(_) => made,
+            Err(there) => {
+                // SAFETY: mapped just above with this length, and nobody else knows it.
+                unsafe { system::unmap(made, len) };
+                there
+            }
+        }
+    }
+
+    /// Chunk and offset of an entry.
+    #[inline]
+    fn locate(index: u32) -> (usize, usize) {
+        let number = index + (1 << FIRST_BITS);
+        let bits = number.ilog2();
+        ((bits - FIRST_BITS) as usize, (number ^ (1 << bits)) as usize)
+    }
+
+    fn chunk_len(chunk: usize) -> usize {
+        1 << (FIRST_BITS as usize + chunk)
+    }
+}
+
+impl<P: Place> Drop for Places<P> {
+    fn drop(&mut self) {
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            // Relaxed: `&mut self` already orders everything before this.
+            let first = chunk.load(Relaxed);
+            if !first.is_null() {
+                // SAFETY: `make_chunk` mapped the chunk with this length; `self` is going.
+                unsafe { system::unmap(first, Self::chunk_len(number)) };
+            }
+        }
+    }
+}
+
+/// The system's memory.
+#[cfg(not(modelled))]
+mod system {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::param::page_size;
+    use std::alloc::{Layout, handle_alloc_error};
+    use std::ffi::c_void;
+    use std::ptr;
+
+    /// Room for `len` values, all zeros. Running out of memory ends as it does for the allocator.
+    pub(super) fn map<P>(len: usize) -> *mut P {
+        let Ok(layout) = Layout::array::<P>(len) else { handle_alloc_error(Layout::new::<P>()) };
+        // What is aligned to more than a page of the system is cut out of a larger mapping.
+        let surplus = if layout.align() > page_size() { layout.align() } else { 0 };
+        let (prot, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: the system chooses a place that nobody else uses.
+        let mapped =
+            unsafe { mmap_anonymous(ptr::null_mut(), layout.size() + surplus, prot, flags) };
+        let Ok(mapped) = mapped else { handle_alloc_error(layout) };
+        if surplus == 0 {
+            return mapped.cast();
+        }
+        let before = mapped.align_offset(layout.align());
+        let first: *mut c_void = mapped.wrapping_byte_add(before);
+        let end = layout.size().next_multiple_of(page_size());
+        // SAFETY: this part of the mapping is not used.
+        unsafe { unmap_bytes(mapped, before) };
+        // SAFETY: as above.
+        unsafe { unmap_bytes(first.wrapping_byte_add(end), surplus.saturating_sub(before)) };
+        first.cast()
+    }
+
+    /// # Safety
+    ///
+    /// - The memory was returned by [`map`] for as many, and nobody uses it any more.
+    pub(super) unsafe fn unmap<P>(first: *mut P, len: usize) {
+        // SAFETY: the caller vouches for it.
+        unsafe { unmap_bytes(first.cast(), len * size_of::<P>()) };
+    }
+
+    /// The memory goes back to the system, but for the parts of its pages that are not whole; what
+    /// it held is then zeros.
+    ///
+    /// # Safety
+    ///
+    /// - The memory is part of a mapping by [`map`], and nobody needs what it holds.
+    pub(super) unsafe fn give_back<P>(first: *mut P, len: usize) {
+        let begin = first.addr().next_multiple_of(page_size());
+        let end = (first.addr() + len * size_of::<P>()) & !(page_size() - 1);
+        if begin < end {
+            let whole = first.with_addr(begin).cast();
+            // SAFETY: whole pages of a private mapping, which the caller vouches for. Threads that
+            // read meanwhile find what was there, or zeros, word for word. Should the system
+            // refuse, the memory stays, and so does what it holds, which is as good.
+            let _given_back = unsafe { madvise(whole, end - begin, Advice::LinuxDontNeed) };
+        }
+    }
+
+    /// See [`Places::page_bits`](super::Places::page_bits). Tests ask for pages that are less than
+    /// one of the system's, and get them.
+    pub(super) fn page_bits<P>(asked_for: u32) -> u32 {
+        let bytes = |bits: u32| size_of::<P>() << bits;
+        if bytes(asked_for) < page_size() {
+            return asked_for;
+        }
+        let whole = |&bits: &u32| bytes(bits) % page_size() == 0;
+        (asked_for..usize::BITS / 2).find(whole).unwrap_or(asked_for)
+    }
+
+    /// # Safety
+    ///
+    /// - This part of a mapping is nobody's.
+    unsafe fn unmap_bytes(first: *mut c_void, bytes: usize) {
+        if bytes > 0 {
+            // SAFETY: the caller vouches for it.
+            let unmapped = unsafe { munmap(first, bytes) };
+            debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+        }
+    }
+}
+
+/// The models' memory: what is given back forgets everything, as the system's does.
+#[cfg(modelled)]
+mod system {
+    use crate::wheel::memory::Place;
+    use std::ptr;
+
+    pub(super) fn map<P: Place>(len: usize) -> *mut P {
+        let places: Box<[P]> = (0..len).map(|_| P::default()).collect();
+        Box::into_raw(places).cast()
+    }
+
+    /// # Safety
+    ///
+    /// - As of the system's memory.
+    pub(super) unsafe fn unmap<P: Place>(first: *mut P, len: usize) {
+        // SAFETY: `map` made a boxed slice of this length.
+        drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, len)) });
+    }
+
+    /// # Safety
+    ///
+    /// - As of the system's memory.
+    pub(super) unsafe fn give_back<P: Place>(first: *mut P, len: usize) {
+        // SAFETY: a part of what `map` has made; it is only ever shared.
+        let places = unsafe { &*ptr::slice_from_raw_parts(first, len) };
+        places.iter().for_each(P::forget);
+    }
+
+    pub(super) fn page_bits<P>(asked_for: u32) -> u32 {
+        asked_for
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{Place, Places, pin, system};
+    use std::ptr;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// Aligned to more than a page of any system.
+    #[derive(Default)]
+    #[repr(align(131072))]
+    struct Wide(AtomicU64);
+
+    // SAFETY: a number, by default zero, is all that it has.
+    unsafe impl Place for Wide {}
+
+    #[derive(Default)]
+    struct Number(AtomicU64);
+
+    // SAFETY: as above.
+    unsafe impl Place for Number {}
+
+    /// A third of a page of the common systems: 32 are no whole number of them.
+    #[derive(Default)]
+    struct Odd {
+        _numbers: [[u64; 25]; 7],
+    }
+
+    // SAFETY: as above; nobody writes to it.
+    unsafe impl Place for Odd {}
+
+    #[test]
+    fn pages_of_entries_are_whole_pages_of_the_system() {
+        for asked_for in 6..12 {
+            let bits = Places::<Odd>::page_bits(asked_for);
+            assert_eq!((size_of::<Odd>() << bits) % rustix::param::page_size(), 0);
+        }
+        assert_eq!(Places::<Odd>::page_bits(0), 0, "asked for by a test");
+        assert!(Places::<Wide>::page_bits(10) == 10);
+    }
+
+    #[test]
+    fn what_shares_a_page_of_the_system_is_not_forgotten() {
+        let (places, guard) = (Places::<Number>::new(1 << 2), pin());
+        let page = places.make_page(0);
+        let number = |index| &places.get(index, ptr::null_mut, &guard).unwrap().0;
+        (0..12).for_each(|index| number(index).store(7, Relaxed));
+        // SAFETY: it has no values, and nobody else writes to it.
+        unsafe { places.forget(page) };
+        for index in 4..12 {
+            assert_eq!(number(index).load(Relaxed), 7);
+        }
+    }
+
+    #[test]
+    fn what_is_aligned_to_more_than_the_systems_pages_is_so() {
+        for len in 1..9 {
+            let first = system::map::<Wide>(len);
+            assert!(first.is_aligned());
+            // SAFETY: mapped just above.
+            unsafe { system::unmap(first, len) };
+        }
+    }
+
+    #[test]
+    fn places_keep_their_addresses_and_forget() {
+        let places = Places::<Wide>::new(1);
+        let get = |index| places.get(index, ptr::null_mut, &pin()).map(ptr::from_ref);
+        assert_eq!(get(3), None);
+        let page = places.make_page(3);
+        assert_eq!(get(3), Some(page.cast_const()));
+        // SAFETY: one of the places, only ever shared.
+        let place = unsafe { &*page };
+        place.0.store(7, Relaxed);
+        // SAFETY: it has no value, and nobody else writes to it.
+        unsafe { places.forget(page) };
+        assert_eq!(place.0.load(Relaxed), 0);
+        assert_eq!(places.make_page(3), page);
+        assert_ne!(places.make_page(1 << 16), page);
+    }
+}

@@ -1,0 +1,45 @@
+//! Where entries lie, and how their memory goes back when a burst is over.
+//!
+//! Two ways, behind the same few functions:
+//!
+//! * `mapped` (Linux, 64 bits): entries stay where they are for as long as the wheel exists, in
+//!   mappings of the system's, and a page that is not needed goes back to the system by itself. A
+//!   look-up needs no protection: what it reads there is always an entry, if only one that has
+//!   forgotten everything.
+//! * `boxed` (elsewhere, and here with `--cfg portable`): pages from the allocator, freed when
+//!   every guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
+//!
+//! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good;
+//! and [`Place`], what an entry must be. The models of `loom-tests` run `mapped`, and those of the
+//! epoch `boxed`.
+
+#[cfg_attr(
+    any(
+        all(modelled, not(crossbeam_loom)),
+        all(target_os = "linux", target_pointer_width = "64", not(any(modelled, miri, portable)))
+    ),
+    path = "mapped.rs"
+)]
+#[cfg_attr(
+    not(any(
+        all(modelled, not(crossbeam_loom)),
+        all(target_os = "linux", target_pointer_width = "64", not(any(modelled, miri, portable)))
+    )),
+    path = "boxed.rs"
+)]
+mod chosen;
+
+pub(crate) use chosen::{Guard, Places, collect, pin};
+
+/// What an entry must be.
+///
+/// # Safety
+///
+/// - All zeros is an entry, and the default one.
+/// - Whatever others may write to an entry that is shared is atomic, or in a cell that nobody
+///   touches while its page is away.
+pub(crate) unsafe trait Place: Default {
+    /// Makes it the default one.
+    #[cfg(modelled)]
+    fn forget(&self);
+}

@@ -1,0 +1,37 @@
+//! A wheel gives its memory back to the system, whatever the allocator keeps.
+
+use crate::alone;
+use crate::common::{Bench, Shape};
+use std::time::Duration;
+use tourbillon::__internals::Geometry;
+
+/// How many pages of memory the process has.
+fn resident() -> i64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The entries of a burst whose timers are cancelled go back to the system, also those of which the
+/// sweeper still meets names afterwards.
+#[test]
+fn the_entries_of_a_burst_go_back_to_the_system() {
+    const TIMERS: u32 = 400_000;
+    let _alone = alone();
+    let tick = Duration::from_millis(1);
+    let shape = Shape { tick, shards: 1, geometry: Geometry::default(), first_tick: 0 };
+    let mut bench = Bench::<[u64; 6]>::new(shape);
+    let delay = |n: u32| Duration::from_millis(u64::from(n.wrapping_mul(2_654_435_769) % 60_000));
+    let mut ids = Vec::with_capacity(TIMERS as usize);
+    ids.extend((0..TIMERS).map(|n| bench.wheel.insert([n.into(); 6], delay(n)).unwrap()));
+    let most = resident();
+    for id in ids {
+        assert!(bench.wheel.cancel(id).is_some());
+    }
+    while bench.sweeper.next_deadline().is_some() {
+        assert!(bench.advance(Duration::from_millis(7)).is_empty());
+    }
+    // 64 bytes an entry.
+    let entries = i64::from(TIMERS) * 64 / 4096;
+    let left = resident();
+    assert!(left < most - entries * 9 / 10, "{left} of {most}, {entries} of them entries");
+}
