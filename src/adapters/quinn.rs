@@ -23,7 +23,7 @@ use std::net::UdpSocket;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A runtime for quinn that keeps the timers of connections on the wheel of a [`Timer`], and leaves
 /// the sockets and tasks to another runtime.
@@ -129,7 +129,9 @@ impl WheelTimer {
     /// The deadline by the clock of the runtime below.
     fn deadline_below(&self) -> Instant {
         let Layers { timer, below } = &*self.layers;
-        let left = self.sleep.deadline().saturating_duration_since(timer.now());
+        // 136 years at most, so that the end of all time is not now.
+        let far = Duration::from_secs(1 << 32);
+        let left = self.sleep.deadline().saturating_duration_since(timer.now()).min(far);
         let now = below.now();
         now.checked_add(left).unwrap_or(now)
     }

@@ -60,7 +60,7 @@
 //! that was shut down is as fast as its executor, and keeps nobody else from running.
 //!
 //! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after an
-//! operation, never in its midst, and never under a guard of the epoch. The driver's end does not
+//! operation, never in its midst, and never under a guard of the wheel. The driver's end does not
 //! wait for them, since the last sleep may be dropped under a lock that they take.
 
 #![forbid(unsafe_code)]

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 /// **Delays count from the guard's [`now`](Self::now)**, so a guard that is kept for a while makes
 /// timers fire that much sooner than the delay after the call: [`repin`] it for each batch.
 ///
-/// Elsewhere than on 64-bit Linux it pins the epoch of `crossbeam-epoch`'s default collector too:
-/// no memory of any wheel goes back to the allocator meanwhile, nor any other garbage of that
-/// collector (rayon's, say). So hold it for a batch of events, not while waiting for them. And do
-/// not keep one in a thread-local that another thread-local's
-/// destructor may use: by then another thread may count under this one's number.
+/// Elsewhere than on 64-bit Linux, and with `--cfg portable`, it pins the epoch of
+/// `crossbeam-epoch`'s default collector too: no memory of any wheel goes back to the allocator
+/// meanwhile, nor any other garbage of that collector (rayon's, say). So hold it for a batch of
+/// events, not while waiting for them. And do not keep one in a thread-local that another
+/// thread-local's destructor may use: by then another thread may count under this one's number.
 ///
 /// # Examples
 ///

@@ -37,7 +37,8 @@ impl<T> Inner<T> {
         }
     }
 
-    /// As [`tick_of`](Self::tick_of), for deadlines that have passed, or may have.
+    /// As [`tick_of`](Self::tick_of), for deadlines that have passed, or may have, and for those of
+    /// no time that can be told.
     #[cold]
     fn tick_of_any(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
         let ahead = self.engine.timeline().ahead(deadline, now).is_some();

@@ -103,8 +103,8 @@ pub(crate) struct Timeline {
     lag: Duration,
     /// The lag in nanoseconds, for [`soon`](Self::soon).
     narrow_lag: u64,
-    /// The longest delay that [`soon`](Self::soon) is for: a tick less than the range, the
-    /// lag included.
+    /// The longest delay that [`soon`](Self::soon) and [`soon_at`](Self::soon_at) are for: a tick
+    /// less than the range, the lag included.
     longest: u64,
 }
 

@@ -10,7 +10,7 @@ mod common;
 mod layered_bursts;
 #[cfg(feature = "future")]
 mod queues;
-#[cfg(all(target_os = "linux", target_pointer_width = "64", not(portable)))]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(any(miri, portable))))]
 mod resident;
 #[cfg(feature = "future")]
 mod sleeps;

@@ -3,9 +3,11 @@
 #[path = "../common/model.rs"]
 mod model;
 
-use model::setup::any_setup;
+use model::setup::{Setup, any_setup};
 use model::{Model, Op};
 use proptest::prelude::*;
+use std::time::Duration;
+use tourbillon::__internals::Geometry;
 
 /// Delays of all sizes, most of them short.
 fn span() -> impl Strategy<Value = u32> {
@@ -41,4 +43,19 @@ proptest! {
     ) {
         Model::run(&setup, &ops);
     }
+}
+
+/// In a wheel so small, what was left for a while is filed again in every other tick, and that
+/// alone may be more than one call looks at.
+#[test]
+fn a_bounded_sweep_of_names_that_are_filed_again_and_again() {
+    let geometry = Geometry { root_bits: 1, level_bits: 1, levels: 2, page_bits: 1 };
+    let tick = Duration::from_micros(4);
+    let setup = Setup { shards: 3, geometry, tick, first_tick: 0, capacity: None };
+    let mut ops = vec![Op::Insert { delay: 0 }; 2];
+    ops.extend([Op::SweepSome { step: 3517, limit: 0 }, Op::Insert { delay: 0 }]);
+    ops.push(Op::Reset { which: 1, delay: 4 });
+    ops.extend(vec![Op::Insert { delay: 4 }; 4]);
+    ops.push(Op::SweepSome { step: 7, limit: 3 });
+    Model::run(&setup, &ops);
 }

@@ -1,9 +1,9 @@
 //! Entries that stay where they are, in mappings that grow by doubling.
 //!
 //! ```text
-//! chunks ─► ├─ 2^16 entries ─┤                     mapped when first needed, and kept to the end;
-//!           ├─ 2^17 entries ─────────────┤         of the system's memory a mapping takes only the
-//!           ├─ 2^18 entries ──────── …             pages that were written
+//! chunks ─► ├─ 2^13 entries ─┤                     mapped when first needed, and kept to the end;
+//!           ├─ 2^14 entries ─────────────┤         of the system's memory a mapping takes only the
+//!           ├─ 2^15 entries ──────── …             pages that were written
 //! ```
 //!
 //! An entry's address follows from its index alone, for as long as the wheel exists. So a look-up
@@ -11,9 +11,14 @@
 //!
 //! **Giving back.** The system takes the memory of a page back and shows zeros there, until
 //! somebody writes. All zeros is a vacant entry of the first generation whose link tells of nothing
-//! ([`Place`]): no id matches it, and no name is relied upon through it. Nobody may write there
-//! while the page is away, or the system would have to provide memory again; who might, and why
-//! they do not, is in [`crate::wheel::slab::directory`].
+//! ([`Place`]): no id matches it, and no name is relied upon through it. Nobody changes what is
+//! there while the page is away; who might, and why they do not, is in
+//! [`crate::wheel::slab::directory`].
+//!
+//! **Address space**, not memory, is what a mapping costs: up to twice what the entries take. Where
+//! that is limited (`RLIMIT_AS`), or counted as if it were memory (`vm.overcommit_memory=2`), the
+//! other way is the better one. Entries are not put on huge pages: an insert would wait for two
+//! megabytes to be cleared, and a page of entries would go back only with all its neighbours.
 
 use super::Place;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
@@ -22,13 +27,13 @@ use std::ptr;
 
 /// The first chunk has `2^FIRST_BITS` entries.
 #[cfg(not(modelled))]
-const FIRST_BITS: u32 = 16;
+const FIRST_BITS: u32 = 13;
 #[cfg(modelled)]
 const FIRST_BITS: u32 = 1;
 
 /// Enough chunks for 2^30 entries.
 #[cfg(not(modelled))]
-const CHUNKS: usize = 15;
+const CHUNKS: usize = 18;
 /// Models have some tens of entries.
 #[cfg(modelled)]
 const CHUNKS: usize = 5;
@@ -76,9 +81,13 @@ impl<P: Place> Places<P> {
     }
 
     /// How many bits the index within a page should have: as asked for or, where a page of that
-    /// many entries is not a number of whole pages of the system, more.
+    /// many entries is not a number of whole pages of the system, more. Pages of a few entries are
+    /// for tests, and stay.
     pub(crate) fn page_bits(asked_for: u32) -> u32 {
-        system::page_bits::<P>(asked_for).min(FIRST_BITS)
+        const FEW: u32 = 8;
+        let whole = |&bits: &u32| system::is_whole::<P>(1 << bits);
+        let bits = (asked_for..FIRST_BITS).find(|bits| asked_for < FEW || whole(bits));
+        bits.unwrap_or(FIRST_BITS)
     }
 
     /// The entry at `index`, if there ever was one. `_page` is not needed.
@@ -98,7 +107,8 @@ impl<P: Place> Places<P> {
         // SAFETY: chunk `c` has `2^(FIRST_BITS + c)` entries and `locate` returns an offset below
         // that.
         let place = unsafe { first.add(offset) };
-        // SAFETY: the mapping lives as long as `self`; entries are only ever shared.
+        // SAFETY: the mapping lives as long as `self`, and whatever is in it is an entry, by the
+        // rule of `Place`; entries are only ever shared.
         Some(unsafe { &*place })
     }
 
@@ -122,7 +132,7 @@ impl<P: Place> Places<P> {
     /// # Safety
     ///
     /// - `page` was returned by [`make_page`](Self::make_page), and its entries hold no values.
-    /// - Nobody writes to them any more, until the page is put in again.
+    /// - Nobody needs what they hold, nor changes it, until the page is put in again, if it is.
     pub(crate) unsafe fn forget(&self, page: *mut P) {
         // SAFETY: the page is in a mapping of ours; the caller vouches for the rest.
         unsafe { system::give_back(page, self.page_len as usize) };
@@ -204,6 +214,8 @@ mod system {
         let mapped =
             unsafe { mmap_anonymous(ptr::null_mut(), layout.size() + surplus, prot, flags) };
         let Ok(mapped) = mapped else { handle_alloc_error(layout) };
+        // SAFETY: advice on what was mapped just above; a system without huge pages refuses it.
+        let _small = unsafe { madvise(mapped, layout.size() + surplus, Advice::LinuxNoHugepage) };
         if surplus == 0 {
             return mapped.cast();
         }
@@ -238,20 +250,15 @@ mod system {
             let whole = first.with_addr(begin).cast();
             // SAFETY: whole pages of a private mapping, which the caller vouches for. Threads that
             // read meanwhile find what was there, or zeros, word for word. Should the system
-            // refuse, the memory stays, and so does what it holds, which is as good.
+            // refuse (memory that is locked), it stays, and whoever puts the page in sees to what
+            // it holds.
             let _given_back = unsafe { madvise(whole, end - begin, Advice::LinuxDontNeed) };
         }
     }
 
-    /// See [`Places::page_bits`](super::Places::page_bits). Tests ask for pages that are less than
-    /// one of the system's, and get them.
-    pub(super) fn page_bits<P>(asked_for: u32) -> u32 {
-        let bytes = |bits: u32| size_of::<P>() << bits;
-        if bytes(asked_for) < page_size() {
-            return asked_for;
-        }
-        let whole = |&bits: &u32| bytes(bits) % page_size() == 0;
-        (asked_for..usize::BITS / 2).find(whole).unwrap_or(asked_for)
+    /// Whether so many entries are a number of whole pages of the system.
+    pub(super) fn is_whole<P>(len: usize) -> bool {
+        (size_of::<P>() * len) % page_size() == 0
     }
 
     /// # Safety
@@ -294,14 +301,14 @@ mod system {
         places.iter().for_each(P::forget);
     }
 
-    pub(super) fn page_bits<P>(asked_for: u32) -> u32 {
-        asked_for
+    pub(super) fn is_whole<P>(_len: usize) -> bool {
+        true
     }
 }
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Place, Places, pin, system};
+    use super::{FIRST_BITS, Place, Places, pin, system};
     use std::ptr;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -319,23 +326,22 @@ mod tests {
     // SAFETY: as above.
     unsafe impl Place for Number {}
 
-    /// A third of a page of the common systems: 32 are no whole number of them.
+    /// 256 of them are no whole number of the common systems' pages.
     #[derive(Default)]
-    struct Odd {
-        _numbers: [[u64; 25]; 7],
-    }
+    struct Odd([u64; 5]);
 
     // SAFETY: as above; nobody writes to it.
     unsafe impl Place for Odd {}
 
     #[test]
     fn pages_of_entries_are_whole_pages_of_the_system() {
-        for asked_for in 6..12 {
+        for asked_for in 8..12 {
             let bits = Places::<Odd>::page_bits(asked_for);
             assert_eq!((size_of::<Odd>() << bits) % rustix::param::page_size(), 0);
         }
         assert_eq!(Places::<Odd>::page_bits(0), 0, "asked for by a test");
-        assert!(Places::<Wide>::page_bits(10) == 10);
+        assert_eq!(Odd::default().0, [0; 5]);
+        assert_eq!(Places::<Wide>::page_bits(10), 10);
     }
 
     #[test]
@@ -356,6 +362,9 @@ mod tests {
         for len in 1..9 {
             let first = system::map::<Wide>(len);
             assert!(first.is_aligned());
+            // SAFETY: as many as were mapped, all zeros.
+            let mapped = unsafe { std::slice::from_raw_parts(first, len) };
+            assert!(mapped.iter().all(|wide| wide.0.load(Relaxed) == 0));
             // SAFETY: mapped just above.
             unsafe { system::unmap(first, len) };
         }
@@ -363,18 +372,18 @@ mod tests {
 
     #[test]
     fn places_keep_their_addresses_and_forget() {
-        let places = Places::<Wide>::new(1);
+        let places = Places::<Number>::new(1 << 9);
         let get = |index| places.get(index, ptr::null_mut, &pin()).map(ptr::from_ref);
-        assert_eq!(get(3), None);
-        let page = places.make_page(3);
-        assert_eq!(get(3), Some(page.cast_const()));
+        assert_eq!(get(0), None);
+        let page = places.make_page(0);
+        assert_eq!(get(0), Some(page.cast_const()));
         // SAFETY: one of the places, only ever shared.
         let place = unsafe { &*page };
         place.0.store(7, Relaxed);
         // SAFETY: it has no value, and nobody else writes to it.
         unsafe { places.forget(page) };
         assert_eq!(place.0.load(Relaxed), 0);
-        assert_eq!(places.make_page(3), page);
-        assert_ne!(places.make_page(1 << 16), page);
+        assert_eq!(places.make_page(0), page);
+        assert_ne!(places.make_page(1 << FIRST_BITS), page);
     }
 }

@@ -78,9 +78,10 @@
 //! when it has ended its timer.
 //!
 //! **A resetter held up between 1 and 7** keeps others from using the link, not from working:
-//! they file names of their own. Its timer may end and the entry be claimed, armed, even be taken
-//! out with its page: the flag stays until that thread clears it, whatever lives in the entry by
-//! then, and what it writes into the link is true of the entry.
+//! they file names of their own. Its timer may end and the entry be claimed and armed: the flag
+//! stays until that thread clears it, whatever lives in the entry by then, and what it writes into
+//! the link is true of the entry. The entry's page stays as long, unless it is worn out
+//! ([`directory`](crate::wheel::slab::directory)).
 //!
 //! **The sweeper's exchange of the link against an inserter's store.** Each tells of a name that
 //! its writer files, or of nothing; whichever comes last, the link tells the truth.

@@ -16,12 +16,11 @@
 //! sees there are vacant generations, which no id matches: those that were there last or, where
 //! entries stay in their places, zeros.
 //!
-//! **Nobody writes to a page that is away**, for it forgets: before it is put in again (whoever
-//! puts it in writes every state), and, lest its memory come back for nothing, at any time. Who
-//! could?
+//! **Nobody changes what is on a page that is away**, for it forgets; and nobody tries, as a rule,
+//! lest its memory come back for nothing. Who could?
 //!
 //! * Whoever ends, resets or arms a timer: it exchanges the state of an armed generation, or has
-//!   claimed the entry. Neither is there.
+//!   claimed the entry. Neither is there. (One that has read the state before fails.)
 //! * The holder of the relinking flag, which writes the link and clears the flag late, whatever
 //!   lives in the entry by then. A page with such an entry stays
 //!   ([`is_relinking`](Directory::is_relinking)), until it is worn out: then it is never put in
@@ -37,6 +36,7 @@
 //! interleave.
 
 use super::entry::Entry;
+use super::link::AtomicLink;
 use super::state::EntryState;
 use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
@@ -127,8 +127,9 @@ impl<T> Directory<T> {
             let number = self.absent_page()?;
             let slot = self.slot_or_make(number);
             let page = self.places.make_page(number << self.page_bits);
-            // AcqRel: the Release half publishes the page's entries to `page`; the Acquire half
-            // pairs with the Release of `remove`, so that `base` is seen.
+            // AcqRel: the Release half publishes, to `page`, entries as `make_page` returns them;
+            // the Acquire half pairs with the Release of `remove`, so that `base` is seen, and that
+            // the entries have forgotten.
             if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
                 self.places.unmake_page(page);
                 continue;
@@ -154,14 +155,14 @@ impl<T> Directory<T> {
         let Some(slot) = self.slot(number) else {
             return;
         };
-        // Relaxed: published by the exchange below, by the base rule.
+        // Relaxed: published by the store below, by the base rule.
         slot.base.store(base.0, Relaxed);
         let page = self.page(number);
         if page.is_null() {
             return;
         }
         // SAFETY: made by `make_page`; the caller alone holds its entries, so that they are vacant
-        // and by the module's rules nobody writes to them.
+        // and by the module's rules nobody changes them, unless the page is worn out.
         unsafe { self.places.forget(page) };
         // Release: publishes `base`, and that the entries have forgotten, to `install`. Nobody else
         // takes the page out: it is the caller's.
@@ -231,6 +232,10 @@ impl<T> Directory<T> {
     fn renew_page(&self, number: u32, base: Generation, guard: &Guard) {
         for index in self.indices(number) {
             if let Some(entry) = self.entry(index, guard) {
+                // It may not have forgotten, where the system refused to take the memory back. What
+                // the sweeper has written there since is not ordered before a store, so that the
+                // link must not tell of a name that it has dropped.
+                entry.link.store(AtomicLink::NONE);
                 entry.state.put(EntryState::vacant(base, index + 1));
             }
         }
@@ -311,6 +316,7 @@ unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
 impl<T> Drop for Directory<T> {
     fn drop(&mut self) {
         // Panics, if a value's drop does, only when all memory has been freed: it is dropped last.
+        // (What is mapped goes after it, with `places`, also then.)
         let mut values = DropEach::default();
         for (chunk, slots) in self.chunks.iter().enumerate() {
             // Relaxed: `&mut self` already orders everything before this.

@@ -1,7 +1,8 @@
 //! The entry's link: the tick at which one of its names is met.
 //!
 //! Written by the inserter before it publishes its timer; by the sweeper when it files a name
-//! again, drops one, or ends a timer; by the resetter that holds the relinking flag; by a drain. It
+//! again, drops one, or ends a timer; by the resetter that holds the relinking flag; by a drain; by
+//! whoever puts the entry's page in. It
 //! tells of a name of the *entry*, whichever timer that name was filed for, so that the next timer
 //! of the entry can use it. A tick that the sweep has reached tells of nothing. What the link
 //! promises is in [`crate::wheel::shard`].

@@ -3,7 +3,7 @@
 //! Entries lie in pages behind a [`directory`]; vacant ones are on one stack ([`vacant`]), last
 //! in, first out, so that a cancel and the insert after it meet in the same cache line. To
 //! *claim* is to pop a vacant entry, to *release* to push one back; the sweeper pushes a whole
-//! [`Released`] chain at once. Pages whose entries are all vacant go back to the allocator
+//! [`Released`] chain at once. Pages whose entries are all vacant go back to the system
 //! through [`trim`], which the sweeper runs when far more entries are vacant than in use, or a
 //! burst fires.
 

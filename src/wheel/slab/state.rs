@@ -18,7 +18,8 @@
 //! compare-and-swap on it and every race between them has one winner. Whoever advances the
 //! generation ([`try_end`](AtomicEntryState::try_end)) takes ownership of the value and the entry.
 //! A state word never returns once its timer has ended, because generations only grow; while it is
-//! armed it may, by resets to and fro.
+//! armed it may, by resets to and fro. (A page that is given back [forgets](super::directory): its
+//! words are zero, which is no timer's, until it is put in again with later generations.)
 //!
 //! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; while it is
 //! set only that thread may make the entry's [link](super::link::AtomicLink) tell of a name, and
@@ -158,7 +159,7 @@ impl AtomicEntryState {
         self.swap(seen, armed).map(|()| armed)
     }
 
-    /// Writes the state of an entry that nobody else knows yet.
+    /// Writes the state of an entry whose page has just been put in: nobody else changes it.
     #[inline]
     pub(crate) fn put(&self, state: EntryState) {
         // Release: the vacant stack publishes the entry; kept so that who looks for a timer of

@@ -1,4 +1,4 @@
-//! Trimming: giving pages whose entries are all vacant back to the allocator.
+//! Trimming: giving pages whose entries are all vacant back to the system.
 //!
 //! The vacant stack knows nothing of pages, so that claim and release touch one word. To find
 //! whole pages, the sweeper hoards vacant entries by page, and a page whose entries it has all is
