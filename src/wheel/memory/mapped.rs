@@ -85,7 +85,7 @@ impl<P: Place> Places<P> {
     /// for tests, and stay.
     pub(crate) fn page_bits(asked_for: u32) -> u32 {
         const FEW: u32 = 8;
-        let whole = |&bits: &u32| system::is_whole::<P>(1 << bits);
+        let whole = |&bits: &u32| system::is_whole(size_of::<P>() << bits);
         let bits = (asked_for..FIRST_BITS).find(|bits| asked_for < FEW || whole(bits));
         bits.unwrap_or(FIRST_BITS)
     }
@@ -256,9 +256,9 @@ mod system {
         }
     }
 
-    /// Whether so many entries are a number of whole pages of the system.
-    pub(super) fn is_whole<P>(len: usize) -> bool {
-        (size_of::<P>() * len) % page_size() == 0
+    /// Whether so many bytes are a number of whole pages of the system.
+    pub(super) fn is_whole(bytes: usize) -> bool {
+        bytes % page_size() == 0
     }
 
     /// # Safety
@@ -301,7 +301,7 @@ mod system {
         places.iter().for_each(P::forget);
     }
 
-    pub(super) fn is_whole<P>(_len: usize) -> bool {
+    pub(super) fn is_whole(_bytes: usize) -> bool {
         true
     }
 }
