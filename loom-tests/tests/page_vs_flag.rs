@@ -3,39 +3,44 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use loom_tests::{TICK, World, beside, model, sweep_after, sweep_with_upkeep, v};
+use loom_tests::explorer::thread::JoinHandle;
+use loom_tests::{
+    TICK, TimerId, Value, Wheel, World, beside, model, sweep_after, sweep_with_upkeep, v,
+};
 
-/// The flag is cleared by the thread that set it, and the entry's next timer has its own.
-#[test]
-fn a_resetter_that_is_held_up_while_the_page_leaves_and_comes() {
-    model(2, || {
+/// A timer is reset to earlier while it is cancelled, its page leaves and comes again, and `reset`
+/// resets the entry's next timer, to one tick. That fires in time.
+fn used_again_while_a_resetter_is_held_up(
+    reset: impl Fn(&Wheel<Value>, TimerId) -> Option<JoinHandle<bool>> + Sync + Send + 'static,
+) {
+    model(2, move || {
         let World { wheel, mut sweeper, clock } = World::new();
         let old = wheel.insert(v(1), TICK * 5).unwrap();
         let late = beside(&wheel, move |wheel| wheel.reset(old, TICK).unwrap());
         assert_eq!(wheel.cancel(old), Some(v(1)));
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
         let new = wheel.insert(v(2), TICK * 5).unwrap();
-        assert_eq!(wheel.reset(new, TICK), Ok(true));
+        let other = reset(&wheel, new);
         late.join().unwrap();
+        assert!(other.is_none_or(|other| other.join().unwrap()));
         assert_eq!(sweep_after(&mut sweeper, &clock, 1), [2]);
         assert!(wheel.is_empty());
+    });
+}
+
+/// The flag is cleared by the thread that set it, and the entry's next timer has its own.
+#[test]
+fn a_resetter_that_is_held_up_while_the_page_leaves_and_comes() {
+    used_again_while_a_resetter_is_held_up(|wheel, new| {
+        assert_eq!(wheel.reset(new, TICK), Ok(true));
+        None
     });
 }
 
 /// The entry's next timer is reset by a third thread, which has a flag of its own.
 #[test]
 fn two_resetters_of_one_entry_and_two_of_its_timers() {
-    model(2, || {
-        let World { wheel, mut sweeper, clock } = World::new();
-        let old = wheel.insert(v(1), TICK * 5).unwrap();
-        let late = beside(&wheel, move |wheel| wheel.reset(old, TICK).unwrap());
-        assert_eq!(wheel.cancel(old), Some(v(1)));
-        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
-        let new = wheel.insert(v(2), TICK * 5).unwrap();
-        let other = beside(&wheel, move |wheel| wheel.reset(new, TICK).unwrap());
-        late.join().unwrap();
-        assert!(other.join().unwrap());
-        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [2]);
-        assert!(wheel.is_empty());
+    used_again_while_a_resetter_is_held_up(|wheel, new| {
+        Some(beside(wheel, move |wheel| wheel.reset(new, TICK).unwrap()))
     });
 }

@@ -56,6 +56,15 @@ impl Field {
     }
 }
 
+/// Chunk and offset of an element, in chunks that double and of which the first has `2^first_bits`
+/// elements.
+#[inline]
+pub(crate) const fn in_chunks(index: u32, first_bits: u32) -> (usize, usize) {
+    let number = index + (1 << first_bits);
+    let bits = number.ilog2();
+    ((bits - first_bits) as usize, (number ^ (1 << bits)) as usize)
+}
+
 /// `value` as an index into memory, where every index in use is known to fit.
 #[allow(clippy::cast_possible_truncation, reason = "callers index existing memory")]
 #[inline]

@@ -169,10 +169,16 @@ impl<T> Engine<T> {
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
     #[inline]
     pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
-        match self.timeline.soon(delay, now) {
-            Some(tick) if tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD => Ok(tick),
-            _ => self.tick_of_any(delay, now),
+        match self.in_window(self.timeline.soon(delay, now)) {
+            Some(tick) => Ok(tick),
+            None => self.tick_of_any(delay, now),
         }
+    }
+
+    /// A tick that the packed words can hold, as far as the sweep has come.
+    #[inline]
+    fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
+        tick.filter(|tick| tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD)
     }
 
     /// As [`tick_after`](Self::tick_after), for delays that are not plain.
@@ -190,9 +196,9 @@ impl<T> Engine<T> {
         ahead: u64,
         now: Now,
     ) -> Result<Tick, OutOfRange> {
-        match self.timeline.soon_at(ahead, now) {
-            Some(tick) if tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD => Ok(tick),
-            _ => self.tick_of(deadline, now),
+        match self.in_window(self.timeline.soon_at(ahead, now)) {
+            Some(tick) => Ok(tick),
+            None => self.tick_of(deadline, now),
         }
     }
 

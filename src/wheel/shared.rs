@@ -33,17 +33,14 @@ impl<T> Inner<T> {
             Some(ahead) if !self.leases.are_granted() || ahead > LEASE.subsec_nanos().into() => {
                 self.engine.tick_ahead(deadline, ahead, now)
             }
-            _ => self.tick_of_any(deadline, now),
+            Some(_) => self.tick_by_the_clock(deadline),
+            None => self.engine.tick_of(deadline, now),
         }
     }
 
-    /// As [`tick_of`](Self::tick_of), for deadlines that have passed, or may have, and for those of
-    /// no time that can be told.
+    /// The tick of a deadline that a leased reading leaves open.
     #[cold]
-    fn tick_of_any(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
-        let ahead = self.engine.timeline().ahead(deadline, now).is_some();
-        let unsure = self.leases.are_granted() && ahead;
-        let now = if unsure { self.engine.timeline().now(self.clock.now()) } else { now };
-        self.engine.tick_of(deadline, now)
+    fn tick_by_the_clock(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
+        self.engine.tick_of(deadline, self.engine.timeline().now(self.clock.now()))
     }
 }

@@ -1,7 +1,7 @@
 //! A wheel gives its memory back.
 
 use crate::common::{Bench, Shape};
-use crate::{alone, held};
+use crate::{alone, delay, held};
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 
@@ -21,8 +21,6 @@ fn a_burst_leaves_nothing_behind() {
         let tick = Duration::from_millis(1);
         let shape = Shape { tick, shards: 3, geometry: Geometry::default(), first_tick: 0 };
         let mut bench = Bench::<u64>::new(shape);
-        let delay =
-            |n: u32| Duration::from_millis(u64::from(n.wrapping_mul(2_654_435_769) % 60_000));
         let mut ids = Vec::new();
         let most = held(|| {
             ids.extend((0..300_000).map(|n| bench.wheel.insert(u64::from(n), delay(n)).unwrap()));

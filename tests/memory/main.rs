@@ -16,11 +16,17 @@ mod resident;
 mod sleeps;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// One test at a time: what another thread still looks at is not freed meanwhile.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The delay of the timer of this number, anywhere within a minute.
+fn delay(number: u32) -> Duration {
+    Duration::from_millis(u64::from(number.wrapping_mul(2_654_435_769) % 60_000))
 }
 
 /// How many bytes more than before are allocated after `run`, by this thread.

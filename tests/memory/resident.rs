@@ -1,7 +1,7 @@
 //! A wheel gives its memory back to the system, whatever the allocator keeps.
 
-use crate::alone;
 use crate::common::{Bench, Shape};
+use crate::{alone, delay};
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 
@@ -21,7 +21,6 @@ fn the_entries_of_a_burst_go_back_to_the_system() {
     let tick = Duration::from_millis(1);
     let shape = Shape { tick, shards: 1, geometry: Geometry::default(), first_tick: 0 };
     let mut bench = Bench::<[u64; 6]>::new(shape);
-    let delay = |n: u32| Duration::from_millis(u64::from(n.wrapping_mul(2_654_435_769) % 60_000));
     let mut ids = Vec::with_capacity(TIMERS as usize);
     ids.extend((0..TIMERS).map(|n| bench.wheel.insert([n.into(); 6], delay(n)).unwrap()));
     let most = resident();

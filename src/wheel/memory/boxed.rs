@@ -3,9 +3,8 @@
 //! A thread looks an entry up under a [`Guard`]; a page that was taken out is freed once every
 //! guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 
-use super::Place;
+use super::{Place, boxed_slice};
 use std::marker::PhantomData;
-use std::ptr;
 
 pub(crate) use crossbeam_epoch::{Guard, pin};
 
@@ -75,7 +74,7 @@ impl<P: Place> Places<P> {
     /// Frees what `make_page` has returned, and nobody else has seen.
     pub(crate) fn unmake_page(&self, page: *mut P) {
         // SAFETY: made by `make_page` and not published.
-        drop(unsafe { self.boxed(page) });
+        drop(unsafe { boxed_slice(page, self.page_len as usize) });
     }
 
     /// A page is about to be taken out: who finds it still, finds what it holds.
@@ -96,7 +95,7 @@ impl<P: Place> Places<P> {
         let free = move || {
             // SAFETY: `make_page` made the page as a boxed slice of this length, and no guard that
             // could have found it is left.
-            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(page, len)) });
+            drop(unsafe { boxed_slice(page, len) });
         };
         // SAFETY: `free` owns the page, whose entries hold no values; so it may run on any thread,
         // at any later time, also after the wheel has gone.
@@ -110,15 +109,6 @@ impl<P: Place> Places<P> {
     /// - `page` was returned by [`make_page`](Self::make_page), and `self` is going.
     pub(crate) unsafe fn free(&mut self, page: *mut P) {
         // SAFETY: the caller vouches for it.
-        drop(unsafe { self.boxed(page) });
-    }
-
-    /// # Safety
-    ///
-    /// - `page` was returned by [`make_page`](Self::make_page), and nobody else uses it any more.
-    unsafe fn boxed(&self, page: *mut P) -> Box<[P]> {
-        let len = self.page_len as usize;
-        // SAFETY: the caller vouches for it.
-        unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(page, len)) }
+        drop(unsafe { boxed_slice(page, self.page_len as usize) });
     }
 }

@@ -22,6 +22,7 @@
 
 use super::Place;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
+use crate::wheel::bits::in_chunks;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -98,14 +99,14 @@ impl<P: Place> Places<P> {
         _page: impl FnOnce() -> *mut P,
         _guard: &'g Guard,
     ) -> Option<&'g P> {
-        let (chunk, offset) = Self::locate(index);
+        let (chunk, offset) = in_chunks(index, FIRST_BITS);
         // Acquire: pairs with the Release of `make_chunk`, so that the mapping is seen.
         let first = self.chunks.get(chunk)?.load(Acquire);
         if first.is_null() {
             return None;
         }
-        // SAFETY: chunk `c` has `2^(FIRST_BITS + c)` entries and `locate` returns an offset below
-        // that.
+        // SAFETY: chunk `c` has `2^(FIRST_BITS + c)` entries and `in_chunks` returns an offset
+        // below that.
         let place = unsafe { first.add(offset) };
         // SAFETY: the mapping lives as long as `self`, and whatever is in it is an entry, by the
         // rule of `Place`; entries are only ever shared.
@@ -115,7 +116,7 @@ impl<P: Place> Places<P> {
     /// Where the page begins whose first entry has this index; its memory is made, if need be. What
     /// its entries hold is as they were left, or forgotten.
     pub(crate) fn make_page(&self, index: u32) -> *mut P {
-        let (chunk, offset) = Self::locate(index);
+        let (chunk, offset) = in_chunks(index, FIRST_BITS);
         // Acquire: as in `get`.
         let there = self.chunks[chunk].load(Acquire);
         let first = if there.is_null() { self.make_chunk(chunk) } else { there };
@@ -166,14 +167,6 @@ impl<P: Place> Places<P> {
                 there
             }
         }
-    }
-
-    /// Chunk and offset of an entry.
-    #[inline]
-    fn locate(index: u32) -> (usize, usize) {
-        let number = index + (1 << FIRST_BITS);
-        let bits = number.ilog2();
-        ((bits - FIRST_BITS) as usize, (number ^ (1 << bits)) as usize)
     }
 
     fn chunk_len(chunk: usize) -> usize {
@@ -276,7 +269,7 @@ mod system {
 /// The models' memory: what is given back forgets everything, as the system's does.
 #[cfg(modelled)]
 mod system {
-    use crate::wheel::memory::Place;
+    use crate::wheel::memory::{Place, boxed_slice};
     use std::ptr;
 
     pub(super) fn map<P: Place>(len: usize) -> *mut P {
@@ -289,7 +282,7 @@ mod system {
     /// - As of the system's memory.
     pub(super) unsafe fn unmap<P: Place>(first: *mut P, len: usize) {
         // SAFETY: `map` made a boxed slice of this length.
-        drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, len)) });
+        drop(unsafe { boxed_slice(first, len) });
     }
 
     /// # Safety

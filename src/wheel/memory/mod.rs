@@ -30,6 +30,17 @@
 mod chosen;
 
 pub(crate) use chosen::{Guard, Places, collect, pin};
+use std::ptr;
+
+/// The boxed slice that `first` was made from.
+///
+/// # Safety
+///
+/// - `first` came from a `Box<[S]>` of `len` elements, and nobody else uses it any more.
+pub(crate) unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
+    // SAFETY: the caller vouches for pointer, length and ownership.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, len)) }
+}
 
 /// What an entry must be.
 ///

@@ -40,10 +40,10 @@ use super::link::AtomicLink;
 use super::state::EntryState;
 use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
+use crate::wheel::bits::in_chunks;
 use crate::wheel::id::{Generation, TimerId};
-use crate::wheel::memory::{Guard, Places};
+use crate::wheel::memory::{Guard, Places, boxed_slice};
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::ptr;
 
 /// Enough chunks for all indices at the smallest page size.
@@ -179,8 +179,7 @@ impl<T> Directory<T> {
     ///
     /// The caller alone holds them, vacant: once it is not so, it stays so.
     pub(crate) fn is_relinking(&self, number: u32, guard: &Guard) -> bool {
-        let mut entries = self.indices(number).filter_map(|index| self.entry(index, guard));
-        entries.any(|entry| entry.state.load().is_relinking())
+        self.entries(number, guard).any(|(_, entry)| entry.state.load().is_relinking())
     }
 
     /// Counts the entry at `index` as worn out; with the last one of its page the page goes.
@@ -199,12 +198,7 @@ impl<T> Directory<T> {
     pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &Entry<T>)) {
         let pages = (0..self.page_of(u32::MAX)).take_while(|&number| self.slot(number).is_some());
         for number in pages.filter(|&number| !self.page(number).is_null()) {
-            for index in self.indices(number) {
-                let Some(entry) = self.entry(index, guard) else {
-                    break;
-                };
-                visit(index, entry);
-            }
+            self.entries(number, guard).for_each(|(index, entry)| visit(index, entry));
         }
     }
 
@@ -230,28 +224,24 @@ impl<T> Directory<T> {
     /// Gives the entries of a page just put in a generation that was not used before, and chains
     /// them.
     fn renew_page(&self, number: u32, base: Generation, guard: &Guard) {
-        for index in self.indices(number) {
-            if let Some(entry) = self.entry(index, guard) {
-                // It may not have forgotten, where the system refused to take the memory back. What
-                // the sweeper has written there since is not ordered before a store, so that the
-                // link must not tell of a name that it has dropped.
-                entry.link.store(AtomicLink::NONE);
-                entry.state.put(EntryState::vacant(base, index + 1));
-            }
+        for (index, entry) in self.entries(number, guard) {
+            // It may not have forgotten, where the system refused to take the memory back. What the
+            // sweeper has written there since is not ordered before a store, so that the link must
+            // not tell of a name that it has dropped.
+            entry.link.store(AtomicLink::NONE);
+            entry.state.put(EntryState::vacant(base, index + 1));
         }
     }
 
-    /// The indices of a page's entries.
-    fn indices(&self, number: u32) -> Range<u32> {
+    /// The entries of a page, with their indices.
+    fn entries<'g>(
+        &'g self,
+        number: u32,
+        guard: &'g Guard,
+    ) -> impl Iterator<Item = (u32, &'g Entry<T>)> {
         let first = number << self.page_bits;
-        first..first + self.page_len()
-    }
-
-    /// Chunk and offset of a page's slot.
-    #[inline]
-    fn locate(number: u32) -> (usize, usize) {
-        let chunk = (number + 1).ilog2();
-        (chunk as usize, (number + 1 - (1 << chunk)) as usize)
+        let indices = first..first + self.page_len();
+        indices.filter_map(|index| Some((index, self.entry(index, guard)?)))
     }
 
     /// Where the page is; null if it is not there.
@@ -263,14 +253,14 @@ impl<T> Directory<T> {
 
     #[inline]
     fn slot(&self, number: u32) -> Option<&PageSlot<T>> {
-        let (chunk, offset) = Self::locate(number);
+        let (chunk, offset) = in_chunks(number, 0);
         // Acquire: pairs with the Release of `slot_or_make`, so that the chunk's slots are seen.
         let slots = self.chunks[chunk].load(Acquire);
         if slots.is_null() {
             return None;
         }
-        // SAFETY: chunk `c` has `2^c` slots and lives as long as the directory; `locate` returns
-        // an offset below that.
+        // SAFETY: chunk `c` has `2^c` slots and lives as long as the directory; `in_chunks`
+        // returns an offset below that.
         let slot = unsafe { slots.add(offset) };
         // SAFETY: as above; slots are only ever shared.
         Some(unsafe { &*slot })
@@ -281,7 +271,7 @@ impl<T> Directory<T> {
             if let Some(slot) = self.slot(number) {
                 return slot;
             }
-            let (chunk, _) = Self::locate(number);
+            let (chunk, _) = in_chunks(number, 0);
             let slots: Box<[PageSlot<T>]> = (0..1_usize << chunk)
                 .map(|_| PageSlot {
                     page: AtomicPtr::new(ptr::null_mut()),
@@ -301,16 +291,6 @@ impl<T> Directory<T> {
             }
         }
     }
-}
-
-/// The boxed slice that `first` was made from.
-///
-/// # Safety
-///
-/// - `first` came from a `Box<[S]>` of `len` elements, and nobody else uses it any more.
-unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
-    // SAFETY: the caller vouches for pointer, length and ownership.
-    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, len)) }
 }
 
 impl<T> Drop for Directory<T> {
