@@ -35,7 +35,7 @@ pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::{
-    Armed, Builder, Expired, Lateness, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,
+    Armed, Builder, Expired, Lateness, Metrics, Moment, Pinned, Sweep, Sweeper, TimerId, Wheel,
 };
 
 #[cfg_attr(

@@ -29,6 +29,9 @@ use shuttle as blocking;
 
 pub(crate) use blocking::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use blocking::{thread, thread_local};
+// Per thread of a model, where `thread_local` is per thread of the system under loom.
+#[cfg(modelled)]
+pub(crate) use source::thread_local as modelled_thread_local;
 
 // The lock of the keyed timers' map: its order with the wheel's words is what a model explores,
 // and a thread that waits for it must be loom's to wake.

@@ -1,20 +1,33 @@
-//! Instructions of each verb, counted by callgrind: the same on a busy machine as on a quiet one.
+//! Instructions of each operation, counted by callgrind: the same on a busy machine as on a quiet
+//! one. Of a wheel's, plain and pinned; of sleeps, and tokio's beside them; and of the loop around
+//! them with nothing in it, which `ci/instructions` takes off.
 //!
-//! `ci/instructions` compares them with those of the committed baseline. The clock is the precise
-//! one: leases end with time, of which counting takes much.
+//! Leases do not end here: they end with time, of which counting takes much.
 
 #![allow(missing_docs, missing_debug_implementations, reason = "the macros make what they make")]
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use tourbillon::MonotonicClock;
-use tourbillon_benches::{BATCH, Bench, Verb};
+use std::hint::black_box;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::runtime::{EnterGuard, Runtime};
+use tourbillon::future::{Sleep, Timer, Wake};
+use tourbillon::{Builder, Sweeper};
+use tourbillon_benches::{BATCH, Bench, Verb, delay, now};
 
 /// How many batches a count is taken over.
 const BATCHES: usize = 64;
 
+/// And how many operations that is.
+const OPERATIONS: u32 = 64 * 64;
+const _: () = assert!(OPERATIONS as usize == BATCHES * BATCH);
+
+const ARMED: u32 = 20_000;
+
 /// A wheel that has seen the verb before.
 fn bench(verb: Verb) -> (Bench, Verb) {
-    let mut bench = Bench::new(20_000, MonotonicClock);
+    let mut bench = Bench::new(ARMED, Builder::new().__lease(u64::MAX));
     (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
     (bench, verb)
 }
@@ -41,5 +54,192 @@ fn pinned((mut bench, verb): (Bench, Verb)) -> Bench {
     bench
 }
 
-library_benchmark_group!(name = verbs, benchmarks = [plain, pinned]);
-main!(library_benchmark_groups = verbs);
+#[library_benchmark(setup = bench)]
+#[bench::insert(Verb::Insert)]
+#[bench::cancel_insert(Verb::CancelInsert)]
+#[bench::reset_later(Verb::ResetLater)]
+#[bench::reset_earlier(Verb::ResetEarlier)]
+#[bench::deadline(Verb::Deadline)]
+fn bare((mut bench, verb): (Bench, Verb)) -> Bench {
+    bench.caller.bare(verb, BATCHES * BATCH);
+    bench
+}
+
+/// Sleeps of some kind, each in a place where it stays.
+trait Sleeps {
+    type Sleep: Future;
+
+    fn sleep(&self, delay: Duration) -> Self::Sleep;
+    fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Instant);
+}
+
+/// Ours, on a wheel that nobody sweeps.
+struct Ours {
+    timer: Timer,
+    /// Its drop would close the wheel.
+    _sweeper: Sweeper<Wake>,
+}
+
+impl Sleeps for Ours {
+    type Sleep = Sleep;
+
+    #[inline]
+    fn sleep(&self, delay: Duration) -> Sleep {
+        self.timer.sleep(delay)
+    }
+
+    #[inline]
+    fn reset(sleep: Pin<&mut Sleep>, deadline: Instant) {
+        sleep.get_mut().reset(deadline);
+    }
+}
+
+/// tokio's, of a runtime of one thread.
+struct Tokio {
+    _inside: EnterGuard<'static>,
+}
+
+impl Tokio {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime: &'static Runtime = Box::leak(Box::new(runtime.expect("a runtime")));
+        Self { _inside: runtime.enter() }
+    }
+}
+
+impl Sleeps for Tokio {
+    type Sleep = tokio::time::Sleep;
+
+    #[inline]
+    fn sleep(&self, delay: Duration) -> Self::Sleep {
+        tokio::time::sleep(delay)
+    }
+
+    #[inline]
+    fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Instant) {
+        sleep.reset(deadline.into());
+    }
+}
+
+/// Sleeps that do nothing.
+struct Nothing;
+
+impl Sleeps for Nothing {
+    type Sleep = Self;
+
+    #[inline]
+    fn sleep(&self, delay: Duration) -> Self {
+        black_box(delay);
+        Self
+    }
+
+    #[inline]
+    fn reset(_: Pin<&mut Self>, deadline: Instant) {
+        black_box(deadline);
+    }
+}
+
+impl Future for Nothing {
+    type Output = ();
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        black_box(Poll::Pending)
+    }
+}
+
+/// Many armed sleeps, and places for more.
+struct Armed<S: Sleeps> {
+    places: Vec<Pin<Box<Option<S::Sleep>>>>,
+    timer: S,
+    verb: Verb,
+    start: Instant,
+}
+
+impl<S: Sleeps> Armed<S> {
+    fn new(timer: S, verb: Verb) -> Self {
+        let places = (0..ARMED + OPERATIONS).map(|_| Box::pin(None)).collect();
+        let mut armed = Self { places, timer, verb, start: now() };
+        (0..ARMED).for_each(|place| armed.arm(place));
+        // Names are filed once: what follows relies on them.
+        if verb == Verb::CancelInsert {
+            (0..ARMED).for_each(|place| armed.arm(place));
+        }
+        armed
+    }
+
+    #[inline]
+    fn arm(&mut self, place: u32) {
+        let sleep = self.timer.sleep(delay(place));
+        let place = &mut self.places[place as usize];
+        place.set(Some(sleep));
+        if let Some(sleep) = place.as_mut().as_pin_mut() {
+            assert!(sleep.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+    }
+
+    #[inline]
+    fn reset(&mut self, place: u32, by: Duration) {
+        let deadline = self.start + delay(place) + by;
+        if let Some(sleep) = self.places[place as usize].as_mut().as_pin_mut() {
+            S::reset(sleep, deadline);
+        }
+    }
+
+    fn run(&mut self) {
+        for step in 0..OPERATIONS {
+            // As good as random, and the same for all.
+            let place = step * 7919 % ARMED;
+            match self.verb {
+                Verb::Insert => self.arm(ARMED + step),
+                Verb::CancelInsert => self.arm(place),
+                _ => self.reset(place, Duration::from_secs(5)),
+            }
+        }
+    }
+}
+
+fn ours(verb: Verb) -> Armed<Ours> {
+    let built = Builder::new().shards(1).__lease(u64::MAX).build();
+    let (wheel, sweeper) = built.expect("the defaults are in range");
+    Armed::new(Ours { timer: Timer::new(wheel), _sweeper: sweeper }, verb)
+}
+
+fn tokios(verb: Verb) -> Armed<Tokio> {
+    Armed::new(Tokio::new(), verb)
+}
+
+fn nothing(verb: Verb) -> Armed<Nothing> {
+    Armed::new(Nothing, verb)
+}
+
+#[library_benchmark(setup = ours)]
+#[bench::insert(Verb::Insert)]
+#[bench::cancel_insert(Verb::CancelInsert)]
+#[bench::reset_later(Verb::ResetLater)]
+fn sleep(mut armed: Armed<Ours>) -> Armed<Ours> {
+    armed.run();
+    armed
+}
+
+#[library_benchmark(setup = tokios)]
+#[bench::insert(Verb::Insert)]
+#[bench::cancel_insert(Verb::CancelInsert)]
+#[bench::reset_later(Verb::ResetLater)]
+fn tokio_sleep(mut armed: Armed<Tokio>) -> Armed<Tokio> {
+    armed.run();
+    armed
+}
+
+#[library_benchmark(setup = nothing)]
+#[bench::insert(Verb::Insert)]
+#[bench::cancel_insert(Verb::CancelInsert)]
+#[bench::reset_later(Verb::ResetLater)]
+fn bare_sleep(mut armed: Armed<Nothing>) -> Armed<Nothing> {
+    armed.run();
+    armed
+}
+
+library_benchmark_group!(name = verbs, benchmarks = [plain, pinned, bare]);
+library_benchmark_group!(name = sleeps, benchmarks = [sleep, tokio_sleep, bare_sleep]);
+main!(library_benchmark_groups = verbs, sleeps);

@@ -3,7 +3,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::time::Duration;
-use tourbillon::LeasedClock;
+use tourbillon::Builder;
 use tourbillon_benches::{BATCH, Bench, Caller, Verb, now};
 
 const ARMED: [u32; 3] = [10_000, 1_000_000, 10_000_000];
@@ -17,7 +17,7 @@ fn verbs(criterion: &mut Criterion) {
         ("pinned", |caller, verb| caller.pinned(verb, BATCH)),
     ];
     for armed in ARMED {
-        let mut bench = Bench::new(armed, LeasedClock);
+        let mut bench = Bench::new(armed, Builder::new());
         for verb in Verb::ALL {
             let mut group = criterion.benchmark_group(verb.to_string());
             group.throughput(Throughput::Elements(BATCH as u64));

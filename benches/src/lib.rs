@@ -6,8 +6,9 @@ pub mod go_zero;
 
 use fastrand::Rng;
 use std::fmt;
+use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tourbillon::{Builder, Clock, Pinned, Sweeper, TimerId, Wheel};
+use tourbillon::{Builder, Pinned, Sweeper, TimerId, Wheel};
 
 /// How many operations share one guard.
 pub const BATCH: usize = 64;
@@ -73,18 +74,22 @@ trait Verbs {
 macro_rules! verbs {
     ($($kind:ty),*) => {$(
         impl Verbs for $kind {
+            #[inline(always)]
             fn arm(&self, value: u64, delay: Duration) -> TimerId {
                 self.insert(value, delay).expect("the wheel is open and the delay in its range")
             }
 
+            #[inline(always)]
             fn end(&self, id: TimerId) -> u64 {
                 self.cancel(id).expect("the timer is armed")
             }
 
+            #[inline(always)]
             fn set(&self, id: TimerId, delay: Duration) {
                 assert!(self.reset(id, delay).expect("the delay is in range"), "not armed");
             }
 
+            #[inline(always)]
             fn look(&self, id: TimerId) -> bool {
                 self.deadline(id).is_some()
             }
@@ -93,6 +98,30 @@ macro_rules! verbs {
 }
 
 verbs!(Wheel<u64>, Pinned<'_, u64>);
+
+/// Does nothing: for what a loop costs around the verbs.
+struct Nothing {
+    id: TimerId,
+}
+
+impl Verbs for Nothing {
+    fn arm(&self, value: u64, delay: Duration) -> TimerId {
+        black_box((value, delay));
+        self.id
+    }
+
+    fn end(&self, id: TimerId) -> u64 {
+        black_box(id).to_bits()
+    }
+
+    fn set(&self, id: TimerId, delay: Duration) {
+        black_box((id, delay));
+    }
+
+    fn look(&self, id: TimerId) -> bool {
+        black_box(id) == id
+    }
+}
 
 /// A timer of the caller's, and the delay it was last given.
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +173,19 @@ impl Caller {
         }
     }
 
+    /// The loop of [`plain`](Self::plain), without the operations.
+    ///
+    /// # Panics
+    ///
+    /// If no timer is armed.
+    pub fn bare(&mut self, verb: Verb, operations: usize) {
+        let nothing = Nothing { id: self.timers[0].id };
+        for _ in 0..operations {
+            let place = self.place(verb);
+            apply(verb, &nothing, &mut self.timers, place, &mut self.random);
+        }
+    }
+
     /// So many operations, at most [`BATCH`], under one guard, their timers fetched ahead.
     ///
     /// # Panics
@@ -178,7 +220,8 @@ impl Caller {
     }
 }
 
-#[inline]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "so that all systems' loops are alike")]
 fn apply(verb: Verb, on: &impl Verbs, timers: &mut Vec<Timer>, place: usize, random: &mut Rng) {
     match verb {
         Verb::Insert => {
@@ -219,14 +262,14 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Arms so many timers, on a wheel with this clock.
+    /// Arms so many timers, on a wheel of one shard.
     ///
     /// # Panics
     ///
     /// If the wheel refuses one.
     #[must_use]
-    pub fn new(armed: u32, clock: impl Clock) -> Self {
-        let built = Builder::new().shards(1).clock(clock).build();
+    pub fn new(armed: u32, builder: Builder) -> Self {
+        let built = builder.shards(1).build();
         let (wheel, sweeper) = built.expect("the defaults are in range");
         Self { caller: Caller::new(wheel, armed), sweeper, armed, since: 0 }
     }

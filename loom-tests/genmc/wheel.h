@@ -359,7 +359,6 @@ static u32 insert(Tick deadline, u32 *spare) {
   Tick swept = swept_get();
   if (vacant & RELINKING || in_time(link_load(), deadline, swept)) {
     u32 armed = arm(vacant, deadline);
-    PUBLISHED(NO_FENCE_AFTER_FILING);
     if (armed & RELINKING)
       relink_as(false, generation, spare);
     else

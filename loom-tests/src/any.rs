@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
+use crate::wheel::probe::{get_up, sit_down};
 use crate::{TICK, TimerId, World, beside, drain, sweep_after, sweep_with_upkeep, v};
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Mutex};
 
 /// Three callers do so many operations each, of any kind, with any id, while the sweeper sweeps and
-/// tidies: each value ends once.
+/// tidies: each value ends once. Two callers may have vacant entries in their hands, and leave
+/// them behind again and again.
 pub fn any_operations(each: u64) {
     let World { wheel, mut sweeper, clock } = World::new();
     // The standard library's lock: shuttle never switches inside it, so that a thread which stops
@@ -18,6 +20,11 @@ pub fn any_operations(each: u64) {
         beside(&wheel, move |wheel| {
             let mut cancelled = Vec::<u64>::new();
             for number in first..first + each {
+                match thread_rng().gen_range(0..9) {
+                    0..2 => sit_down(wheel),
+                    2 => get_up(wheel),
+                    _ => {}
+                }
                 let delay = TICK * thread_rng().gen_range(0..7);
                 let ids = shared.lock().unwrap().clone();
                 let id = ids.get(thread_rng().gen_range(0..ids.len().max(1)));
@@ -30,6 +37,7 @@ pub fn any_operations(each: u64) {
                     }
                 }
             }
+            get_up(wheel);
             cancelled
         })
     });

@@ -47,7 +47,8 @@ pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::probe::{PAST, USES, WINDOW, entries};
 pub use wheel::{
-    Armed, Builder, Expired, Geometry, Lateness, Metrics, Pinned, Sweep, Sweeper, TimerId, Wheel,
+    Armed, Builder, Expired, Geometry, Lateness, Metrics, Moment, Pinned, Sweep, Sweeper, TimerId,
+    Wheel,
 };
 
 // What the threads of a model share beside the wheel must be the explorer's too: the order of
@@ -169,6 +170,20 @@ pub fn beside<R: Send + 'static>(
 ) -> thread::JoinHandle<R> {
     let wheel = wheel.clone();
     thread::spawn(move || run(&wheel))
+}
+
+/// As [`beside`], by a thread that has a number of its own and so vacant entries in its hand; it
+/// leaves them behind when it ends.
+pub fn seated<R: Send + 'static>(
+    wheel: &Wheel<Value>,
+    run: impl FnOnce(&Wheel<Value>) -> R + Send + 'static,
+) -> thread::JoinHandle<R> {
+    beside(wheel, |wheel| {
+        wheel::probe::sit_down(wheel);
+        let result = run(wheel);
+        wheel::probe::get_up(wheel);
+        result
+    })
 }
 
 /// Moves the clock on and sweeps; the values that expired.

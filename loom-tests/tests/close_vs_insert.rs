@@ -5,21 +5,34 @@
 use loom_tests::{Refusal, TICK, World, beside, drain, model, sweep, v};
 use std::time::Duration;
 
-#[test]
-fn drained_or_refused() {
-    model(3, || {
-        let World { wheel, sweeper: _sweeper, .. } = World::new();
-        let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK));
-        wheel.close();
-        let drained = drain(&wheel);
-        match inserter.join().unwrap() {
-            Ok(_) => assert_eq!(drained, [7]),
-            Err(refused) => {
-                assert_eq!((refused.reason, refused.value), (Refusal::Closed, v(7)));
-                assert!(drained.is_empty());
-            }
+/// An insert against the closing and draining of the wheel.
+fn drained_or_refused(World { wheel, sweeper: _sweeper, .. }: World) {
+    let inserter = beside(&wheel, move |wheel| wheel.insert(v(7), TICK));
+    wheel.close();
+    let drained = drain(&wheel);
+    match inserter.join().unwrap() {
+        Ok(_) => assert_eq!(drained, [7]),
+        Err(refused) => {
+            assert_eq!((refused.reason, refused.value), (Refusal::Closed, v(7)));
+            assert!(drained.is_empty());
         }
-        assert!(wheel.is_empty());
+    }
+    assert!(wheel.is_empty());
+}
+
+#[test]
+fn an_insert_that_files_its_name() {
+    model(3, || drained_or_refused(World::new()));
+}
+
+/// It passes no fence.
+#[test]
+fn an_insert_that_relies_on_a_name() {
+    model(3, || {
+        let world = World::new();
+        let before = world.wheel.insert(v(1), TICK).unwrap();
+        assert_eq!(world.wheel.cancel(before), Some(v(1)));
+        drained_or_refused(world);
     });
 }
 

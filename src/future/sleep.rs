@@ -5,7 +5,7 @@
 use super::budget::let_go;
 use super::timer::Timer;
 use super::wake::{Identity, Wake};
-use crate::{InsertError, Pinned, Refusal, TimerId, Wheel};
+use crate::{InsertError, Moment, Refusal, TimerId, Wheel};
 use futures_core::FusedFuture;
 use std::fmt;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 #[must_use = "a sleep does nothing unless it is polled"]
 pub struct Sleep {
     timer: Timer,
-    deadline: Instant,
+    deadline: Moment,
     state: State,
 }
 
@@ -80,26 +80,30 @@ impl State {
 impl Timer {
     /// A future that is ready when `delay` has passed from now; at once for none.
     ///
-    /// Delays of more than 136 years count as that much.
+    /// What lies beyond 292 years from the timer's making counts as that time.
+    #[inline]
     pub fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::new(self.share(), self.after(delay))
     }
 
-    /// A future that is ready at `deadline`; at once if that has passed.
+    /// A future that is ready at `deadline`; at once if that has passed. (An instant before the
+    /// timer was made counts as that of its making.)
+    #[inline]
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::new(self.share(), deadline)
+        Sleep::new(self.share(), self.wheel().moment(deadline))
     }
 }
 
 impl Sleep {
-    pub(super) fn new(timer: Timer, deadline: Instant) -> Self {
+    #[inline]
+    pub(super) fn new(timer: Timer, deadline: Moment) -> Self {
         Self { timer, deadline, state: State::NEW }
     }
 
     /// When it is due. (A reset [by its id](Self::id) is not seen here.)
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.deadline
+        self.wheel().instant(self.deadline)
     }
 
     /// Whether its time has come, polled or not. Not if it was refused.
@@ -122,17 +126,20 @@ impl Sleep {
     /// A sleep that had fired, or was never polled, is armed by the next poll. One that is moved
     /// back to a deadline that has passed is ready at the next poll; whoever waits for it without
     /// polling is woken by the next sweep.
+    #[inline]
     pub fn reset(&mut self, deadline: Instant) {
-        self.move_to(deadline, false);
+        self.move_to(self.wheel().moment(deadline), false);
     }
 
     /// As [`reset`](Self::reset), to `delay` from now.
+    #[inline]
     pub fn reset_after(&mut self, delay: Duration) {
         self.move_to(self.timer.after(delay), delay.is_zero());
     }
 
     /// Sets the deadline; `passed`: it is known to have passed.
-    fn move_to(&mut self, deadline: Instant, passed: bool) {
+    #[inline]
+    fn move_to(&mut self, deadline: Moment, passed: bool) {
         let moved_earlier = passed || deadline < self.deadline;
         self.deadline = deadline;
         let State::Armed { id, earlier, .. } = &mut self.state else {
@@ -141,7 +148,7 @@ impl Sleep {
         };
         *earlier |= moved_earlier;
         let id = *id;
-        match self.wheel().reset_at(id, deadline) {
+        match self.wheel().reset_at_moment(id, deadline) {
             Ok(true) => {}
             Ok(false) => self.state = State::NEW,
             Err(_) => self.hop_again(id),
@@ -180,7 +187,7 @@ impl Sleep {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&mut self) -> Option<TimerId> {
-        let due = self.deadline;
+        let due = self.deadline();
         let State::Armed { id, handed_out, .. } = &mut self.state else {
             return None;
         };
@@ -198,7 +205,7 @@ impl Sleep {
     }
 
     fn has_come(&self) -> bool {
-        self.timer.now() >= self.deadline
+        self.wheel().has_come(self.deadline)
     }
 
     /// Whether a timer that is gone has fired for good.
@@ -214,18 +221,13 @@ impl Sleep {
         Poll::Ready(Ok(()))
     }
 
-    /// Puts the waker into the wheel, unless the time has come: that is looked up precisely only
-    /// where the reading that the insert needs leaves it open.
+    /// Puts the waker into the wheel, unless the time has come.
     fn arm(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
-        let (wake, waker) = Wake::of(task);
-        let (deadline, pinned) = (self.deadline, self.timer.wheel().pin());
-        if deadline <= pinned.now() && self.has_come() {
-            drop(pinned);
-            wake.forget();
+        if self.has_come() {
             return self.elapse();
         }
-        let inserted = insert(&pinned, self.wheel(), wake, deadline);
-        drop(pinned);
+        let (wake, waker) = Wake::of(task);
+        let inserted = insert(self.wheel(), wake, self.deadline);
         match inserted {
             Ok(id) => {
                 self.state = State::Armed { id, waker, handed_out: false, earlier: false };
@@ -277,7 +279,7 @@ impl Sleep {
         taken.value.forget();
         if handed_out {
             // Others may have moved it.
-            self.deadline = taken.deadline;
+            self.deadline = self.wheel().moment(taken.deadline);
         }
         self.arm(waker)
     }
@@ -290,11 +292,7 @@ impl Sleep {
         self.state = State::NEW;
         if let Some(taken) = self.wheel().take(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
-            let inserted = {
-                let wheel = self.wheel();
-                insert(&wheel.pin(), wheel, taken.value, self.deadline)
-            };
-            if let Ok(id) = inserted {
+            if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
                 self.state = State::Armed { id, waker, handed_out: false, earlier: false };
             }
         }
@@ -302,17 +300,14 @@ impl Sleep {
 }
 
 /// Arms a waker, at the end of the range if its deadline lies beyond.
-fn insert(
-    pinned: &Pinned<'_, Wake>,
-    wheel: &Wheel<Wake>,
-    wake: Wake,
-    deadline: Instant,
-) -> Result<TimerId, InsertError<Wake>> {
-    let refused = match pinned.insert_at(wake, deadline) {
-        Err(refused) if matches!(refused.reason, Refusal::BeyondRange(_)) => refused,
-        done => return done,
-    };
-    pinned.insert(refused.value, wheel.longest_delay())
+#[inline]
+fn insert(wheel: &Wheel<Wake>, wake: Wake, deadline: Moment) -> Result<TimerId, InsertError<Wake>> {
+    match wheel.insert_at_moment(wake, deadline) {
+        Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
+            wheel.insert(value, wheel.longest_delay())
+        }
+        done => done,
+    }
 }
 
 impl Future for Sleep {
@@ -369,6 +364,6 @@ mod tests {
     fn a_sleep_is_small_and_goes_anywhere() {
         fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
         goes_anywhere::<Sleep>();
-        assert_eq!(size_of::<Sleep>(), 56);
+        assert_eq!(size_of::<Sleep>(), 48);
     }
 }

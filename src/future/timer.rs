@@ -3,12 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::wake::Wake;
-use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Wheel};
+use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Moment, Wheel};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How far ahead a deadline counts at most: 2^32 s, 136 years.
-const FAR: Duration = Duration::from_secs(1 << 32);
 
 /// Makes sleeps, time-outs and intervals. They work on any runtime, and without one.
 ///
@@ -114,6 +111,7 @@ impl Timer {
 
     /// The wheel: for its metrics, and to reset sleeps [by their ids](super::Sleep::id).
     #[must_use]
+    #[inline]
     pub fn wheel(&self) -> &Wheel<Wake> {
         &self.0.wheel
     }
@@ -170,16 +168,15 @@ impl Timer {
         }
     }
 
-    /// The deadline that `delay` from now means.
-    pub(super) fn after(&self, delay: Duration) -> Instant {
-        let pinned = self.0.wheel.pin();
-        let far = || pinned.now().checked_add(FAR);
-        let deadline = pinned.instant_after(delay.min(FAR)).or_else(far);
-        deadline.unwrap_or_else(|| pinned.now())
+    /// The moment that `delay` from now means.
+    #[inline]
+    pub(super) fn after(&self, delay: Duration) -> Moment {
+        self.0.wheel.moment_after(delay)
     }
 
     /// The same clone once more, with its count of sleeps: without the allocation that another
     /// [clone](Self::clone) is, for what belongs together, such as the parts of a connection.
+    #[inline]
     pub fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }

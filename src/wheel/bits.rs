@@ -28,6 +28,12 @@ impl Field {
         Self { shift, bits }
     }
 
+    /// How many bits are below it.
+    #[inline]
+    pub(crate) const fn shift(self) -> u32 {
+        self.shift
+    }
+
     /// The greatest value the field can hold.
     #[inline]
     pub(crate) const fn max(self) -> u64 {

@@ -10,7 +10,7 @@ use crate::wheel::front::alarm::{Alarm, Wake};
 use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
-use crate::wheel::lease::{LEASE, Leases};
+use crate::wheel::lease::{CYCLES, LEASE};
 use crate::wheel::shared::Inner;
 use crate::wheel::sweep::Sweeper;
 use crate::wheel::tick::{Tick, Timeline};
@@ -45,6 +45,7 @@ pub struct Builder {
     waker: Option<Wake>,
     geometry: Geometry,
     first_tick: u64,
+    lease_cycles: u64,
 }
 
 const FINEST: Duration = Duration::from_micros(1);
@@ -65,6 +66,7 @@ impl Builder {
             waker: None,
             geometry: Geometry::default(),
             first_tick: 0,
+            lease_cycles: CYCLES,
         }
     }
 
@@ -124,6 +126,14 @@ impl Builder {
         self
     }
 
+    /// How many cycles a reading of the clock is used for, by callers of a leased clock: for counts
+    /// of instructions, which time must not change.
+    #[doc(hidden)]
+    pub fn __lease(mut self, cycles: u64) -> Self {
+        self.lease_cycles = cycles;
+        self
+    }
+
     /// Builds the two halves of a wheel.
     ///
     /// # Errors
@@ -136,19 +146,19 @@ impl Builder {
         let nanos = u64::try_from(self.resolution.as_nanos()).unwrap_or(u64::MAX);
         let origin = Tick(self.first_tick);
         let clock = self.clock.unwrap_or_else(|| default_clock(self.resolution));
-        let (leases, lag) = match clock.is_leased() && counter_is_the_clocks() {
-            true => (Leases::granted(), clock.lag().saturating_add(LEASE)),
-            false => (Leases::none(), clock.lag()),
-        };
+        let leased = clock.is_leased() && counter_is_the_clocks();
+        let lease = if leased { LEASE } else { Duration::ZERO };
+        let lag = clock.lag().saturating_add(lease);
         let engine = Engine::new(Parts {
             shards,
             geometry: self.geometry,
             capacity: self.capacity,
             timeline: Timeline::new(clock.now(), origin, nanos, lag),
+            lease_cycles: if leased { self.lease_cycles } else { 0 },
             origin,
             alarm: Alarm::new(self.waker),
         });
-        let inner = Arc::new(Inner { engine, clock, leases });
+        let inner = Arc::new(Inner { engine, clock, leased });
         Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
     }
 

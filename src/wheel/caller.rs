@@ -1,21 +1,23 @@
 //! Who is calling: a small number for each live thread.
 //!
 //! Numbers below [`Caller::OWN`] belong to one thread at a time, so that what is kept for a
-//! number (a shard to prefer, a stripe of counters) is written by one thread only. A thread takes
-//! the lowest free number at its first call and returns it when it ends. When all are taken, or
-//! while a thread is being torn down, a shared number does.
+//! number ([`Local`](crate::wheel::local::Local)) is written by one thread only. A thread takes the
+//! lowest free number at its first call and returns it when it ends. When all are taken, or while
+//! a thread is being torn down, a shared number does.
+//!
+//! What is kept for a number goes from one owner to the next through the exchanges on its bit: who
+//! takes a number sees what the last owner did under it. So a sweeper may take a number that is
+//! free, see to what was left behind there, and put it back.
 
 #![forbid(unsafe_code)]
 
-#[cfg(not(modelled))]
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+use std::cell::Cell;
 
-/// The number of a calling thread.
+/// A calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// Under which its counts and its lease are kept.
+    /// Under which its [`Local`](crate::wheel::local::Local) is kept.
     pub(crate) number: u32,
     /// By which its home shard is chosen.
     seat: u32,
@@ -25,25 +27,26 @@ impl Caller {
     /// How many numbers belong to one thread at a time.
     #[cfg(not(modelled))]
     pub(crate) const OWN: u32 = 256;
-    /// In a model all threads share a number: its threads are one thread of the system.
     #[cfg(modelled)]
-    pub(crate) const OWN: u32 = 0;
+    pub(crate) const OWN: u32 = 2;
 
-    /// The calling thread's number.
+    /// Before its first call: no number at all.
+    #[cfg(not(modelled))]
+    const AT_FIRST: Caller = Caller { number: u32::MAX, seat: 0 };
+    /// The threads of a model share a number, and a seat, unless the model says otherwise: they
+    /// insert into one shard, whoever comes first.
+    #[cfg(modelled)]
+    const AT_FIRST: Caller = Caller::shared(0);
+
+    /// The calling thread. Its number is above all others until it has [taken](Self::take) one.
     #[inline]
     pub(crate) fn current() -> Caller {
-        NUMBER.try_with(|number| number.0).unwrap_or(Caller::shared(0))
+        CALLER.try_with(Cell::get).unwrap_or(Caller::shared(0))
     }
 
     /// The number that all other threads share; they insert into different shards all the same.
     pub(crate) const fn shared(seat: u32) -> Caller {
         Caller { number: Self::OWN, seat }
-    }
-
-    /// Whether other threads count under the same number.
-    #[inline]
-    pub(crate) fn is_shared(self) -> bool {
-        self.number == Self::OWN
     }
 
     /// Which of `shards` this caller inserts into.
@@ -53,59 +56,134 @@ impl Caller {
     }
 }
 
-/// A number, returned when its thread ends.
-struct Number(Caller);
-
-thread_local! {
-    static NUMBER: Number = Number::take();
-}
-
 /// One bit for each number in use.
-static IN_USE: [AtomicU64; Caller::OWN as usize / 64] =
-    [const { AtomicU64::new(0) }; Caller::OWN as usize / 64];
+#[derive(Debug)]
+pub(crate) struct Numbers([AtomicU64; Caller::OWN.div_ceil(64) as usize]);
 
-/// Where the next thread without a number of its own is to insert.
-#[cfg(not(modelled))]
-fn next_seat() -> u32 {
-    static SEATS: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: any seat will do.
-    SEATS.fetch_add(1, Relaxed)
-}
-
-/// Threads of a model insert into one shard: its executions must not differ by thread.
-#[cfg(modelled)]
-fn next_seat() -> u32 {
-    0
-}
-
-impl Number {
-    fn take() -> Number {
-        for (index, word) in (0..).zip(&IN_USE) {
-            // Relaxed: the exchange below decides.
-            let mut seen = word.load(Relaxed);
-            while seen != u64::MAX {
-                let free = (!seen).trailing_zeros();
-                // AcqRel: the Acquire half pairs with the Release of the number's last owner, so
-                // that its counts are seen and carried on. Acquire on failure for the same.
-                match word.compare_exchange(seen, seen | 1 << free, AcqRel, Acquire) {
-                    Ok(_) => {
-                        let number = 64 * index + free;
-                        return Number(Caller { number, seat: number });
-                    }
-                    Err(now) => seen = now,
-                }
+impl Numbers {
+    /// Takes this number, if it is free: what is kept for it is the caller's, until it puts the
+    /// number back.
+    pub(crate) fn take(&self, number: u32) -> bool {
+        let (word, bit) = (&self.0[number as usize / 64], 1 << (number % 64));
+        // Relaxed: the exchange below decides.
+        let mut seen = word.load(Relaxed);
+        while seen & bit == 0 {
+            // AcqRel: the Acquire half pairs with the Release of `put_back`, so that what the last
+            // owner did under the number is seen. Acquire on failure for the same.
+            match word.compare_exchange(seen, seen | bit, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
             }
         }
-        Number(Caller::shared(next_seat()))
+        false
+    }
+
+    /// Takes the lowest number that is free, for the calling thread.
+    fn take_lowest(&self) -> Option<Caller> {
+        let number = (0..Caller::OWN).find(|&number| self.take(number))?;
+        Some(Caller { number, seat: number })
+    }
+
+    /// The number is free again.
+    pub(crate) fn put_back(&self, number: u32) {
+        // AcqRel: the Release half publishes what is kept for the number to its next owner.
+        self.0[number as usize / 64].fetch_and(!(1 << (number % 64)), AcqRel);
     }
 }
 
-impl Drop for Number {
-    fn drop(&mut self) {
-        let Caller { number, .. } = self.0;
-        if let Some(word) = IN_USE.get(number as usize / 64) {
-            // AcqRel: the Release half publishes this thread's counts to the next owner.
-            word.fetch_and(!(1 << (number % 64)), AcqRel);
+#[cfg(not(modelled))]
+use of_the_process::CALLER;
+#[cfg(not(modelled))]
+pub(crate) use of_the_process::numbers;
+
+/// Numbers are the process's, not a wheel's.
+#[cfg(not(modelled))]
+mod of_the_process {
+    use super::{AtomicU64, Caller, Cell, Numbers, Relaxed};
+    use std::sync::atomic::AtomicU32;
+
+    /// The numbers in use.
+    pub(crate) fn numbers() -> &'static Numbers {
+        static NUMBERS: Numbers =
+            Numbers([const { AtomicU64::new(0) }; Caller::OWN.div_ceil(64) as usize]);
+        &NUMBERS
+    }
+
+    /// Puts its thread's number back when the thread ends.
+    struct Return;
+
+    impl Drop for Return {
+        fn drop(&mut self) {
+            // What other destructors of this thread still call, they call as one of many.
+            let Caller { number, .. } = CALLER.replace(Caller::shared(0));
+            if number < Caller::OWN {
+                numbers().put_back(number);
+            }
+        }
+    }
+
+    thread_local! {
+        /// Read by each operation, and so without a destructor.
+        pub(super) static CALLER: Cell<Caller> = const { Cell::new(Caller::AT_FIRST) };
+
+        static RETURN: Return = const { Return };
+    }
+
+    impl Caller {
+        /// Takes a number for the calling thread, which has none.
+        #[cold]
+        pub(crate) fn take() -> Caller {
+            // Relaxed: any seat will do.
+            static SEATS: AtomicU32 = AtomicU32::new(0);
+            let own = RETURN.try_with(|_| numbers().take_lowest()).ok().flatten();
+            let caller = own.unwrap_or_else(|| Caller::shared(SEATS.fetch_add(1, Relaxed)));
+            CALLER.set(caller);
+            caller
+        }
+    }
+}
+
+#[cfg(modelled)]
+use of_a_model::CALLER;
+#[cfg(modelled)]
+pub(crate) use of_a_model::numbers;
+
+/// A model's threads have the numbers that it gives them, and each wheel its own.
+#[cfg(modelled)]
+mod of_a_model {
+    use super::{AtomicU64, Caller, Cell, Numbers};
+    use crate::sync::modelled_thread_local;
+
+    modelled_thread_local! {
+        pub(super) static CALLER: Cell<Caller> = Cell::new(Caller::AT_FIRST);
+    }
+
+    pub(crate) fn numbers() -> Numbers {
+        Numbers(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    impl Caller {
+        /// A thread of a model has a number.
+        pub(crate) fn take() -> Caller {
+            Caller::AT_FIRST
+        }
+
+        /// The calling thread takes a number, until it [gets up](Self::get_up), if one is free and it
+        /// has none.
+        pub(crate) fn sit_down(numbers: &Numbers) {
+            if Caller::current() != Caller::AT_FIRST {
+                return;
+            }
+            let own = numbers.take_lowest();
+            CALLER.with(|caller| caller.set(own.unwrap_or(Caller::AT_FIRST)));
+        }
+
+        /// The calling thread puts its number back.
+        pub(crate) fn get_up(numbers: &Numbers) {
+            let Caller { number, .. } = CALLER.with(|caller| caller.replace(Caller::AT_FIRST));
+            if number < Caller::OWN {
+                numbers.put_back(number);
+            }
         }
     }
 }
@@ -121,7 +199,7 @@ mod tests {
         let all_alive = Barrier::new(8);
         let mut numbers: Vec<u32> = std::thread::scope(|scope| {
             let number = || {
-                let number = Caller::current().number;
+                let number = Caller::take().number;
                 all_alive.wait();
                 number
             };
@@ -131,7 +209,8 @@ mod tests {
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), 8);
-        assert_eq!(Caller::current(), Caller::current());
+        let taken = Caller::take();
+        assert_eq!(Caller::current(), taken);
     }
 
     #[test]
@@ -142,7 +221,7 @@ mod tests {
         let all_alive = Barrier::new(THREADS);
         let callers: Vec<(Caller, usize)> = std::thread::scope(|scope| {
             let caller = || {
-                let caller = Caller::current();
+                let caller = Caller::take();
                 all_alive.wait();
                 (caller, caller.home(4))
             };
@@ -150,7 +229,8 @@ mod tests {
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         for shard in 0..4 {
-            let home = |&&(caller, home): &&(Caller, usize)| caller.is_shared() && home == shard;
+            let home =
+                |&&(caller, home): &&(Caller, usize)| caller.number == Caller::OWN && home == shard;
             // More, where other tests' threads have numbers of their own.
             assert!(callers.iter().filter(home).count() >= SHARING / 8, "{callers:?}");
         }

@@ -6,11 +6,11 @@ use crate::clock::Clock;
 use crate::error::{BeyondRange, InsertError};
 use crate::sync::Arc;
 use crate::wheel::bits::to_index;
-use crate::wheel::caller::Caller;
 use crate::wheel::engine::Call;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
+use crate::wheel::moment::Moment;
 use crate::wheel::shared::Inner;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -103,6 +103,15 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
+        match self.inner.insert_soon(value, delay) {
+            Ok(id) => Ok(id),
+            Err(value) => self.insert_by_the_clock(value, delay),
+        }
+    }
+
+    /// As [`insert`](Self::insert), in every case.
+    #[inline(never)]
+    fn insert_by_the_clock(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
         self.pin().insert(value, delay)
     }
 
@@ -150,7 +159,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.inner.engine.cancel(Call { caller: Caller::current(), guard: &pin() }, id)
+        self.inner.cancel(id)
     }
 
     /// As [`cancel`](Self::cancel), and tells when the timer would have been due. O(1), lock-free.
@@ -174,7 +183,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     pub fn take(&self, id: TimerId) -> Option<Armed<T>> {
         let engine = &self.inner.engine;
-        let call = Call { caller: Caller::current(), guard: &pin() };
+        let call = Call { local: engine.local(), guard: &pin() };
         let (value, tick) = engine.take(call, id)?;
         Some(Armed { value, id, deadline: engine.timeline().instant(tick) })
     }
@@ -205,7 +214,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.pin().reset(id, delay)
+        self.inner.engine.result(self.inner.reset_after(id, delay))
     }
 
     /// Sets an armed timer's deadline; one that has passed means the next sweep.
@@ -230,6 +239,58 @@ impl<T: Send> Wheel<T> {
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
         self.pin().reset_at(id, deadline)
+    }
+
+    /// As [`insert_at`](Self::insert_at), at a moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_at_moment(&self, value: T, deadline: Moment) -> Result<TimerId, InsertError<T>> {
+        match self.inner.insert_soon_at(value, deadline) {
+            Ok(id) => Ok(id),
+            Err(value) => self.insert_at(value, self.instant(deadline)),
+        }
+    }
+
+    /// As [`reset_at`](Self::reset_at), to a moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Self::reset).
+    #[inline]
+    pub fn reset_at_moment(&self, id: TimerId, deadline: Moment) -> Result<bool, BeyondRange> {
+        self.inner.engine.result(self.inner.reset_at(id, deadline))
+    }
+
+    /// An instant, as the wheel counts time.
+    #[must_use]
+    #[inline]
+    pub fn moment(&self, at: Instant) -> Moment {
+        self.inner.engine.timeline().moment(at)
+    }
+
+    /// The moment at which a timer is due that is armed now with this delay: the clock's lag is
+    /// added. Without a delay it has come.
+    #[must_use]
+    #[inline]
+    pub fn moment_after(&self, delay: Duration) -> Moment {
+        let now = self.inner.now(self.inner.engine.local());
+        self.inner.engine.timeline().moment_after(delay, now)
+    }
+
+    /// The instant of a moment.
+    #[must_use]
+    pub fn instant(&self, at: Moment) -> Instant {
+        self.inner.engine.timeline().read(at)
+    }
+
+    /// Whether a moment has come, by the clock.
+    #[must_use]
+    #[inline]
+    pub fn has_come(&self, at: Moment) -> bool {
+        self.inner.has_come(at)
     }
 
     /// When an armed timer is due, rounded up to the wheel's resolution. O(1), lock-free.
@@ -269,8 +330,9 @@ impl<T: Send> Wheel<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
+    #[inline]
     pub fn contains(&self, id: TimerId) -> bool {
-        self.inner.engine.deadline(id, &pin()).is_some()
+        self.inner.engine.contains(id, &pin())
     }
 
     /// Where the wheel reads the time.
@@ -421,7 +483,7 @@ impl<T> Wheel<T> {
     pub fn drain(&self) -> Vec<Armed<T>> {
         let mut drained = Vec::new();
         let engine = &self.inner.engine;
-        let call = Call { caller: Caller::current(), guard: &pin() };
+        let call = Call { local: engine.local(), guard: &pin() };
         engine.drain(call, |id, tick, value| {
             drained.push(Armed { value, id, deadline: engine.timeline().instant(tick) });
         });

@@ -22,6 +22,9 @@ const INDEX: Field = Field::low(30);
 const GENERATION: Field = INDEX.above(Generation::BITS);
 const SHARD: Field = GENERATION.above(8);
 
+/// What all ids have in common, so that none is zero: the lowest bit of an odd generation.
+const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is set");
+
 /// The identity of one timer of one wheel: shard, slab index and generation in 63 bits.
 ///
 /// An id is never given out twice by a wheel, so one that is kept after its timer has gone is
@@ -61,7 +64,7 @@ impl TimerId {
         let bits = SHARD.put(shard as u64)
             | GENERATION.put(u64::from(generation.0))
             | INDEX.put(u64::from(index));
-        Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX))
+        Self(ODD | bits)
     }
 
     /// The id as a number, for places that can carry only that.
@@ -93,6 +96,12 @@ impl TimerId {
     #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation(GENERATION.get_u32(self.to_bits()))
+    }
+
+    /// A word with the generation above so many bits, and whatever else below it.
+    #[inline]
+    pub(crate) fn generation_above(self, bits: u32) -> u64 {
+        self.to_bits() << (bits - GENERATION.shift())
     }
 
     #[inline]

@@ -13,75 +13,62 @@
 //! the counter went wrong, the clock would too.
 
 use crate::sync::{AtomicU64, Relaxed};
-use crate::wheel::caller::Caller;
-use crate::wheel::tick::Now;
-use crossbeam_utils::CachePadded;
+use crate::wheel::moment::Moment;
 use std::time::Duration;
 
 /// How far a leased reading may lie behind the clock.
 pub(crate) const LEASE: Duration = Duration::from_micros(100);
 
 /// How many cycles a lease lasts.
-const CYCLES: u64 = 1 << 15;
-
-/// The leases of all callers that have a number of their own; none, if readings are not leased.
-#[derive(Debug)]
-pub(crate) struct Leases(Box<[CachePadded<Lease>]>);
+pub(crate) const CYCLES: u64 = 1 << 15;
 
 /// One caller's last reading; only its thread uses it.
 #[derive(Debug)]
-struct Lease {
+pub(crate) struct Lease {
+    /// How many cycles it lasts; none, if readings are not used again.
+    lasts: u64,
     /// The counter just before the reading.
     since: AtomicU64,
     nanos: AtomicU64,
 }
 
-impl Leases {
-    /// No reading is used twice.
-    pub(crate) fn none() -> Self {
-        Self(Box::default())
-    }
-
-    /// Readings are used again.
-    pub(crate) fn granted() -> Self {
-        Self((0..Caller::OWN).map(|_| CachePadded::new(Lease::expired())).collect())
-    }
-
-    /// Whether readings are used again.
-    #[inline]
-    pub(crate) fn are_granted(&self) -> bool {
-        !self.0.is_empty()
+impl Lease {
+    /// Readings are used again for so many cycles, from the next one on; or never.
+    pub(crate) fn new(lasts: u64) -> Self {
+        let since = AtomicU64::new(cycles().wrapping_sub(lasts));
+        Self { lasts, since, nanos: AtomicU64::new(0) }
     }
 
     /// The caller's last reading, if its lease lasts, or the one that `read` makes.
     #[inline]
-    pub(crate) fn reading(&self, caller: Caller, read: impl FnOnce() -> Now) -> Now {
-        match self.0.get(caller.number as usize) {
-            Some(lease) => lease.reading(cycles(), read),
-            None => read(),
-        }
+    pub(crate) fn reading(&self, read: impl FnOnce() -> Moment) -> Moment {
+        self.reading_at(cycles(), read)
     }
-}
 
-impl Lease {
-    fn expired() -> Self {
-        Self { since: AtomicU64::new(cycles().wrapping_sub(CYCLES)), nanos: AtomicU64::new(0) }
+    /// The caller's last reading, if its lease lasts.
+    #[inline]
+    pub(crate) fn last_reading(&self) -> Option<Moment> {
+        self.last_at(cycles())
     }
 
     #[inline]
-    fn reading(&self, cycles: u64, read: impl FnOnce() -> Now) -> Now {
+    fn last_at(&self, cycles: u64) -> Option<Moment> {
         // Relaxed, as all here: only the thread that has the caller's number comes here, and it
         // got the number over an exchange from the one before.
-        if cycles.wrapping_sub(self.since.load(Relaxed)) < CYCLES {
-            return Now { nanos: self.nanos.load(Relaxed) };
-        }
-        self.renew(cycles, read())
+        let lasts = cycles.wrapping_sub(self.since.load(Relaxed)) < self.lasts;
+        lasts.then(|| Moment { nanos: self.nanos.load(Relaxed) })
     }
 
-    #[cold]
-    fn renew(&self, cycles: u64, now: Now) -> Now {
-        self.nanos.store(now.nanos, Relaxed);
-        self.since.store(cycles, Relaxed);
+    #[inline]
+    fn reading_at(&self, cycles: u64, read: impl FnOnce() -> Moment) -> Moment {
+        if let Some(now) = self.last_at(cycles) {
+            return now;
+        }
+        let now = read();
+        if self.lasts > 0 {
+            self.nanos.store(now.nanos, Relaxed);
+            self.since.store(cycles, Relaxed);
+        }
         now
     }
 }
@@ -102,10 +89,9 @@ fn cycles() -> u64 {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{CYCLES, LEASE, Lease, Leases, cycles};
+    use super::{CYCLES, LEASE, Lease, cycles};
     use crate::clock::{Clock, MonotonicClock, counter_is_the_clocks};
-    use crate::wheel::caller::Caller;
-    use crate::wheel::tick::Now;
+    use crate::wheel::moment::Moment;
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::Duration;
 
@@ -132,11 +118,11 @@ mod tests {
 
     #[test]
     fn a_reading_is_used_again_until_its_lease_ends() {
-        let lease = Lease::expired();
+        let lease = Lease::new(CYCLES);
         let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
         let reading = |after: u64, nanos| {
             let cycles = start.wrapping_add(after);
-            lease.reading(cycles, || Now { nanos }).nanos
+            lease.reading_at(cycles, || Moment { nanos }).nanos
         };
         assert_eq!(reading(0, 10), 10);
         assert_eq!(reading(CYCLES - 1, 11), 10);
@@ -147,11 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_number_of_its_own_has_no_lease() {
-        for leases in [Leases::granted(), Leases::none()] {
-            for nanos in 1..4 {
-                assert_eq!(leases.reading(Caller::shared(0), || Now { nanos }).nanos, nanos);
-            }
+    fn who_has_no_lease_reads_each_time() {
+        let lease = Lease::new(0);
+        for nanos in 1..4 {
+            assert_eq!(lease.reading(|| Moment { nanos }).nanos, nanos);
         }
     }
 }

@@ -19,13 +19,15 @@
 //!
 //! **Layers**, each on those before it:
 //!
-//! * [`bits`], [`id`], [`tick`]: words and times, pure; [`caller`], [`lease`], [`memory`],
+//! * [`bits`], [`id`], [`moment`], [`tick`]: words and times, pure; [`caller`], [`lease`], [`memory`],
 //!   [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
+//! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`tally`]), the
+//!   vacant entries in its hand.
 //! * [`hierarchy`]: levels of slots, and the names in them.
 //! * [`front`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
-//! * [`engine`]: all shards, with the counts ([`tally`]) and the closing of the wheel.
+//! * [`engine`]: all shards and callers, and the closing of the wheel.
 //! * Two halves on top. [`handle`] and [`pinned`]: what any thread calls. [`sweep`]: the one
 //!   exclusive owner, who hands over what is due, rests, and keeps memory in bounds.
 //!
@@ -41,8 +43,10 @@ mod handle;
 mod hierarchy;
 mod id;
 mod lease;
+mod local;
 mod memory;
 mod metrics;
+mod moment;
 mod pinned;
 mod prefetch;
 #[cfg(modelled)]
@@ -59,5 +63,6 @@ pub use handle::{Armed, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use metrics::{Lateness, Metrics};
+pub use moment::Moment;
 pub use pinned::Pinned;
 pub use sweep::{Expired, Sweep, Sweeper};

@@ -2,14 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use crate::error::{BeyondRange, InsertError, Refusal};
-use crate::wheel::caller::Caller;
-use crate::wheel::engine::{Call, Engine, OutOfRange};
+use crate::error::{BeyondRange, InsertError};
+use crate::wheel::engine::{Call, Engine};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Guard, pin};
+use crate::wheel::moment::Moment;
 use crate::wheel::shared::Inner;
-use crate::wheel::tick::{Now, Tick};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -23,8 +22,7 @@ use std::time::{Duration, Instant};
 /// Elsewhere than on 64-bit Linux, and with `--cfg portable`, it pins the epoch of
 /// `crossbeam-epoch`'s default collector too: no memory of any wheel goes back to the allocator
 /// meanwhile, nor any other garbage of that collector (rayon's, say). So hold it for a batch of
-/// events, not while waiting for them. And do not keep one in a thread-local that another
-/// thread-local's destructor may use: by then another thread may count under this one's number.
+/// events, not while waiting for them.
 ///
 /// # Examples
 ///
@@ -50,8 +48,7 @@ use std::time::{Duration, Instant};
 pub struct Pinned<'w, T> {
     wheel: &'w Inner<T>,
     guard: Guard,
-    caller: Caller,
-    now: Now,
+    now: Moment,
 }
 
 impl<T: Send> Wheel<T> {
@@ -78,8 +75,7 @@ impl<T: Send> Wheel<T> {
 impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     fn new(wheel: &'w Inner<T>) -> Self {
-        let caller = Caller::current();
-        Self { wheel, guard: pin(), caller, now: wheel.now(caller) }
+        Self { wheel, guard: pin(), now: wheel.now(wheel.engine.local()) }
     }
 
     /// The instant from which this guard counts delays.
@@ -113,7 +109,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     pub fn repin(&mut self) {
         self.guard.repin();
-        self.now = self.wheel.now(self.caller);
+        self.now = self.wheel.now(self.engine().local());
     }
 
     /// As [`Wheel::insert`](crate::Wheel::insert), `delay` counted from [`now`](Self::now).
@@ -123,7 +119,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::insert`](crate::Wheel::insert).
     #[inline]
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        self.insert_in(value, self.engine().tick_after(delay, self.now))
+        self.engine().insert_after(self.call(), value, delay, self.now)
     }
 
     /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
@@ -133,7 +129,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::insert_at`](crate::Wheel::insert_at).
     #[inline]
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.insert_in(value, self.wheel.tick_of(deadline, self.now))
+        self.engine().insert_at(self.call(), value, self.wheel.tick_of(deadline, self.now))
     }
 
     /// As [`Wheel::cancel`](crate::Wheel::cancel).
@@ -149,7 +145,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::reset`](crate::Wheel::reset).
     #[inline]
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.reset_in(id, self.engine().tick_after(delay, self.now))
+        self.engine().result(self.engine().reset_after(self.call(), id, delay, self.now))
     }
 
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
@@ -159,7 +155,8 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::reset_at`](crate::Wheel::reset_at).
     #[inline]
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        self.reset_in(id, self.wheel.tick_of(deadline, self.now))
+        let deadline = self.wheel.tick_of(deadline, self.now);
+        self.engine().result(self.engine().reset_at(self.call(), id, deadline))
     }
 
     /// Begins to fetch the timer that `id` names into the processor's cache, so that an operation
@@ -203,43 +200,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     /// As [`Wheel::contains`](crate::Wheel::contains).
     #[must_use]
     pub fn contains(&self, id: TimerId) -> bool {
-        self.engine().deadline(id, &self.guard).is_some()
-    }
-
-    #[inline]
-    fn insert_in(
-        &self,
-        value: T,
-        deadline: Result<Tick, OutOfRange>,
-    ) -> Result<TimerId, InsertError<T>> {
-        match deadline {
-            Ok(tick) => self.engine().insert(self.call(), value, tick),
-            Err(why) => Err(self.beyond_range(value, why)),
-        }
-    }
-
-    #[inline]
-    fn reset_in(
-        &self,
-        id: TimerId,
-        deadline: Result<Tick, OutOfRange>,
-    ) -> Result<bool, BeyondRange> {
-        match deadline {
-            Ok(tick) => Ok(self.engine().reset(self.call(), id, tick)),
-            // A timer that is not armed cannot be reset, whatever the deadline.
-            Err(why) if self.contains(id) => Err(self.engine().beyond_range(why)),
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// A wheel that is closed says so, whatever the deadline.
-    #[cold]
-    fn beyond_range(&self, value: T, why: OutOfRange) -> InsertError<T> {
-        let reason = match self.engine().is_closed() {
-            true => Refusal::Closed,
-            false => Refusal::BeyondRange(self.engine().beyond_range(why)),
-        };
-        InsertError { reason, value }
+        self.engine().contains(id, &self.guard)
     }
 
     #[inline]
@@ -249,7 +210,8 @@ impl<'w, T: Send> Pinned<'w, T> {
 
     #[inline]
     fn call(&self) -> Call<'_> {
-        Call { caller: self.caller, guard: &self.guard }
+        // Looked up each time: a thread that ends gives its number back, and may still call.
+        Call { local: self.engine().local(), guard: &self.guard }
     }
 }
 

@@ -26,13 +26,25 @@ pub fn want_upkeep<T>(wheel: &Wheel<T>) {
 
 /// Counts so many timers that came and fired.
 pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
-    let (engine, caller) = (&wheel.inner.engine, Caller::current());
-    engine.add(caller, Count::Inserted, many);
-    engine.add(caller, Count::Filed, many);
+    let engine = &wheel.inner.engine;
+    let counts = &engine.local().counts;
+    counts.add(Count::Inserted, many);
+    counts.add(Count::Filed, many);
     engine.front().counts().add(SweepCount::Ended, many);
 }
 
 /// How many entries there are, vacant or not.
 pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
     wheel.inner.engine.entries()
+}
+
+/// From now on the calling thread has a number of its own, and vacant entries in its hand, until it
+/// [gets up](get_up).
+pub fn sit_down<T>(wheel: &Wheel<T>) {
+    Caller::sit_down(wheel.inner.engine.numbers());
+}
+
+/// The calling thread gives its number back, and leaves behind what it had in its hand.
+pub fn get_up<T>(wheel: &Wheel<T>) {
+    Caller::get_up(wheel.inner.engine.numbers());
 }

@@ -1,15 +1,13 @@
 //! Counting what the operations do, at no cost that can be measured.
 //!
-//! Each [`Caller`] has a stripe of counters on a cache line of its own, so that a count is a
-//! plain load and store; only the stripe that threads share needs a read-modify-write. The
+//! Each caller has counts of its own ([`Counts`]), in a cache line of its own, so that to count is a
+//! plain load and store; only where threads share a number a read-modify-write is needed. The
 //! sweeper has counters of its own. Sums are exact once all is quiet, and never show more timers
 //! ended than begun.
 
 #![forbid(unsafe_code)]
 
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
-use crate::wheel::caller::Caller;
-use crossbeam_utils::CachePadded;
 
 /// What callers count.
 #[derive(Clone, Copy, Debug)]
@@ -32,45 +30,37 @@ const COUNTS: usize = 6;
 
 /// One caller's counters.
 #[derive(Debug)]
-struct Stripe([AtomicU64; COUNTS]);
-
-/// All counters that callers write.
-#[derive(Debug)]
-pub(crate) struct Tally {
-    stripes: Box<[CachePadded<Stripe>]>,
+pub(crate) struct Counts {
+    counters: [AtomicU64; COUNTS],
+    /// Whether several threads write them.
+    shared: bool,
 }
 
-impl Tally {
-    pub(crate) fn new() -> Self {
-        let stripe = |_| CachePadded::new(Stripe(std::array::from_fn(|_| AtomicU64::new(0))));
-        Self { stripes: (0..=Caller::OWN).map(stripe).collect() }
+impl Counts {
+    pub(crate) fn new(shared: bool) -> Self {
+        Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), shared }
     }
 
     /// Adds to a count. Returns the caller's new count.
     #[inline]
-    pub(crate) fn add(&self, caller: Caller, count: Count, more: u64) -> u64 {
-        let counter = &self.stripes[caller.number as usize].0[count as usize];
-        if caller.is_shared() {
+    pub(crate) fn add(&self, count: Count, more: u64) -> u64 {
+        let counter = &self.counters[count as usize];
+        if self.shared {
             // Release: see below.
             return counter.fetch_add(more, Release).wrapping_add(more);
         }
-        // Relaxed: no other thread writes this stripe while this one has the number.
+        // Relaxed: no other thread writes these while this one has the number.
         let sum = counter.load(Relaxed).wrapping_add(more);
-        // Release: pairs with the Acquire of `sum`: who sees a timer's end counted also sees its
+        // Release: pairs with the Acquire of `get`: who sees a timer's end counted also sees its
         // beginning counted.
         counter.store(sum, Release);
         sum
     }
 
-    /// Takes back one that was added for something that did not come about.
-    pub(crate) fn take_back(&self, caller: Caller, count: Count) {
-        self.add(caller, count, 1_u64.wrapping_neg());
-    }
-
-    /// The sum over all callers.
-    pub(crate) fn sum(&self, count: Count) -> u64 {
+    /// A count.
+    pub(crate) fn get(&self, count: Count) -> u64 {
         // Acquire: pairs with the Release of `add`.
-        self.stripes.iter().map(|stripe| stripe.0[count as usize].load(Acquire)).sum()
+        self.counters[count as usize].load(Acquire)
     }
 }
 
@@ -163,7 +153,7 @@ impl SweeperTally {
 /// Adds to a counter that only this thread writes.
 #[inline]
 fn bump(counter: &AtomicU64, more: u64) {
-    // Relaxed: no other thread writes it. Release: as in `Tally::add`.
+    // Relaxed: no other thread writes it. Release: as in `Counts::add`.
     counter.store(counter.load(Relaxed).wrapping_add(more), Release);
 }
 

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::wheel::moment::Moment;
 use std::time::{Duration, Instant};
 
 /// A number of ticks since the wheel's timeline began.
@@ -103,54 +104,119 @@ pub(crate) struct Timeline {
     lag: Duration,
     /// The lag in nanoseconds, for [`soon`](Self::soon).
     narrow_lag: u64,
-    /// The longest delay that [`soon`](Self::soon) and [`soon_at`](Self::soon_at) are for: a tick
-    /// less than the range, the lag included.
+    /// Delays of fewer seconds are for [`soon`](Self::soon): so many and the lag are in range.
+    soon_secs: u64,
+    /// As many nanoseconds ahead are for [`soon_at`](Self::soon_at): a tick less than the range.
     longest: u64,
+    per_tick: Divisor,
 }
 
-/// A reading of the clock.
+/// Division by the same number again and again: by a multiplication and a shift (Granlund and
+/// Montgomery, *Division by invariant integers using multiplication*, PLDI 1994).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
-    /// Nanoseconds since the timeline's start.
-    pub(crate) nanos: u64,
+struct Divisor {
+    reciprocal: u64,
+    shift: u32,
+}
+
+impl Divisor {
+    /// What may be divided is below.
+    const BOUND: u64 = 1 << 63;
+
+    /// `divisor` is at least 2.
+    fn new(divisor: u64) -> Self {
+        // 2^shift < divisor <= 2^(shift + 1), so that the reciprocal, rounded up, has 64 bits. It
+        // is too large by less than one: for a number below 2^63, by which that is multiplied, the
+        // quotient is too large by less than 2^63 / 2^(64 + shift), and that is less than
+        // 1 / divisor.
+        let shift = (divisor - 1).ilog2();
+        let reciprocal = (1_u128 << (64 + shift)) / u128::from(divisor) + 1;
+        Self { reciprocal: u64::try_from(reciprocal).unwrap_or(u64::MAX), shift }
+    }
+
+    #[inline]
+    fn divide(self, number: u64) -> u64 {
+        debug_assert!(number < Self::BOUND);
+        let product = u128::from(number) * u128::from(self.reciprocal);
+        high(product) >> self.shift
+    }
+}
+
+/// The upper half.
+#[allow(clippy::cast_possible_truncation, reason = "it is shifted")]
+#[inline]
+fn high(product: u128) -> u64 {
+    (product >> 64) as u64
 }
 
 impl Timeline {
     /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long, by a
     /// clock that may lag by `lag`.
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64, lag: Duration) -> Self {
-        debug_assert!(nanos > 0);
-        let narrow_lag = narrow(lag).unwrap_or(u64::MAX);
-        let longest = nanos.saturating_mul(Tick::RANGE - 1).min(u64::MAX / 4);
-        let longest = longest.saturating_sub(narrow_lag);
-        Self { start, origin, nanos, lag, narrow_lag, longest }
+        let narrow_lag = narrow(lag).map_or(Divisor::BOUND / 4, |lag| lag.min(Divisor::BOUND / 4));
+        let longest = nanos.saturating_mul(Tick::RANGE - 1).min(Divisor::BOUND / 4);
+        Self {
+            start,
+            origin,
+            nanos,
+            lag,
+            narrow_lag,
+            soon_secs: longest.saturating_sub(narrow_lag) / NANOS,
+            longest,
+            per_tick: Divisor::new(nanos),
+        }
     }
 
-    /// A reading of the clock, on this axis.
+    /// An instant, on this axis; one before its start is its start.
     #[inline]
-    pub(crate) fn now(&self, instant: Instant) -> Now {
+    pub(crate) fn moment(&self, instant: Instant) -> Moment {
         let elapsed = instant.saturating_duration_since(self.start);
-        Now { nanos: narrow(elapsed).unwrap_or(u64::MAX) }
+        // No more than that, so that something can be added.
+        Moment { nanos: narrow(elapsed).unwrap_or(u64::MAX).min(Divisor::BOUND) }
     }
 
-    /// The instant of a reading.
+    /// The instant of a moment.
     #[inline]
-    pub(crate) fn read(&self, now: Now) -> Instant {
-        self.start.checked_add(Duration::from_nanos(now.nanos)).unwrap_or(self.start)
+    pub(crate) fn read(&self, at: Moment) -> Instant {
+        self.start.checked_add(Duration::from_nanos(at.nanos)).unwrap_or(self.start)
     }
 
     /// The first tick at or after `delay` from now, the lag added: in integers alone, for a delay
     /// that is not zero and surely in range, in a time that is not absurd.
     #[inline]
-    pub(crate) fn soon(&self, delay: Duration, now: Now) -> Option<Tick> {
-        let delay = narrow(delay).filter(|delay| (1..=self.longest).contains(delay))?;
-        Some(self.tick_at(now.nanos.checked_add(delay + self.narrow_lag)?))
+    pub(crate) fn soon(&self, delay: Duration, now: Moment) -> Option<Tick> {
+        self.tick_at(now.nanos + self.soon_nanos(delay)? + self.nanos - 1)
+    }
+
+    /// The nanoseconds of a delay that is not zero and surely in range, the lag added.
+    #[inline]
+    fn soon_nanos(&self, delay: Duration) -> Option<u64> {
+        if delay.as_secs() >= self.soon_secs {
+            return None;
+        }
+        let nanos = delay.as_secs() * NANOS + u64::from(delay.subsec_nanos());
+        (nanos > 0).then_some(nanos + self.narrow_lag)
+    }
+
+    /// The moment `delay` from now, the lag added; now itself for no delay.
+    #[inline]
+    pub(crate) fn moment_after(&self, delay: Duration, now: Moment) -> Moment {
+        match self.soon_nanos(delay) {
+            Some(nanos) => Moment { nanos: (now.nanos + nanos).min(Divisor::BOUND) },
+            None => self.far_moment_after(delay, now),
+        }
+    }
+
+    #[cold]
+    fn far_moment_after(&self, delay: Duration, now: Moment) -> Moment {
+        let far = Moment { nanos: Divisor::BOUND };
+        self.deadline(delay, now).map_or(far, |deadline| self.moment(deadline))
     }
 
     /// How many nanoseconds a deadline lies after now; `None` if it has come, or lies beyond such
     /// numbers.
     #[inline]
-    pub(crate) fn ahead(&self, deadline: Instant, now: Now) -> Option<u64> {
+    pub(crate) fn ahead(&self, deadline: Instant, now: Moment) -> Option<u64> {
         let nanos = narrow(deadline.saturating_duration_since(self.start))?;
         nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0)
     }
@@ -158,18 +224,21 @@ impl Timeline {
     /// The first tick at or after a deadline that lies so many nanoseconds after now: as
     /// [`soon`](Self::soon), but that no lag is added.
     #[inline]
-    pub(crate) fn soon_at(&self, ahead: u64, now: Now) -> Option<Tick> {
-        Some(self.tick_at(now.nanos.checked_add(ahead).filter(|_| ahead <= self.longest)?))
+    pub(crate) fn soon_at(&self, ahead: u64, now: Moment) -> Option<Tick> {
+        if ahead > self.longest {
+            return None;
+        }
+        self.tick_at(now.nanos + (ahead + self.nanos - 1))
     }
 
-    /// The first tick at or after so many nanoseconds.
+    /// The last tick at or before so many nanoseconds, in a time that is not absurd.
     #[inline]
-    fn tick_at(&self, nanos: u64) -> Tick {
-        Tick(self.origin.0 + nanos.div_ceil(self.nanos))
+    fn tick_at(&self, nanos: u64) -> Option<Tick> {
+        (nanos < Divisor::BOUND).then(|| Tick(self.origin.0 + self.per_tick.divide(nanos)))
     }
 
     /// The deadline `delay` from now, the lag added; now itself for no delay.
-    pub(crate) fn deadline(&self, delay: Duration, now: Now) -> Option<Instant> {
+    pub(crate) fn deadline(&self, delay: Duration, now: Moment) -> Option<Instant> {
         if delay.is_zero() {
             return Some(self.read(now));
         }
@@ -239,7 +308,7 @@ fn narrow(duration: Duration) -> Option<u64> {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Tick, Timeline};
+    use super::{Divisor, Tick, Timeline};
     use crate::clock::ManualClock;
     use std::time::Duration;
 
@@ -262,7 +331,7 @@ mod tests {
         let lag = Duration::from_nanos(1_500);
         let line = Timeline::new(ManualClock::new().start(), Tick(5), 1_000, lag);
         for past in [0, 1, 999, 1_000, 77_777] {
-            let now = line.now(line.instant(Tick(5)) + Duration::from_nanos(past));
+            let now = line.moment(line.instant(Tick(5)) + Duration::from_nanos(past));
             for delay in [1, 499, 500, 501, 1_000, u64::from(u32::MAX)] {
                 let delay = Duration::from_nanos(delay);
                 let deadline = line.deadline(delay, now).unwrap();
@@ -283,11 +352,28 @@ mod tests {
 
     #[test]
     fn far_instants_do_not_overflow() {
-        let line = timeline(1);
+        let line = timeline(2);
         let far = line.instant(Tick(5)) + Duration::from_secs(1 << 40);
         assert!(line.ceil(far) > Tick(1 << 60));
-        assert_eq!(line.duration(3), Duration::from_nanos(3));
-        assert_eq!(line.duration(1 << 40), Duration::from_nanos(1 << 40));
+        assert_eq!(line.duration(3), Duration::from_nanos(6));
+        assert_eq!(line.duration(1 << 40), Duration::from_nanos(1 << 41));
+        let absurd = line.moment(far);
+        assert_eq!(line.soon(Duration::from_secs(1), absurd), None);
+        assert_eq!(line.soon_at(1, absurd), None);
+    }
+
+    #[test]
+    fn a_divisor_divides() {
+        for divisor in [2, 3, 5, 1_000, 1 << 20, 1_000_000, (1 << 20) + 1, 3_600_000_000_000] {
+            let by_it = Divisor::new(divisor);
+            let multiples = [0, 1, 2, 77, Divisor::BOUND / divisor].map(|times| times * divisor);
+            for number in multiples.into_iter().flat_map(|at| [at.saturating_sub(1), at, at + 1]) {
+                if number < Divisor::BOUND {
+                    assert_eq!(by_it.divide(number), number / divisor, "{number} / {divisor}");
+                }
+            }
+            assert_eq!(by_it.divide(Divisor::BOUND - 1), (Divisor::BOUND - 1) / divisor);
+        }
     }
 
     #[test]

@@ -70,76 +70,98 @@ pub(crate) enum Place {
 }
 
 impl Geometry {
+    /// All levels, the finest first.
+    pub(crate) fn grains(self) -> Box<[Grain]> {
+        (0..self.levels).map(|level| self.grain(level)).collect()
+    }
+
+    fn grain(self, level: u32) -> Grain {
+        let Geometry { root_bits, level_bits, .. } = self;
+        let shift = if level == 0 { 0 } else { root_bits + (level - 1) * level_bits };
+        let bits = if level == 0 { root_bits } else { level_bits };
+        Grain { shift, mask: (1 << bits) - 1 }
+    }
+}
+
+/// One level: how its slots divide time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grain {
+    /// A slot is `2^shift` ticks wide.
+    shift: u32,
+    /// One less than the number of slots, a power of two.
+    mask: u64,
+}
+
+impl Grain {
     /// How many slots the level has.
     #[inline]
-    pub(crate) fn slots(self, level: u32) -> u64 {
-        1 << if level == 0 { self.root_bits } else { self.level_bits }
+    pub(crate) fn slots(self) -> u64 {
+        self.mask + 1
     }
 
-    /// A slot of the level is `2^shift` ticks wide.
+    /// The number of the slot that `tick` falls into, counted from the first tick of all.
     #[inline]
-    pub(crate) fn shift(self, level: u32) -> u32 {
-        if level == 0 { 0 } else { self.root_bits + (level - 1) * self.level_bits }
+    pub(crate) fn number(self, tick: Tick) -> u64 {
+        tick.0 >> self.shift
     }
 
-    /// The number of the level's slot that `tick` falls into, counted from the first tick of all.
+    /// When slot `number` is taken.
     #[inline]
-    pub(crate) fn number(self, level: u32, tick: Tick) -> u64 {
-        tick.0 >> self.shift(level)
+    pub(crate) fn taken_at(self, number: u64) -> Tick {
+        Tick(number << self.shift)
     }
 
-    /// When the level's slot `number` is taken.
+    /// Where in the level the slots `number`, `number + slots`, … lie.
     #[inline]
-    pub(crate) fn taken_at(self, level: u32, number: u64) -> Tick {
-        Tick(number << self.shift(level))
-    }
-
-    /// The slot of the level in which the slot numbers `number`, `number + slots`, … lie.
-    #[inline]
-    pub(crate) fn slot(self, level: u32, number: u64) -> SlotIndex {
-        SlotIndex { level, within: to_index(number & (self.slots(level) - 1)) }
+    pub(crate) fn within(self, number: u64) -> usize {
+        to_index(number & self.mask)
     }
 
     // In C, for `ci/genmc`: `next_turn_of`.
     /// When the slot is next taken by a sweep that has reached `swept`.
     #[inline]
-    pub(crate) fn next_turn(self, slot: SlotIndex, swept: Tick) -> Tick {
-        let next = self.number(slot.level, swept) + 1;
-        let ahead = (slot.within as u64).wrapping_sub(next) & (self.slots(slot.level) - 1);
-        self.taken_at(slot.level, next + ahead)
+    pub(crate) fn next_turn(self, within: usize, swept: Tick) -> Tick {
+        let next = self.number(swept) + 1;
+        let ahead = (within as u64).wrapping_sub(next) & self.mask;
+        self.taken_at(next + ahead)
     }
 
     // In C, for `ci/genmc`: `is_taken_at`.
     /// Whether a slot that is taken at `at` can be this one.
     #[inline]
-    pub(crate) fn is_taken_at(self, slot: SlotIndex, at: Tick) -> bool {
-        let number = self.number(slot.level, at);
-        self.slot(slot.level, number) == slot && self.taken_at(slot.level, number) == at
+    pub(crate) fn is_taken_at(self, within: usize, at: Tick) -> bool {
+        let number = self.number(at);
+        self.within(number) == within && self.taken_at(number) == at
     }
+}
 
-    // In C, for `ci/genmc`: `place_for`.
-    /// Where a timer of this deadline waits when the sweep has reached `swept`.
-    #[inline]
-    pub(crate) fn place(self, deadline: Tick, swept: Tick) -> Place {
-        if deadline <= swept {
-            return Place::Overdue;
-        }
-        let top = self.levels - 1;
-        let distance = |level| self.number(level, deadline) - self.number(level, swept);
-        let level = (0..top).find(|&level| distance(level) < self.slots(level)).unwrap_or(top);
-        let farthest = self.number(level, swept) + self.slots(level) - 1;
-        let number = self.number(level, deadline).min(farthest);
-        Place::Slot { slot: self.slot(level, number), at: self.taken_at(level, number) }
+// In C, for `ci/genmc`: `place_for`.
+/// Where a timer of this deadline waits when the sweep has reached `swept`.
+#[inline]
+pub(crate) fn place(grains: &[Grain], deadline: Tick, swept: Tick) -> Place {
+    if deadline <= swept {
+        return Place::Overdue;
     }
+    let mut farthest = Place::Overdue;
+    for (level, grain) in (0..).zip(grains) {
+        let (number, reached) = (grain.number(deadline), grain.number(swept));
+        let last = reached + grain.mask;
+        let slot = |number| SlotIndex { level, within: grain.within(number) };
+        if number <= last {
+            return Place::Slot { slot: slot(number), at: grain.taken_at(number) };
+        }
+        farthest = Place::Slot { slot: slot(last), at: grain.taken_at(last) };
+    }
+    farthest
 }
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Geometry, Place};
+    use super::{Geometry, Place, place};
     use crate::wheel::tick::Tick;
 
     fn at(geometry: Geometry, deadline: u64, swept: u64) -> Option<u64> {
-        match geometry.place(Tick(deadline), Tick(swept)) {
+        match place(&geometry.grains(), Tick(deadline), Tick(swept)) {
             Place::Overdue => None,
             Place::Slot { at, .. } => Some(at.0),
         }

@@ -23,7 +23,7 @@ pub(crate) mod occupancy;
 pub(crate) mod slot;
 
 use crate::wheel::tick::Tick;
-use geometry::{Geometry, Place, SlotIndex};
+use geometry::{Geometry, Grain, Place, SlotIndex, place};
 use occupancy::Occupancy;
 use slot::{Chain, Name, SlotHead, Unwritten};
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     shard: usize,
-    geometry: Geometry,
+    grains: Box<[Grain]>,
     levels: Box<[Level]>,
     overdue: SlotHead,
 }
@@ -70,28 +70,25 @@ pub(crate) struct Kept {
 
 impl Hierarchy {
     pub(crate) fn new(shard: usize, geometry: Geometry) -> Self {
-        let level = |level| {
-            let slots: Box<[SlotHead]> =
-                (0..geometry.slots(level)).map(|_| SlotHead::new()).collect();
+        let grains = geometry.grains();
+        let level = |grain: &Grain| {
+            let slots: Box<[SlotHead]> = (0..grain.slots()).map(|_| SlotHead::new()).collect();
             Level { occupied: Occupancy::new(slots.len()), slots }
         };
-        Self {
-            shard,
-            geometry,
-            levels: (0..geometry.levels).map(level).collect(),
-            overdue: SlotHead::new(),
-        }
+        let levels = grains.iter().map(level).collect();
+        Self { shard, grains, levels, overdue: SlotHead::new() }
     }
 
     /// Where a timer of this deadline waits when the sweep has reached `swept`.
     #[inline]
     pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {
-        self.geometry.place(deadline, swept)
+        place(&self.grains, deadline, swept)
     }
 
     // In C, for `ci/genmc`: `file`.
     /// Files a name, and then marks its slot. Returns whether a block was made for it.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "its callers know the place")]
     pub(crate) fn file(&self, name: Name, place: Place) -> bool {
         match place {
             Place::Overdue => self.overdue.push(name),
@@ -106,7 +103,7 @@ impl Hierarchy {
 
     /// The first tick after `swept` at which an occupied slot is taken.
     pub(crate) fn next_turn(&self, swept: Tick) -> Option<Tick> {
-        (0..self.geometry.levels).filter_map(|level| self.next_in(level, swept)).min()
+        self.each_level().filter_map(|level| self.next_in(level, swept)).min()
     }
 
     /// Whether names are overdue.
@@ -126,12 +123,12 @@ impl Hierarchy {
     // In C, for `ci/genmc`: `sweep`.
     /// Takes every occupied slot whose turn is after `from` and not after `to`.
     pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
-        for level in 0..self.geometry.levels {
+        for level in self.each_level() {
             let mut reached = from;
             while let Some(at) = self.next_in(level, reached).filter(|&at| at <= to) {
-                let number = self.geometry.number(level, at);
-                let slot = self.geometry.slot(level, number);
-                taken.push_back(self.take(slot, at));
+                let grain = self.grain(level);
+                let within = grain.within(grain.number(at));
+                taken.push_back(self.take(SlotIndex { level, within }, at));
                 reached = at;
             }
         }
@@ -142,20 +139,20 @@ impl Hierarchy {
         if self.levels[slot.level as usize].slots[slot.within].is_empty() {
             return None;
         }
-        let at = self.geometry.next_turn(slot, swept);
+        let at = self.grain(slot.level).next_turn(slot.within, swept);
         Some(self.take(slot, at))
     }
 
     /// Whether a slot that is taken at `at` can be this one.
     #[inline]
     pub(crate) fn is_taken_at(&self, slot: SlotIndex, at: Tick) -> bool {
-        self.geometry.is_taken_at(slot, at)
+        self.grain(slot.level).is_taken_at(slot.within, at)
     }
 
     /// A place in the slot, for its next turn.
     #[inline]
     pub(crate) fn next_turn_of(&self, slot: SlotIndex, swept: Tick) -> Place {
-        Place::Slot { slot, at: self.geometry.next_turn(slot, swept) }
+        Place::Slot { slot, at: self.grain(slot.level).next_turn(slot.within, swept) }
     }
 
     /// Puts a name that was taken early back into its slot. Returns whether a block was made.
@@ -165,7 +162,7 @@ impl Hierarchy {
 
     /// The first occupied slot from `from` on, in a row of all slots, level 0 first.
     pub(crate) fn next_occupied(&self, from: SlotIndex) -> Option<SlotIndex> {
-        (from.level..self.geometry.levels).find_map(|level| {
+        self.each_level().skip(from.level as usize).find_map(|level| {
             let start = if level == from.level { from.within } else { 0 };
             let occupied = &self.levels[level as usize].occupied;
             occupied.next_from(start).map(|within| SlotIndex { level, within })
@@ -183,9 +180,19 @@ impl Hierarchy {
 
     /// The first tick after `swept` at which an occupied slot of the level is taken.
     fn next_in(&self, level: u32, swept: Tick) -> Option<Tick> {
-        let next = self.geometry.number(level, swept) + 1;
-        let start = self.geometry.slot(level, next).within;
+        let grain = self.grain(level);
+        let next = grain.number(swept) + 1;
+        let start = grain.within(next);
         let distance = self.levels[level as usize].occupied.distance(start)?;
-        Some(self.geometry.taken_at(level, next + distance as u64))
+        Some(grain.taken_at(next + distance as u64))
+    }
+
+    fn each_level(&self) -> impl Iterator<Item = u32> {
+        (0..).take(self.grains.len())
+    }
+
+    #[inline]
+    fn grain(&self, level: u32) -> Grain {
+        self.grains[level as usize]
     }
 }

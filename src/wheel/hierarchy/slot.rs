@@ -135,6 +135,17 @@ impl SlotHead {
     #[inline]
     pub(crate) fn push(&self, name: Name) -> bool {
         // Relaxed: what the head names is not touched before the exchange confirms it.
+        let head = Head(self.0.load(Relaxed));
+        if !head.is_full() && self.push_name(head, name).is_ok() {
+            return false;
+        }
+        self.push_any(name)
+    }
+
+    /// As [`push`](Self::push), where a block is needed or somebody was faster.
+    #[inline(never)]
+    fn push_any(&self, name: Name) -> bool {
+        // Relaxed: as in `push`.
         let mut head = Head(self.0.load(Relaxed));
         loop {
             let pushed = if head.is_full() {

@@ -65,6 +65,17 @@ impl<P: Place> Places<P> {
         Some(unsafe { &*place })
     }
 
+    /// The entries of a page.
+    ///
+    /// # Safety
+    ///
+    /// - `page` was returned by [`make_page`](Self::make_page), and found under the guard.
+    pub(crate) unsafe fn page<'g>(&'g self, page: *mut P, _guard: &'g Guard) -> &'g [P] {
+        // SAFETY: by the page rule of the directory the page has `page_len` entries and outlives
+        // the guard; they are only ever shared.
+        unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
+    }
+
     /// A page that nobody else knows yet.
     pub(crate) fn make_page(&self, _index: u32) -> *mut P {
         let page: Box<[P]> = (0..self.page_len).map(|_| P::default()).collect();

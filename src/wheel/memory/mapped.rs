@@ -92,7 +92,8 @@ impl<P: Place> Places<P> {
     }
 
     /// The entry at `index`, if there ever was one. `_page` is not needed.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a part of every operation")]
     pub(crate) fn get<'g>(
         &'g self,
         index: u32,
@@ -111,6 +112,17 @@ impl<P: Place> Places<P> {
         // SAFETY: the mapping lives as long as `self`, and whatever is in it is an entry, by the
         // rule of `Place`; entries are only ever shared.
         Some(unsafe { &*place })
+    }
+
+    /// The entries of a page.
+    ///
+    /// # Safety
+    ///
+    /// - `page` was returned by [`make_page`](Self::make_page).
+    pub(crate) unsafe fn page<'g>(&'g self, page: *mut P, _guard: &'g Guard) -> &'g [P] {
+        // SAFETY: so many entries lie there, in a mapping that lives as long as `self`; they are
+        // only ever shared.
+        unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
     }
 
     /// Where the page begins whose first entry has this index; its memory is made, if need be. What

@@ -123,7 +123,8 @@ impl<T> Shard<T> {
         let Some(slot) = slot else { return };
         let link = entry.link.load();
         if ended.is_relinking() {
-            self.file(name.index(), self.hierarchy.next_turn_of(slot, swept), filed);
+            let kept = self.hierarchy.next_turn_of(slot, swept);
+            *filed = filed.and(self.file(name.index(), kept));
         } else if swept < link && self.hierarchy.is_taken_at(slot, link) {
             // The flag was clear when the timer ended, and nobody can set it since.
             entry.link.store(AtomicLink::NONE);
@@ -177,7 +178,7 @@ impl<T> Shard<T> {
         if state.is_relinking() {
             let kept = slot.map(|slot| self.hierarchy.next_turn_of(slot, swept));
             if let Some(kept) = kept {
-                self.file(name.index(), kept, filed);
+                *filed = filed.and(self.file(name.index(), kept));
             }
             if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
                 let met = if kept.is_some() { Met::Refiled } else { Met::Dropped };
@@ -190,7 +191,7 @@ impl<T> Shard<T> {
                 return entry.state.try_confirm(state).and(Err(state));
             }
         }
-        self.file(name.index(), place, filed);
+        *filed = filed.and(self.file(name.index(), place));
         entry.state.try_confirm(state).map(|()| Met::Refiled)
     }
 }

@@ -24,20 +24,24 @@
 //!
 //! [`protocol`] has the steps of each operation, and the races one by one.
 
+#![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
+
 pub(crate) mod meet;
 mod protocol;
+mod relink;
 
 use crate::wheel::front::Front;
 use crate::wheel::front::swept::published;
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
 use crate::wheel::hierarchy::slot::Name;
 use crate::wheel::hierarchy::{Hierarchy, Taken};
-use crate::wheel::id::TimerId;
+use crate::wheel::id::{Generation, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::link::AtomicLink;
-use crate::wheel::slab::state::{AtomicEntryState, EntryState};
+use crate::wheel::slab::magazine::Magazines;
+use crate::wheel::slab::state::EntryState;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::slab::{Claimed, Released, Slab};
 use crate::wheel::tick::Tick;
@@ -67,21 +71,52 @@ enum Role {
     Beside,
 }
 
-/// What came of a reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What came of giving a timer a deadline, by a name that its entry may have.
+#[derive(Debug)]
 #[must_use]
-pub(crate) enum Reset {
-    /// The timer has ended, or never was.
-    NotArmed,
+pub(crate) enum Named<F = ()> {
     /// The deadline is set.
     Done,
+    /// It is set, but a name in time is needed: [`Shard::see_to`].
+    NotInTime,
+    /// It is not set: no name is met in time.
+    Unnamed(F),
+    /// It is not set: the timer has ended, or another thread is in the midst of something.
+    Raced(F),
 }
+
+/// A claimed entry with the value of a timer, which is to be armed: its id.
+#[derive(Debug)]
+pub(crate) struct Filled<'g, T> {
+    entry: &'g Entry<T>,
+    id: TimerId,
+}
+
+impl<T> Filled<'_, T> {
+    #[inline]
+    pub(crate) fn id(&self) -> TimerId {
+        self.id
+    }
+}
+
+/// The length of the common processors' cache lines, in bytes.
+const LINE: usize = 64;
 
 /// Names filed and blocks made by one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
 pub(crate) struct Filed {
     pub(crate) names: u32,
     pub(crate) blocks: u32,
+}
+
+impl Filed {
+    pub(crate) const NOTHING: Filed = Filed { names: 0, blocks: 0 };
+
+    /// These, and more.
+    pub(crate) fn and(self, more: Filed) -> Filed {
+        Filed { names: self.names + more.names, blocks: self.blocks + more.blocks }
+    }
 }
 
 impl<T> Shard<T> {
@@ -93,80 +128,195 @@ impl<T> Shard<T> {
         }
     }
 
+    /// A vacant entry out of the caller's magazines, whose home this is; `None` when nothing is
+    /// loaded there.
+    #[inline(always)]
+    pub(crate) fn claim_from<'g>(
+        &'g self,
+        magazines: &Magazines,
+        guard: &'g Guard,
+    ) -> Option<Claimed<'g, T>> {
+        self.slab.claim_from(magazines, guard)
+    }
+
+    /// A vacant entry; `None` when the slab's indices are used up.
+    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+        self.slab.claim(guard)
+    }
+
+    /// Loads the caller's magazine, of which nothing is left. `false` when the slab's indices are
+    /// used up.
+    pub(crate) fn load(&self, magazines: &Magazines, guard: &Guard) -> bool {
+        self.slab.load(magazines, guard)
+    }
+
+    /// Gives back what is in a caller's magazines.
+    pub(crate) fn empty(&self, magazines: &Magazines, guard: &Guard) {
+        self.slab.empty(magazines, guard);
+    }
+
     // In C, for `ci/genmc`: `insert`.
-    /// Arms a timer. The value comes back when the slab's indices are used up.
-    ///
-    /// On return the caller has passed the fence of [`published`].
-    #[inline]
-    pub(crate) fn insert(
+    /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
+    /// name of the entry is met in time, and nobody is relinking.
+    #[inline(always)]
+    pub(crate) fn arm_named<'g>(
         &self,
+        Claimed { entry, index, vacant }: Claimed<'g, T>,
         value: T,
         deadline: Tick,
         front: &Front,
-        filed: &mut Filed,
-        guard: &Guard,
-    ) -> Result<TimerId, T> {
-        let Some(Claimed { entry, index, vacant }) = self.slab.claim(guard) else {
-            return Err(value);
-        };
+    ) -> (TimerId, Named<Filled<'g, T>>) {
         let id = TimerId::new(self.number, vacant.generation().next(), index);
-        let aim = Aim { id, deadline };
-        // SAFETY: the entry was claimed just above and is armed below.
+        // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
+        // what becomes of `Filled`.
         unsafe { entry.put(value) };
+        let filled = Filled { entry, id };
+        let named = if vacant.is_relinking() {
+            Named::Raced(filled)
+        } else if !in_time(entry.link.load(), deadline, front.swept()) {
+            Named::Unnamed(filled)
+        } else if entry.state.try_arm(vacant, deadline).is_err() {
+            Named::Raced(filled)
+        } else if needs(entry, deadline, front).is_some() {
+            Named::NotInTime
+        } else {
+            Named::Done
+        };
+        (id, named)
+    }
+
+    // In C, for `ci/genmc`: `insert`.
+    /// Arms a timer of whose entry no name is met in time, and files one.
+    #[inline(always)]
+    pub(crate) fn arm_and_file(
+        &self,
+        Filled { entry, id }: Filled<'_, T>,
+        deadline: Tick,
+        front: &Front,
+    ) -> Filed {
         let swept = front.swept();
-        if vacant.is_relinking() || in_time(entry.link.load(), deadline, swept) {
-            let armed = arm(entry, vacant, deadline);
-            published();
-            if armed.is_relinking() {
-                self.relink_as(Role::Beside, entry, aim, front, filed);
-            } else {
-                self.rely(entry, aim, front, filed);
-            }
-            return Ok(id);
-        }
         let place = self.hierarchy.place(deadline, swept);
         // Also when it tells of nothing: a store does not show later resetters what the sweeper
         // has written, unless it is overwritten here.
         entry.link.store(at(place, swept));
-        entry.state.arm(vacant, deadline);
-        self.file(index, place, filed);
+        entry.state.arm(entry.state.load(), deadline);
+        let filed = self.file(id.index(), place);
         published();
         if has_passed(place, deadline, front.swept()) {
-            self.relink(entry, aim, front, filed);
-        } else {
-            front.alarm().check(at(place, swept));
+            return filed.and(self.relink(entry, Aim { id, deadline }, front));
         }
-        Ok(id)
+        front.alarm().check(at(place, swept));
+        filed
+    }
+
+    // In C, for `ci/genmc`: `insert`.
+    /// Arms a timer by an exchange, whatever name its entry has.
+    pub(crate) fn arm_any(
+        &self,
+        Filled { entry, id }: Filled<'_, T>,
+        deadline: Tick,
+        front: &Front,
+    ) -> Filed {
+        let aim = Aim { id, deadline };
+        match arm(entry, deadline).is_relinking() {
+            true => self.relink_as(Role::Beside, entry, aim, front),
+            false => self.rely(entry, aim, front),
+        }
     }
 
     /// Ends the timer that `id` names and returns its value, and its last state.
-    #[inline]
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
         let entry = self.slab.entry(id.index(), guard)?;
-        // State and value may lie in two cache lines.
-        prefetch(entry);
         self.end(entry, id, guard, || ())
     }
 
+    // In C, for `ci/genmc`: `cancel`.
+    /// As [`cancel`](Self::cancel), in the common case: the entry goes into the caller's magazines,
+    /// whose home this is. `None`: nothing was done, for want of room there, or because the timer
+    /// has ended, or is being changed.
+    #[inline(always)]
+    pub(crate) fn cancel_into(
+        &self,
+        magazines: &Magazines,
+        id: TimerId,
+        guard: &Guard,
+    ) -> Option<(T, EntryState)> {
+        let entry = self.slab.entry(id.index(), guard)?;
+        if size_of::<Entry<T>>() > LINE {
+            // State and value lie in two cache lines.
+            prefetch(entry);
+        }
+        let loaded = magazines.with_room()?;
+        let seen = entry.state.load();
+        if !seen.is_of(id) || seen.generation().next() == Generation::WORN {
+            return None;
+        }
+        entry.state.try_end(seen, loaded.top).ok()?;
+        // SAFETY: the timer was ended just above and its entry is put away below.
+        let value = unsafe { entry.take() };
+        magazines.push(loaded, id.index());
+        Some((value, seen))
+    }
+
+    /// Makes room in the caller's magazines, whose home this is.
+    pub(crate) fn unload(&self, magazines: &Magazines, guard: &Guard) {
+        self.slab.unload(magazines, guard);
+    }
+
+    /// Sets the deadline of the timer that `id` names, in the common case: a name is met in time,
+    /// and nobody is relinking.
+    #[inline(always)]
+    pub(crate) fn push_back(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        front: &Front,
+        guard: &Guard,
+    ) -> Named {
+        let Some(entry) = self.slab.entry(id.index(), guard) else {
+            return Named::Raced(());
+        };
+        let seen = entry.state.load();
+        if !seen.is_of(id) || seen.is_relinking() {
+            Named::Raced(())
+        } else if !in_time(entry.link.load(), deadline, front.swept()) {
+            Named::Unnamed(())
+        } else if entry.state.try_reset(seen, seen.with_deadline(deadline)).is_err() {
+            Named::Raced(())
+        } else if needs(entry, deadline, front).is_some() {
+            Named::NotInTime
+        } else {
+            Named::Done
+        }
+    }
+
+    /// Sees to a name in time for a timer whose deadline was set by a name that its entry had.
+    pub(crate) fn see_to(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        front: &Front,
+        guard: &Guard,
+    ) -> Filed {
+        let entry = self.slab.entry(id.index(), guard);
+        entry.map_or(Filed::NOTHING, |entry| self.rely(entry, Aim { id, deadline }, front))
+    }
+
     // In C, for `ci/genmc`: `reset`.
-    /// Sets the deadline of the timer that `id` names.
-    #[inline]
+    /// Sets the deadline of the timer that `id` names. `None`: it has ended, or never was.
     pub(crate) fn reset(
         &self,
         id: TimerId,
         deadline: Tick,
         front: &Front,
-        filed: &mut Filed,
         guard: &Guard,
-    ) -> Reset {
-        let Some(entry) = self.slab.entry(id.index(), guard) else {
-            return Reset::NotArmed;
-        };
+    ) -> Option<Filed> {
+        let entry = self.slab.entry(id.index(), guard)?;
         let aim = Aim { id, deadline };
         let mut seen = entry.state.load();
         loop {
             if seen.generation() != id.generation() {
-                return Reset::NotArmed;
+                return None;
             }
             // A first look at the link saves an exchange when an earlier name will be needed.
             let free = !seen.is_relinking();
@@ -174,16 +324,19 @@ impl<T> Shard<T> {
             let next = seen.with_deadline(deadline);
             let next = if early { next.relinking() } else { next };
             match entry.state.try_reset(seen, next) {
-                Ok(()) if early => self.relink_as(Role::Holder, entry, aim, front, filed),
-                Ok(()) if free => self.rely(entry, aim, front, filed),
-                Ok(()) => self.relink_as(Role::Beside, entry, aim, front, filed),
-                Err(now) => {
-                    seen = now;
-                    continue;
-                }
+                Ok(()) if early => return Some(self.relink_as(Role::Holder, entry, aim, front)),
+                Ok(()) if free => return Some(self.rely(entry, aim, front)),
+                Ok(()) => return Some(self.relink_as(Role::Beside, entry, aim, front)),
+                Err(now) => seen = now,
             }
-            return Reset::Done;
         }
+    }
+
+    /// Whether the timer that `id` names is armed.
+    #[inline]
+    pub(crate) fn contains(&self, id: TimerId, guard: &Guard) -> bool {
+        let entry = self.slab.entry(id.index(), guard);
+        entry.is_some_and(|entry| entry.state.load().is_of(id))
     }
 
     /// The deadline of the timer that `id` names.
@@ -200,7 +353,12 @@ impl<T> Shard<T> {
         mut hand_back: impl FnMut(TimerId, Tick, T),
     ) {
         self.slab.for_each(guard, |index, entry| {
-            let state = entry.state.load();
+            // An exchange, not a look: of an insert that arms by an exchange as well, this is
+            // before it, and shows it that the wheel was closed, or after it, and sees its timer.
+            let mut state = entry.state.load();
+            while let Err(now) = entry.state.try_confirm(state) {
+                state = now;
+            }
             if !state.is_armed() {
                 return;
             }
@@ -251,9 +409,9 @@ impl<T> Shard<T> {
         self.hierarchy.take_early(slot, swept)
     }
 
-    /// Puts a name that was taken early back into its slot.
-    pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick, filed: &mut Filed) {
-        filed.blocks += u32::from(self.hierarchy.put_back(name, slot, at));
+    /// Puts a name that was taken early back into its slot. Returns how many blocks were made.
+    pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick) -> u32 {
+        u32::from(self.hierarchy.put_back(name, slot, at))
     }
 
     /// The first occupied slot from `from` on, in a row of all slots.
@@ -314,104 +472,28 @@ impl<T> Shard<T> {
         None
     }
 
-    // In C, for `ci/genmc`: `rely`.
     /// Sees to a name in time for a timer whose state was exchanged while the flag was clear: the
     /// one that the link tells of, or a new one.
     #[inline]
-    fn rely(&self, entry: &Entry<T>, aim: Aim, front: &Front, filed: &mut Filed) {
-        if !in_time(entry.link.load(), aim.deadline, front.swept()) {
-            self.relink(entry, aim, front, filed);
-        } else if entry.state.load().is_relinking() {
-            // The link may have been lowered just now by a resetter that has not rung yet: its
-            // flag is then still set, and the link's Acquire shows it.
-            self.relink_as(Role::Beside, entry, aim, front, filed);
+    fn rely(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
+        match needs(entry, aim.deadline, front) {
+            None => Filed::NOTHING,
+            Some(Role::Holder) => self.relink(entry, aim, front),
+            Some(Role::Beside) => self.relink_as(Role::Beside, entry, aim, front),
         }
     }
 
-    // In C, for `ci/genmc`: `relink`.
-    /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
-    #[inline(never)]
-    fn relink(&self, entry: &Entry<T>, aim: Aim, front: &Front, filed: &mut Filed) {
-        let mut seen = entry.state.load();
-        while seen.generation() == aim.id.generation() {
-            if seen.is_relinking() {
-                return self.relink_as(Role::Beside, entry, aim, front, filed);
-            }
-            match entry.state.try_reset(seen, seen.relinking()) {
-                Ok(()) => return self.relink_as(Role::Holder, entry, aim, front, filed),
-                Err(now) => seen = now,
-            }
-        }
+    #[inline(always)]
+    fn file(&self, index: u32, place: Place) -> Filed {
+        Filed { names: 1, blocks: u32::from(self.hierarchy.file(Name::new(index), place)) }
     }
-
-    /// Steps 2 to 7 of relinking.
-    #[inline(never)]
-    fn relink_as(
-        &self,
-        role: Role,
-        entry: &Entry<T>,
-        Aim { id, mut deadline }: Aim,
-        front: &Front,
-        filed: &mut Filed,
-    ) {
-        // In C, for `ci/genmc`: `relink_as`.
-        let _flag = (role == Role::Holder).then(|| Flag(&entry.state));
-        loop {
-            let mut state = entry.state.load();
-            if state.generation() != id.generation() {
-                break;
-            }
-            let swept = front.swept();
-            if deadline.is_left_behind(swept) {
-                state = renew(entry, state, deadline, swept.oldest());
-                deadline = swept.oldest();
-                if state.generation() != id.generation() {
-                    break;
-                }
-            }
-            let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
-            self.file(id.index(), place, filed);
-            if role == Role::Holder {
-                set_link(&entry.link, place, swept);
-            }
-            published();
-            if has_passed(place, deadline, front.swept()) {
-                continue;
-            }
-            front.alarm().check(at(place, swept));
-            break;
-        }
-    }
-
-    #[inline]
-    fn file(&self, index: u32, place: Place, filed: &mut Filed) {
-        filed.names += 1;
-        filed.blocks += u32::from(self.hierarchy.file(Name::new(index), place));
-    }
-}
-
-/// The relinking flag of an entry, held: cleared at the end, also if the waker panics.
-struct Flag<'e>(&'e AtomicEntryState);
-
-impl Drop for Flag<'_> {
-    fn drop(&mut self) {
-        self.0.settle();
-    }
-}
-
-// In C, for `ci/genmc`: `ahead_of`.
-/// Where to file a timer that was pulled forward to `deadline`: a quarter of the way sooner,
-/// because a timer that was pulled forward once is likely to be again, and then relies on this
-/// name.
-#[inline]
-fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
-    deadline.minus(deadline.since(swept) / 4)
 }
 
 // In C, for `ci/genmc`: `arm`.
 /// Arms by an exchange, which keeps the relinking flag of a resetter that was held up.
 #[inline]
-fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryState {
+fn arm<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
+    let mut vacant = entry.state.load();
     loop {
         match entry.state.try_arm(vacant, deadline) {
             Ok(armed) => return armed,
@@ -421,19 +503,17 @@ fn arm<T>(entry: &Entry<T>, mut vacant: EntryState, deadline: Tick) -> EntryStat
     }
 }
 
-/// Gives a timer whose deadline the sweep has left behind the oldest one that can be told, unless
-/// another has reset it since. Returns its state after that.
-#[cold]
-fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tick) -> EntryState {
-    let generation = state.generation();
-    while state.generation() == generation && state == state.with_deadline(deadline) {
-        let renewed = state.with_deadline(oldest);
-        match entry.state.try_reset(state, renewed) {
-            Ok(()) => return renewed,
-            Err(now) => state = now,
-        }
+// In C, for `ci/genmc`: `rely`.
+/// Whether a timer whose state was exchanged while the flag was clear needs a name, for which its
+/// link has to be looked at once more; and as whom to file it.
+#[inline]
+fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
+    if !in_time(entry.link.load(), deadline, front.swept()) {
+        return Some(Role::Holder);
     }
-    state
+    // The link may have been lowered just now by a resetter that has not rung yet: its flag is then
+    // still set, and the link's Acquire shows it.
+    entry.state.load().is_relinking().then_some(Role::Beside)
 }
 
 /// Whether a link tells of a name still to come, and not after `deadline`.
@@ -441,21 +521,6 @@ fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tic
 fn in_time(link: Tick, deadline: Tick, swept: Tick) -> bool {
     // In C, for `ci/genmc`: `in_time`.
     swept < link && link <= deadline
-}
-
-// In C, for `ci/genmc`: `set_link`.
-/// Step 3 of relinking: the link tells of the name just filed, unless it tells of an earlier one.
-fn set_link(link: &AtomicLink, place: Place, swept: Tick) {
-    let Place::Slot { at, .. } = place else {
-        return;
-    };
-    let mut seen = link.load();
-    while !in_time(seen, at, swept) {
-        match link.replace(seen, at) {
-            Ok(()) => return,
-            Err(now) => seen = now,
-        }
-    }
 }
 
 /// When a name at `place` is met, if the sweep was at `swept` when it was filed.

@@ -239,9 +239,14 @@ impl<T> Directory<T> {
         number: u32,
         guard: &'g Guard,
     ) -> impl Iterator<Item = (u32, &'g Entry<T>)> {
-        let first = number << self.page_bits;
-        let indices = first..first + self.page_len();
-        indices.filter_map(|index| Some((index, self.entry(index, guard)?)))
+        let page = self.page(number);
+        let entries = if page.is_null() {
+            &[]
+        } else {
+            // SAFETY: made by `make_page`; found under the guard.
+            unsafe { self.places.page(page, guard) }
+        };
+        (number << self.page_bits..).zip(entries)
     }
 
     /// Where the page is; null if it is not there.

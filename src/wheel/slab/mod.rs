@@ -1,15 +1,18 @@
 //! The slab: where the timers of one shard live.
 //!
 //! Entries lie in pages behind a [`directory`]; vacant ones are on one stack ([`vacant`]), last
-//! in, first out, so that a cancel and the insert after it meet in the same cache line. To
-//! *claim* is to pop a vacant entry, to *release* to push one back; the sweeper pushes a whole
-//! [`Released`] chain at once. Pages whose entries are all vacant go back to the system
+//! in, first out; some are in the callers' hands ([`magazine`]), so that a cancel and the insert
+//! after it meet in the same cache line, and in no other. To *claim* is to take a vacant entry, to
+//! *release* to put one back; the sweeper pushes a whole [`Released`] chain at once. Pages whose entries are all vacant go back to the system
 //! through [`trim`], which the sweeper runs when far more entries are vacant than in use, or a
 //! burst fires.
+
+#![allow(clippy::inline_always, reason = "the common case is to be one function")]
 
 pub(crate) mod directory;
 pub(crate) mod entry;
 pub(crate) mod link;
+pub(crate) mod magazine;
 pub(crate) mod state;
 pub(crate) mod trim;
 pub(crate) mod vacant;
@@ -19,6 +22,7 @@ use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
 use directory::Directory;
 use entry::Entry;
+use magazine::{Magazines, ROUNDS, Rounds};
 use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
 
@@ -36,6 +40,15 @@ pub(crate) struct Claimed<'g, T> {
     pub(crate) index: u32,
     /// Its vacant state; the relinking flag may have been cleared since.
     pub(crate) vacant: EntryState,
+}
+
+impl<T> Claimed<'_, T> {
+    /// Makes it as if it had been used once more, before `next`. Returns its new generation.
+    pub(crate) fn renew(&self, next: u32) -> Generation {
+        let renewed = self.vacant.generation().next().next();
+        self.entry.state.chain(renewed, next);
+        renewed
+    }
 }
 
 /// Vacant entries that one thread holds alone, chained by their states and on their way back to
@@ -85,9 +98,46 @@ impl<T> Slab<T> {
     }
 
     /// A vacant entry; `None` when the indices are used up.
-    #[inline]
     pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
-        self.pop(guard).or_else(|| self.grow(guard))
+        self.pop(guard).or_else(|| self.claimed(self.grow_rounds(1, guard)?.top, guard))
+    }
+
+    /// A vacant entry out of the caller's magazines; `None` when nothing is loaded there.
+    #[inline(always)]
+    pub(crate) fn claim_from<'g>(
+        &'g self,
+        magazines: &Magazines,
+        guard: &'g Guard,
+    ) -> Option<Claimed<'g, T>> {
+        let loaded = magazines.loaded()?;
+        let entry = self.entry(loaded.top, guard)?;
+        let vacant = entry.state.load();
+        magazines.pop(loaded, vacant.next());
+        Some(Claimed { entry, index: loaded.top, vacant })
+    }
+
+    /// Loads the caller's magazine, of which nothing is left. `false` when the indices are used up.
+    pub(crate) fn load(&self, magazines: &Magazines, guard: &Guard) -> bool {
+        if magazines.reload() {
+            return true;
+        }
+        let rounds = self.pop_rounds(ROUNDS, guard).or_else(|| self.grow_rounds(ROUNDS, guard));
+        rounds.map(|rounds| magazines.load(rounds)).is_some()
+    }
+
+    /// Makes room in the caller's magazines.
+    pub(crate) fn unload(&self, magazines: &Magazines, guard: &Guard) {
+        if magazines.with_room().is_some() {
+            return;
+        }
+        if let Some(rounds) = magazines.unload() {
+            self.release_rounds(rounds, guard);
+        }
+    }
+
+    /// Gives back what is in a caller's magazines.
+    pub(crate) fn empty(&self, magazines: &Magazines, guard: &Guard) {
+        magazines.take_all().for_each(|rounds| self.release_rounds(rounds, guard));
     }
 
     /// Begins a chain that is to be released at once.
@@ -163,42 +213,90 @@ impl<T> Slab<T> {
     }
 
     /// Pops the top of the vacant stack.
-    #[inline]
     fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+        let Rounds { top, .. } = self.pop_rounds(1, guard)?;
+        self.claimed(top, guard)
+    }
+
+    /// Pops up to `most` entries off the vacant stack.
+    fn pop_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         let mut head = self.vacant.load();
         loop {
             if head == VacantHead::EMPTY {
                 return None;
             }
-            // Whatever is read through a head that has moved on is discarded with it: a page
-            // that is not there, or a state of another generation, only says so early.
-            let top = self.entry_of(head, guard).map(|entry| (entry, entry.state.load()));
-            let top = top.filter(|(_, vacant)| vacant.generation() == head.generation());
-            let next = top.and_then(|(_, vacant)| self.head_at(vacant.next(), guard));
-            let (Some((entry, vacant)), Some(next)) = (top, next) else {
+            let Some((count, below)) = self.walk(head, most, guard) else {
                 // The exchange shows the present head, which a load need not.
                 head = self.vacant.replace(head, head).err().unwrap_or(head);
                 continue;
             };
-            match self.vacant.replace(head, next) {
-                Ok(()) => return Some(Claimed { entry, index: head.index(), vacant }),
+            match self.vacant.replace(head, below) {
+                Ok(()) => return Some(Rounds { top: head.index(), count }),
                 Err(now) => head = now,
             }
         }
     }
 
-    /// Puts in a page, keeps its first entry and releases the others.
-    fn grow<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
-        let (index, vacant) = self.directory.install(guard)?;
-        let last = index + self.directory.page_len() - 1;
-        let mut others = Released {
-            top: VacantHead::new(vacant, index + 1),
-            last: VacantHead::new(vacant, last),
-            after: last + 1,
-        };
-        self.release(&mut others, guard);
-        let entry = self.directory.entry(index, guard)?;
-        Some(Claimed { entry, index, vacant: EntryState::vacant(vacant, index + 1) })
+    /// How many entries there are from `head` on, at most `most`, and the head below them.
+    ///
+    /// `None`: `head` has moved on. Whatever is read through one that has is discarded with it: a
+    /// page that is not there, or a state of another generation, only says so early. If it has not,
+    /// nobody has touched what is below: all of that is as it was pushed.
+    fn walk(&self, head: VacantHead, most: u32, guard: &Guard) -> Option<(u32, VacantHead)> {
+        let top = self.entry_of(head, guard)?.state.load();
+        let mut seen = Some(top).filter(|top| top.generation() == head.generation())?;
+        let mut count = 1;
+        loop {
+            let next = seen.next();
+            if next == VacantHead::LAST {
+                return Some((count, VacantHead::EMPTY));
+            }
+            let below = self.directory.entry(next, guard)?.state.load();
+            if below.is_armed() {
+                return None;
+            }
+            if count == most {
+                return Some((count, VacantHead::new(below.generation(), next)));
+            }
+            (seen, count) = (below, count + 1);
+        }
+    }
+
+    /// Puts a page in, keeps its first `most` entries, or all, and releases the others.
+    fn grow_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
+        let (top, vacant) = self.directory.install(guard)?;
+        let len = self.directory.page_len();
+        let count = most.min(len);
+        if count < len {
+            let mut others = Released {
+                top: VacantHead::new(vacant, top + count),
+                last: VacantHead::new(vacant, top + len - 1),
+                after: top + len,
+            };
+            self.release(&mut others, guard);
+        }
+        Some(Rounds { top, count })
+    }
+
+    /// Pushes entries out of a caller's hand.
+    ///
+    /// Some may have come from the stack and not been used since. Each gets a later generation, so
+    /// that no entry is on the stack twice with the same one.
+    fn release_rounds(&self, Rounds { top, count }: Rounds, guard: &Guard) {
+        let (mut released, mut index) = (self.begin_release(), top);
+        for _ in 0..count {
+            let Some(claimed) = self.claimed(index, guard) else { break };
+            index = claimed.vacant.next();
+            let renewed = claimed.renew(released.next());
+            self.gather(&mut released, claimed.index, renewed, guard);
+        }
+        self.release(&mut released, guard);
+    }
+
+    /// An entry that the caller alone holds.
+    fn claimed<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+        let entry = self.entry(index, guard)?;
+        Some(Claimed { entry, index, vacant: entry.state.load() })
     }
 
     #[inline]
@@ -207,16 +305,6 @@ impl<T> Slab<T> {
             return None;
         }
         self.directory.entry(head.index(), guard)
-    }
-
-    /// The head that has the vacant entry `index` on top; `None` if it is not vacant after all.
-    #[inline]
-    fn head_at(&self, index: u32, guard: &Guard) -> Option<VacantHead> {
-        if index == VacantHead::LAST {
-            return Some(VacantHead::EMPTY);
-        }
-        let generation = self.directory.entry(index, guard)?.state.load().generation();
-        (!generation.is_armed()).then(|| VacantHead::new(generation, index))
     }
 }
 

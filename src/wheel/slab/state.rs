@@ -33,7 +33,7 @@
 use crate::sync::Relaxed;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 use crate::wheel::bits::Field;
-use crate::wheel::id::Generation;
+use crate::wheel::id::{Generation, TimerId};
 use crate::wheel::tick::Tick;
 
 const LOW: Field = Field::low(38);
@@ -59,6 +59,12 @@ impl EntryState {
     #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation(GENERATION.get_u32(self.0))
+    }
+
+    /// Whether the timer of this id lives in the entry, if it is the id's.
+    #[inline]
+    pub(crate) fn is_of(self, id: TimerId) -> bool {
+        GENERATION.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
     }
 
     /// Whether a timer lives in the entry.
@@ -164,7 +170,11 @@ impl AtomicEntryState {
     pub(crate) fn put(&self, state: EntryState) {
         // Release: the vacant stack publishes the entry; kept so that who looks for a timer of
         // the page that was here before also sees what its holder did.
+        #[cfg(not(loom))]
         self.0.store(state.0, Release);
+        // As in `arm`: a drain confirms the states of a page that has just been put in.
+        #[cfg(loom)]
+        self.0.swap(state.0, Release);
     }
 
     /// Makes the entry one that no timer ever lived in, as all zeros is: for the models, whose

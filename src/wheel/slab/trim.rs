@@ -48,9 +48,8 @@ impl Trim {
                 return true;
             };
             *left -= 1;
-            let fresh = claimed.vacant.generation().next().next();
-            claimed.entry.state.chain(fresh, self.next(slab, claimed.index));
-            self.add(slab, claimed.index, fresh, guard);
+            let renewed = claimed.renew(self.next(slab, claimed.index));
+            self.add(slab, claimed.index, renewed, guard);
         }
         false
     }

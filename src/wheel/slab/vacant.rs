@@ -11,9 +11,9 @@
 //! thread that read the top and its next must not succeed after the top was popped and pushed
 //! again with another next. Here the head names the top by its generation, and an entry that was
 //! popped comes back only with a later one (armed and ended, or [`renewed`]), so the same head
-//! word never means two different stacks.
+//! word never means two different stacks, down to the last entry: several can be popped at once.
 //!
-//! [`renewed`]: super::state::AtomicEntryState::chain
+//! [`renewed`]: super::Claimed::renew
 
 #![forbid(unsafe_code)]
 

@@ -24,7 +24,6 @@ use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::{Name, Read};
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
-use crate::wheel::shard::Filed;
 use crate::wheel::shard::meet::Turn;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tally::SweepCount;
@@ -121,8 +120,14 @@ impl Upkeep {
         }
         // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_none() && !self.hoards && engine.upkeep().too_many_entries(held) {
-            self.trimming = Some(0);
+            self.begin_trimming(engine);
         }
+    }
+
+    /// Trims, also what callers that have ended held.
+    fn begin_trimming<T>(&mut self, engine: &Engine<T>) {
+        engine.empty_idle(&memory::pin());
+        self.trimming = Some(0);
     }
 
     /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
@@ -179,7 +184,7 @@ impl Upkeep {
             return;
         }
         if hoarded && engine.upkeep().too_many_entries(engine.held()) {
-            self.trimming = Some(0);
+            self.begin_trimming(engine);
         } else {
             self.give_back(engine);
         }
@@ -291,8 +296,8 @@ fn tidy_slot<T>(
 ) -> (usize, bool) {
     let shard = engine.shard(taken.from.shard);
     let turn = Turn { slot: Some(slot), swept: engine.front().swept() };
-    let (mut filed, mut names) = (Filed::default(), Vec::<Name>::new());
-    let (mut looked, mut put_back, mut freed, mut done) = (0, 0, 0, false);
+    let mut names = Vec::<Name>::new();
+    let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
         match taken.chain.read_block(&mut names) {
             None => done = true,
@@ -308,13 +313,13 @@ fn tidy_slot<T>(
             // An entry that was filed again and again into a slot far ahead has several names
             // there.
             if shard.is_needed(name, turn, &guard) && seen.add(name.index()) {
-                shard.put_back(name, slot, taken.at, &mut filed);
+                made += u64::from(shard.put_back(name, slot, taken.at));
                 put_back += 1;
             }
         }
     }
     engine.front().counts().add(SweepCount::Dropped, (looked - put_back) as u64);
     engine.front().counts().add(SweepCount::BlocksFreed, freed);
-    engine.front().counts().add(SweepCount::BlocksMade, u64::from(filed.blocks));
+    engine.front().counts().add(SweepCount::BlocksMade, made);
     (looked, done)
 }

@@ -1,15 +1,23 @@
-//! [`Engine`]: what all halves of a wheel share, and the operations that any thread may call.
+//! [`Engine`]: what all halves of a wheel share. The operations that any thread may call are in
+//! [`operations`].
 //!
-//! Time comes in as ticks, the caller's number and the guard as arguments: nothing here reads a
-//! clock, starts a thread or asks who is calling. The concurrent half
+//! Time comes in as ticks, the caller and the guard as arguments: nothing here reads a clock or
+//! starts a thread. The concurrent half
 //! ([`Wheel`](crate::Wheel), [`Pinned`](crate::Pinned)) and the exclusive half
 //! ([`Sweeper`](crate::Sweeper)) are thin around it.
 //!
-//! **Insert against close.** The closer sets the flag, passes a fence and drains; an inserter
-//! publishes its timer, passes a fence and looks at the flag. Whichever fence comes first, the
-//! drain finds the timer or the inserter finds the flag; in the latter case the inserter cancels
-//! its own timer. Who wins that exchange has the value: it is refused to its owner, or it was
-//! accepted and handed back by the drain (or fired), never both and never neither.
+//! **Insert against close.** The closer sets the flag, passes a fence and drains. An inserter
+//! publishes its timer and looks at the flag, and one of the two finds the other:
+//!
+//! * one that files a name passes a fence in between. Whichever fence comes first, the drain finds
+//!   the timer or the inserter finds the flag;
+//! * one that relies on a name arms by an exchange. The drain confirms the state of each entry, by
+//!   an exchange of the same word: if that comes first, the inserter's reads what the drain has
+//!   written, and so finds the flag; if it comes later, the drain finds the timer.
+//!
+//! An inserter that finds the flag cancels its own timer. Who wins that exchange has the value: it
+//! is refused to its owner, or it was accepted and handed back by the drain (or fired), never both
+//! and never neither.
 //!
 //! **What a sweeper leaves.** A block with names that are reserved but not yet written may outlive
 //! the sweeper; it is parked in `leftovers` and freed with the engine, when every handle has gone
@@ -18,11 +26,12 @@
 
 #![forbid(unsafe_code)]
 
-use crate::error::{BeyondRange, InsertError, Refusal};
+pub(crate) mod operations;
+
+use crate::error::BeyondRange;
 use crate::panics::DropEach;
 use crate::panics::ignore_poison;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
-use crate::wheel::caller::Caller;
 use crate::wheel::front::Front;
 use crate::wheel::front::alarm::Alarm;
 use crate::wheel::front::flag::{Held, UpkeepFlag};
@@ -31,11 +40,12 @@ use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::hierarchy::slot::BLOCK_BYTES;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::id::TimerId;
+use crate::wheel::local::{Local, Locals};
 use crate::wheel::memory::Guard;
-use crate::wheel::shard::{Filed, Reset, Shard};
-use crate::wheel::slab::state::EntryState;
-use crate::wheel::tally::{Count, SweepCount, Tally};
-use crate::wheel::tick::{Now, Tick, Timeline};
+use crate::wheel::moment::Moment;
+use crate::wheel::shard::Shard;
+use crate::wheel::tally::{Count, SweepCount};
+use crate::wheel::tick::{Tick, Timeline};
 use crossbeam_utils::CachePadded;
 use std::time::{Duration, Instant};
 
@@ -45,7 +55,7 @@ pub(crate) struct Engine<T> {
     shards: Box<[CachePadded<Shard<T>>]>,
     front: Front,
     timeline: Timeline,
-    tally: Tally,
+    locals: Locals,
     upkeep: UpkeepFlag,
     leftovers: Mutex<Option<Leftovers<T>>>,
     closed: AtomicBool,
@@ -92,8 +102,21 @@ pub(crate) enum OutOfRange {
 /// Who calls, under which guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'g> {
-    pub(crate) caller: Caller,
+    /// What is kept for it, and it alone.
+    pub(crate) local: &'g Local,
     pub(crate) guard: &'g Guard,
+}
+
+/// What came of a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Reset {
+    /// The timer has ended, or never was.
+    NotArmed,
+    /// The deadline is set.
+    Done,
+    /// It cannot be; the timer is armed, and keeps the one that it has.
+    OutOfRange(OutOfRange),
 }
 
 /// What makes an engine.
@@ -103,6 +126,8 @@ pub(crate) struct Parts {
     pub(crate) geometry: Geometry,
     pub(crate) capacity: Option<u64>,
     pub(crate) timeline: Timeline,
+    /// How long callers use a reading of the clock again.
+    pub(crate) lease_cycles: u64,
     pub(crate) origin: Tick,
     pub(crate) alarm: Alarm,
 }
@@ -114,7 +139,7 @@ impl<T> Engine<T> {
             shards: (0..parts.shards).map(shard).collect(),
             front: Front::new(parts.origin, parts.alarm),
             timeline: parts.timeline,
-            tally: Tally::new(),
+            locals: Locals::new(parts.shards, parts.lease_cycles),
             upkeep: UpkeepFlag::new(),
             leftovers: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -145,6 +170,18 @@ impl<T> Engine<T> {
         &self.timeline
     }
 
+    /// What is kept for the calling thread.
+    #[inline]
+    pub(crate) fn local(&self) -> &Local {
+        self.locals.current()
+    }
+
+    /// The numbers of a model's threads.
+    #[cfg(modelled)]
+    pub(crate) fn numbers(&self) -> &crate::wheel::caller::Numbers {
+        self.locals.numbers()
+    }
+
     /// Whether upkeep is wanted.
     pub(crate) fn upkeep(&self) -> &UpkeepFlag {
         &self.upkeep
@@ -157,18 +194,11 @@ impl<T> Engine<T> {
 
     /// How often callers have done this.
     pub(crate) fn count(&self, count: Count) -> u64 {
-        self.tally.sum(count)
-    }
-
-    /// Counts what a model says has happened.
-    #[cfg(modelled)]
-    pub(crate) fn add(&self, caller: Caller, count: Count, more: u64) {
-        self.tally.add(caller, count, more);
+        self.locals.sum(count)
     }
 
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
-    #[inline]
-    pub(crate) fn tick_after(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
+    pub(crate) fn tick_after(&self, delay: Duration, now: Moment) -> Result<Tick, OutOfRange> {
         match self.in_window(self.timeline.soon(delay, now)) {
             Some(tick) => Ok(tick),
             None => self.tick_of_any(delay, now),
@@ -177,13 +207,13 @@ impl<T> Engine<T> {
 
     /// A tick that the packed words can hold, as far as the sweep has come.
     #[inline]
-    fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
+    pub(crate) fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
         tick.filter(|tick| tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD)
     }
 
     /// As [`tick_after`](Self::tick_after), for delays that are not plain.
     #[cold]
-    fn tick_of_any(&self, delay: Duration, now: Now) -> Result<Tick, OutOfRange> {
+    fn tick_of_any(&self, delay: Duration, now: Moment) -> Result<Tick, OutOfRange> {
         let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
         self.tick_of(deadline, now)
     }
@@ -194,7 +224,7 @@ impl<T> Engine<T> {
         &self,
         deadline: Instant,
         ahead: u64,
-        now: Now,
+        now: Moment,
     ) -> Result<Tick, OutOfRange> {
         match self.in_window(self.timeline.soon_at(ahead, now)) {
             Some(tick) => Ok(tick),
@@ -205,7 +235,7 @@ impl<T> Engine<T> {
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
     /// the next sweep reaches.
     #[cold]
-    pub(crate) fn tick_of(&self, deadline: Instant, now: Now) -> Result<Tick, OutOfRange> {
+    pub(crate) fn tick_of(&self, deadline: Instant, now: Moment) -> Result<Tick, OutOfRange> {
         let (swept, now) = (self.front.swept(), self.timeline.read(now));
         let farthest = swept.plus(Tick::AHEAD);
         if deadline <= now {
@@ -225,70 +255,13 @@ impl<T> Engine<T> {
 
     /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.
     #[cold]
+    #[inline(never)]
     pub(crate) fn beyond_range(&self, why: OutOfRange) -> BeyondRange {
         let unswept = why == OutOfRange::Unswept;
         if unswept {
             self.front.alarm().ring();
         }
         BeyondRange { longest: self.timeline.longest_delay(), unswept }
-    }
-
-    /// Arms a timer.
-    #[inline]
-    pub(crate) fn insert(
-        &self,
-        call: Call<'_>,
-        value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, InsertError<T>> {
-        if self.is_closed() {
-            return Err(InsertError { reason: Refusal::Closed, value });
-        }
-        let id = match self.insert_in_any(call, value, deadline) {
-            Ok(id) => id,
-            Err(value) => {
-                let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
-                return Err(InsertError { reason: Refusal::AtCapacity { capacity }, value });
-            }
-        };
-        // The fence that the shard's insert has passed orders this load (insert against close).
-        if !self.is_closed() {
-            return Ok(id);
-        }
-        match self.end(id, call.guard) {
-            Some((value, _)) => {
-                self.tally.add(call.caller, Count::Returned, 1);
-                Err(InsertError { reason: Refusal::Closed, value })
-            }
-            None => Ok(id),
-        }
-    }
-
-    /// Ends a timer and returns its value.
-    #[inline]
-    pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        self.cancel_in(call, id).map(|(value, _)| value)
-    }
-
-    /// As [`cancel`](Self::cancel), with the deadline that the timer had.
-    pub(crate) fn take(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
-        let (value, ended) = self.cancel_in(call, id)?;
-        Some((value, ended.deadline(self.front.swept())))
-    }
-
-    /// Sets a timer's deadline. Returns whether the timer was armed.
-    #[inline]
-    pub(crate) fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> bool {
-        let Some(shard) = self.shards.get(id.shard()) else {
-            return false;
-        };
-        let mut filed = Filed::default();
-        let done = shard.reset(id, deadline, &self.front, &mut filed, call.guard);
-        self.count_filed(call.caller, filed);
-        if done == Reset::Done {
-            self.tally.add(call.caller, Count::Reset, 1);
-        }
-        done == Reset::Done
     }
 
     /// Begins to fetch a timer.
@@ -299,6 +272,12 @@ impl<T> Engine<T> {
         }
     }
 
+    /// Whether a timer is armed.
+    #[inline]
+    pub(crate) fn contains(&self, id: TimerId, guard: &Guard) -> bool {
+        self.shards.get(id.shard()).is_some_and(|shard| shard.contains(id, guard))
+    }
+
     /// The deadline of an armed timer.
     pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
         self.shards.get(id.shard())?.deadline(id, &self.front, guard)
@@ -307,8 +286,8 @@ impl<T> Engine<T> {
     /// How many timers are armed.
     pub(crate) fn armed(&self) -> u64 {
         // Ends first: each end that is counted here has its beginning counted below.
-        let ended = self.tally.sum(Count::Cancelled)
-            + self.tally.sum(Count::Returned)
+        let ended = self.locals.sum(Count::Cancelled)
+            + self.locals.sum(Count::Returned)
             + self.front.counts().get(SweepCount::Ended);
         let begun = self.begun();
         debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
@@ -317,7 +296,7 @@ impl<T> Engine<T> {
 
     /// How many timers have ever been armed.
     pub(crate) fn begun(&self) -> u64 {
-        self.tally.sum(Count::Inserted)
+        self.locals.sum(Count::Inserted)
     }
 
     /// How many names are filed, stale ones included.
@@ -329,7 +308,7 @@ impl<T> Engine<T> {
 
     /// How many names have ever been filed, beyond those filed again in the place of one met.
     pub(crate) fn filed(&self) -> u64 {
-        self.tally.sum(Count::Filed) + self.front.counts().get(SweepCount::Extra)
+        self.locals.sum(Count::Filed) + self.front.counts().get(SweepCount::Extra)
     }
 
     /// How many timers the shards can tell apart.
@@ -345,7 +324,7 @@ impl<T> Engine<T> {
     /// How many bytes timers and names take.
     pub(crate) fn bytes(&self) -> u64 {
         let slabs: usize = self.shards.iter().map(|shard| shard.slab_bytes()).sum();
-        let made = self.tally.sum(Count::Blocks) + self.front.counts().get(SweepCount::BlocksMade);
+        let made = self.locals.sum(Count::Blocks) + self.front.counts().get(SweepCount::BlocksMade);
         let blocks = made.saturating_sub(self.front.counts().get(SweepCount::BlocksFreed));
         slabs as u64 + blocks * BLOCK_BYTES as u64
     }
@@ -367,14 +346,15 @@ impl<T> Engine<T> {
     /// Ends every armed timer and hands each back, with those that a sweeper left behind.
     pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
         let left = self.leftovers().as_mut().map(|left| std::mem::take(&mut left.timers));
+        let counts = &call.local.counts;
         for (id, deadline, value) in left.into_iter().flatten() {
-            self.tally.add(call.caller, Count::Returned, 1);
+            counts.add(Count::Returned, 1);
             hand_back(id, deadline, value);
         }
         for shard in &self.shards {
             shard.drain(&self.front, call.guard, |id, deadline, value| {
                 self.make_room(id.shard(), 1);
-                self.tally.add(call.caller, Count::Returned, 1);
+                counts.add(Count::Returned, 1);
                 hand_back(id, deadline, value);
             });
         }
@@ -395,67 +375,6 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Inserts into the caller's shard or, where that is full, into the next that is not.
-    #[inline]
-    fn insert_in_any(&self, call: Call<'_>, value: T, deadline: Tick) -> Result<TimerId, T> {
-        self.tally.add(call.caller, Count::Inserted, 1);
-        let home = call.caller.home(self.shards.len());
-        self.insert_in(home, call, value, deadline)
-            .or_else(|value| self.insert_elsewhere(home, call, value, deadline))
-    }
-
-    #[cold]
-    fn insert_elsewhere(
-        &self,
-        home: usize,
-        call: Call<'_>,
-        mut value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, T> {
-        for number in (home + 1..self.shards.len()).chain(0..home) {
-            match self.insert_in(number, call, value, deadline) {
-                Ok(id) => return Ok(id),
-                Err(refused) => value = refused,
-            }
-        }
-        self.tally.take_back(call.caller, Count::Inserted);
-        Err(value)
-    }
-
-    /// Inserts into one shard, if there is room in it.
-    #[inline]
-    fn insert_in(
-        &self,
-        number: usize,
-        call: Call<'_>,
-        value: T,
-        deadline: Tick,
-    ) -> Result<TimerId, T> {
-        if !self.take_room(number) {
-            return Err(value);
-        }
-        let mut filed = Filed::default();
-        let shard = &self.shards[number];
-        let inserted = shard.insert(value, deadline, &self.front, &mut filed, call.guard);
-        match &inserted {
-            Ok(_) => self.count_filed(call.caller, filed),
-            Err(_) => self.make_room(number, 1),
-        }
-        inserted
-    }
-
-    /// Counts what an operation has filed.
-    #[inline]
-    fn count_filed(&self, caller: Caller, Filed { names, blocks }: Filed) {
-        if names > 0 {
-            let filed = self.tally.add(caller, Count::Filed, u64::from(names));
-            self.note_garbage(filed, u64::from(names));
-        }
-        if blocks > 0 {
-            self.tally.add(caller, Count::Blocks, u64::from(blocks));
-        }
-    }
-
     /// Looks whether upkeep is wanted, when a caller's count of what makes garbage (`more` of it
     /// new) has passed another interval.
     #[inline]
@@ -473,22 +392,15 @@ impl<T> Engine<T> {
         }
     }
 
-    #[inline]
-    fn cancel_in(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        let ended = self.end(id, call.guard)?;
-        let cancelled = self.tally.add(call.caller, Count::Cancelled, 1);
-        self.note_garbage(cancelled, 1);
-        Some(ended)
+    /// Gives back the vacant entries in the hands of callers that have ended, and of this one.
+    pub(crate) fn empty_idle(&self, guard: &Guard) {
+        self.locals.for_each_idle(|local| {
+            if let Some(shard) = self.shards.get(local.home) {
+                shard.empty(&local.vacant, guard);
+            }
+        });
     }
 
-    #[inline]
-    fn end(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
-        let ended = self.shards.get(id.shard())?.cancel(id, guard)?;
-        self.make_room(id.shard(), 1);
-        Some(ended)
-    }
-
-    #[inline]
     fn take_room(&self, shard: usize) -> bool {
         let Some(capacity) = &self.capacity else {
             return true;

@@ -1,0 +1,88 @@
+//! The vacant entries in a caller's hand, when it ends, against whoever has its number next: another
+//! thread, or the sweeper that trims.
+
+#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
+
+use loom_tests::{TICK, World, beside, entries, model, seated, sweep_after, sweep_with_upkeep, v};
+
+/// Its page goes, at the latest with the round of trimming that begins after its end.
+#[test]
+fn the_entries_of_a_thread_that_ends() {
+    model(2, || {
+        let World { wheel, mut sweeper, .. } = World::new();
+        let gone = seated(&wheel, |wheel| {
+            let id = wheel.insert(v(1), TICK * 2).unwrap();
+            assert_eq!(wheel.cancel(id), Some(v(1)));
+        });
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        gone.join().unwrap();
+        // One to end the round that has begun, if it has.
+        for _ in 0..2 {
+            assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        }
+        assert_eq!(entries(&wheel), 0, "a page is kept");
+    });
+}
+
+/// Two that may have the same number, one after the other.
+#[test]
+fn a_thread_and_the_next() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let first = seated(&wheel, |wheel| {
+            let id = wheel.insert(v(1), TICK).unwrap();
+            assert_eq!(wheel.cancel(id), Some(v(1)));
+        });
+        let second = seated(&wheel, |wheel| [2, 3].map(|n| wheel.insert(v(n), TICK).unwrap()));
+        first.join().unwrap();
+        let [a, b] = second.join().unwrap();
+        let c = wheel.insert(v(4), TICK).unwrap();
+        assert!(a != b && b != c && c != a);
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [2, 3, 4]);
+    });
+}
+
+/// One with entries in its hand that come from the stack and go there, and one without.
+#[test]
+fn a_hand_and_the_stack() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let stacked = [1, 2].map(|n| wheel.insert(v(n), TICK * 2).unwrap());
+        for id in stacked {
+            assert!(wheel.cancel(id).is_some());
+        }
+        let by_hand = seated(&wheel, |wheel| {
+            let id = wheel.insert(v(3), TICK).unwrap();
+            assert_eq!(wheel.cancel(id), Some(v(3)));
+            wheel.insert(v(4), TICK).unwrap();
+        });
+        wheel.insert(v(5), TICK).unwrap();
+        by_hand.join().unwrap();
+        wheel.insert(v(6), TICK).unwrap();
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [4, 5, 6]);
+    });
+}
+
+/// While the sweeper takes what it can get, the owner goes on, ends, and a timer is in no hand.
+#[test]
+fn a_hand_against_the_sweeper() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let owner = seated(&wheel, |wheel| {
+            let id = wheel.insert(v(1), TICK).unwrap();
+            assert_eq!(wheel.cancel(id), Some(v(1)));
+            wheel.insert(v(2), TICK).unwrap();
+        });
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        let other = beside(&wheel, |wheel| wheel.insert(v(3), TICK).unwrap());
+        owner.join().unwrap();
+        other.join().unwrap();
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [2, 3]);
+    });
+}

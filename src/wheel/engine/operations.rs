@@ -1,0 +1,410 @@
+//! The operations that any thread may call: insert, cancel, reset.
+//!
+//! **The common case first.** [`insert_soon`](Engine::insert_soon), [`cancel`](Engine::cancel) and
+//! [`reset_after`](Engine::reset_after) are for what nearly always holds: the wheel is open and
+//! without a bound, the caller has a vacant entry in its hand, or room for one, the deadline is
+//! near, a name is met in time, and no other thread is in the midst of something. Whatever else may
+//! be leaves them for a function that is not inlined; so they need few registers, and some tens of
+//! instructions.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
+
+use super::{Call, Engine, OutOfRange, Reset};
+use crate::error::{BeyondRange, InsertError, Refusal};
+use crate::wheel::caller::Caller;
+use crate::wheel::id::TimerId;
+use crate::wheel::local::Local;
+use crate::wheel::moment::Moment;
+use crate::wheel::shard::{Filed, Filled, Named, Shard};
+use crate::wheel::slab::Claimed;
+use crate::wheel::slab::state::EntryState;
+use crate::wheel::tally::Count;
+use crate::wheel::tick::Tick;
+use std::time::Duration;
+
+impl<T> Engine<T> {
+    /// Arms a timer that is due `delay` from now.
+    #[inline]
+    pub(crate) fn insert_after(
+        &self,
+        call: Call<'_>,
+        value: T,
+        delay: Duration,
+        now: Moment,
+    ) -> Result<TimerId, InsertError<T>> {
+        match self.insert_soon(call, value, delay, now) {
+            Ok(id) => Ok(id),
+            Err(value) => self.insert_after_any(call, value, delay, now),
+        }
+    }
+
+    /// As [`insert_after`](Self::insert_after), in every case.
+    #[inline(never)]
+    fn insert_after_any(
+        &self,
+        call: Call<'_>,
+        value: T,
+        delay: Duration,
+        now: Moment,
+    ) -> Result<TimerId, InsertError<T>> {
+        match self.tick_after(delay, now) {
+            Ok(deadline) => self.insert_in_any(call, value, deadline),
+            Err(why) => Err(self.refuse(value, why)),
+        }
+    }
+
+    /// As [`insert_after`](Self::insert_after), in the common case; in all others, the value comes
+    /// back.
+    #[inline(always)]
+    pub(crate) fn insert_soon(
+        &self,
+        call: Call<'_>,
+        value: T,
+        delay: Duration,
+        now: Moment,
+    ) -> Result<TimerId, T> {
+        match self.in_window(self.timeline.soon(delay, now)) {
+            Some(deadline) => self.insert_from_hand(call, value, deadline),
+            None => Err(value),
+        }
+    }
+
+    /// Arms a timer that is due at a tick, or says why it cannot be.
+    pub(crate) fn insert_at(
+        &self,
+        call: Call<'_>,
+        value: T,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Result<TimerId, InsertError<T>> {
+        match deadline {
+            Ok(deadline) => self
+                .insert_from_hand(call, value, deadline)
+                .or_else(|value| self.insert_in_any(call, value, deadline)),
+            Err(why) => Err(self.refuse(value, why)),
+        }
+    }
+
+    /// The error for a timer whose deadline is out of range. A wheel that is closed says so,
+    /// whatever the deadline.
+    #[cold]
+    fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
+        let reason = match self.is_closed() {
+            true => Refusal::Closed,
+            false => Refusal::BeyondRange(self.beyond_range(why)),
+        };
+        InsertError { reason, value }
+    }
+
+    /// Arms a timer in an entry that the caller has in its hand. The value comes back if it has
+    /// none, or the case is not so plain.
+    #[inline(always)]
+    pub(crate) fn insert_from_hand(
+        &self,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        if self.is_closed() || self.capacity.is_some() {
+            return Err(value);
+        }
+        let Some(shard) = self.shards.get(call.local.home) else {
+            return Err(value);
+        };
+        match shard.claim_from(&call.local.vacant, call.guard) {
+            Some(claimed) => self.arm(call, shard, claimed, value, deadline),
+            None => Err(value),
+        }
+    }
+
+    /// Arms a timer in the caller's shard or, where that is full, in the next that is not.
+    fn insert_in_any(
+        &self,
+        call: Call<'_>,
+        mut value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, InsertError<T>> {
+        let home = Caller::current().home(self.shards.len());
+        for number in (home..self.shards.len()).chain(0..home) {
+            if self.is_closed() {
+                break;
+            }
+            match self.insert_in(number, call, value, deadline) {
+                Ok(id) => return Ok(id),
+                Err(refused) => value = refused,
+            }
+        }
+        if self.is_closed() {
+            return Err(InsertError { reason: Refusal::Closed, value });
+        }
+        let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
+        Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
+    }
+
+    /// Ends a timer and returns its value.
+    #[inline(always)]
+    pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
+        match self.cancel_from_home(call, id) {
+            Some((value, _)) => Some(value),
+            None => self.cancel_any(call, id),
+        }
+    }
+
+    /// As [`cancel`](Self::cancel), in every case.
+    #[inline(never)]
+    fn cancel_any(&self, call: Call<'_>, id: TimerId) -> Option<T> {
+        self.cancel_in_any(call, id).map(|(value, _)| value)
+    }
+
+    /// As [`cancel`](Self::cancel), with the deadline that the timer had.
+    pub(crate) fn take(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
+        let (value, ended) = self.cancel_in_any(call, id)?;
+        Some((value, ended.deadline(self.front.swept())))
+    }
+
+    /// Ends a timer, in the common case: its entry goes into the caller's hand.
+    #[inline(always)]
+    fn cancel_from_home(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
+        if id.shard() != call.local.home || self.capacity.is_some() {
+            return None;
+        }
+        let ended = self.shards.get(id.shard())?.cancel_into(&call.local.vacant, id, call.guard)?;
+        self.count_cancelled(call.local);
+        Some(ended)
+    }
+
+    /// Ends a timer, wherever it is.
+    fn cancel_in_any(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
+        let (number, local) = (id.shard(), call.local);
+        let shard = self.shards.get(number)?;
+        if number == local.home {
+            // What could not go into the hand because that was full does so now.
+            shard.unload(&local.vacant, call.guard);
+            if let Some(ended) = self.cancel_from_home(call, id) {
+                return Some(ended);
+            }
+        }
+        let ended = shard.cancel(id, call.guard)?;
+        self.make_room(number, 1);
+        self.count_cancelled(local);
+        Some(ended)
+    }
+
+    #[inline]
+    fn count_cancelled(&self, local: &Local) {
+        let cancelled = local.counts.add(Count::Cancelled, 1);
+        self.note_garbage(cancelled, 1);
+    }
+
+    /// Sets a timer's deadline to `delay` from now.
+    #[inline(always)]
+    pub(crate) fn reset_after(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        delay: Duration,
+        now: Moment,
+    ) -> Reset {
+        match self.in_window(self.timeline.soon(delay, now)) {
+            Some(deadline) => self.reset(call, id, deadline),
+            None => self.reset_after_any(call, id, delay, now),
+        }
+    }
+
+    /// As [`reset_after`](Self::reset_after), for delays that are not plain.
+    #[cold]
+    #[inline(never)]
+    fn reset_after_any(&self, call: Call<'_>, id: TimerId, delay: Duration, now: Moment) -> Reset {
+        self.reset_at(call, id, self.tick_after(delay, now))
+    }
+
+    /// Sets a timer's deadline, if it is in range.
+    pub(crate) fn reset_at(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Reset {
+        match deadline {
+            Ok(deadline) => self.reset(call, id, deadline),
+            // A timer that is not armed cannot be reset, whatever the deadline.
+            Err(why) if self.contains(id, call.guard) => Reset::OutOfRange(why),
+            Err(_) => Reset::NotArmed,
+        }
+    }
+
+    /// What came of a reset, for the caller.
+    #[inline(always)]
+    pub(crate) fn result(&self, reset: Reset) -> Result<bool, BeyondRange> {
+        match reset {
+            Reset::Done => Ok(true),
+            Reset::NotArmed => Ok(false),
+            Reset::OutOfRange(why) => Err(self.beyond_range(why)),
+        }
+    }
+
+    /// Sets a timer's deadline.
+    #[inline(always)]
+    pub(crate) fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+        let Some(shard) = self.shards.get(id.shard()) else {
+            return Reset::NotArmed;
+        };
+        match shard.push_back(id, deadline, &self.front, call.guard) {
+            Named::Done => {
+                call.local.counts.add(Count::Reset, 1);
+                Reset::Done
+            }
+            Named::NotInTime => {
+                self.see_to(call, id, deadline);
+                call.local.counts.add(Count::Reset, 1);
+                Reset::Done
+            }
+            Named::Unnamed(()) | Named::Raced(()) => self.reset_any(call, id, deadline),
+        }
+    }
+
+    /// As [`reset`](Self::reset), in every case.
+    #[inline(never)]
+    fn reset_any(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+        let shard = self.shards.get(id.shard());
+        let done = shard.and_then(|shard| shard.reset(id, deadline, &self.front, call.guard));
+        let Some(filed) = done else {
+            return Reset::NotArmed;
+        };
+        call.local.counts.add(Count::Reset, 1);
+        self.count_filed(call.local, filed);
+        Reset::Done
+    }
+
+    /// Sees to a name for a timer whose deadline was set by one that is not met in time after all.
+    #[cold]
+    #[inline(never)]
+    fn see_to(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
+        if let Some(shard) = self.shards.get(id.shard()) {
+            let filed = shard.see_to(id, deadline, &self.front, call.guard);
+            self.count_filed(call.local, filed);
+        }
+    }
+
+    /// Inserts into one shard, if there is room in it and the wheel stays open.
+    fn insert_in(
+        &self,
+        number: usize,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        if !self.take_room(number) {
+            return Err(value);
+        }
+        let inserted = match self.claim(number, call) {
+            Some(claimed) => self.arm(call, &self.shards[number], claimed, value, deadline),
+            None => Err(value),
+        };
+        inserted.inspect_err(|_| self.make_room(number, 1))
+    }
+
+    /// A vacant entry of a shard: out of the caller's hand, which is filled for that, if it is at
+    /// home there.
+    fn claim<'g>(&'g self, number: usize, call: Call<'g>) -> Option<Claimed<'g, T>> {
+        let (shard, local) = (&self.shards[number], call.local);
+        if number != local.home {
+            return shard.claim(call.guard);
+        }
+        let in_hand = shard.claim_from(&local.vacant, call.guard);
+        let load = || shard.load(&local.vacant, call.guard).then_some(());
+        in_hand.or_else(|| load().and_then(|()| shard.claim_from(&local.vacant, call.guard)))
+    }
+
+    /// Arms a timer in an entry that was claimed. The value comes back if the wheel was closed
+    /// meanwhile, and nobody else has it.
+    #[inline(always)]
+    fn arm(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        claimed: Claimed<'_, T>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        call.local.counts.add(Count::Inserted, 1);
+        let (id, named) = shard.arm_named(claimed, value, deadline, &self.front);
+        match named {
+            Named::Done => self.accept(call, id),
+            Named::NotInTime => {
+                self.see_to(call, id, deadline);
+                self.accept(call, id)
+            }
+            Named::Unnamed(filled) => self.arm_and_file(call, shard, filled, deadline),
+            Named::Raced(filled) => self.arm_any(call, shard, filled, deadline),
+        }
+    }
+
+    /// As [`arm`](Self::arm), in the next common case: a name is filed.
+    #[inline(never)]
+    fn arm_and_file(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        filled: Filled<'_, T>,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        let id = filled.id();
+        let filed = shard.arm_and_file(filled, deadline, &self.front);
+        self.count_names(call.local, filed);
+        self.accept(call, id)
+    }
+
+    /// As [`arm`](Self::arm), in every other case.
+    #[cold]
+    #[inline(never)]
+    fn arm_any(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        filled: Filled<'_, T>,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        let id = filled.id();
+        let filed = shard.arm_any(filled, deadline, &self.front);
+        self.count_filed(call.local, filed);
+        self.accept(call, id)
+    }
+
+    /// Leaves a timer armed, unless the wheel has been closed meanwhile.
+    #[inline]
+    fn accept(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
+        // In order after the arming: insert against close.
+        if self.is_closed() { self.withdraw(call, id) } else { Ok(id) }
+    }
+
+    /// Ends a timer that was armed while the wheel was closed.
+    #[cold]
+    #[inline(never)]
+    fn withdraw(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
+        let shard = self.shards.get(id.shard());
+        match shard.and_then(|shard| shard.cancel(id, call.guard)) {
+            Some((value, _)) => {
+                call.local.counts.add(Count::Returned, 1);
+                Err(value)
+            }
+            None => Ok(id),
+        }
+    }
+
+    /// Counts what an operation has filed.
+    fn count_filed(&self, local: &Local, filed: Filed) {
+        if filed != Filed::NOTHING {
+            self.count_names(local, filed);
+        }
+    }
+
+    #[inline]
+    fn count_names(&self, local: &Local, Filed { names, blocks }: Filed) {
+        let filed = local.counts.add(Count::Filed, u64::from(names));
+        self.note_garbage(filed, u64::from(names));
+        if blocks > 0 {
+            local.counts.add(Count::Blocks, u64::from(blocks));
+        }
+    }
+}

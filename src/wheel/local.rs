@@ -1,0 +1,94 @@
+//! [`Local`]: what a wheel keeps for one caller, in cache lines that no other thread writes: its
+//! last reading of the clock, its vacant entries, its counts.
+
+#![forbid(unsafe_code)]
+
+use crate::wheel::caller::{Caller, Numbers, numbers};
+use crate::wheel::lease::Lease;
+use crate::wheel::slab::magazine::Magazines;
+use crate::wheel::tally::{Count, Counts};
+use crossbeam_utils::CachePadded;
+
+/// What a wheel keeps for one caller.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) lease: Lease,
+    pub(crate) counts: Counts,
+    /// Vacant entries of the shard [`home`](Self::home).
+    pub(crate) vacant: Magazines,
+    /// The shard that the caller inserts into; none, where threads share a number.
+    pub(crate) home: usize,
+}
+
+/// No shard has this number.
+const NOWHERE: usize = usize::MAX;
+
+/// The locals of all callers.
+#[derive(Debug)]
+pub(crate) struct Locals {
+    /// One for each number, the shared one last.
+    all: Box<[CachePadded<Local>]>,
+    #[cfg(not(modelled))]
+    numbers: &'static Numbers,
+    #[cfg(modelled)]
+    numbers: Numbers,
+}
+
+impl Locals {
+    /// Of a wheel with so many shards, where readings of the clock are used again for so long.
+    pub(crate) fn new(shards: usize, lease_cycles: u64) -> Self {
+        let local = |number| {
+            let shared = number == Caller::OWN;
+            CachePadded::new(Local {
+                lease: Lease::new(if shared { 0 } else { lease_cycles }),
+                counts: Counts::new(shared),
+                vacant: Magazines::new(),
+                home: if shared { NOWHERE } else { number as usize % shards },
+            })
+        };
+        Self { all: (0..=Caller::OWN).map(local).collect(), numbers: numbers() }
+    }
+
+    /// That of the calling thread.
+    #[inline]
+    pub(crate) fn current(&self) -> &Local {
+        match self.all.get(Caller::current().number as usize) {
+            Some(local) => local,
+            None => self.first(),
+        }
+    }
+
+    /// That of the calling thread, at its first call.
+    #[cold]
+    fn first(&self) -> &Local {
+        &self.all[Caller::take().number as usize]
+    }
+
+    /// What callers have counted together.
+    pub(crate) fn sum(&self, count: Count) -> u64 {
+        self.all.iter().map(|local| local.counts.get(count)).sum()
+    }
+
+    /// Calls `visit` for what is left behind under the numbers that nobody has, and for what the
+    /// calling thread has.
+    pub(crate) fn for_each_idle(&self, mut visit: impl FnMut(&Local)) {
+        let own = Caller::current().number;
+        for (number, local) in (0..Caller::OWN).zip(&self.all) {
+            if local.vacant.is_empty() {
+                continue;
+            }
+            if number == own {
+                visit(local);
+            } else if self.numbers.take(number) {
+                visit(local);
+                self.numbers.put_back(number);
+            }
+        }
+    }
+
+    /// The numbers of a model's threads.
+    #[cfg(modelled)]
+    pub(crate) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+}

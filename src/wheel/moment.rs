@@ -1,0 +1,36 @@
+//! [`Moment`]: a point in time, as a wheel counts it.
+
+#![forbid(unsafe_code)]
+
+/// A point in time on the axis of one wheel, to the nanosecond: for who keeps deadlines and sets
+/// them again and again, without the way from and to [`Instant`](std::time::Instant)s.
+///
+/// Made by [`Wheel::moment`](crate::Wheel::moment) and
+/// [`Wheel::moment_after`](crate::Wheel::moment_after). Later moments are greater. A moment means
+/// something only to the wheel that made it. There are none before a wheel was built, nor later
+/// than 292 years after that: what lies beyond counts as the first or the last.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let soon = wheel.moment_after(Duration::from_millis(10));
+/// let later = wheel.moment_after(Duration::from_millis(20));
+/// assert!(soon < later && !wheel.has_come(soon));
+///
+/// let id = wheel.insert_at_moment("idle", soon)?;
+/// wheel.reset_at_moment(id, later)?;
+/// clock.advance(Duration::from_millis(20));
+/// assert!(wheel.has_come(later));
+/// assert_eq!(sweeper.sweep(|timer| assert_eq!(timer.value, "idle")).expired, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment {
+    /// Nanoseconds since the wheel was built.
+    pub(crate) nanos: u64,
+}

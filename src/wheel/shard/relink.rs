@@ -1,0 +1,118 @@
+//! Relinking: filing an earlier name of an armed timer, and telling of it by the entry's link. The
+//! protocol and its races are in [`super`].
+
+#![forbid(unsafe_code)]
+
+use super::{Aim, Filed, Role, Shard, at, has_passed, in_time};
+use crate::wheel::front::Front;
+use crate::wheel::front::swept::published;
+use crate::wheel::hierarchy::geometry::Place;
+use crate::wheel::slab::entry::Entry;
+use crate::wheel::slab::link::AtomicLink;
+use crate::wheel::slab::state::{AtomicEntryState, EntryState};
+use crate::wheel::tick::Tick;
+
+impl<T> Shard<T> {
+    // In C, for `ci/genmc`: `relink`.
+    /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
+    #[cold]
+    pub(super) fn relink(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
+        let mut seen = entry.state.load();
+        while seen.generation() == aim.id.generation() {
+            if seen.is_relinking() {
+                return self.relink_as(Role::Beside, entry, aim, front);
+            }
+            match entry.state.try_reset(seen, seen.relinking()) {
+                Ok(()) => return self.relink_as(Role::Holder, entry, aim, front),
+                Err(now) => seen = now,
+            }
+        }
+        Filed::NOTHING
+    }
+
+    /// Steps 2 to 7 of relinking.
+    #[inline(never)]
+    pub(super) fn relink_as(
+        &self,
+        role: Role,
+        entry: &Entry<T>,
+        Aim { id, mut deadline }: Aim,
+        front: &Front,
+    ) -> Filed {
+        // In C, for `ci/genmc`: `relink_as`.
+        let _flag = (role == Role::Holder).then(|| Flag(&entry.state));
+        let mut filed = Filed::NOTHING;
+        loop {
+            let mut state = entry.state.load();
+            if state.generation() != id.generation() {
+                return filed;
+            }
+            let swept = front.swept();
+            if deadline.is_left_behind(swept) {
+                state = renew(entry, state, deadline, swept.oldest());
+                deadline = swept.oldest();
+                if state.generation() != id.generation() {
+                    return filed;
+                }
+            }
+            let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
+            filed = filed.and(self.file(id.index(), place));
+            if role == Role::Holder {
+                set_link(&entry.link, place, swept);
+            }
+            published();
+            if !has_passed(place, deadline, front.swept()) {
+                front.alarm().check(at(place, swept));
+                return filed;
+            }
+        }
+    }
+}
+
+/// The relinking flag of an entry, held: cleared at the end, also if the waker panics.
+struct Flag<'e>(&'e AtomicEntryState);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.settle();
+    }
+}
+
+// In C, for `ci/genmc`: `ahead_of`.
+/// Where to file a timer that was pulled forward to `deadline`: a quarter of the way sooner,
+/// because a timer that was pulled forward once is likely to be again, and then relies on this
+/// name.
+#[inline]
+fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
+    deadline.minus(deadline.since(swept) / 4)
+}
+
+/// Gives a timer whose deadline the sweep has left behind the oldest one that can be told, unless
+/// another has reset it since. Returns its state after that.
+#[cold]
+fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tick) -> EntryState {
+    let generation = state.generation();
+    while state.generation() == generation && state == state.with_deadline(deadline) {
+        let renewed = state.with_deadline(oldest);
+        match entry.state.try_reset(state, renewed) {
+            Ok(()) => return renewed,
+            Err(now) => state = now,
+        }
+    }
+    state
+}
+
+// In C, for `ci/genmc`: `set_link`.
+/// Step 3 of relinking: the link tells of the name just filed, unless it tells of an earlier one.
+fn set_link(link: &AtomicLink, place: Place, swept: Tick) {
+    let Place::Slot { at, .. } = place else {
+        return;
+    };
+    let mut seen = link.load();
+    while !in_time(seen, at, swept) {
+        match link.replace(seen, at) {
+            Ok(()) => return,
+            Err(now) => seen = now,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Magazines: the vacant entries that a caller keeps in its hand.
+//!
+//! A caller that cancels also inserts. So each has two magazines of up to [`ROUNDS`] vacant entries
+//! of its home shard, one loaded and one to spare: a cancel puts its entry into the loaded one, an
+//! insert takes the last one put there, by plain stores to the caller's own cache line. When the
+//! loaded magazine is full, it becomes the spare one, and the one to spare goes back to the shard's
+//! stack, as a whole, by one exchange; when both are empty, one comes from there by one exchange.
+//! (Bonwick and Adams, *Magazines and vmem*, USENIX 2001; two, so that a caller at the edge of
+//! one does not go to the stack at each step.)
+//!
+//! A magazine is a chain, as the stack is: the state of each entry names the one that was put in
+//! before it. So only its top and its count are kept.
+//!
+//! **Who may.** The thread that has the caller's number, and nobody else: everything here is
+//! relaxed. What it holds goes with the number to whoever has it next
+//! ([`Numbers`](crate::wheel::caller::Numbers)), the sweeper included, who empties the magazines of
+//! those that have ended before it trims. A live thread that calls no more keeps what it has: at
+//! most `2 * ROUNDS` entries, and as many pages.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{AtomicU32, Relaxed};
+use crate::wheel::slab::vacant::VacantHead;
+
+/// How many entries a magazine holds.
+#[cfg(not(modelled))]
+pub(crate) const ROUNDS: u32 = 16;
+#[cfg(modelled)]
+pub(crate) const ROUNDS: u32 = 2;
+
+/// One caller's vacant entries.
+#[derive(Debug)]
+pub(crate) struct Magazines {
+    loaded: Magazine,
+    /// Full, or empty.
+    spare: Magazine,
+}
+
+/// Vacant entries, chained by their states.
+#[derive(Debug)]
+struct Magazine {
+    /// The entry that was put in last; whichever, in an empty one.
+    top: AtomicU32,
+    count: AtomicU32,
+}
+
+/// A chain of vacant entries that one thread holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rounds {
+    pub(crate) top: u32,
+    pub(crate) count: u32,
+}
+
+impl Rounds {
+    const NONE: Rounds = Rounds { top: VacantHead::LAST, count: 0 };
+}
+
+impl Magazine {
+    fn empty() -> Self {
+        let Rounds { top, count } = Rounds::NONE;
+        Self { top: AtomicU32::new(top), count: AtomicU32::new(count) }
+    }
+
+    #[inline]
+    fn get(&self) -> Rounds {
+        // Relaxed, as all here: by the module's rule no other thread writes meanwhile.
+        Rounds { top: self.top.load(Relaxed), count: self.count.load(Relaxed) }
+    }
+
+    #[inline]
+    fn set(&self, Rounds { top, count }: Rounds) {
+        self.top.store(top, Relaxed);
+        self.count.store(count, Relaxed);
+    }
+
+    fn take(&self) -> Rounds {
+        let rounds = self.get();
+        self.set(Rounds::NONE);
+        rounds
+    }
+}
+
+impl Magazines {
+    pub(crate) fn new() -> Self {
+        Self { loaded: Magazine::empty(), spare: Magazine::empty() }
+    }
+
+    /// Whether there are none; of another thread's, a guess.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.loaded.get().count + self.spare.get().count == 0
+    }
+
+    /// What is loaded, if anything: its top is to be taken next.
+    #[inline]
+    pub(crate) fn loaded(&self) -> Option<Rounds> {
+        let loaded = self.loaded.get();
+        (loaded.count > 0).then_some(loaded)
+    }
+
+    /// Takes the top of what is [`loaded`](Self::loaded), whose state names `next`.
+    #[inline]
+    pub(crate) fn pop(&self, loaded: Rounds, next: u32) {
+        self.loaded.set(Rounds { top: next, count: loaded.count - 1 });
+    }
+
+    /// What is loaded, if there is room for one more: its state has to name the top.
+    #[inline]
+    pub(crate) fn with_room(&self) -> Option<Rounds> {
+        let loaded = self.loaded.get();
+        (loaded.count < ROUNDS).then_some(loaded)
+    }
+
+    /// Puts an entry in, onto what is loaded [with room](Self::with_room).
+    #[inline]
+    pub(crate) fn push(&self, loaded: Rounds, index: u32) {
+        self.loaded.set(Rounds { top: index, count: loaded.count + 1 });
+    }
+
+    /// Makes room: the loaded magazine is the spare one now. Returns what was to spare.
+    pub(crate) fn unload(&self) -> Option<Rounds> {
+        let spare = self.spare.take();
+        self.spare.set(self.loaded.take());
+        (spare.count > 0).then_some(spare)
+    }
+
+    /// Loads what is to spare. Whether that is any.
+    pub(crate) fn reload(&self) -> bool {
+        let spare = self.spare.take();
+        self.loaded.set(spare);
+        spare.count > 0
+    }
+
+    /// Loads these, where nothing is loaded.
+    pub(crate) fn load(&self, rounds: Rounds) {
+        self.loaded.set(rounds);
+    }
+
+    /// Takes all there are.
+    pub(crate) fn take_all(&self) -> impl Iterator<Item = Rounds> {
+        [self.loaded.take(), self.spare.take()].into_iter().filter(|rounds| rounds.count > 0)
+    }
+}
