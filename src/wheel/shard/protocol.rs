@@ -107,6 +107,6 @@
 //! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
 //! on a link looks at the flag once more, after the link), and the sweeper needs no ring.
 //!
-//! [`relink`]: super::Shard::relink
+//! [`relink`]: super::relink
 
 #![forbid(unsafe_code)]
