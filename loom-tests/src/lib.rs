@@ -1,6 +1,6 @@
 //! The sources of tourbillon, compiled with loom's or shuttle's atomics, and what the models share.
 //!
-//! Each file under `tests` is one racing pair. The models drive the public verbs on a wheel of
+//! Each file under `tests/models` is one racing pair. The models drive the public verbs on a wheel of
 //! two levels of two slots, with blocks of two names, pages of two entries, nine bits of a tick and
 //! four of a generation in the packed words, so that each boundary is near. Time is virtual and
 //! moves before the threads start, or by the sweeper.

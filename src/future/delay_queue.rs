@@ -244,7 +244,7 @@ impl<T: Send> DelayQueue<T> {
             return false;
         }
         // SeqCst: the wheel is seen closed, then what is armed is counted; against an insert, which
-        // counts itself, passes the fence of its publication and looks whether the wheel is closed.
+        // counts itself, passes a fence and looks whether the wheel is closed (`tried`).
         fence(SeqCst);
         let left = wheel.len();
         if alone {
@@ -432,10 +432,23 @@ impl<T: Send> DelayQueueHandle<T> {
         }
     }
 
-    /// A refused insert may have been counted for a moment, and have kept the stream from its end.
+    /// What came of an insert, once more in order with a close: the stream counts what is armed, and
+    /// not by looking at each timer as a drain does.
     #[inline]
-    fn tried<E>(&self, inserted: Result<TimerId, E>) -> Result<TimerId, E> {
-        inserted.inspect_err(|_| self.ring_if_closed())
+    fn tried(&self, inserted: Result<TimerId, InsertError<T>>) -> Result<TimerId, InsertError<T>> {
+        let kept = inserted.and_then(|id| {
+            // SeqCst: the timer is counted, then the wheel is seen open; against the stream, which
+            // sees it closed, passes a fence of its own and counts.
+            fence(SeqCst);
+            let closed = self.wheel.is_closed();
+            match closed.then(|| self.wheel.cancel(id)).flatten() {
+                Some(value) => Err(InsertError { reason: Refusal::Closed, value }),
+                None => Ok(id),
+            }
+        });
+        // One that is refused may have been counted for a moment, and have kept the stream from its
+        // end.
+        kept.inspect_err(|_| self.ring_if_closed())
     }
 
     /// Wakes the stream's task after an operation that has rung for it.

@@ -41,6 +41,9 @@ use std::time::{Duration, Instant};
 #[must_use = "an interval does nothing unless it is polled"]
 pub struct Interval {
     sleep: Sleep,
+    /// When the next tick is due, where that was told as an instant: the sleep's deadline may have been
+    /// rounded up to the making of its timer.
+    due: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,
     budget: Budget,
@@ -87,7 +90,8 @@ impl Timer {
     ///
     /// The period is zero.
     pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, ZeroPeriod> {
-        Interval::new(self.sleep_until(start), period)
+        let interval = Interval::new(self.sleep_until(start), period)?;
+        Ok(Interval { due: Some(start), ..interval })
     }
 }
 
@@ -97,7 +101,7 @@ impl Interval {
             return Err(ZeroPeriod);
         }
         let missed = MissedTickBehavior::default();
-        Ok(Self { sleep: first, period, missed, budget: Budget::default() })
+        Ok(Self { sleep: first, due: None, period, missed, budget: Budget::default() })
     }
 
     /// Waits for the next tick: when it was due. Dropping the future loses no tick.
@@ -131,35 +135,37 @@ impl Interval {
             return Poll::Ready(Err(refusal));
         }
         let timer = self.sleep.timer();
-        let (due, began) = (self.sleep.deadline(), timer.now());
+        let (due, began) = (self.due.unwrap_or_else(|| self.sleep.deadline()), timer.now());
         // Deadlines round up to the resolution: that much is not late, unless it hides a period.
         let rounded = timer.wheel().resolution().min(self.period);
         let late = began.saturating_duration_since(due).saturating_sub(rounded);
         let last = LastRun { runs: 0, due, began, ended: began, late };
         match self.missed.next(&last, self.period) {
-            Some(next) => self.sleep.reset(next),
-            None => self.sleep.reset_after(Duration::MAX),
+            Some(next) => self.reset_at(next),
+            None => self.reset_after(Duration::MAX),
         }
         Poll::Ready(Ok(due))
     }
 
     /// Begins anew: the next tick comes a period from now.
     pub fn reset(&mut self) {
-        self.sleep.reset_after(self.period);
+        self.reset_after(self.period);
     }
 
     /// Begins anew: the next tick comes at once.
     pub fn reset_immediately(&mut self) {
-        self.sleep.reset_after(Duration::ZERO);
+        self.reset_after(Duration::ZERO);
     }
 
     /// Begins anew: the next tick comes `delay` from now.
     pub fn reset_after(&mut self, delay: Duration) {
+        self.due = None;
         self.sleep.reset_after(delay);
     }
 
     /// Begins anew: the next tick comes at `deadline`.
     pub fn reset_at(&mut self, deadline: Instant) {
+        self.due = Some(deadline);
         self.sleep.reset(deadline);
     }
 

@@ -80,7 +80,7 @@ impl State {
 impl Timer {
     /// A future that is ready when `delay` has passed from now; at once for none.
     ///
-    /// What lies beyond 292 years from the timer's making counts as that time.
+    /// What lies beyond 438 years from the timer's making counts as that time.
     #[inline]
     pub fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::new(self.share(), self.after(delay))

@@ -78,6 +78,12 @@ impl Numbers {
         false
     }
 
+    /// Whether nobody has this number, at this moment.
+    pub(crate) fn is_free(&self, number: u32) -> bool {
+        // Relaxed: a guess.
+        self.0[number as usize / 64].load(Relaxed) & 1 << (number % 64) == 0
+    }
+
     /// Takes the lowest number that is free, for the calling thread.
     fn take_lowest(&self) -> Option<Caller> {
         let number = (0..Caller::OWN).find(|&number| self.take(number))?;
@@ -109,14 +115,15 @@ mod of_the_process {
         &NUMBERS
     }
 
-    /// Puts its thread's number back when the thread ends.
-    struct Return;
+    /// Puts its thread's number back when the thread ends, if it has one.
+    struct Return(Cell<Option<u32>>);
 
     impl Drop for Return {
         fn drop(&mut self) {
-            // What other destructors of this thread still call, they call as one of many.
-            let Caller { number, .. } = CALLER.replace(Caller::shared(0));
-            if number < Caller::OWN {
+            // What other destructors of this thread still call, they call as one of many. (Where
+            // the system has thread-locals by keys alone, the other one may have gone.)
+            let _gone = CALLER.try_with(|caller| caller.set(Caller::shared(0)));
+            if let Some(number) = self.0.take() {
                 numbers().put_back(number);
             }
         }
@@ -126,7 +133,7 @@ mod of_the_process {
         /// Read by each operation, and so without a destructor.
         pub(super) static CALLER: Cell<Caller> = const { Cell::new(Caller::AT_FIRST) };
 
-        static RETURN: Return = const { Return };
+        static RETURN: Return = const { Return(Cell::new(None)) };
     }
 
     impl Caller {
@@ -135,9 +142,14 @@ mod of_the_process {
         pub(crate) fn take() -> Caller {
             // Relaxed: any seat will do.
             static SEATS: AtomicU32 = AtomicU32::new(0);
-            let own = RETURN.try_with(|_| numbers().take_lowest()).ok().flatten();
+            let own = RETURN.try_with(|returned| {
+                let own = numbers().take_lowest();
+                returned.0.set(own.map(|own| own.number));
+                own
+            });
+            let own = own.ok().flatten();
             let caller = own.unwrap_or_else(|| Caller::shared(SEATS.fetch_add(1, Relaxed)));
-            CALLER.set(caller);
+            let _gone = CALLER.try_with(|cell| cell.set(caller));
             caller
         }
     }

@@ -8,7 +8,7 @@
 /// Made by [`Wheel::moment`](crate::Wheel::moment) and
 /// [`Wheel::moment_after`](crate::Wheel::moment_after). Later moments are greater. A moment means
 /// something only to the wheel that made it. There are none before a wheel was built, nor later
-/// than 292 years after that: what lies beyond counts as the first or the last.
+/// than 438 years after that: what lies beyond counts as the first or the last.
 ///
 /// # Examples
 ///

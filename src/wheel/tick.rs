@@ -171,8 +171,7 @@ impl Timeline {
     #[inline]
     pub(crate) fn moment(&self, instant: Instant) -> Moment {
         let elapsed = instant.saturating_duration_since(self.start);
-        // No more than that, so that something can be added.
-        Moment { nanos: narrow(elapsed).unwrap_or(u64::MAX).min(Divisor::BOUND) }
+        Moment { nanos: narrow(elapsed).map_or(LAST, |nanos| nanos.min(LAST)) }
     }
 
     /// The instant of a moment.
@@ -202,14 +201,14 @@ impl Timeline {
     #[inline]
     pub(crate) fn moment_after(&self, delay: Duration, now: Moment) -> Moment {
         match self.soon_nanos(delay) {
-            Some(nanos) => Moment { nanos: (now.nanos + nanos).min(Divisor::BOUND) },
+            Some(nanos) => Moment { nanos: (now.nanos + nanos).min(LAST) },
             None => self.far_moment_after(delay, now),
         }
     }
 
     #[cold]
     fn far_moment_after(&self, delay: Duration, now: Moment) -> Moment {
-        let far = Moment { nanos: Divisor::BOUND };
+        let far = Moment { nanos: LAST };
         self.deadline(delay, now).map_or(far, |deadline| self.moment(deadline))
     }
 
@@ -295,6 +294,9 @@ impl Timeline {
         }
     }
 }
+
+/// The last moment, in nanoseconds: to which a delay for [`Timeline::soon`] can be added.
+const LAST: u64 = u64::MAX - Divisor::BOUND / 2;
 
 /// The nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;

@@ -316,6 +316,20 @@ fn a_tick_that_is_a_little_late_is_not_a_missed_one() {
 }
 
 #[test]
+fn an_interval_keeps_the_phase_of_a_start_before_its_timer() {
+    let mut sandbox = Sandbox::new();
+    let task = Task::new();
+    let start = sandbox.clock.start().checked_sub(MS * 30).unwrap();
+    let mut interval = sandbox.timer.interval_at(start, MS * 100).unwrap();
+    for ticks in 0..3 {
+        let tick = interval.poll_tick(&mut task.context());
+        assert_eq!(tick, Poll::Ready(Ok(start + MS * 100 * ticks)));
+        assert!(interval.poll_tick(&mut task.context()).is_pending());
+        sandbox.advance(MS * 100);
+    }
+}
+
+#[test]
 fn an_interval_starts_when_it_is_told_to() {
     let mut sandbox = Sandbox::new();
     let task = Task::new();

@@ -391,3 +391,20 @@ fn a_sweeper_that_goes_while_it_tidies_loses_nothing() {
     drop(bench.sweeper);
     assert_eq!(bench.wheel.drain().len(), 100);
 }
+
+/// Past the numbers in which delays are counted, the way by instants takes over.
+#[test]
+fn after_three_centuries_delays_are_as_long_as_before() {
+    let mut bench = wheel_of(MILLI);
+    bench.clock.advance(HOUR * 24 * 366 * 300);
+    let _ = bench.sweeper.sweep(|_: tourbillon::Expired<u8>| {});
+    bench.wheel.insert(1, MILLI * 1000).unwrap();
+    let id = bench.wheel.insert(2, MILLI).unwrap();
+    assert_eq!(bench.wheel.reset(id, MILLI * 2000), Ok(true));
+    let mut fired = Vec::new();
+    for step in [0, 999, 1, 999, 1] {
+        bench.clock.advance(MILLI * step);
+        let _ = bench.sweeper.sweep(|timer| fired.push((step, timer.value)));
+    }
+    assert_eq!(fired, [(1, 1), (1, 2)]);
+}

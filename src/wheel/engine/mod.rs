@@ -13,7 +13,11 @@
 //!   the timer or the inserter finds the flag;
 //! * one that relies on a name arms by an exchange. The drain confirms the state of each entry, by
 //!   an exchange of the same word: if that comes first, the inserter's reads what the drain has
-//!   written, and so finds the flag; if it comes later, the drain finds the timer.
+//!   written, and so finds the flag; if it comes later, the drain finds the timer. (In between
+//!   another timer of the entry may have been armed by a store, which does not pass on what the
+//!   drain has written. Its insert then has passed its fence after the closer's, and finds the
+//!   flag; so it ends by its own withdrawal, whose exchange passes that on, or by a sweep or
+//!   another drain, after which the entry has no name in time to rely on.)
 //!
 //! An inserter that finds the flag cancels its own timer. Who wins that exchange has the value: it
 //! is refused to its owner, or it was accepted and handed back by the drain (or fired), never both
@@ -41,7 +45,7 @@ use crate::wheel::hierarchy::slot::BLOCK_BYTES;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::id::TimerId;
 use crate::wheel::local::{Local, Locals};
-use crate::wheel::memory::Guard;
+use crate::wheel::memory::{Guard, pin};
 use crate::wheel::moment::Moment;
 use crate::wheel::shard::Shard;
 use crate::wheel::tally::{Count, SweepCount};
@@ -189,7 +193,12 @@ impl<T> Engine<T> {
 
     /// What the wheel holds.
     pub(crate) fn held(&self) -> Held {
-        Held { armed: self.armed(), names: self.names(), entries: self.entries() }
+        Held {
+            armed: self.armed(),
+            names: self.names(),
+            entries: self.entries(),
+            left_behind: self.locals.left_behind(),
+        }
     }
 
     /// How often callers have done this.
@@ -384,12 +393,17 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Wakes the sweeper if upkeep is wanted.
+    /// Wakes the sweeper if upkeep is wanted, and leaves to it what this caller has in its hand.
     #[cold]
     fn look_at_memory(&self) {
-        if self.upkeep.look(self.held()) {
-            self.front.alarm().ring();
+        if !self.upkeep.look(self.held()) {
+            return;
         }
+        let local = self.local();
+        if let Some(shard) = self.shards.get(local.home) {
+            shard.empty(&local.vacant, &pin());
+        }
+        self.front.alarm().ring();
     }
 
     /// Gives back the vacant entries in the hands of callers that have ended, and of this one.

@@ -23,6 +23,8 @@ pub(crate) struct Held {
     pub(crate) names: u64,
     /// Entries, vacant or not.
     pub(crate) entries: u64,
+    /// Vacant entries that threads which have ended left behind.
+    pub(crate) left_behind: u64,
 }
 
 impl Held {
@@ -88,7 +90,8 @@ impl UpkeepFlag {
         let vacant = held.vacant();
         // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
         let (left, then) = (self.vacant_left.load(Relaxed), self.armed_then.load(Relaxed));
-        vacant > held.armed + SLACK && (vacant / 2 >= left || held.armed <= then / 8)
+        let worth_a_round = vacant / 2 >= left || held.armed < then / 8 || held.left_behind > 0;
+        vacant > held.armed + SLACK && worth_a_round
     }
 
     /// Trimming has come to its end, and could not give back what is left.
@@ -97,5 +100,22 @@ impl UpkeepFlag {
         self.vacant_left.store(held.vacant(), Relaxed);
         // Relaxed: as above.
         self.armed_then.store(held.armed, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{Held, SLACK, UpkeepFlag};
+
+    #[test]
+    fn a_round_that_gave_nothing_back_is_not_begun_anew() {
+        for armed in [0, 1] {
+            let flag = UpkeepFlag::new();
+            let held = Held { armed, names: 0, entries: 2 * SLACK, left_behind: 0 };
+            assert!(flag.look(held) && flag.take());
+            flag.trimmed(held);
+            assert!(!flag.look(held) && !flag.look(Held { armed: 0, ..held }));
+            assert!(flag.look(Held { left_behind: 1, ..held }), "there is more to give back");
+        }
     }
 }

@@ -10,7 +10,7 @@
 //!    its slot's turn has passed, and files the name again in a slot still to come.
 //!
 //! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::front::alarm) and
-//! at whether the wheel is closed.
+//! at whether the wheel is closed. One that files no name, and arms by an exchange, passes none.
 
 #![forbid(unsafe_code)]
 

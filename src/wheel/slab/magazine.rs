@@ -14,8 +14,12 @@
 //! **Who may.** The thread that has the caller's number, and nobody else: everything here is
 //! relaxed. What it holds goes with the number to whoever has it next
 //! ([`Numbers`](crate::wheel::caller::Numbers)), the sweeper included, who empties the magazines of
-//! those that have ended before it trims. A live thread that calls no more keeps what it has: at
-//! most `2 * ROUNDS` entries, and as many pages.
+//! those that have ended before it trims; a caller that finds trimming due empties its own. A live
+//! thread that calls no more keeps what it has: at most `2 * ROUNDS` entries, and as many pages.
+//!
+//! **Wear.** An entry that goes back gets a later generation, as if it had been used once more: the
+//! magazine does not know which have been used since they came from the stack. So where one thread
+//! arms and another of the same home ends, an entry is worn out after half as many timers.
 
 #![forbid(unsafe_code)]
 
@@ -85,9 +89,9 @@ impl Magazines {
         Self { loaded: Magazine::empty(), spare: Magazine::empty() }
     }
 
-    /// Whether there are none; of another thread's, a guess.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.loaded.get().count + self.spare.get().count == 0
+    /// How many there are; of another thread's, a guess.
+    pub(crate) fn count(&self) -> u64 {
+        u64::from(self.loaded.get().count) + u64::from(self.spare.get().count)
     }
 
     /// What is loaded, if anything: its top is to be taken next.

@@ -2,8 +2,6 @@
 //! crosses the tick at which their low bits wrap, leaps within the window, or walks its whole
 //! range.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{
     HIGH, PAST, TICK, TINY, Value, WINDOW, Wheel, World, beside, model, sweep, sweep_after, v,
 };

@@ -1,7 +1,5 @@
 //! The count of armed timers against the verbs: never more ended than begun, exact when quiet.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, beside, model, sweep, v};
 
 #[test]

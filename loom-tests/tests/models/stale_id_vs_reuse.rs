@@ -1,7 +1,5 @@
 //! An id whose timer ends against the next timer in the same entry: the late verb touches nothing.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, TimerId, Value, Wheel, World, beside, model, sweep, sweep_after, v};
 
 /// A timer due at 5 is cancelled and another armed in its entry, due at 3, while `late` uses the

@@ -1,7 +1,5 @@
 //! Closing and draining against an insert: an accepted timer is drained, a refused value returns.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{Refusal, TICK, World, beside, drain, model, sweep, v};
 use std::time::Duration;
 

@@ -3,9 +3,6 @@
 //! The driver parks and waits for condition variables, which loom has no time-outs for: these
 //! models run under shuttle alone, which reports threads that all wait as a deadlock.
 
-#![cfg(shuttle)]
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::explorer::thread;
 use loom_tests::{

@@ -2,8 +2,6 @@
 //! shutdown. No wake-up is lost: a poll that answers `Pending` has its waker woken when the time
 //! comes, and no sleep ends before it.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::explorer::thread::{self, JoinHandle};
 use loom_tests::future::{Sleep, Timer, Wake};
 use loom_tests::{Builder, ManualClock, Refusal, Sweeper, TICK, Task, model, tiny};

@@ -1,8 +1,6 @@
 //! Resets against a sweep that leaps over several slots, and so meets names before their turn: the
 //! link must not tell of a name that the sweep has moved.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{Clock, TICK, World, beside, model, sweep, v};
 
 /// The sweep leaps by two ticks; a timer is armed for the slot that it takes on the way, and one

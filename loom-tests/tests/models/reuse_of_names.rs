@@ -1,8 +1,6 @@
 //! The next timer of an entry relies on a name that was filed for an earlier one: nothing that the
 //! link tells of has gone.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
 
 /// A drain ends a timer whose insert has written the link and not yet filed the name.

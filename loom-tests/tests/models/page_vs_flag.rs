@@ -1,8 +1,6 @@
 //! A resetter that still holds the relinking flag of an entry whose timer has ended, against its
 //! page, which is given back and put in again.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::explorer::thread::JoinHandle;
 use loom_tests::{
     TICK, TimerId, Value, Wheel, World, beside, model, sweep_after, sweep_with_upkeep, v,

@@ -1,8 +1,6 @@
 //! The keyed timers: a verb on a key against the sweep that ends its timer, and against another
 //! verb. Each value comes out once: from the firing, from a verb, or from the stop.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::explorer::thread::{self, JoinHandle};
 use loom_tests::keyed::{KeyedTimer, KeyedTimers};
 use loom_tests::{Builder, ManualClock, Sweeper, TICK, Value, model, tiny, v};

@@ -1,8 +1,6 @@
 //! A cancel against the sweep: of the slot that holds the name, of a slot that cascades, and
 //! against another cancel. The value goes to exactly one of them.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{Builder, TICK, World, beside, model, sweep, sweep_after, v};
 
 fn cancel_while_sweeping(delay: u32, step: u32) {

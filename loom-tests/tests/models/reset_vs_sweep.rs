@@ -1,7 +1,5 @@
 //! A reset against the sweep that meets the timer's name: later, earlier, both at once.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, beside, model, sweep_after, sweep_with_deadlines, v};
 
 /// A timer due at `old`; while the sweep moves on by `step` ticks, others reset it, one after

@@ -1,7 +1,5 @@
 //! A sweeper that goes to rest against an insert, or a reset to earlier: no wake-up is lost.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::explorer::sync::atomic::AtomicBool;
 use loom_tests::{Builder, Clock, TICK, TimerId, Value, Wheel, World, beside, model, sweep, v};
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! The vacant entries in a caller's hand, when it ends, against whoever has its number next: another
 //! thread, or the sweeper that trims.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, entries, model, seated, sweep_after, sweep_with_upkeep, v};
 
 /// Its page goes, at the latest with the round of trimming that begins after its end.

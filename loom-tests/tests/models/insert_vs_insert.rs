@@ -1,8 +1,6 @@
 //! Inserts against each other: the last place in a block, the first block of a slot, a new page,
 //! and the stack of vacant entries (ABA).
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, beside, model, sweep_after, v};
 
 #[test]

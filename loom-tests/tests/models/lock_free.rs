@@ -4,9 +4,6 @@
 //! the model. Each thread is the one that stands still in turn, the sweeper's too; it goes on only
 //! when no other thread can, so that the execution ends and its timers can be counted.
 
-#![cfg(shuttle)]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, any_operations, beside, factor, sweep, sweep_after, v};
 use shuttle::scheduler::{RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use std::sync::Arc;

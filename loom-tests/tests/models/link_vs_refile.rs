@@ -1,8 +1,6 @@
 //! The link against the sweeper's re-filing: a reset relies on a name, or on the link, while the
 //! sweeper moves the name to a nearer slot.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, beside, model, sweep_after, v};
 
 /// A timer due at `deadline` waits in the upper level; the sweep that re-files it is under way

@@ -2,8 +2,6 @@
 //! the operation has put into the state may mean another by then, and the timer is due all the
 //! same.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{HIGH, PAST, TICK, TINY, World, beside, model, sweep, sweep_after, v};
 
 /// Farther than a tick may lie behind the sweep and still be told.

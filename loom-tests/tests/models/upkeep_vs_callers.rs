@@ -1,8 +1,6 @@
 //! Upkeep against callers: a slot taken out of turn while a name is filed into it or a timer in
 //! it is reset; a page taken out while a stale id is looked up, and while entries are claimed.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{
     TICK, TimerId, Value, Wheel, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v,
 };

@@ -1,8 +1,6 @@
 //! Entries that wear out: the last use of an entry, and of a page, against callers and the sweep.
 //! No id is given out twice, and none names a timer of another page.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{
     TICK, TimerId, USES, Value, Wheel, World, beside, entries, model, sweep, sweep_after,
     sweep_with_upkeep, v,

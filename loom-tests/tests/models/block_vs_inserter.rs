@@ -3,8 +3,6 @@
 //!
 //! That no name is stored in a freed block shows under AddressSanitizer (`ci/asan`).
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 use std::time::Instant;
 

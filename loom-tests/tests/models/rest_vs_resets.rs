@@ -1,8 +1,6 @@
 //! A sweeper that moves a name and goes to rest against two resets to one earlier tick: a reset
 //! that relies on the other's name must not return before the sweeper has been rung.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::explorer::sync::atomic::AtomicBool;
 use loom_tests::explorer::thread;

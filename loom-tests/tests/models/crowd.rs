@@ -1,8 +1,5 @@
 //! More callers and verbs at once than loom can hold, on random schedules.
 
-#![cfg(shuttle)]
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::{
     Clock, TICK, TimerId, World, any_operations, as_if_many_had_fired, beside, drain, random,

@@ -4,9 +4,6 @@
 //! These models run the real epoch on loom's atomics (`ci/loom` builds them with crossbeam's own
 //! switch), and show freed memory when they run under AddressSanitizer (`ci/asan`).
 
-#![cfg(crossbeam_loom)]
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, beside, model, sweep_after, sweep_with_upkeep, v};
 
 #[test]

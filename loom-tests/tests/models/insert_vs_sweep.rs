@@ -1,8 +1,6 @@
 //! An insert against a sweep of the slot it files into: reserved but not yet written, pushed just
 //! after the swap, or filed by an old tick of the sweep.
 
-#![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
-
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 
 /// The timer fires exactly once, at the latest at the sweep after its insert returned.

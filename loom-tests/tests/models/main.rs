@@ -1,0 +1,35 @@
+//! The models, a file for each racing pair. They are one program, so that what they share is
+//! compiled once.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a model fails by panicking")]
+
+mod block_vs_inserter;
+mod cancel_vs_sweep;
+mod close_vs_insert;
+#[cfg(shuttle)]
+mod crowd;
+mod delay_queue;
+mod insert_vs_insert;
+mod insert_vs_sweep;
+mod keyed;
+mod leap;
+mod len_vs_all;
+mod link_vs_refile;
+#[cfg(shuttle)]
+mod lock_free;
+mod magazines;
+mod page_vs_flag;
+#[cfg(crossbeam_loom)]
+mod page_vs_lookup;
+mod reset_vs_sweep;
+mod resets_vs_leap;
+mod rest_vs_insert;
+mod rest_vs_resets;
+mod reuse_of_names;
+#[cfg(shuttle)]
+mod shutdown_vs_handler;
+mod sleep;
+mod stale_id_vs_reuse;
+mod upkeep_vs_callers;
+mod wear;
+mod window;
