@@ -1,8 +1,8 @@
 //! The sources of tourbillon, compiled with loom's or shuttle's atomics, and what the models share.
 //!
-//! Each file under `tests/models` is one racing pair. The models drive the public verbs on a wheel of
-//! two levels of two slots, with blocks of two names, pages of two entries, nine bits of a tick and
-//! four of a generation in the packed words, so that each boundary is near. Time is virtual and
+//! Each file under `tests/models` is one racing pair. The models drive the public verbs on a wheel
+//! of two levels of two slots, with blocks of two names, pages of two entries, nine bits of a tick
+//! and four of a generation in the packed words, so that each boundary is near. Time is virtual and
 //! moves before the threads start, or by the sweeper.
 //!
 //! Loom explores each model whole within a bound on preemptions, and knows weak memory. With the

@@ -432,8 +432,8 @@ impl<T: Send> DelayQueueHandle<T> {
         }
     }
 
-    /// What came of an insert, once more in order with a close: the stream counts what is armed, and
-    /// not by looking at each timer as a drain does.
+    /// What came of an insert, once more in order with a close: the stream counts what is armed,
+    /// and not by looking at each timer as a drain does.
     #[inline]
     fn tried(&self, inserted: Result<TimerId, InsertError<T>>) -> Result<TimerId, InsertError<T>> {
         let kept = inserted.and_then(|id| {

@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 #[must_use = "an interval does nothing unless it is polled"]
 pub struct Interval {
     sleep: Sleep,
-    /// When the next tick is due, where that was told as an instant: the sleep's deadline may have been
-    /// rounded up to the making of its timer.
+    /// When the next tick is due, where that was told as an instant: the sleep's deadline may have
+    /// been rounded up to the making of its timer.
     due: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,

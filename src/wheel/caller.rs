@@ -180,8 +180,8 @@ mod of_a_model {
             Caller::AT_FIRST
         }
 
-        /// The calling thread takes a number, until it [gets up](Self::get_up), if one is free and it
-        /// has none.
+        /// The calling thread takes a number, until it [gets up](Self::get_up), if one is free and
+        /// it has none.
         pub(crate) fn sit_down(numbers: &Numbers) {
             if Caller::current() != Caller::AT_FIRST {
                 return;

@@ -19,8 +19,8 @@
 //!
 //! **Layers**, each on those before it:
 //!
-//! * [`bits`], [`id`], [`moment`], [`tick`]: words and times, pure; [`caller`], [`lease`], [`memory`],
-//!   [`prefetch`]: who calls, what time it is, when memory may go.
+//! * [`bits`], [`id`], [`moment`], [`tick`]: words and times, pure; [`caller`], [`lease`],
+//!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
 //! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`tally`]), the
 //!   vacant entries in its hand.

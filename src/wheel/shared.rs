@@ -32,8 +32,8 @@ impl<T> Inner<T> {
         local.lease.reading(|| self.read_clock())
     }
 
-    /// Arms a timer that is due `delay` from now, in the common case; in all others, the value comes
-    /// back.
+    /// Arms a timer that is due `delay` from now, in the common case; in all others, the value
+    /// comes back.
     #[inline(never)]
     pub(crate) fn insert_soon(&self, value: T, delay: Duration) -> Result<TimerId, T> {
         let local = self.engine.local();

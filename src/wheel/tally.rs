@@ -1,7 +1,7 @@
 //! Counting what the operations do, at no cost that can be measured.
 //!
-//! Each caller has counts of its own ([`Counts`]), in a cache line of its own, so that to count is a
-//! plain load and store; only where threads share a number a read-modify-write is needed. The
+//! Each caller has counts of its own ([`Counts`]), in a cache line of its own, so that to count is
+//! a plain load and store; only where threads share a number a read-modify-write is needed. The
 //! sweeper has counters of its own. Sums are exact once all is quiet, and never show more timers
 //! ended than begun.
 

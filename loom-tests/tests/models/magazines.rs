@@ -1,12 +1,12 @@
-//! The vacant entries in a caller's hand, when it ends, against whoever has its number next: another
-//! thread, or the sweeper that trims.
+//! The vacant entries in a caller's hand, when it ends, against whoever has its number next:
+//! another thread, or the sweeper that trims.
 
 use loom_tests::{TICK, World, entries, model, seated, sweep_after, sweep_with_upkeep, v};
 
 /// Its page goes, at the latest with the round of trimming that begins after its end.
 #[test]
 fn the_entries_of_a_thread_that_ends() {
-    model(2, || {
+    model(1, || {
         let World { wheel, mut sweeper, .. } = World::new();
         let gone = seated(&wheel, |wheel| {
             let id = wheel.insert(v(1), TICK * 2).unwrap();
@@ -65,11 +65,11 @@ fn a_hand_and_the_stack() {
     });
 }
 
-/// While the sweeper takes what it can get, the owner arms a timer, keeps the other entry of the page
-/// in its hand, and ends.
+/// While the sweeper takes what it can get, the owner arms a timer, keeps the other entry of the
+/// page in its hand, and ends.
 #[test]
 fn a_hand_against_the_sweeper() {
-    model(2, || {
+    model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let owner = seated(&wheel, |wheel| wheel.insert(v(1), TICK).unwrap());
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());

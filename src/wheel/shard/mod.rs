@@ -356,8 +356,8 @@ impl<T> Shard<T> {
             // An exchange, not a look: of an insert that arms by an exchange as well, this is
             // before it, and shows it that the wheel was closed, or after it, and sees its timer.
             let mut state = entry.state.load();
-            // One that is fresh may be on a page that is away, where nobody writes; it is armed by a
-            // store, and a fence.
+            // One that is fresh may be on a page that is away, where nobody writes; it is armed by
+            // a store, and a fence.
             while !state.is_fresh() {
                 match entry.state.try_confirm(state) {
                     Ok(()) => break,
