@@ -178,12 +178,15 @@ pub fn seated<R: Send + 'static>(
     wheel: &Wheel<Value>,
     run: impl FnOnce(&Wheel<Value>) -> R + Send + 'static,
 ) -> thread::JoinHandle<R> {
-    beside(wheel, |wheel| {
-        wheel::probe::sit_down(wheel);
-        let result = run(wheel);
-        wheel::probe::get_up(wheel);
-        result
-    })
+    beside(wheel, |wheel| in_a_seat(wheel, run))
+}
+
+/// Runs `run` as a thread that has a number of its own, and ends.
+pub fn in_a_seat<R>(wheel: &Wheel<Value>, run: impl FnOnce(&Wheel<Value>) -> R) -> R {
+    wheel::probe::sit_down(wheel);
+    let result = run(wheel);
+    wheel::probe::get_up(wheel);
+    result
 }
 
 /// Moves the clock on and sweeps; the values that expired.

@@ -1,7 +1,9 @@
 //! The vacant entries in a caller's hand, when it ends, against whoever has its number next:
 //! another thread, or the sweeper that trims.
 
-use loom_tests::{TICK, World, entries, model, seated, sweep_after, sweep_with_upkeep, v};
+use loom_tests::{
+    TICK, World, beside, entries, in_a_seat, model, seated, sweep_after, sweep_with_upkeep, v,
+};
 
 /// Its page goes, at the latest with the round of trimming that begins after its end.
 #[test]
@@ -78,5 +80,28 @@ fn a_hand_against_the_sweeper() {
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         fired.sort_unstable();
         assert_eq!(fired, [1, 2]);
+    });
+}
+
+/// One that was taken into a hand and not used, while another thread is about to pop it: what was
+/// below it then is in use when it comes back (ABA).
+#[test]
+fn an_entry_that_comes_back_unused() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let [a, b, c] = [1, 2, 3].map(|n| wheel.insert(v(n), TICK * 2).unwrap());
+        assert_eq!((wheel.cancel(c), wheel.cancel(b)), (Some(v(3)), Some(v(2))));
+        let other = beside(&wheel, |wheel| wheel.insert(v(4), TICK).unwrap());
+        assert_eq!(wheel.cancel(a), Some(v(1)));
+        in_a_seat(&wheel, |wheel| {
+            let id = wheel.insert(v(5), TICK * 2).unwrap();
+            assert_eq!(wheel.cancel(id), Some(v(5)));
+        });
+        wheel.insert(v(6), TICK).unwrap();
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        other.join().unwrap();
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [4, 6]);
     });
 }
