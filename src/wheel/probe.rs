@@ -6,6 +6,7 @@
 use crate::wheel::caller::Caller;
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::Generation;
+use crate::wheel::memory::pin;
 use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::Tick;
 
@@ -47,4 +48,9 @@ pub fn sit_down<T>(wheel: &Wheel<T>) {
 /// The calling thread gives its number back, and leaves behind what it had in its hand.
 pub fn get_up<T>(wheel: &Wheel<T>) {
     Caller::get_up(wheel.inner.engine.numbers());
+}
+
+/// Takes what threads that have ended left behind, as the sweeper does before it trims.
+pub fn empty_idle<T>(wheel: &Wheel<T>) {
+    wheel.inner.engine.empty_idle(&pin());
 }
