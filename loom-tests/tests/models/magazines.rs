@@ -2,7 +2,7 @@
 //! another thread, or the sweeper that trims.
 
 use loom_tests::{
-    TICK, World, beside, empty_idle, entries, in_a_seat, model, seated, sweep_after,
+    TICK, USES, World, beside, empty_idle, entries, in_a_seat, model, seated, sweep_after,
     sweep_with_upkeep, v,
 };
 
@@ -103,5 +103,21 @@ fn an_entry_that_comes_back_unused() {
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         fired.sort_unstable();
         assert_eq!(fired, [4, 6]);
+    });
+}
+
+/// One that is worn out leaves the hand for good, and the next one takes its place.
+#[test]
+fn a_worn_entry() {
+    model(1, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        in_a_seat(&wheel, |wheel| {
+            for number in 0..3 * USES {
+                let id = wheel.insert(v(number), TICK).unwrap();
+                assert_eq!(wheel.cancel(id), Some(v(number)));
+            }
+            wheel.insert(v(99), TICK).unwrap();
+        });
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [99]);
     });
 }
