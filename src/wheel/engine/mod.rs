@@ -399,20 +399,20 @@ impl<T> Engine<T> {
         if !self.upkeep.look(self.held()) {
             return;
         }
-        let local = self.local();
-        if let Some(shard) = self.shards.get(local.home) {
-            shard.empty(&local.vacant, &pin());
-        }
+        self.empty(self.local(), &pin());
         self.front.alarm().ring();
     }
 
     /// Gives back the vacant entries in the hands of callers that have ended, and of this one.
     pub(crate) fn empty_idle(&self, guard: &Guard) {
-        self.locals.for_each_idle(|local| {
-            if let Some(shard) = self.shards.get(local.home) {
-                shard.empty(&local.vacant, guard);
-            }
-        });
+        self.locals.for_each_idle(|local| self.empty(local, guard));
+    }
+
+    /// Gives back the vacant entries in a hand that is the calling thread's to empty.
+    fn empty(&self, local: &Local, guard: &Guard) {
+        if let Some(shard) = self.shards.get(local.home) {
+            shard.empty(&local.vacant, guard);
+        }
     }
 
     fn take_room(&self, shard: usize) -> bool {

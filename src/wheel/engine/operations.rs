@@ -250,17 +250,12 @@ impl<T> Engine<T> {
             return Reset::NotArmed;
         };
         match shard.push_back(id, deadline, &self.front, call.guard) {
-            Named::Done => {
-                call.local.counts.add(Count::Reset, 1);
-                Reset::Done
-            }
-            Named::NotInTime => {
-                self.see_to(call, id, deadline);
-                call.local.counts.add(Count::Reset, 1);
-                Reset::Done
-            }
-            Named::Unnamed(()) | Named::Raced(()) => self.reset_any(call, id, deadline),
+            Named::Done => {}
+            Named::NotInTime => self.see_to(call, id, deadline),
+            Named::Unnamed(()) | Named::Raced(()) => return self.reset_any(call, id, deadline),
         }
+        call.local.counts.add(Count::Reset, 1);
+        Reset::Done
     }
 
     /// As [`reset`](Self::reset), in every case.
@@ -330,14 +325,12 @@ impl<T> Engine<T> {
         call.local.counts.add(Count::Inserted, 1);
         let (id, named) = shard.arm_named(claimed, value, deadline, &self.front);
         match named {
-            Named::Done => self.accept(call, id),
-            Named::NotInTime => {
-                self.see_to(call, id, deadline);
-                self.accept(call, id)
-            }
-            Named::Unnamed(filled) => self.arm_and_file(call, shard, filled, deadline),
-            Named::Raced(filled) => self.arm_any(call, shard, filled, deadline),
+            Named::Done => {}
+            Named::NotInTime => self.see_to(call, id, deadline),
+            Named::Unnamed(filled) => return self.arm_and_file(call, shard, filled, deadline),
+            Named::Raced(filled) => return self.arm_any(call, shard, filled, deadline),
         }
+        self.accept(call, id)
     }
 
     /// As [`arm`](Self::arm), in the next common case: a name is filed.

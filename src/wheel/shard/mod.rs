@@ -103,7 +103,7 @@ impl<T> Filled<'_, T> {
 const LINE: usize = 64;
 
 /// Names filed and blocks made by one operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Filed {
     pub(crate) names: u32,

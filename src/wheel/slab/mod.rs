@@ -99,7 +99,7 @@ impl<T> Slab<T> {
 
     /// A vacant entry; `None` when the indices are used up.
     pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
-        self.pop(guard).or_else(|| self.claimed(self.grow_rounds(1, guard)?.top, guard))
+        self.claimed(self.take_rounds(1, guard)?.top, guard)
     }
 
     /// A vacant entry out of the caller's magazines; `None` when nothing is loaded there.
@@ -121,8 +121,7 @@ impl<T> Slab<T> {
         if magazines.reload() {
             return true;
         }
-        let rounds = self.pop_rounds(ROUNDS, guard).or_else(|| self.grow_rounds(ROUNDS, guard));
-        rounds.map(|rounds| magazines.load(rounds)).is_some()
+        self.take_rounds(ROUNDS, guard).map(|rounds| magazines.load(rounds)).is_some()
     }
 
     /// Makes room in the caller's magazines.
@@ -216,6 +215,11 @@ impl<T> Slab<T> {
     fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
         let Rounds { top, .. } = self.pop_rounds(1, guard)?;
         self.claimed(top, guard)
+    }
+
+    /// Takes up to `most` vacant entries; `None` when the indices are used up.
+    fn take_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
+        self.pop_rounds(most, guard).or_else(|| self.grow_rounds(most, guard))
     }
 
     /// Pops up to `most` entries off the vacant stack.

@@ -447,7 +447,7 @@ impl<T: Send> Sweeper<T> {
             shard.prefetch(name.index(), &guard);
         }
         let mut gathered = Gathered {
-            filed: Filed::default(),
+            filed: Filed::NOTHING,
             released: Released::NONE,
             hoard: self.upkeep.hoard(number),
         };
