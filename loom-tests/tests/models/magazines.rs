@@ -106,11 +106,13 @@ fn an_entry_that_comes_back_unused() {
     });
 }
 
-/// One that is worn out leaves the hand for good, and the next one takes its place.
+/// One that is worn out leaves the hand for good, and the next one takes its place, while another
+/// thread takes from the stack.
 #[test]
 fn a_worn_entry() {
     model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
+        let other = beside(&wheel, |wheel| wheel.insert(v(98), TICK).unwrap());
         in_a_seat(&wheel, |wheel| {
             for number in 0..3 * USES {
                 let id = wheel.insert(v(number), TICK).unwrap();
@@ -118,6 +120,9 @@ fn a_worn_entry() {
             }
             wheel.insert(v(99), TICK).unwrap();
         });
-        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [99]);
+        other.join().unwrap();
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [98, 99]);
     });
 }
