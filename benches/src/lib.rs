@@ -4,6 +4,7 @@
 
 pub mod go_zero;
 
+use clap::ValueEnum;
 use fastrand::Rng;
 use std::fmt;
 use std::hint::black_box;
@@ -31,7 +32,8 @@ pub fn now() -> Instant {
 }
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub enum Verb {
     /// Arm one more timer.
     Insert,

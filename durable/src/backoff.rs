@@ -34,6 +34,17 @@ impl Backoff {
 
     /// Shortens each wait by up to a half, each timer and attempt by another share, so that what
     /// failed together is not tried again together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{Backoff, Options};
+    ///
+    /// let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60)).jitter();
+    /// let options = Options::new().attempts(5).backoff(backoff);
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn jitter(mut self) -> Self {
         self.jitter = true;

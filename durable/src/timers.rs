@@ -454,6 +454,37 @@ impl DurableTimers {
     /// # Errors
     ///
     /// The store failed.
+    ///
+    /// # Examples
+    ///
+    /// A list that a damaged record does not stop:
+    ///
+    /// ```
+    /// use tourbillon_durable::{DurableError, DurableTimers};
+    ///
+    /// async fn mend(timers: &DurableTimers) -> Result<(), DurableError> {
+    ///     let mut last: Option<String> = None;
+    ///     loop {
+    ///         match timers.list(last.as_deref(), 1000).await {
+    ///             Ok(page) => match page.last() {
+    ///                 Some(timer) => last = Some(timer.id.clone()),
+    ///                 None => return Ok(()),
+    ///             },
+    ///             Err(DurableError::Corrupt { id: Some(id), .. }) => {
+    ///                 eprintln!("{id} cannot be read, and goes");
+    ///                 timers.remove_corrupt(&id).await?;
+    ///             }
+    ///             Err(error) => return Err(error),
+    ///         }
+    ///     }
+    /// }
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-mend-{}", std::process::id()));
+    /// # let timers = DurableTimers::open(&file)?;
+    /// # pollster::block_on(mend(&timers))?;
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn remove_corrupt(&self, id: &str) -> Result<bool, DurableError> {
         self.store.discard(id).await
     }

@@ -9,6 +9,7 @@
 //! $ RUSTFLAGS="--cfg tokio_unstable" cargo run --release -p tourbillon-peers   # + tokio-alt
 //! ```
 
+mod callers;
 mod clock;
 mod herd;
 mod measure;
@@ -21,6 +22,7 @@ mod ticker;
 mod waker;
 mod workload;
 
+use crate::rounds::Size;
 use clap::{Parser, value_parser};
 use std::error::Error;
 use std::fs::File;
@@ -37,12 +39,15 @@ struct Args {
     #[arg(long)]
     json: Option<PathBuf>,
     /// Put the tables into this document, between the lines `<!-- peers begins -->` and
-    /// `<!-- peers ends -->`
+    /// `<!-- peers ends -->`, or `<!-- peers of N threads begins -->` and so on
     #[arg(long)]
     write: Option<PathBuf>,
     /// How many timers are armed
     #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=MOST))]
     timers: u32,
+    /// How many callers share them, each on a thread of its own
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
+    threads: u32,
     /// How often every system is measured
     #[arg(long, default_value_t = 7, value_parser = value_parser!(u32).range(1..))]
     rounds: u32,
@@ -70,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             _ if args.herd => {
                 (system.longest)(args.timers).iter().for_each(|micros| print!("{micros} "));
             }
-            Some(workload) => println!("{}", (system.measure)(workload, args.timers)),
+            Some(workload) => println!("{}", (system.measure)(workload, args.timers, args.threads)),
             None => return Err("measure what?".into()),
         }
         return Ok(());
@@ -83,12 +88,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         return plot::draw(workload, args.rounds, path);
     }
     let workloads = args.only.map_or_else(|| Workload::ALL.to_vec(), |only| vec![only]);
-    let medians = rounds::run(&workloads, args.timers, args.rounds)?;
+    let size = Size { timers: args.timers, threads: args.threads };
+    let medians = rounds::run(&workloads, size, args.rounds)?;
     let tables: Vec<_> = medians.iter().map(report::text).collect();
     let tables = tables.join("\n");
     println!("{tables}");
     if let Some(path) = args.write {
-        report::put(&path, &tables)?;
+        report::put(&path, args.threads, &tables)?;
     }
     if let Some(path) = args.json {
         let comparisons: Vec<_> = medians.iter().flat_map(report::comparisons).collect();

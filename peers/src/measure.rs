@@ -4,12 +4,12 @@
 //! that reason a measurement ends only when those have gone quiet, and begins only when what the
 //! preparations left behind is done.
 
+use crate::callers::{Callers, Step};
 use crate::clock::{now, rest};
 use crate::systems::System;
 use crate::tally;
 use crate::workload::{Plan, Workload};
 use cpu_time::ProcessTime;
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 /// How long no thread may have worked to be called quiet.
@@ -19,50 +19,53 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How late the last timer may fire.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// CPU nanoseconds for each operation.
+/// CPU nanoseconds for each operation, of so many callers who share the timers out.
 ///
 /// # Panics
 ///
 /// If a timer was lost, was handed over twice, or fired that should not have.
-pub(crate) fn measure<S: System>(workload: Workload, timers: u32) -> f64 {
-    let Plan { delays, warm_up, moves } = workload.plan(timers);
-    // Never dropped: the process ends with the measurement.
-    let mut system = ManuallyDrop::new(S::new(delays.len()));
+pub(crate) fn measure<S: System>(workload: Workload, timers: u32, threads: u32) -> f64 {
+    let plans: Vec<_> =
+        (0..threads).map(|number| workload.plan(timers / threads, number)).collect();
+    let callers = Callers::start::<S>(workload, &plans);
     settle();
     if workload == Workload::Insert {
-        let spent = spent(|| system.insert(delays));
+        let spent = spent(|| callers.all(Step::Insert));
         assert_eq!(tally::count(), 0, "fired early");
-        return spent / f64::from(timers);
+        return spent / total(&plans, |plan| plan.delays.len());
     }
-    system.insert(delays);
+    callers.all(Step::Insert);
     settle();
     if workload == Workload::Fire {
-        return fire(timers, delays);
+        return fire(&plans);
     }
-    let mut operate = |moves| match workload {
-        Workload::CancelInsert => system.cancel_insert(moves),
-        _ => system.reset(moves),
-    };
-    operate(warm_up);
+    callers.all(Step::WarmUp);
     settle();
-    let spent = spent(|| operate(moves));
+    let spent = spent(|| callers.all(Step::Measured));
     assert_eq!(tally::count(), 0, "fired early");
-    spent / f64::from(timers)
+    spent / total(&plans, |plan| plan.moves.len())
+}
+
+/// What the plans have together.
+fn total(plans: &[Plan], of: impl Fn(&Plan) -> usize) -> f64 {
+    plans.iter().map(of).sum::<usize>() as f64
 }
 
 /// Waits until all have fired.
-fn fire(timers: u32, delays: &[Duration]) -> f64 {
+fn fire(plans: &[Plan]) -> f64 {
+    let timers = total(plans, |plan| plan.delays.len());
     // If arming took so long that some have fired by now, their cost was not seen.
-    let left = u64::from(timers) - tally::count();
-    let last = now() + delays.iter().max().copied().unwrap_or_default();
+    let left = timers - tally::count() as f64;
+    let delays = plans.iter().flat_map(|plan| plan.delays);
+    let last = now() + delays.max().copied().unwrap_or_default();
     let spent = spent(|| {
         rest(last - now());
-        while tally::count() < u64::from(timers) && now() < last + PATIENCE {
+        while (tally::count() as f64) < timers && now() < last + PATIENCE {
             rest(LOOK);
         }
     });
-    tally::check(timers);
-    spent / left as f64
+    tally::check(plans);
+    spent / left
 }
 
 /// The CPU nanoseconds that `work` takes, on all threads, with what it leaves to others.

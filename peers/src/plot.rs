@@ -1,6 +1,6 @@
 //! The cost of a workload by the number of armed timers, as an SVG.
 
-use crate::rounds::{Results, run};
+use crate::rounds::{Results, Size, run};
 use crate::systems::Role;
 use crate::workload::Workload;
 use plotters::prelude::*;
@@ -18,10 +18,12 @@ const ARMED: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
 pub(crate) fn draw(workload: Workload, rounds: u32, path: &Path) -> Result<(), Box<dyn Error>> {
     let mut by_size = Vec::new();
     for armed in ARMED {
-        by_size.extend(run(&[workload], armed, rounds)?);
+        by_size.extend(run(&[workload], Size { timers: armed, threads: 1 }, rounds)?);
     }
-    let slowest = by_size.iter().flat_map(|results| &results.medians);
-    let slowest = slowest.filter_map(|median| median.nanos).fold(0.0, f64::max);
+    let medians = by_size.iter().flat_map(|results| &results.medians);
+    let nanos: Vec<_> = medians.filter_map(|median| median.nanos).collect();
+    let fastest = nanos.iter().copied().fold(f64::INFINITY, f64::min);
+    let slowest = nanos.into_iter().fold(0.0, f64::max);
     let area = SVGBackend::new(path, (900, 500)).into_drawing_area();
     area.fill(&WHITE)?;
     let (left, right) = area.split_horizontally(720);
@@ -32,7 +34,10 @@ pub(crate) fn draw(workload: Workload, rounds: u32, path: &Path) -> Result<(), B
         .margin_right(40)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d((first..last).log_scale(), (20.0..slowest * 1.2).log_scale())?;
+        .build_cartesian_2d(
+            (first..last).log_scale(),
+            (fastest * 0.8..slowest * 1.2).log_scale(),
+        )?;
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("timers").x_label_formatter(&|&armed| short(armed));
     mesh.y_desc("CPU ns an operation").y_label_formatter(&|nanos| format!("{nanos:.0}"));

@@ -20,6 +20,8 @@ pub(crate) struct Comparison {
     best_peer_ns: f64,
     /// Ours over the best rival's: below 1, ours takes less.
     ratio: f64,
+    /// What memory alone takes.
+    floor_ns: f64,
     /// Every other system; `None`: it cannot do that.
     peers: BTreeMap<&'static str, Option<f64>>,
 }
@@ -30,6 +32,8 @@ pub(crate) fn comparisons(results: &Results) -> Vec<Comparison> {
     let rivals = results.medians.iter().filter_map(timed).filter(|one| one.0 == Role::Rival);
     let best = rivals.min_by(|one, other| one.2.total_cmp(&other.2));
     let (_, best_peer, best_peer_ns) = best.expect("tokio can do all");
+    let floor = results.medians.iter().filter(|one| one.role == Role::Floor);
+    let floor_ns = floor.filter_map(|floor| floor.nanos).next().expect("there is one for each");
     let others = results.medians.iter().filter(|one| !matches!(one.role, Role::Ours(_)));
     let peers: BTreeMap<_, _> = others.map(|other| (other.name, other.nanos)).collect();
     let compare = |(role, _, ours_ns)| {
@@ -41,6 +45,7 @@ pub(crate) fn comparisons(results: &Results) -> Vec<Comparison> {
             best_peer,
             best_peer_ns,
             ratio: ours_ns / best_peer_ns,
+            floor_ns,
             peers: peers.clone(),
         })
     };
@@ -76,16 +81,21 @@ pub(crate) fn text(results: &Results) -> String {
     format!("{}\n\n{}\n", results.workload.title(), table(results))
 }
 
-/// Puts the tables into a document, in the place of those that are there.
+/// Puts the tables into a document, in the place of those that are there for so many callers.
 ///
 /// # Errors
 ///
 /// The document cannot be read or written, or has no place for them.
-pub(crate) fn put(document: &Path, tables: &str) -> Result<(), Box<dyn Error>> {
-    const BEGIN: &str = "<!-- peers begins -->\n";
-    const END: &str = "<!-- peers ends -->\n";
+pub(crate) fn put(document: &Path, threads: u32, tables: &str) -> Result<(), Box<dyn Error>> {
+    let (begin, end) = place(threads);
     let old = fs::read_to_string(document)?;
-    let before = old.split_once(BEGIN).ok_or("no place begins")?.0;
-    let after = old.split_once(END).ok_or("no place ends")?.1;
-    Ok(fs::write(document, format!("{before}{BEGIN}\n{tables}\n{END}{after}"))?)
+    let before = old.split_once(&begin).ok_or("no place begins")?.0;
+    let after = old.split_once(&end).ok_or("no place ends")?.1;
+    Ok(fs::write(document, format!("{before}{begin}\n{tables}\n{end}{after}"))?)
+}
+
+/// Between which lines the tables lie.
+fn place(threads: u32) -> (String, String) {
+    let whose = if threads == 1 { String::new() } else { format!(" of {threads} threads") };
+    (format!("<!-- peers{whose} begins -->\n"), format!("<!-- peers{whose} ends -->\n"))
 }

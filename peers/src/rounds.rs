@@ -6,6 +6,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::error::Error;
 use std::process::{Command, Stdio};
 
+/// How many timers are armed, and by how many callers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) timers: u32,
+    pub(crate) threads: u32,
+}
+
 /// What the systems took for one workload.
 #[derive(Debug)]
 pub(crate) struct Results {
@@ -29,7 +36,7 @@ pub(crate) struct Median {
 /// A measurement failed.
 pub(crate) fn run(
     workloads: &[Workload],
-    timers: u32,
+    size: Size,
     rounds: u32,
 ) -> Result<Vec<Results>, Box<dyn Error>> {
     let systems = systems::all();
@@ -42,7 +49,7 @@ pub(crate) fn run(
                 let which = (turn + round) % systems.len();
                 bar.set_message(format!("{} {}", workload.name(), systems[which].name));
                 if (systems[which].can)(workload) {
-                    taken[which].push(measure(&systems[which], workload, timers)?);
+                    taken[which].push(measure(&systems[which], workload, size)?);
                 }
                 bar.inc(1);
             }
@@ -61,8 +68,10 @@ pub(crate) fn run(
 }
 
 /// One measurement, in a process of its own.
-fn measure(system: &Timer, workload: Workload, timers: u32) -> Result<f64, Box<dyn Error>> {
-    Ok(apart(system, &["--only", workload.name()], timers)?.trim().parse()?)
+fn measure(system: &Timer, workload: Workload, size: Size) -> Result<f64, Box<dyn Error>> {
+    let callers = size.threads.to_string();
+    let what = ["--only", workload.name(), "--threads", &callers];
+    Ok(apart(system, &what, size.timers)?.trim().parse()?)
 }
 
 /// What this program prints for one system, run by itself with these arguments.

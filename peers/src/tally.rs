@@ -4,6 +4,7 @@
 //! A counter packs how many (low half) and the sum of the values (high half, wrapping), so that
 //! one addition counts, and a timer lost with another handed over twice is noticed.
 
+use crate::workload::Plan;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const STRIPES: usize = 64;
@@ -32,14 +33,17 @@ pub(crate) fn count() -> u64 {
     read().0
 }
 
-/// Holds that the timers 0 to `timers` were handed over, each once.
+/// Holds that every caller's timers were handed over, each once: their values are their places.
 ///
 /// # Panics
 ///
 /// If they were not.
-pub(crate) fn check(timers: u32) {
-    let values = (0..timers).fold(0, u32::wrapping_add);
-    assert_eq!(read(), (u64::from(timers), values), "lost, or handed over twice");
+pub(crate) fn check(plans: &[Plan]) {
+    let all = plans.iter().fold((0, 0_u32), |(count, sum), plan| {
+        let timers = u32::try_from(plan.delays.len()).expect("fewer timers than 2^32");
+        (count + u64::from(timers), (0..timers).fold(sum, u32::wrapping_add))
+    });
+    assert_eq!(read(), all, "lost, or handed over twice");
 }
 
 /// How many, and the sum of their values.

@@ -5,6 +5,9 @@ use fastrand::Rng;
 use serde::Serialize;
 use std::time::Duration;
 
+/// So many operations can be told from what else the process does.
+const FEWEST: u32 = 100_000;
+
 /// What a system is asked to do while its CPU time is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -34,14 +37,14 @@ pub(crate) struct Move {
 /// What a workload arms before it (or as it) is measured, and the operations it then measures.
 ///
 /// Both live as long as the process, which ends with the measurement.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// The delay of every timer.
     pub(crate) delays: &'static [Duration],
-    /// As many operations as timers, not measured: a window that begins with nothing stale would
-    /// never see what lazy deletion owes.
+    /// As many operations as are measured: a window that begins with nothing stale would never see
+    /// what lazy deletion owes.
     pub(crate) warm_up: &'static [Move],
-    /// As many again, measured.
+    /// As many as timers, and where timers may be moved without end no fewer than [`FEWEST`].
     pub(crate) moves: &'static [Move],
 }
 
@@ -72,12 +75,17 @@ impl Workload {
         }
     }
 
-    /// The delays and operations for so many timers: at random, but always the same.
-    pub(crate) fn plan(self, timers: u32) -> Plan {
-        let mut random = Rng::with_seed(7);
+    /// The delays and operations of one caller with so many timers: at random, but always the
+    /// same.
+    pub(crate) fn plan(self, timers: u32, caller: u32) -> Plan {
+        let mut random = Rng::with_seed(7 + u64::from(caller));
         let mut seconds: Vec<f64> = (0..timers).map(|_| self.delay(timers, &mut random)).collect();
         let delays: Vec<_> = seconds.iter().map(|&delay| Duration::from_secs_f64(delay)).collect();
-        let operations = if matches!(self, Self::Insert | Self::Fire) { 0 } else { 2 * timers };
+        let operations = 2 * match self {
+            Self::Insert | Self::Fire => 0,
+            Self::ResetEarlier => timers,
+            Self::CancelInsert | Self::ResetLater => timers.max(FEWEST),
+        };
         let moves: Vec<_> = (0..operations)
             .map(|_| {
                 let place = self.victim(&seconds, &mut random);

@@ -384,6 +384,27 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 
     /// Takes no more values: the stream ends with the last of those that are in the queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::future::poll_fn;
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::{DelayQueue, Timer};
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let mut queue = DelayQueue::new(&timer, Builder::new())?;
+    /// queue.insert("last", Duration::from_millis(2))?;
+    /// queue.close();
+    /// assert!(queue.insert("too late", Duration::ZERO).is_err());
+    /// pollster::block_on(async {
+    ///     let last = poll_fn(|context| queue.poll_expired(context)).await;
+    ///     assert_eq!(last.map(|expired| expired.value), Some("last"));
+    ///     assert_eq!(poll_fn(|context| queue.poll_expired(context)).await, None);
+    /// });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn close(&self) {
         self.then_wake(Wheel::close);
     }

@@ -89,6 +89,24 @@ impl Timer {
     /// # Errors
     ///
     /// The period is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let start = Instant::now() + Duration::from_millis(5);
+    /// let mut heartbeat = timer.interval_at(start, Duration::from_secs(1))?;
+    /// pollster::block_on(async {
+    ///     assert_eq!(heartbeat.tick().await?, start);
+    ///     assert!(Instant::now() >= start);
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, ZeroPeriod> {
         let interval = Interval::new(self.sleep_until(start), period)?;
         Ok(Interval { due: Some(start), ..interval })
@@ -122,6 +140,29 @@ impl Interval {
     /// # Errors
     ///
     /// As [`Sleep`].
+    ///
+    /// # Examples
+    ///
+    /// An interval as a stream:
+    ///
+    /// ```
+    /// use std::pin::Pin;
+    /// use std::task::{Context, Poll};
+    /// use std::time::{Duration, Instant};
+    /// use futures_core::Stream;
+    /// use tourbillon::future::Interval;
+    ///
+    /// /// Ends when the timer refuses.
+    /// struct Ticks(Interval);
+    ///
+    /// impl Stream for Ticks {
+    ///     type Item = Instant;
+    ///
+    ///     fn poll_next(mut self: Pin<&mut Self>, to: &mut Context<'_>) -> Poll<Option<Instant>> {
+    ///         self.0.poll_tick(to).map(Result::ok)
+    ///     }
+    /// }
+    /// ```
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
         ready!(self.budget.poll_left(context.waker()));
         let polled = self.poll_sleep(context);
@@ -153,6 +194,24 @@ impl Interval {
     }
 
     /// Begins anew: the next tick comes at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let mut report = timer.interval(Duration::from_secs(3600))?;
+    /// pollster::block_on(async {
+    ///     report.tick().await?; // the first comes at once
+    ///     report.reset_immediately();
+    ///     report.tick().await?; // and so does this, not in an hour
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reset_immediately(&mut self) {
         self.reset_after(Duration::ZERO);
     }

@@ -107,6 +107,21 @@ impl Sleep {
     }
 
     /// Whether its time has come, polled or not. Not if it was refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let mut pause = timer.sleep_until(Instant::now() + Duration::from_secs(3600));
+    /// assert!(!pause.is_elapsed());
+    /// pause.reset(Instant::now());
+    /// assert!(pause.is_elapsed() && pause.deadline() <= Instant::now());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         match self.state {

@@ -63,6 +63,26 @@ impl Timer {
     }
 
     /// The output of `future`, or an error if it has none at `deadline`.
+    ///
+    /// # Examples
+    ///
+    /// Two steps that share one deadline:
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let deadline = Instant::now() + Duration::from_millis(5);
+    /// pollster::block_on(async {
+    ///     let connected = timer.timeout_at(deadline, async { "connected" }).await?;
+    ///     assert_eq!(connected, "connected");
+    ///     assert!(timer.timeout_at(deadline, std::future::pending::<()>()).await.is_err());
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn timeout_at<F: IntoFuture>(
         &self,
         deadline: Instant,

@@ -176,6 +176,33 @@ impl Timer {
 
     /// The same clone once more, with its count of sleeps: without the allocation that another
     /// [clone](Self::clone) is, for what belongs together, such as the parts of a connection.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::{Sleep, Timer};
+    ///
+    /// /// One of many.
+    /// struct Connection {
+    ///     timer: Timer,
+    ///     idle: Sleep,
+    /// }
+    ///
+    /// impl Connection {
+    ///     fn new(server: &Timer) -> Self {
+    ///         let timer = server.clone(); // the connection's own
+    ///         let idle = timer.share().sleep(Duration::from_secs(30));
+    ///         Self { timer, idle }
+    ///     }
+    /// }
+    ///
+    /// let connection = Connection::new(&Timer::spawn(Builder::new().driver())?);
+    /// assert!(!connection.idle.is_elapsed());
+    /// # drop(connection.timer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn share(&self) -> Self {
         Self(Arc::clone(&self.0))

@@ -87,6 +87,29 @@ impl Scheduled {
     }
 
     /// Whether a run is under way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::{Cancel, Scheduler};
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let (begun, wait_for_it) = mpsc::channel();
+    /// let (go_on, pause) = mpsc::channel::<()>();
+    /// let work = scheduler.after(Duration::ZERO, move || {
+    ///     begun.send(()).unwrap();
+    ///     pause.recv()
+    /// })?;
+    /// wait_for_it.recv()?;
+    /// assert!(work.scheduled().is_running());
+    /// assert_ne!(work.cancel(), Cancel::Prevented); // too late: it goes on to its end
+    /// go_on.send(())?;
+    /// assert_eq!(work.join()?, Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.closure.is_running()
@@ -185,6 +208,27 @@ impl<R> Joined<R> {
     /// # Errors
     ///
     /// The closure panicked, or was not run.
+    ///
+    /// # Examples
+    ///
+    /// In virtual time:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let scheduler = Scheduler::new(wheel);
+    /// let answer = scheduler.after(Duration::from_secs(1), || 42)?;
+    /// assert_eq!(answer.try_join()?, None);
+    ///
+    /// clock.advance(Duration::from_secs(1));
+    /// let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+    /// assert_eq!(answer.try_join()?, Some(42));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn try_join(&self) -> Result<Option<R>, JoinError> {
         match self.result.look() {
             Err(()) => Ok(None),

@@ -228,6 +228,20 @@ impl Scheduler {
     /// # Errors
     ///
     /// As [`after`](Self::after).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let opening = Instant::now() + Duration::from_millis(2);
+    /// let opened = scheduler.at(opening, move || Instant::now() >= opening)?;
+    /// assert!(opened.join()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn at<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
         &self,
         at: Instant,

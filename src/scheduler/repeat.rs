@@ -126,6 +126,33 @@ impl<'s> Every<'s> {
     }
 
     /// Counts each period from the end of the run before, and not from when that was due.
+    ///
+    /// # Examples
+    ///
+    /// A check that takes two seconds, ten seconds apart, in virtual time:
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let scheduler = Scheduler::new(wheel);
+    /// let (begun, begins) = mpsc::channel();
+    /// let (takes, start) = (clock.clone(), clock.elapsed());
+    /// scheduler.every(Duration::from_secs(10)).fixed_delay().run(move || {
+    ///     begun.send((takes.elapsed() - start).as_secs()).unwrap();
+    ///     takes.advance(Duration::from_secs(2));
+    /// })?;
+    /// for _second in 0..35 {
+    ///     clock.advance(Duration::from_secs(1));
+    ///     let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+    /// }
+    /// assert_eq!(begins.try_iter().collect::<Vec<_>>(), [10, 22, 34]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn fixed_delay(mut self) -> Self {
         self.fixed_delay = true;
         self

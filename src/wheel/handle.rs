@@ -265,6 +265,20 @@ impl<T: Send> Wheel<T> {
     }
 
     /// An instant, as the wheel counts time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build()?;
+    /// let [soon, later] = [1, 2].map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    /// assert!(wheel.moment(soon) < wheel.moment(later));
+    /// assert_eq!(wheel.instant(wheel.moment(soon)), soon);
+    /// # wheel.insert((), Duration::ZERO)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     #[inline]
     pub fn moment(&self, at: Instant) -> Moment {

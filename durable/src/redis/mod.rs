@@ -190,6 +190,20 @@ impl Redis {
     /// # Errors
     ///
     /// As [`connect`](Self::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tourbillon_durable::{Redis, RedisOptions};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = ["redis://10.0.0.1:6379/", "redis://10.0.0.2:6379/"];
+    /// let options = RedisOptions::new("reminders").partitions(64);
+    /// let store = Redis::connect_cluster(nodes, options).await?;
+    /// # drop(store);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn connect_cluster<'a>(
         urls: impl IntoIterator<Item = &'a str>,
         options: impl Into<RedisOptions>,

@@ -1,12 +1,15 @@
 //! The next timer of an entry relies on a name that was filed for an earlier one: nothing that the
 //! link tells of has gone.
+//!
+//! What the first and the last are for, shuttle finds, and loom neither within one preemption nor
+//! within two; with two (`ci/loom 1`) they take as long as all other models together.
 
 use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
 
 /// A drain ends a timer whose insert has written the link and not yet filed the name.
 #[test]
 fn after_a_drain_during_the_insert() {
-    model(2, || {
+    model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
         // The insert is the first thread: loom does not reach a drain beside one that begins later.
         let drainer = beside(&wheel, move |wheel| {
@@ -44,7 +47,7 @@ fn after_a_name_was_due_before_its_turn() {
 /// The same, while the resetter that filed the name has not written the link yet.
 #[test]
 fn after_a_name_was_due_before_its_turn_and_its_link() {
-    model(2, || {
+    model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();
         let id = wheel.insert_at(v(7), start + TICK * 9).unwrap();

@@ -15,7 +15,11 @@ pub(crate) struct Reactor {
 impl System for Reactor {
     const NAME: &'static str = "async-io";
 
-    fn new(timers: usize) -> Self {
+    type Shared = ();
+
+    fn start(_timers: usize) {}
+
+    fn caller((): (), timers: usize) -> Self {
         Self { timers: Vec::with_capacity(timers) }
     }
 

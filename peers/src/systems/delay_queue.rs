@@ -1,6 +1,7 @@
 //! Tokio-util's `DelayQueue` in a mutex, with a task that hands over what is due.
 
 use super::System;
+use super::tokio::kept;
 use crate::tally::fired;
 use crate::workload::Move;
 use parking_lot::Mutex;
@@ -8,13 +9,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle};
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
 /// The queue behind its lock.
 pub(crate) struct Locked {
-    runtime: Runtime,
+    runtime: Handle,
     queue: Arc<Mutex<DelayQueue<u64>>>,
     keys: Vec<Key>,
 }
@@ -22,9 +23,10 @@ pub(crate) struct Locked {
 impl System for Locked {
     const NAME: &'static str = "delay-queue";
 
-    fn new(timers: usize) -> Self {
-        let runtime = Builder::new_multi_thread().enable_time().build();
-        let runtime = runtime.expect("threads can be started");
+    type Shared = (Handle, Arc<Mutex<DelayQueue<u64>>>);
+
+    fn start(_timers: usize) -> Self::Shared {
+        let runtime = kept(Builder::new_multi_thread().enable_time().build());
         let queue = Arc::new(Mutex::new(DelayQueue::new()));
         let due = Arc::clone(&queue);
         // An empty queue keeps the waker, and wakes at the next insert.
@@ -35,6 +37,10 @@ impl System for Locked {
             }
             Poll::<()>::Pending
         }));
+        (runtime, queue)
+    }
+
+    fn caller((runtime, queue): Self::Shared, timers: usize) -> Self {
         Self { runtime, queue, keys: Vec::with_capacity(timers) }
     }
 

@@ -32,7 +32,7 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct Timers {
+pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Name)>>,
     entries: Vec<Entry>,
     vacant: Vec<u32>,
@@ -122,7 +122,9 @@ pub(crate) struct Locked {
 impl System for Locked {
     const NAME: &'static str = "heap";
 
-    fn new(timers: usize) -> Self {
+    type Shared = (Arc<Mutex<Timers>>, Thread);
+
+    fn start(_timers: usize) -> Self::Shared {
         let shared = Arc::new(Mutex::new(Timers::default()));
         let swept = Arc::clone(&shared);
         let mut due = Vec::with_capacity(BATCH);
@@ -138,6 +140,10 @@ impl System for Locked {
                 }
             }
         });
+        (shared, ticker)
+    }
+
+    fn caller((shared, ticker): Self::Shared, timers: usize) -> Self {
         Self { timers: shared, ticker, names: Vec::with_capacity(timers) }
     }
 

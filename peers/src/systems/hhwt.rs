@@ -1,23 +1,26 @@
 //! `hierarchical_hash_wheel_timer` with its thread: every operation is a message to it.
 //!
-//! There is no reset.
+//! There is no reset. A timer's id is its value and its caller.
 
 use super::System;
 use crate::tally::fired;
 use crate::workload::{Move, Workload};
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
 use hierarchical_hash_wheel_timer::{OneshotState, PeriodicState, Timer, TimerReturn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The thread, and the way to reach it.
+/// The way to reach the thread.
 pub(crate) struct Threaded {
-    _thread: TimerWithThread<u64, Value, Never>,
     timer: TimerRef<u64, Value, Never>,
+    /// What is added to a place.
+    first: u64,
 }
 
 /// What a timer carries; it is the timer's id as well.
 #[derive(Debug)]
-struct Value(u64);
+pub(crate) struct Value(u64);
 
 impl OneshotState for Value {
     type Id = u64;
@@ -33,7 +36,7 @@ impl OneshotState for Value {
 
 /// No timer is periodic.
 #[derive(Debug)]
-enum Never {}
+pub(crate) enum Never {}
 
 impl PeriodicState for Never {
     type Id = u64;
@@ -50,9 +53,17 @@ impl PeriodicState for Never {
 impl System for Threaded {
     const NAME: &'static str = "hhwt";
 
-    fn new(_timers: usize) -> Self {
+    type Shared = (TimerRef<u64, Value, Never>, Arc<AtomicU64>);
+
+    fn start(_timers: usize) -> Self::Shared {
         let thread = TimerWithThread::new().expect("a thread can be started");
-        Self { timer: thread.timer_ref(), _thread: thread }
+        // Never dropped: the process ends with the measurement.
+        (Box::leak(Box::new(thread)).timer_ref(), Arc::default())
+    }
+
+    fn caller((timer, callers): Self::Shared, _timers: usize) -> Self {
+        // Relaxed: only hands out numbers.
+        Self { timer, first: callers.fetch_add(1, Relaxed) << 32 }
     }
 
     fn can(workload: Workload) -> bool {
@@ -60,14 +71,14 @@ impl System for Threaded {
     }
 
     fn insert(&mut self, delays: &[Duration]) {
-        for (value, &delay) in (0..).zip(delays) {
+        for (value, &delay) in (self.first..).zip(delays) {
             self.timer.schedule_once(delay, Value(value));
         }
     }
 
     fn cancel_insert(&mut self, moves: &[Move]) {
         for &Move { place, delay } in moves {
-            let id = place as u64;
+            let id = self.first + place as u64;
             self.timer.cancel(&id);
             self.timer.schedule_once(delay, Value(id));
         }

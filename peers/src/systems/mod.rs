@@ -1,10 +1,12 @@
 //! The systems that are compared, one file each, behind one trait.
 //!
-//! A system starts empty and pays for the memory that its timers need while they are armed. The
-//! caller keeps a handle for each timer, at the timer's place; the place is the timer's value.
+//! A system starts empty and pays for the memory that its timers need while they are armed. A
+//! caller keeps a handle for each of its timers, at the timer's place; the place is the timer's
+//! value.
 
 mod async_io;
 mod delay_queue;
+mod floor;
 mod heap;
 mod hhwt;
 mod nexus;
@@ -19,13 +21,19 @@ use crate::measure::measure;
 use crate::workload::{Move, Workload};
 use std::time::Duration;
 
-/// A timer under measurement, called by one thread.
+/// One caller of a timer under measurement. It stays on the thread that made it.
 pub(crate) trait System {
     /// What it is called in the results.
     const NAME: &'static str;
 
-    /// An empty one, whose caller will keep so many handles.
-    fn new(timers: usize) -> Self;
+    /// What its callers share.
+    type Shared: Clone + Send + 'static;
+
+    /// An empty one, for so many timers in all.
+    fn start(timers: usize) -> Self::Shared;
+
+    /// One more caller, who will keep so many handles.
+    fn caller(shared: Self::Shared, timers: usize) -> Self;
 
     /// Whether its interface supports the workload.
     fn can(_workload: Workload) -> bool {
@@ -51,6 +59,8 @@ pub(crate) enum Role {
     Rival,
     /// Shown beside them.
     Other,
+    /// No timer: what memory alone asks for.
+    Floor,
 }
 
 /// A system, and how to measure it.
@@ -59,7 +69,7 @@ pub(crate) struct Timer {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
     pub(crate) can: fn(Workload) -> bool,
-    pub(crate) measure: fn(Workload, u32) -> f64,
+    pub(crate) measure: fn(Workload, u32, u32) -> f64,
     pub(crate) longest: fn(u32) -> Vec<f64>,
 }
 
@@ -77,6 +87,8 @@ pub(crate) fn all() -> Vec<Timer> {
         timer::<async_io::Reactor>(Role::Other),
         timer::<pingora::Pingora>(Role::Other),
         timer::<hhwt::Threaded>(Role::Other),
+        timer::<floor::Entries>(Role::Floor),
+        timer::<floor::Vectors>(Role::Floor),
     ]
 }
 

@@ -12,6 +12,7 @@ use crate::workload::Move;
 use nexus_timer::{TimerHandle, Wheel};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{Thread, available_parallelism};
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ pub(crate) struct Sharded {
     handles: Vec<Option<TimerHandle<u64>>>,
 }
 
-struct Shard {
+pub(crate) struct Shard {
     wheel: Wheel<u64>,
     /// When the ticker comes by again; `None`: when it is woken.
     swept_at: Option<Instant>,
@@ -46,7 +47,7 @@ impl Shard {
 }
 
 impl Sharded {
-    /// What is due goes to the handler; answers when to come again.
+    /// What is due goes to the handler; returns when to come again.
     fn sweep(shard: &Mutex<Shard>, due: &mut Vec<u64>) -> Option<Instant> {
         loop {
             let mut locked = shard.lock();
@@ -66,7 +67,9 @@ impl Sharded {
 impl System for Sharded {
     const NAME: &'static str = "nexus-timer";
 
-    fn new(timers: usize) -> Self {
+    type Shared = (Arc<[Mutex<Shard>]>, Thread, Arc<AtomicUsize>);
+
+    fn start(_timers: usize) -> Self::Shared {
         let cores = available_parallelism().map_or(1, usize::from);
         let shard = || Shard { wheel: Wheel::unbounded(CHUNK, now()), swept_at: None };
         let shards: Arc<[_]> = (0..cores).map(|_| Mutex::new(shard())).collect();
@@ -75,7 +78,13 @@ impl System for Sharded {
         let ticker = ticker::spawn(move || {
             swept.iter().filter_map(|shard| Self::sweep(shard, &mut due)).min()
         });
-        Self { shards, mine: 0, ticker, handles: Vec::with_capacity(timers) }
+        (shards, ticker, Arc::default())
+    }
+
+    fn caller((shards, ticker, callers): Self::Shared, timers: usize) -> Self {
+        // Relaxed: only hands out numbers.
+        let mine = callers.fetch_add(1, Relaxed) % shards.len();
+        Self { shards, mine, ticker, handles: Vec::with_capacity(timers) }
     }
 
     fn insert(&mut self, delays: &[Duration]) {

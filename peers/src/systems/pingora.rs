@@ -17,7 +17,11 @@ pub(crate) struct Pingora {
 impl System for Pingora {
     const NAME: &'static str = "pingora-timeout";
 
-    fn new(timers: usize) -> Self {
+    type Shared = ();
+
+    fn start(_timers: usize) {}
+
+    fn caller((): (), timers: usize) -> Self {
         Self { sleeps: Vec::with_capacity(timers) }
     }
 

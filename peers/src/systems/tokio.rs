@@ -6,15 +6,21 @@
 use super::System;
 use crate::waker::arm;
 use crate::workload::Move;
+use std::io;
 use std::pin::Pin;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// The timer that tokio comes with.
 pub(crate) struct Tokio {
-    runtime: Runtime,
+    runtime: Handle,
     sleeps: Vec<Pin<Box<Sleep>>>,
+}
+
+/// A runtime that is never dropped: the process ends with the measurement.
+pub(super) fn kept(runtime: io::Result<Runtime>) -> Handle {
+    Box::leak(Box::new(runtime.expect("threads can be started"))).handle().clone()
 }
 
 /// Arms a timer at a new place.
@@ -41,9 +47,13 @@ pub(super) fn reset(sleeps: &mut [Pin<Box<Sleep>>], Move { place, delay }: Move)
 impl System for Tokio {
     const NAME: &'static str = "tokio";
 
-    fn new(timers: usize) -> Self {
-        let runtime = Builder::new_multi_thread().enable_time().build();
-        let runtime = runtime.expect("threads can be started");
+    type Shared = Handle;
+
+    fn start(_timers: usize) -> Handle {
+        kept(Builder::new_multi_thread().enable_time().build())
+    }
+
+    fn caller(runtime: Handle, timers: usize) -> Self {
         Self { runtime, sleeps: Vec::with_capacity(timers) }
     }
 

@@ -4,12 +4,12 @@
 //! operations are a task, which yields now and then, as a server's tasks do.
 
 use super::System;
-use super::tokio::{cancel_insert, insert, reset};
+use super::tokio::{cancel_insert, insert, kept, reset};
 use crate::workload::Move;
 use std::mem::take;
 use std::pin::Pin;
 use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle};
 use tokio::task::yield_now;
 use tokio::time::Sleep;
 
@@ -18,7 +18,7 @@ const BATCH: usize = 64;
 
 /// The timer that a runtime has to be built with.
 pub(crate) struct Alternative {
-    runtime: Runtime,
+    runtime: Handle,
     sleeps: Vec<Pin<Box<Sleep>>>,
 }
 
@@ -44,9 +44,13 @@ impl Alternative {
 impl System for Alternative {
     const NAME: &'static str = "tokio-alt";
 
-    fn new(timers: usize) -> Self {
-        let runtime = Builder::new_multi_thread().enable_alt_timer().build();
-        let runtime = runtime.expect("threads can be started");
+    type Shared = Handle;
+
+    fn start(_timers: usize) -> Handle {
+        kept(Builder::new_multi_thread().enable_alt_timer().build())
+    }
+
+    fn caller(runtime: Handle, timers: usize) -> Self {
         Self { runtime, sleeps: Vec::with_capacity(timers) }
     }
 

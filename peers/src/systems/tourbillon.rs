@@ -3,6 +3,7 @@
 use super::System;
 use crate::tally::fired;
 use crate::workload::Move;
+use std::sync::Arc;
 use std::time::Duration;
 use tourbillon::{Builder, Driver, Expired, Pinned, TimerId};
 
@@ -14,7 +15,7 @@ const OPEN: &str = "the wheel is open and the delay in its range";
 
 /// Each operation by itself, as most callers use it.
 pub(crate) struct Plain {
-    driver: Driver<u64>,
+    driver: Arc<Driver<u64>>,
     ids: Vec<TimerId>,
 }
 
@@ -24,9 +25,15 @@ pub(crate) struct Batched(Plain);
 impl System for Plain {
     const NAME: &'static str = "tourbillon";
 
-    fn new(timers: usize) -> Self {
+    type Shared = Arc<Driver<u64>>;
+
+    fn start(_timers: usize) -> Arc<Driver<u64>> {
         let driver = Builder::new().driver().spawn(|timer: Expired<u64>| fired(timer.value));
-        Self { driver: driver.expect("the defaults are good"), ids: Vec::with_capacity(timers) }
+        Arc::new(driver.expect("the defaults are good"))
+    }
+
+    fn caller(driver: Arc<Driver<u64>>, timers: usize) -> Self {
+        Self { driver, ids: Vec::with_capacity(timers) }
     }
 
     fn insert(&mut self, delays: &[Duration]) {
@@ -55,8 +62,14 @@ impl System for Plain {
 impl System for Batched {
     const NAME: &'static str = "tourbillon-pinned";
 
-    fn new(timers: usize) -> Self {
-        Self(Plain::new(timers))
+    type Shared = Arc<Driver<u64>>;
+
+    fn start(timers: usize) -> Arc<Driver<u64>> {
+        Plain::start(timers)
+    }
+
+    fn caller(driver: Arc<Driver<u64>>, timers: usize) -> Self {
+        Self(Plain::caller(driver, timers))
     }
 
     fn insert(&mut self, delays: &[Duration]) {

@@ -1,12 +1,11 @@
-//! Instructions of each operation, counted by callgrind: the same on a busy machine as on a quiet
-//! one. Of a wheel's, plain and pinned; of sleeps, and tokio's beside them; and of the loop around
-//! them with nothing in it, which `ci/instructions` takes off.
+//! What `ci/instructions` counts under callgrind, whose counts are the same on a busy machine as on
+//! a quiet one: one operation, on a wheel, plain or pinned, or on sleeps, ours or tokio's; or the
+//! loop around it with nothing in it.
 //!
-//! Leases do not end here: they end with time, of which counting takes much.
+//! What is counted runs inside of [`counted`], the preparations before it. Leases do not end here:
+//! they end with time, of which counting takes much.
 
-#![allow(missing_docs, missing_debug_implementations, reason = "the macros make what they make")]
-
-use gungraun::{library_benchmark, library_benchmark_group, main};
+use clap::{Parser, ValueEnum};
 use std::hint::black_box;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -15,6 +14,33 @@ use tokio::runtime::{EnterGuard, Runtime};
 use tourbillon::future::{Sleep, Timer, Wake};
 use tourbillon::{Builder, Sweeper};
 use tourbillon_benches::{BATCH, Bench, Verb, delay, now};
+
+/// Runs one operation 4096 times, for `ci/instructions`.
+#[derive(Debug, Parser)]
+struct Args {
+    /// On what
+    on: On,
+    /// Which operation; sleeps know the first three
+    verb: Verb,
+}
+
+/// What the operation is one of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum On {
+    /// A wheel, each operation by itself
+    Plain,
+    /// A wheel, by a caller that holds it pinned
+    Pinned,
+    /// The loop around those
+    Bare,
+    /// Sleeps of this crate
+    Sleep,
+    /// Sleeps of tokio
+    TokioSleep,
+    /// The loop around those
+    BareSleep,
+}
 
 /// How many batches a count is taken over.
 const BATCHES: usize = 64;
@@ -26,42 +52,9 @@ const _: () = assert!(OPERATIONS as usize == BATCHES * BATCH);
 const ARMED: u32 = 20_000;
 
 /// A wheel that has seen the verb before.
-fn bench(verb: Verb) -> (Bench, Verb) {
+fn bench(verb: Verb) -> Bench {
     let mut bench = Bench::new(ARMED, Builder::new().__lease(u64::MAX));
     (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
-    (bench, verb)
-}
-
-#[library_benchmark(setup = bench)]
-#[bench::insert(Verb::Insert)]
-#[bench::cancel_insert(Verb::CancelInsert)]
-#[bench::reset_later(Verb::ResetLater)]
-#[bench::reset_earlier(Verb::ResetEarlier)]
-#[bench::deadline(Verb::Deadline)]
-fn plain((mut bench, verb): (Bench, Verb)) -> Bench {
-    bench.caller.plain(verb, BATCHES * BATCH);
-    bench
-}
-
-#[library_benchmark(setup = bench)]
-#[bench::insert(Verb::Insert)]
-#[bench::cancel_insert(Verb::CancelInsert)]
-#[bench::reset_later(Verb::ResetLater)]
-#[bench::reset_earlier(Verb::ResetEarlier)]
-#[bench::deadline(Verb::Deadline)]
-fn pinned((mut bench, verb): (Bench, Verb)) -> Bench {
-    (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
-    bench
-}
-
-#[library_benchmark(setup = bench)]
-#[bench::insert(Verb::Insert)]
-#[bench::cancel_insert(Verb::CancelInsert)]
-#[bench::reset_later(Verb::ResetLater)]
-#[bench::reset_earlier(Verb::ResetEarlier)]
-#[bench::deadline(Verb::Deadline)]
-fn bare((mut bench, verb): (Bench, Verb)) -> Bench {
-    bench.caller.bare(verb, BATCHES * BATCH);
     bench
 }
 
@@ -199,47 +192,38 @@ impl<S: Sleeps> Armed<S> {
     }
 }
 
-fn ours(verb: Verb) -> Armed<Ours> {
+fn ours() -> Ours {
     let built = Builder::new().shards(1).__lease(u64::MAX).build();
     let (wheel, sweeper) = built.expect("the defaults are in range");
-    Armed::new(Ours { timer: Timer::new(wheel), _sweeper: sweeper }, verb)
+    Ours { timer: Timer::new(wheel), _sweeper: sweeper }
 }
 
-fn tokios(verb: Verb) -> Armed<Tokio> {
-    Armed::new(Tokio::new(), verb)
+/// What is counted: callgrind finds it by its name.
+#[inline(never)]
+fn counted(run: impl FnOnce()) {
+    run();
 }
 
-fn nothing(verb: Verb) -> Armed<Nothing> {
-    Armed::new(Nothing, verb)
+fn on_wheel(verb: Verb, run: impl Fn(&mut Bench)) {
+    let mut bench = bench(verb);
+    counted(|| run(&mut bench));
 }
 
-#[library_benchmark(setup = ours)]
-#[bench::insert(Verb::Insert)]
-#[bench::cancel_insert(Verb::CancelInsert)]
-#[bench::reset_later(Verb::ResetLater)]
-fn sleep(mut armed: Armed<Ours>) -> Armed<Ours> {
-    armed.run();
-    armed
+fn on_sleeps<S: Sleeps>(verb: Verb, timer: S) {
+    let mut armed = Armed::new(timer, verb);
+    counted(|| armed.run());
 }
 
-#[library_benchmark(setup = tokios)]
-#[bench::insert(Verb::Insert)]
-#[bench::cancel_insert(Verb::CancelInsert)]
-#[bench::reset_later(Verb::ResetLater)]
-fn tokio_sleep(mut armed: Armed<Tokio>) -> Armed<Tokio> {
-    armed.run();
-    armed
+fn main() {
+    let Args { on, verb } = Args::parse();
+    match on {
+        On::Plain => on_wheel(verb, |bench| bench.caller.plain(verb, BATCHES * BATCH)),
+        On::Pinned => on_wheel(verb, |bench| {
+            (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
+        }),
+        On::Bare => on_wheel(verb, |bench| bench.caller.bare(verb, BATCHES * BATCH)),
+        On::Sleep => on_sleeps(verb, ours()),
+        On::TokioSleep => on_sleeps(verb, Tokio::new()),
+        On::BareSleep => on_sleeps(verb, Nothing),
+    }
 }
-
-#[library_benchmark(setup = nothing)]
-#[bench::insert(Verb::Insert)]
-#[bench::cancel_insert(Verb::CancelInsert)]
-#[bench::reset_later(Verb::ResetLater)]
-fn bare_sleep(mut armed: Armed<Nothing>) -> Armed<Nothing> {
-    armed.run();
-    armed
-}
-
-library_benchmark_group!(name = verbs, benchmarks = [plain, pinned, bare]);
-library_benchmark_group!(name = sleeps, benchmarks = [sleep, tokio_sleep, bare_sleep]);
-main!(library_benchmark_groups = verbs, sleeps);

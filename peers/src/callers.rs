@@ -1,0 +1,79 @@
+//! The callers of a system, each on a thread of its own with timers of its own.
+
+use crate::systems::System;
+use crate::workload::{Plan, Workload};
+use std::mem::ManuallyDrop;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What callers are told to do, all at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Arm what the plan has.
+    Insert,
+    /// The operations that are not measured.
+    WarmUp,
+    /// Those that are.
+    Measured,
+}
+
+/// A caller: where it is told its next step, and where it says that it is done.
+struct Caller {
+    steps: Sender<Step>,
+    done: Receiver<()>,
+}
+
+/// All callers of a system.
+pub(crate) struct Callers(Vec<Caller>);
+
+impl Callers {
+    /// One for each plan.
+    pub(crate) fn start<S: System>(workload: Workload, plans: &[Plan]) -> Self {
+        let timers = plans.iter().map(|plan| plan.delays.len()).sum();
+        let shared = S::start(timers);
+        let start = |&plan: &Plan| {
+            let ((steps, told), (say, done)) = (channel(), channel());
+            let shared = shared.clone();
+            spawn(move || {
+                // Never dropped: the process ends with the measurement.
+                let mut system = ManuallyDrop::new(S::caller(shared, plan.delays.len()));
+                for step in told {
+                    operate(&mut *system, workload, plan, step);
+                    say.send(()).expect("somebody waits");
+                }
+            });
+            Caller { steps, done }
+        };
+        Self(plans.iter().map(start).collect())
+    }
+
+    /// Lets all take a step, side by side, and waits for the last.
+    ///
+    /// # Panics
+    ///
+    /// If one did.
+    pub(crate) fn all(&self, step: Step) {
+        for caller in &self.0 {
+            caller.steps.send(step).expect("no caller panicked");
+        }
+        for caller in &self.0 {
+            caller.done.recv().expect("no caller panicked");
+        }
+    }
+}
+
+fn operate<S: System>(system: &mut S, workload: Workload, plan: Plan, step: Step) {
+    let moves = match step {
+        Step::Insert => return system.insert(plan.delays),
+        Step::WarmUp => plan.warm_up,
+        Step::Measured => plan.moves,
+    };
+    match workload {
+        Workload::CancelInsert => system.cancel_insert(moves),
+        _ => system.reset(moves),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "callers are threads")]
+fn spawn(caller: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(caller);
+}

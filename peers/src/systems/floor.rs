@@ -1,0 +1,166 @@
+//! No timer: what memory alone asks for, the floor that nothing can be below.
+//!
+//! A handle names an entry of an array. An insert takes the next entry, stores into it and
+//! exchanges its state; a cancel and a reset are one exchange on it. No clock is read, and nothing
+//! is filed. What fires lies in vectors of values, one for each millisecond, behind locks.
+
+use super::System;
+use crate::clock::now;
+use crate::tally::fired;
+use crate::ticker;
+use crate::workload::{Move, Workload};
+use parking_lot::Mutex;
+use std::hint::black_box;
+use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many milliseconds have a vector; nothing fires later than that.
+const AHEAD: u128 = 1 << 16;
+/// How often due vectors are taken.
+const TICK: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+pub(crate) struct Entry {
+    state: AtomicU64,
+    deadline: AtomicU64,
+    value: AtomicU64,
+}
+
+/// The array, and how many of its entries have been taken.
+pub(crate) struct Array {
+    entries: Vec<Entry>,
+    taken: AtomicUsize,
+}
+
+fn millis(delay: Duration) -> u64 {
+    delay.as_secs() * 1000 + u64::from(delay.subsec_millis())
+}
+
+/// Operations on entries.
+pub(crate) struct Entries {
+    array: Arc<Array>,
+    held: Vec<usize>,
+}
+
+impl Entries {
+    /// Stores into an entry and exchanges its state.
+    fn write(entry: &Entry, value: u64, delay: Duration) {
+        let deadline = millis(delay);
+        // Relaxed: the exchange below makes them known.
+        entry.value.store(value, Ordering::Relaxed);
+        entry.deadline.store(deadline, Ordering::Relaxed);
+        // AcqRel: what a timer would need; nobody reads it.
+        entry.state.swap(deadline, Ordering::AcqRel);
+    }
+
+    /// Exchanges an entry's state, which depends on what else lies there.
+    fn exchange(entry: &Entry, new: u64) -> bool {
+        // Acquire, AcqRel: as above.
+        let state = entry.state.load(Ordering::Acquire);
+        let new = new + entry.deadline.load(Ordering::Relaxed) % 2;
+        let changed = entry.state.compare_exchange(state, new, Ordering::AcqRel, Ordering::Acquire);
+        changed.is_ok()
+    }
+}
+
+impl System for Entries {
+    const NAME: &'static str = "floor";
+
+    type Shared = Arc<Array>;
+
+    fn start(timers: usize) -> Arc<Array> {
+        let entries = (0..timers).map(|_| Entry::default()).collect();
+        Arc::new(Array { entries, taken: AtomicUsize::new(0) })
+    }
+
+    fn caller(array: Arc<Array>, timers: usize) -> Self {
+        Self { array, held: Vec::with_capacity(timers) }
+    }
+
+    fn can(workload: Workload) -> bool {
+        workload != Workload::Fire
+    }
+
+    fn insert(&mut self, delays: &[Duration]) {
+        for &delay in delays {
+            // Relaxed: only hands out entries.
+            let entry = self.array.taken.fetch_add(1, Ordering::Relaxed);
+            Self::write(&self.array.entries[entry], self.held.len() as u64, delay);
+            self.held.push(entry);
+        }
+    }
+
+    fn cancel_insert(&mut self, moves: &[Move]) {
+        for &Move { place, delay } in moves {
+            let entry = &self.array.entries[self.held[place]];
+            assert!(Self::exchange(entry, 0));
+            // Relaxed: this caller wrote it.
+            let value = black_box(entry.value.load(Ordering::Relaxed));
+            Self::write(entry, value, delay);
+        }
+    }
+
+    fn reset(&mut self, moves: &[Move]) {
+        for &Move { place, delay } in moves {
+            let entry = &self.array.entries[self.held[place]];
+            assert!(Self::exchange(entry, millis(delay)));
+        }
+    }
+}
+
+/// Values that lie together by the millisecond at which they are due.
+pub(crate) struct Vectors {
+    due: Arc<Vec<Mutex<Vec<u64>>>>,
+    origin: Instant,
+    inserted: u64,
+}
+
+/// The vector of a millisecond since the start.
+fn at(due: &[Mutex<Vec<u64>>], milli: u128) -> &Mutex<Vec<u64>> {
+    &due[(milli % AHEAD) as usize]
+}
+
+impl System for Vectors {
+    const NAME: &'static str = "floor-vectors";
+
+    type Shared = (Arc<Vec<Mutex<Vec<u64>>>>, Instant);
+
+    fn start(_timers: usize) -> Self::Shared {
+        let due: Arc<Vec<_>> = Arc::new((0..AHEAD).map(|_| Mutex::default()).collect());
+        let (swept, origin, mut next) = (Arc::clone(&due), now(), 0);
+        ticker::spawn(move || {
+            let ended = origin.elapsed().as_millis();
+            (next..ended)
+                .for_each(|milli| take(&mut *at(&swept, milli).lock()).into_iter().for_each(fired));
+            next = ended.max(next);
+            Some(now() + TICK)
+        });
+        (due, origin)
+    }
+
+    fn caller((due, origin): Self::Shared, _timers: usize) -> Self {
+        Self { due, origin, inserted: 0 }
+    }
+
+    fn can(workload: Workload) -> bool {
+        workload == Workload::Fire
+    }
+
+    fn insert(&mut self, delays: &[Duration]) {
+        for &delay in delays {
+            let milli = (self.origin.elapsed() + delay).as_millis();
+            at(&self.due, milli).lock().push(self.inserted);
+            self.inserted += 1;
+        }
+    }
+
+    fn cancel_insert(&mut self, _moves: &[Move]) {
+        unreachable!("it only fires")
+    }
+
+    fn reset(&mut self, _moves: &[Move]) {
+        unreachable!("it only fires")
+    }
+}
