@@ -11,7 +11,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed};
 use std::cell::Cell;
 
 /// A calling thread.
@@ -56,15 +56,31 @@ impl Caller {
     }
 }
 
-/// One bit for each number in use.
+/// Which numbers are in use.
 #[derive(Debug)]
-pub(crate) struct Numbers([AtomicU64; Caller::OWN.div_ceil(64) as usize]);
+pub(crate) struct Numbers {
+    /// One bit for each.
+    bits: [AtomicU64; WORDS],
+    /// One more than the greatest that a thread has ever had.
+    reached: AtomicU32,
+}
+
+const WORDS: usize = Caller::OWN.div_ceil(64) as usize;
 
 impl Numbers {
+    /// How many numbers have been in use, counted from the first: above, nothing is kept.
+    ///
+    /// Whoever has seen something of what a thread did under its number finds that counted.
+    pub(crate) fn reached(&self) -> u32 {
+        // Relaxed: a thread's number is counted before it does anything under it, and so is seen
+        // by who has seen that.
+        self.reached.load(Relaxed)
+    }
+
     /// Takes this number, if it is free: what is kept for it is the caller's, until it puts the
     /// number back.
     pub(crate) fn take(&self, number: u32) -> bool {
-        let (word, bit) = (&self.0[number as usize / 64], 1 << (number % 64));
+        let (word, bit) = (&self.bits[number as usize / 64], 1 << (number % 64));
         // Relaxed: the exchange below decides.
         let mut seen = word.load(Relaxed);
         while seen & bit == 0 {
@@ -81,19 +97,21 @@ impl Numbers {
     /// Whether nobody has this number, at this moment.
     pub(crate) fn is_free(&self, number: u32) -> bool {
         // Relaxed: a guess.
-        self.0[number as usize / 64].load(Relaxed) & 1 << (number % 64) == 0
+        self.bits[number as usize / 64].load(Relaxed) & 1 << (number % 64) == 0
     }
 
     /// Takes the lowest number that is free, for the calling thread.
     fn take_lowest(&self) -> Option<Caller> {
         let number = (0..Caller::OWN).find(|&number| self.take(number))?;
+        // Relaxed: as in `reached`.
+        self.reached.fetch_max(number + 1, Relaxed);
         Some(Caller { number, seat: number })
     }
 
     /// The number is free again.
     pub(crate) fn put_back(&self, number: u32) {
         // AcqRel: the Release half publishes what is kept for the number to its next owner.
-        self.0[number as usize / 64].fetch_and(!(1 << (number % 64)), AcqRel);
+        self.bits[number as usize / 64].fetch_and(!(1 << (number % 64)), AcqRel);
     }
 }
 
@@ -105,13 +123,12 @@ pub(crate) use of_the_process::numbers;
 /// Numbers are the process's, not a wheel's.
 #[cfg(not(modelled))]
 mod of_the_process {
-    use super::{AtomicU64, Caller, Cell, Numbers, Relaxed};
-    use std::sync::atomic::AtomicU32;
+    use super::{AtomicU32, AtomicU64, Caller, Cell, Numbers, Relaxed, WORDS};
 
     /// The numbers in use.
     pub(crate) fn numbers() -> &'static Numbers {
         static NUMBERS: Numbers =
-            Numbers([const { AtomicU64::new(0) }; Caller::OWN.div_ceil(64) as usize]);
+            Numbers { bits: [const { AtomicU64::new(0) }; WORDS], reached: AtomicU32::new(0) };
         &NUMBERS
     }
 
@@ -163,7 +180,7 @@ pub(crate) use of_a_model::numbers;
 /// A model's threads have the numbers that it gives them, and each wheel its own.
 #[cfg(modelled)]
 mod of_a_model {
-    use super::{AtomicU64, Caller, Cell, Numbers};
+    use super::{AtomicU32, AtomicU64, Caller, Cell, Numbers};
     use crate::sync::modelled_thread_local;
 
     modelled_thread_local! {
@@ -171,7 +188,8 @@ mod of_a_model {
     }
 
     pub(crate) fn numbers() -> Numbers {
-        Numbers(std::array::from_fn(|_| AtomicU64::new(0)))
+        let bits = std::array::from_fn(|_| AtomicU64::new(0));
+        Numbers { bits, reached: AtomicU32::new(0) }
     }
 
     impl Caller {

@@ -66,13 +66,18 @@ impl Locals {
 
     /// What callers have counted together.
     pub(crate) fn sum(&self, count: Count) -> u64 {
-        self.all.iter().map(|local| local.counts.get(count)).sum()
+        let own = self.own().map(|(_, local)| local.counts.get(count)).sum::<u64>();
+        own + self.all[Caller::OWN as usize].counts.get(count)
+    }
+
+    /// Those under numbers that threads have, or have had.
+    fn own(&self) -> impl Iterator<Item = (u32, &Local)> {
+        (0..self.numbers.reached()).zip(self.all.iter().map(|local| &**local))
     }
 
     /// How many vacant entries are left behind under numbers that nobody has: a guess.
     pub(crate) fn left_behind(&self) -> u64 {
-        let free =
-            (0..Caller::OWN).zip(&self.all).filter(|&(number, _)| self.numbers.is_free(number));
+        let free = self.own().filter(|&(number, _)| self.numbers.is_free(number));
         free.map(|(_, local)| local.vacant.count()).sum()
     }
 
@@ -80,7 +85,7 @@ impl Locals {
     /// calling thread has.
     pub(crate) fn for_each_idle(&self, mut visit: impl FnMut(&Local)) {
         let own = Caller::current().number;
-        for (number, local) in (0..Caller::OWN).zip(&self.all) {
+        for (number, local) in self.own() {
             if local.vacant.count() == 0 {
                 continue;
             }

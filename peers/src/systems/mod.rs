@@ -55,9 +55,9 @@ pub(crate) trait System {
 pub(crate) enum Role {
     /// Tourbillon, in this mode.
     Ours(&'static str),
-    /// One of those that tourbillon is held against.
+    /// One of those that tourbillon is held against: it can do all that is measured.
     Rival,
-    /// Shown beside them.
+    /// Shown beside them: it cannot.
     Other,
     /// No timer: what memory alone asks for.
     Floor,
@@ -84,7 +84,7 @@ pub(crate) fn all() -> Vec<Timer> {
         timer::<delay_queue::Locked>(Role::Rival),
         timer::<nexus::Sharded>(Role::Rival),
         timer::<heap::Locked>(Role::Rival),
-        timer::<async_io::Reactor>(Role::Other),
+        timer::<async_io::Reactor>(Role::Rival),
         timer::<pingora::Pingora>(Role::Other),
         timer::<hhwt::Threaded>(Role::Other),
         timer::<floor::Entries>(Role::Floor),
