@@ -47,5 +47,7 @@ pub mod guide {}
 /// For the tests and models of this crate; not part of its interface.
 #[doc(hidden)]
 pub mod __internals {
+    #[cfg(traced)]
+    pub use crate::sync::traced;
     pub use crate::wheel::Geometry;
 }

@@ -32,7 +32,7 @@ pub mod keyed;
 mod panics;
 #[path = "../../src/scheduler/mod.rs"]
 pub mod scheduler;
-#[path = "../../src/sync.rs"]
+#[path = "../../src/sync/mod.rs"]
 mod sync;
 #[path = "../../src/wheel/mod.rs"]
 mod wheel;

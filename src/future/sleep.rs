@@ -64,8 +64,9 @@ enum State {
     /// Not in the wheel. `let_go`: was refused, and has let the task go to be polled once more.
     Idle { let_go: bool },
     /// Was put into the wheel, under `id`, with that waker. `earlier`: the deadline was moved
-    /// earlier than the wheel may have noticed, and no poll has looked at the clock since.
-    Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool },
+    /// earlier than the wheel may have noticed, and no poll has looked at the clock since. `hops`:
+    /// its deadline was beyond the range when it was put in, and so the wheel's is another.
+    Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool, hops: bool },
     /// Has resolved: its time has come.
     Elapsed,
     /// Has resolved: it cannot be armed.
@@ -244,8 +245,8 @@ impl Sleep {
         let (wake, waker) = Wake::of(task);
         let inserted = insert(self.wheel(), wake, self.deadline);
         match inserted {
-            Ok(id) => {
-                self.state = State::Armed { id, waker, handed_out: false, earlier: false };
+            Ok(inserted) => {
+                self.state = inserted.with(waker);
                 Poll::Pending
             }
             Err(InsertError { reason, value }) => {
@@ -307,21 +308,40 @@ impl Sleep {
         self.state = State::NEW;
         if let Some(taken) = self.wheel().take(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
-            if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
-                self.state = State::Armed { id, waker, handed_out: false, earlier: false };
+            if let Ok(inserted) = insert(self.wheel(), taken.value, self.deadline) {
+                self.state = inserted.with(waker);
             }
         }
     }
 }
 
+/// A waker in the wheel.
+struct Inserted {
+    id: TimerId,
+    hops: bool,
+}
+
+impl Inserted {
+    #[inline]
+    fn with(self, waker: Identity) -> State {
+        let Self { id, hops } = self;
+        State::Armed { id, waker, handed_out: false, earlier: false, hops }
+    }
+}
+
 /// Arms a waker, at the end of the range if its deadline lies beyond.
 #[inline]
-fn insert(wheel: &Wheel<Wake>, wake: Wake, deadline: Moment) -> Result<TimerId, InsertError<Wake>> {
+fn insert(
+    wheel: &Wheel<Wake>,
+    wake: Wake,
+    deadline: Moment,
+) -> Result<Inserted, InsertError<Wake>> {
     match wheel.insert_at_moment(wake, deadline) {
         Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
-            wheel.insert(value, wheel.longest_delay())
+            let id = wheel.insert(value, wheel.longest_delay())?;
+            Ok(Inserted { id, hops: true })
         }
-        done => done,
+        done => done.map(|id| Inserted { id, hops: false }),
     }
 }
 
@@ -331,12 +351,17 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.state {
             State::Idle { .. } => self.arm(context.waker()),
-            State::Armed { id, waker, handed_out, earlier } => {
+            State::Armed { id, waker, handed_out, earlier, hops } => {
                 if waker != Identity::of(context.waker()) || earlier && self.has_come() {
                     return self.change_hands(id, handed_out, context.waker());
                 }
                 if earlier {
-                    self.state = State::Armed { id, waker, handed_out, earlier: false };
+                    self.state = State::Armed { id, waker, handed_out, earlier: false, hops };
+                }
+                // Nobody else can have ended or moved it, and so its entry, which may be far away,
+                // need not be looked at.
+                if !handed_out && !hops && self.wheel().surely_waits(self.deadline) {
+                    return Poll::Pending;
                 }
                 if self.wheel().contains(id) {
                     return Poll::Pending;

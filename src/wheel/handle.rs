@@ -300,6 +300,14 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.timeline().read(at)
     }
 
+    /// Whether a timer of this deadline still waits that was armed and whose id nobody else has:
+    /// without a look at it. `false` says nothing.
+    #[cfg(any(feature = "future", modelled))]
+    #[inline]
+    pub(crate) fn surely_waits(&self, deadline: Moment) -> bool {
+        self.inner.engine.surely_waits(deadline)
+    }
+
     /// Whether a moment has come, by the clock.
     #[must_use]
     #[inline]

@@ -273,6 +273,12 @@ impl Timeline {
         self.start.checked_add(elapsed).unwrap_or(self.start)
     }
 
+    /// The moment of `tick`.
+    #[inline]
+    pub(crate) fn moment_of(&self, tick: Tick) -> Moment {
+        Moment { nanos: tick.since(self.origin).saturating_mul(self.nanos) }
+    }
+
     /// `ticks` as a duration, at most [`Duration::MAX`].
     pub(crate) fn duration(&self, ticks: u64) -> Duration {
         Duration::from_nanos(self.nanos)

@@ -237,3 +237,17 @@ fn poll_against_the_shutdown() {
         assert_eq!(polled.again(&task).answer, Poll::Ready(Err(Refusal::Closed)));
     });
 }
+
+/// A drain of a wheel that stays open takes the waker out and lets the task go: its next poll arms
+/// the sleep again, though no look at the wheel's time tells that it has ended.
+#[test]
+fn poll_against_a_drain() {
+    model(2, || {
+        let mut night = Night::new();
+        let (sleep, task) = (night.timer.sleep(TICK * 2), Arc::<Task>::default());
+        let polled = Polled::by(&task, sleep);
+        let poller = Polled::beside(&task, polled.sleep, |_| ());
+        drop(night.timer.wheel().drain());
+        night.ends_at(poller.join().unwrap(), &task, 2);
+    });
+}

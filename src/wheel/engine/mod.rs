@@ -63,6 +63,8 @@ pub(crate) struct Engine<T> {
     upkeep: UpkeepFlag,
     leftovers: Mutex<Option<Leftovers<T>>>,
     closed: AtomicBool,
+    /// Whether timers have ever been handed back.
+    drained: AtomicBool,
     capacity: Option<Capacity>,
 }
 
@@ -147,6 +149,7 @@ impl<T> Engine<T> {
             upkeep: UpkeepFlag::new(),
             leftovers: Mutex::new(None),
             closed: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             capacity: parts.capacity.map(|total| Capacity::new(total, parts.shards)),
         }
     }
@@ -287,6 +290,17 @@ impl<T> Engine<T> {
         self.shards.get(id.shard()).is_some_and(|shard| shard.contains(id, guard))
     }
 
+    /// Whether a timer of this deadline still waits that was armed and that its owner alone knows:
+    /// without a look at it. `false` says nothing.
+    ///
+    /// It ends when the sweep has announced its tick, or by a drain. Who has been told of its end
+    /// sees one or the other here; who has not may be told a moment later.
+    #[inline]
+    pub(crate) fn surely_waits(&self, deadline: Moment) -> bool {
+        // Relaxed: as above.
+        self.timeline.moment_of(self.front.swept()) < deadline && !self.drained.load(Relaxed)
+    }
+
     /// The deadline of an armed timer.
     pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
         self.shards.get(id.shard())?.deadline(id, &self.front, guard)
@@ -354,6 +368,8 @@ impl<T> Engine<T> {
 
     /// Ends every armed timer and hands each back, with those that a sweeper left behind.
     pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
+        // Relaxed: before any timer ends by this, and so known to who knows of that.
+        self.drained.store(true, Relaxed);
         let left = self.leftovers().as_mut().map(|left| std::mem::take(&mut left.timers));
         let counts = &call.local.counts;
         for (id, deadline, value) in left.into_iter().flatten() {

@@ -2,9 +2,10 @@
 //!
 //! Everything reaches these types through here, so that the models in `loom-tests` run the real
 //! sources: with loom's atomics under `cfg(loom)`, with shuttle's under `cfg(shuttle)`; under
-//! either, `cfg(modelled)` makes everything small. `UnsafeCell` has loom's closure interface
-//! everywhere. Loom models the wheel, not the driver: it has no time-outs, and so locks and
-//! threads are `std`'s under it.
+//! either, `cfg(modelled)` makes everything small. Under `cfg(traced)` atomics and cells note which
+//! lines of memory go from thread to thread. `UnsafeCell` has loom's closure interface everywhere.
+//! Loom models the wheel, not the driver: it has no time-outs, and so locks and threads are `std`'s
+//! under it.
 
 #[cfg(not(modelled))]
 use std as source;
@@ -15,11 +16,19 @@ use loom as source;
 #[cfg(shuttle)]
 use shuttle as source;
 
+#[cfg(traced)]
+pub mod traced;
+
 pub(crate) use source::sync::Arc;
+#[cfg(not(traced))]
 pub(crate) use source::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
 };
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+#[cfg(traced)]
+pub(crate) use traced::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, UnsafeCell, fence,
+};
 
 #[cfg(not(shuttle))]
 use std as blocking;
@@ -41,10 +50,10 @@ pub(crate) use source::sync::{Mutex as ModelledMutex, MutexGuard as ModelledGuar
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, traced)))]
 pub(crate) use cell::UnsafeCell;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, traced)))]
 mod cell {
     /// `std`'s cell behind loom's interface.
     #[derive(Debug)]

@@ -1,0 +1,156 @@
+//! What is traced: the wheel, and a heap in a lock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tourbillon::__internals::traced::{Access, touch};
+use tourbillon::{Builder, ManualClock, Sweeper, TimerId, Wheel};
+
+/// Timers that any thread may use, by numbers that tell them apart.
+pub(crate) trait System: Send + Sync + 'static {
+    fn insert(&self, delay: Duration) -> u64;
+    fn cancel(&self, id: u64);
+    fn reset(&self, id: u64, delay: Duration);
+    /// Lets the time pass, and fires what is due. Returns how many that were.
+    fn fire(&self, passed: Duration) -> u64;
+}
+
+/// The wheel, and who sweeps it.
+pub(crate) struct Ours {
+    wheel: Wheel<u64>,
+    sweeper: Mutex<Sweeper<u64>>,
+    clock: ManualClock,
+}
+
+impl Ours {
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::new();
+        // As many shards as on a machine of 64 cores.
+        let built = Builder::new().shards(64).clock(clock.clone()).build();
+        let (wheel, sweeper) = built.expect("the defaults are good");
+        Self { wheel, sweeper: Mutex::new(sweeper), clock }
+    }
+}
+
+fn id(bits: u64) -> TimerId {
+    TimerId::from_bits(bits).expect("an id that was given out")
+}
+
+impl System for Ours {
+    fn insert(&self, delay: Duration) -> u64 {
+        self.wheel.insert(7, delay).expect("the wheel is open and the delay in its range").to_bits()
+    }
+
+    fn cancel(&self, bits: u64) {
+        assert_eq!(self.wheel.cancel(id(bits)), Some(7), "armed");
+    }
+
+    fn reset(&self, bits: u64, delay: Duration) {
+        assert!(self.wheel.reset(id(bits), delay).expect("the delay is in range"), "armed");
+    }
+
+    fn fire(&self, passed: Duration) -> u64 {
+        self.clock.advance(passed);
+        let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
+        sweeper.sweep(|timer| assert_eq!(timer.value, 7)).expired as u64
+    }
+}
+
+/// A binary heap in a lock: its lock, its header, the timer's entry, and one place in the heap.
+#[derive(Default)]
+pub(crate) struct Heap {
+    lock: Box<Line>,
+    timers: Mutex<Timers>,
+}
+
+/// What has a line to itself.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(u64);
+
+#[derive(Default)]
+struct Timers {
+    header: Box<Line>,
+    heap: BinaryHeap<Reverse<(Duration, u64)>>,
+    entries: Vec<[u64; 2]>,
+    vacant: Vec<u64>,
+    now: Duration,
+}
+
+impl Heap {
+    fn locked<R>(&self, work: impl FnOnce(&mut Timers) -> R) -> R {
+        touch(&self.lock.0, Access::Exchange);
+        let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
+        touch(&timers.header.0, Access::Write);
+        let worked = work(&mut timers);
+        touch(&self.lock.0, Access::Exchange);
+        worked
+    }
+}
+
+impl Timers {
+    /// Puts a name into the heap.
+    fn push(&mut self, id: u64, delay: Duration) {
+        self.heap.push(Reverse((self.now + delay, id)));
+        // It goes to the end, and seldom far from there: these deadlines are no sooner than others.
+        if let Some(end) = self.heap.as_slice().last() {
+            touch(end, Access::Write);
+        }
+    }
+
+    fn touch(&self, id: u64) {
+        let entry = usize::try_from(id).ok().and_then(|id| self.entries.get(id));
+        touch(entry.expect("an id that was given out"), Access::Write);
+    }
+}
+
+impl System for Heap {
+    fn insert(&self, delay: Duration) -> u64 {
+        self.locked(|timers| {
+            let id = timers.vacant.pop().unwrap_or_else(|| {
+                // Far from moving.
+                if timers.entries.capacity() == 0 {
+                    timers.entries.reserve(1 << 20);
+                    timers.heap.reserve(1 << 21);
+                }
+                timers.entries.push([0; 2]);
+                timers.entries.len() as u64 - 1
+            });
+            timers.touch(id);
+            timers.push(id, delay);
+            id
+        })
+    }
+
+    fn cancel(&self, id: u64) {
+        // The name in the heap is left to who meets it.
+        self.locked(|timers| {
+            timers.touch(id);
+            timers.vacant.push(id);
+        });
+    }
+
+    fn reset(&self, id: u64, delay: Duration) {
+        self.locked(|timers| {
+            timers.touch(id);
+            timers.push(id, delay);
+        });
+    }
+
+    fn fire(&self, passed: Duration) -> u64 {
+        self.locked(|timers| {
+            timers.now += passed;
+            let mut fired = 0;
+            while timers.heap.peek().is_some_and(|&Reverse((at, _))| at <= timers.now) {
+                if let Some(root) = timers.heap.as_slice().first() {
+                    touch(root, Access::Write);
+                }
+                let Some(Reverse((_, id))) = timers.heap.pop() else { break };
+                timers.touch(id);
+                fired += 1;
+            }
+            fired
+        })
+    }
+}

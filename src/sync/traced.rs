@@ -1,0 +1,271 @@
+//! Atomics and cells that note each access, for `ci/sharing`: under `cfg(traced)` in place of
+//! `std`'s, which they wrap.
+//!
+//! A line of memory is in the cache of one processor that may write it, or in those of several that
+//! may read it. Here each numbered thread is a processor with a cache of any size, and an access
+//! that would have to fetch a line from another one, or to take it away from others, is counted,
+//! with the place in the sources it came from. Threads without a number are not seen, nor are reads
+//! of what is never written.
+
+#![forbid(unsafe_code)]
+#![allow(dead_code, reason = "each atomic has all methods")]
+
+use crate::panics::ignore_poison;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::Location;
+use std::sync::atomic::{self, Ordering};
+use std::sync::{LazyLock, Mutex};
+
+/// The length of a line, in bytes.
+const LINE: usize = 64;
+
+/// What an access does to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it.
+    Write,
+    /// Reads and writes it at once.
+    Exchange,
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// Exchanges, and fences between a store and a load: the locked instructions of x86.
+    pub locked: u64,
+    /// Lines written that another thread wrote last.
+    pub taken: u64,
+    /// Lines written that others have read since the same thread wrote them.
+    pub recalled: u64,
+    /// Lines read that another thread has written since.
+    pub fetched: u64,
+    /// These three by the places of the accesses.
+    pub places: BTreeMap<String, u64>,
+    /// These three of each line.
+    lines: HashMap<usize, u64>,
+}
+
+impl Counted {
+    /// How many lines went from one thread to another.
+    #[must_use]
+    pub fn transfers(&self) -> u64 {
+        self.taken + self.recalled + self.fetched
+    }
+
+    /// How often the line went that went most.
+    #[must_use]
+    pub fn hottest(&self) -> u64 {
+        self.lines.values().copied().max().unwrap_or(0)
+    }
+}
+
+/// Who has a line.
+#[derive(Debug)]
+struct Line {
+    written_by: u32,
+    /// Bits of the threads that have it as it was last written.
+    seen_by: u128,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    lines: HashMap<usize, Line>,
+    counted: Counted,
+}
+
+static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(Mutex::default);
+
+thread_local! {
+    static NUMBER: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// The calling thread is that processor, below 128, from here on.
+pub fn be(number: u32) {
+    NUMBER.set(Some(number));
+}
+
+/// Nobody has any line, as if all memory were new.
+pub fn forget() {
+    *ignore_poison(MEMORY.lock()) = Memory::default();
+}
+
+/// Counts anew. Returns what has been counted.
+#[must_use]
+pub fn count_anew() -> Counted {
+    std::mem::take(&mut ignore_poison(MEMORY.lock()).counted)
+}
+
+/// Notes an access to memory that is not of this crate.
+#[track_caller]
+pub fn touch<T>(what: &T, access: Access) {
+    note(what, access);
+}
+
+#[track_caller]
+fn note<T>(what: *const T, access: Access) {
+    let Ok(Some(number)) = NUMBER.try_with(Cell::get) else { return };
+    let mut memory = ignore_poison(MEMORY.lock());
+    memory.counted.locked += u64::from(access == Access::Exchange);
+    let first = what.addr() / LINE;
+    let last = (what.addr() + size_of::<T>().max(1) - 1) / LINE;
+    for line in first..=last {
+        memory.access(number, line, access, Location::caller());
+    }
+}
+
+impl Memory {
+    fn access(&mut self, number: u32, line: usize, access: Access, place: &Location<'_>) {
+        let (own, counted) = (1 << number, &mut self.counted);
+        // The first touch of all is nobody's loss.
+        let state = self.lines.entry(line).or_insert(Line { written_by: number, seen_by: own });
+        let moved = if access == Access::Read {
+            let fetched = state.seen_by & own == 0;
+            state.seen_by |= own;
+            fetched.then_some(&mut counted.fetched)
+        } else if state.written_by != number {
+            Some(&mut counted.taken)
+        } else {
+            (state.seen_by != own).then_some(&mut counted.recalled)
+        };
+        if access != Access::Read {
+            *state = Line { written_by: number, seen_by: own };
+        }
+        if let Some(count) = moved {
+            *count += 1;
+            *counted.places.entry(format!("{}:{}", place.file(), place.line())).or_default() += 1;
+            *counted.lines.entry(line).or_default() += 1;
+        }
+    }
+}
+
+/// As `std`'s.
+pub(crate) fn fence(order: Ordering) {
+    if NUMBER.get().is_some() && order == Ordering::SeqCst {
+        ignore_poison(MEMORY.lock()).counted.locked += 1;
+    }
+    atomic::fence(order);
+}
+
+/// Methods of an atomic that read and write at once.
+macro_rules! exchanges {
+    ($($method:ident($($given:ident: $of:ty),*) -> $result:ty;)*) => {$(
+        #[track_caller]
+        pub(crate) fn $method(&self, $($given: $of),*) -> $result {
+            note(self, Access::Exchange);
+            self.0.$method($($given),*)
+        }
+    )*};
+}
+
+/// What all atomics have.
+macro_rules! accesses {
+    ($value:ty) => {
+        #[track_caller]
+        pub(crate) fn load(&self, order: Ordering) -> $value {
+            note(self, Access::Read);
+            self.0.load(order)
+        }
+
+        #[track_caller]
+        pub(crate) fn store(&self, value: $value, order: Ordering) {
+            note(self, Access::Write);
+            self.0.store(value, order);
+        }
+
+        exchanges! {
+            swap(value: $value, order: Ordering) -> $value;
+            compare_exchange(
+                seen: $value, next: $value, done: Ordering, failed: Ordering
+            ) -> Result<$value, $value>;
+        }
+    };
+}
+
+macro_rules! atomics {
+    ($($name:ident: $value:ty,)*) => {$(
+        /// As `std`'s.
+        #[derive(Debug, Default)]
+        #[repr(transparent)]
+        pub(crate) struct $name(atomic::$name);
+
+        impl $name {
+            pub(crate) const fn new(value: $value) -> Self {
+                Self(atomic::$name::new(value))
+            }
+
+            accesses!($value);
+        }
+    )*};
+}
+
+atomics! {
+    AtomicBool: bool,
+    AtomicU32: u32,
+    AtomicU64: u64,
+    AtomicUsize: usize,
+}
+
+macro_rules! numbers {
+    ($($name:ident: $value:ty,)*) => {$(
+        impl $name {
+            exchanges! {
+                fetch_add(more: $value, order: Ordering) -> $value;
+                fetch_sub(less: $value, order: Ordering) -> $value;
+                fetch_and(bits: $value, order: Ordering) -> $value;
+                fetch_or(bits: $value, order: Ordering) -> $value;
+                fetch_max(other: $value, order: Ordering) -> $value;
+                fetch_min(other: $value, order: Ordering) -> $value;
+                fetch_update(
+                    done: Ordering, read: Ordering, next: impl FnMut($value) -> Option<$value>
+                ) -> Result<$value, $value>;
+            }
+        }
+    )*};
+}
+
+numbers! {
+    AtomicU32: u32,
+    AtomicU64: u64,
+    AtomicUsize: usize,
+}
+
+/// As `std`'s.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct AtomicPtr<T>(atomic::AtomicPtr<T>);
+
+impl<T> AtomicPtr<T> {
+    pub(crate) const fn new(value: *mut T) -> Self {
+        Self(atomic::AtomicPtr::new(value))
+    }
+
+    accesses!(*mut T);
+}
+
+/// `std`'s cell behind loom's interface.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Runs `f` with a pointer to the value, which nobody may write meanwhile.
+    #[track_caller]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        note(self, Access::Read);
+        f(self.0.get())
+    }
+
+    /// Runs `f` with a pointer to the value, which nobody else may touch meanwhile.
+    #[track_caller]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        note(self, Access::Write);
+        f(self.0.get())
+    }
+}
