@@ -241,6 +241,21 @@ fn a_timer_that_another_cancels_is_armed_anew_or_ended_if_by_its_id() {
     assert_eq!(sandbox.advance(MS * 100), 0);
 }
 
+/// On a wheel that was never drained.
+#[test]
+fn a_sleep_that_another_ends_or_moves_by_its_id_looks_at_its_timer() {
+    let mut sandbox = Sandbox::new();
+    let ((task, mut cancelled), (other, mut moved)) = (armed(&sandbox), armed(&sandbox));
+    let ids = [&mut cancelled, &mut moved].map(|sleep| sleep.id().unwrap());
+    drop(sandbox.timer.wheel().cancel(ids[0]));
+    assert_eq!((task.wakes(), task.poll(&mut cancelled)), (1, READY));
+    let due = moved.deadline();
+    assert_eq!(sandbox.timer.wheel().reset(ids[1], MS), Ok(true));
+    sandbox.advance(MS * 2);
+    assert!(sandbox.timer.now() < due);
+    assert_eq!((other.wakes(), other.poll(&mut moved)), (1, READY));
+}
+
 #[test]
 fn a_shutdown_wakes_each_armed_sleep_which_answers_that_the_wheel_is_closed() {
     with_sandboxes(|mut sandbox| {

@@ -1,7 +1,7 @@
 //! `ci/sharing`: which lines of memory go from one thread to another, for each operation, counted
 //! and not timed; and what that says about many cores, on a machine of few.
 //!
-//! Every access of the wheel to an atomic or to a value is noted (`tourbillon::__internals::traced`,
+//! Every access of the wheel to an atomic or a value is noted (`tourbillon::__internals::traced`,
 //! under `cfg(traced)`), as by processors with caches that never overflow. Callers are threads that
 //! take turns, an operation each, so that a run is the same each time. Beside the wheel stands a
 //! heap in a lock, with no more than the lines that it cannot do without.
