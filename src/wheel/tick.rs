@@ -274,6 +274,7 @@ impl Timeline {
     }
 
     /// The moment of `tick`.
+    #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn moment_of(&self, tick: Tick) -> Moment {
         Moment { nanos: tick.since(self.origin).saturating_mul(self.nanos) }

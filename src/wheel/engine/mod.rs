@@ -295,6 +295,7 @@ impl<T> Engine<T> {
     ///
     /// It ends when the sweep has announced its tick, or by a drain. Who has been told of its end
     /// sees one or the other here; who has not may be told a moment later.
+    #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn surely_waits(&self, deadline: Moment) -> bool {
         // Relaxed: as above.
