@@ -64,9 +64,10 @@ enum State {
     /// Not in the wheel. `let_go`: was refused, and has let the task go to be polled once more.
     Idle { let_go: bool },
     /// Was put into the wheel, under `id`, with that waker. `earlier`: the deadline was moved
-    /// earlier than the wheel may have noticed, and no poll has looked at the clock since. `hops`:
-    /// its deadline was beyond the range when it was put in, and so the wheel's is another.
-    Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool, hops: bool },
+    /// earlier than the wheel may have noticed, and no poll has looked at the clock since. `sure`:
+    /// a poll has seen since that the wheel's deadline is no earlier (as it is on a hop, and where
+    /// the deadline had passed before it was set).
+    Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool, sure: bool },
     /// Has resolved: its time has come.
     Elapsed,
     /// Has resolved: it cannot be armed.
@@ -76,6 +77,12 @@ enum State {
 impl State {
     /// Of a sleep that is made or made again: never polled.
     const NEW: State = State::Idle { let_go: false };
+
+    /// Of a sleep whose waker has been put into the wheel.
+    #[inline]
+    fn armed(id: TimerId, waker: Identity) -> Self {
+        State::Armed { id, waker, handed_out: false, earlier: false, sure: false }
+    }
 }
 
 impl Timer {
@@ -158,11 +165,12 @@ impl Sleep {
     fn move_to(&mut self, deadline: Moment, passed: bool) {
         let moved_earlier = passed || deadline < self.deadline;
         self.deadline = deadline;
-        let State::Armed { id, earlier, .. } = &mut self.state else {
+        let State::Armed { id, earlier, sure, .. } = &mut self.state else {
             self.state = State::NEW;
             return;
         };
         *earlier |= moved_earlier;
+        *sure = false;
         let id = *id;
         match self.wheel().reset_at_moment(id, deadline) {
             Ok(true) => {}
@@ -245,8 +253,8 @@ impl Sleep {
         let (wake, waker) = Wake::of(task);
         let inserted = insert(self.wheel(), wake, self.deadline);
         match inserted {
-            Ok(inserted) => {
-                self.state = inserted.with(waker);
+            Ok(id) => {
+                self.state = State::armed(id, waker);
                 Poll::Pending
             }
             Err(InsertError { reason, value }) => {
@@ -308,40 +316,21 @@ impl Sleep {
         self.state = State::NEW;
         if let Some(taken) = self.wheel().take(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
-            if let Ok(inserted) = insert(self.wheel(), taken.value, self.deadline) {
-                self.state = inserted.with(waker);
+            if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
+                self.state = State::armed(id, waker);
             }
         }
     }
 }
 
-/// A waker in the wheel.
-struct Inserted {
-    id: TimerId,
-    hops: bool,
-}
-
-impl Inserted {
-    #[inline]
-    fn with(self, waker: Identity) -> State {
-        let Self { id, hops } = self;
-        State::Armed { id, waker, handed_out: false, earlier: false, hops }
-    }
-}
-
 /// Arms a waker, at the end of the range if its deadline lies beyond.
 #[inline]
-fn insert(
-    wheel: &Wheel<Wake>,
-    wake: Wake,
-    deadline: Moment,
-) -> Result<Inserted, InsertError<Wake>> {
+fn insert(wheel: &Wheel<Wake>, wake: Wake, deadline: Moment) -> Result<TimerId, InsertError<Wake>> {
     match wheel.insert_at_moment(wake, deadline) {
         Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
-            let id = wheel.insert(value, wheel.longest_delay())?;
-            Ok(Inserted { id, hops: true })
+            wheel.insert(value, wheel.longest_delay())
         }
-        done => done.map(|id| Inserted { id, hops: false }),
+        done => done,
     }
 }
 
@@ -351,22 +340,21 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.state {
             State::Idle { .. } => self.arm(context.waker()),
-            State::Armed { id, waker, handed_out, earlier, hops } => {
+            State::Armed { id, waker, handed_out, earlier, sure } => {
                 if waker != Identity::of(context.waker()) || earlier && self.has_come() {
                     return self.change_hands(id, handed_out, context.waker());
                 }
-                if earlier {
-                    self.state = State::Armed { id, waker, handed_out, earlier: false, hops };
-                }
-                // Nobody else can have ended or moved it, and so its entry, which may be far away,
-                // need not be looked at.
-                if !handed_out && !hops && self.wheel().surely_waits(self.deadline) {
+                // Who has not been told its id has not moved it, and so its entry, which may be far
+                // away, need not be looked at.
+                if sure && !handed_out && self.wheel().surely_waits(self.deadline) {
                     return Poll::Pending;
                 }
-                if self.wheel().contains(id) {
-                    return Poll::Pending;
-                }
-                self.gone(handed_out, context.waker())
+                let Some(at) = self.wheel().moment_of(id) else {
+                    return self.gone(handed_out, context.waker());
+                };
+                let sure = at >= self.deadline;
+                self.state = State::Armed { id, waker, handed_out, earlier: false, sure };
+                Poll::Pending
             }
             State::Elapsed => Poll::Ready(Ok(())),
             State::Refused(refusal) => Poll::Ready(Err(refusal)),

@@ -92,8 +92,9 @@ impl Timer {
 
     /// A timer on a wheel that somebody else sweeps, with [`Wake::wake`] as handler.
     ///
-    /// The wheel is the timer's alone: a sleep whose timer another has cancelled is woken, and arms
-    /// itself again (or ends, if its [id was handed out](super::Sleep::id)). Whoever drops the
+    /// The wheel is the timer's alone: a sleep whose timer another has drained is woken, and arms
+    /// itself again (one that was cancelled by an [id that was handed out](super::Sleep::id) ends).
+    /// Whoever drops the
     /// sweeper calls [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
     pub fn new(wheel: Wheel<Wake>) -> Self {
         Self::of(wheel, None)

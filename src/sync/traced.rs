@@ -4,18 +4,17 @@
 //! A line of memory is in the cache of one processor that may write it, or in those of several that
 //! may read it. Here each numbered thread is a processor with a cache of any size, and an access
 //! that would have to fetch a line from another one, or to take it away from others, is counted,
-//! with the place in the sources it came from. Threads without a number are not seen, nor are reads
-//! of what is never written.
+//! with the place in the sources it came from. Whoever touches a line first counts as its last
+//! writer. Threads without a number are not seen, nor are fields that are not atomic.
 
 #![forbid(unsafe_code)]
 #![allow(dead_code, reason = "each atomic has all methods")]
 
-use crate::panics::ignore_poison;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 use std::sync::atomic::{self, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// The length of a line, in bytes.
 const LINE: usize = 64;
@@ -78,6 +77,10 @@ struct Memory {
 
 static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(Mutex::default);
 
+fn memory() -> MutexGuard<'static, Memory> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 thread_local! {
     static NUMBER: Cell<Option<u32>> = const { Cell::new(None) };
 }
@@ -89,13 +92,13 @@ pub fn be(number: u32) {
 
 /// Nobody has any line, as if all memory were new.
 pub fn forget() {
-    *ignore_poison(MEMORY.lock()) = Memory::default();
+    *memory() = Memory::default();
 }
 
 /// Counts anew. Returns what has been counted.
 #[must_use]
 pub fn count_anew() -> Counted {
-    std::mem::take(&mut ignore_poison(MEMORY.lock()).counted)
+    std::mem::take(&mut memory().counted)
 }
 
 /// Notes an access to memory that is not of this crate.
@@ -107,7 +110,7 @@ pub fn touch<T>(what: &T, access: Access) {
 #[track_caller]
 fn note<T>(what: *const T, access: Access) {
     let Ok(Some(number)) = NUMBER.try_with(Cell::get) else { return };
-    let mut memory = ignore_poison(MEMORY.lock());
+    let mut memory = memory();
     memory.counted.locked += u64::from(access == Access::Exchange);
     let first = what.addr() / LINE;
     let last = (what.addr() + size_of::<T>().max(1) - 1) / LINE;
@@ -144,7 +147,7 @@ impl Memory {
 /// As `std`'s.
 pub(crate) fn fence(order: Ordering) {
     if NUMBER.get().is_some() && order == Ordering::SeqCst {
-        ignore_poison(MEMORY.lock()).counted.locked += 1;
+        memory().counted.locked += 1;
     }
     atomic::fence(order);
 }

@@ -300,8 +300,16 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.timeline().read(at)
     }
 
-    /// Whether a timer of this deadline still waits that was armed and whose id nobody else has:
-    /// without a look at it. `false` says nothing.
+    /// The deadline of an armed timer, rounded as the wheel keeps it.
+    #[cfg(any(feature = "future", modelled))]
+    #[inline]
+    pub(crate) fn moment_of(&self, id: TimerId) -> Option<Moment> {
+        let engine = &self.inner.engine;
+        engine.deadline(id, &pin()).map(|tick| engine.timeline().moment_of(tick))
+    }
+
+    /// Whether a timer still waits that has a deadline no earlier than this and whose id nobody
+    /// else has: without a look at it. `false` says nothing.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn surely_waits(&self, deadline: Moment) -> bool {

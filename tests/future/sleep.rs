@@ -3,10 +3,11 @@
 
 use crate::common::sandbox::{Sandbox, Task, with_sandboxes};
 use std::pin::{Pin, pin};
+use std::sync::Mutex;
 use std::task::Poll;
-use std::time::Duration;
-use tourbillon::future::Sleep;
-use tourbillon::{Builder, Clock, Refusal};
+use std::time::{Duration, Instant};
+use tourbillon::future::{Sleep, Timer};
+use tourbillon::{Builder, Clock, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const READY: Poll<Result<(), Refusal>> = Poll::Ready(Ok(()));
@@ -14,6 +15,53 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Whether a future of this crate may cross threads, be shared and be moved.
 fn goes_anywhere<T: Send + Sync + Unpin + 'static>(_: &T) {}
+
+/// The wheel then has it at the last tick that has passed, which is before its deadline.
+#[test]
+fn a_reset_to_later_that_has_passed_ends_the_sleep_in_the_same_tick() {
+    for polled_between in [false, true] {
+        let mut sandbox = Sandbox::new();
+        let (task, start) = (Task::new(), sandbox.clock.now());
+        let mut sleep = sandbox.timer.sleep_until(start + MS * 3 / 2);
+        (0..3).for_each(|_| assert!(task.poll(&mut sleep).is_pending()));
+        sandbox.clock.advance(MS * 19 / 10);
+        sleep.reset(start + MS * 9 / 5);
+        assert!(!polled_between || task.poll(&mut sleep).is_pending());
+        assert_eq!(sandbox.advance(Duration::ZERO), 1);
+        assert_eq!((task.wakes(), task.poll(&mut sleep)), (1, READY));
+    }
+}
+
+/// As above, by a clock that comes past the deadline while the sleep is put into the wheel.
+#[test]
+fn a_deadline_that_passes_during_the_first_poll_ends_the_sleep_in_the_same_tick() {
+    /// Goes on by so much with each reading, and then stands.
+    #[derive(Debug)]
+    struct Steps(Instant, Mutex<Vec<Duration>>);
+
+    impl Clock for Steps {
+        fn now(&self) -> Instant {
+            let mut left = self.1.lock().unwrap();
+            self.0 + if left.len() > 1 { left.remove(0) } else { left[0] }
+        }
+    }
+
+    let start = ManualClock::new().now();
+    for early in 0..6 {
+        let mut readings = vec![Duration::ZERO];
+        readings.extend(vec![MS * 14 / 10; early]);
+        readings.push(MS * 19 / 10);
+        let clock = Steps(start, Mutex::new(readings));
+        let (wheel, mut sweeper) = Builder::new().clock(clock).build().unwrap();
+        let timer = Timer::new(wheel);
+        let (task, mut sleep) = (Task::new(), timer.sleep_until(start + MS * 3 / 2));
+        if task.poll(&mut sleep).is_pending() {
+            // It may have been armed in time, and is due with its tick.
+            let woken = sweeper.sweep(|timer| timer.value.wake()).expired == 1;
+            assert_eq!(task.poll(&mut sleep).is_ready(), woken, "after {early} early readings");
+        }
+    }
+}
 
 #[test]
 fn no_time_is_ready_at_the_first_poll_and_never_armed() {

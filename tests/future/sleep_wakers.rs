@@ -24,6 +24,8 @@ const CLOSED: Poll<Result<(), Refusal>> = Poll::Ready(Err(Refusal::Closed));
 fn armed(sandbox: &Sandbox) -> (Task, Sleep) {
     let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(sandbox.tick * 100));
     assert!(task.poll(&mut sleep).is_pending());
+    // And has been seen to be.
+    assert!(task.poll(&mut sleep).is_pending());
     (task, sleep)
 }
 

@@ -245,7 +245,8 @@ fn poll_against_a_drain() {
     model(2, || {
         let mut night = Night::new();
         let (sleep, task) = (night.timer.sleep(TICK * 2), Arc::<Task>::default());
-        let polled = Polled::by(&task, sleep);
+        // The second poll has seen that the wheel has it.
+        let polled = Polled::by(&task, sleep).again(&task);
         let poller = Polled::beside(&task, polled.sleep, |_| ());
         drop(night.timer.wheel().drain());
         night.ends_at(poller.join().unwrap(), &task, 2);

@@ -290,15 +290,16 @@ impl<T> Engine<T> {
         self.shards.get(id.shard()).is_some_and(|shard| shard.contains(id, guard))
     }
 
-    /// Whether a timer of this deadline still waits that was armed and that its owner alone knows:
-    /// without a look at it. `false` says nothing.
+    /// Whether a timer still waits that has been armed for a tick no earlier than this moment, and
+    /// that its owner alone knows: without a look at it. `false` says nothing.
     ///
-    /// It ends when the sweep has announced its tick, or by a drain. Who has been told of its end
-    /// sees one or the other here; who has not may be told a moment later.
+    /// It ends when the sweep has announced its tick, or by a drain. The announcement, and the flag
+    /// of the drain, come before its value is handed over; so who has been told of its end sees one
+    /// or the other here. Who has not may be told a moment later.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn surely_waits(&self, deadline: Moment) -> bool {
-        // Relaxed: as above.
+        // Relaxed: ordered, where it counts, by how the caller was told.
         self.timeline.moment_of(self.front.swept()) < deadline && !self.drained.load(Relaxed)
     }
 

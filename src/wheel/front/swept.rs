@@ -32,7 +32,7 @@ impl SweptTick {
         // of step 2 finds; for that look the fence orders this load. Beside a link, an old tick
         // makes the name that it tells of look as if it were still to come: then this thread's
         // exchange of the state came before the sweeper's confirmation, which would have brought
-        // the new one.
+        // the new one. A sleep's poll may read an old one: its wake-up is then still to come.
         Tick(self.0.load(Relaxed))
     }
 
