@@ -65,8 +65,7 @@ enum State {
     Idle { let_go: bool },
     /// Was put into the wheel, under `id`, with that waker. `earlier`: the deadline was moved
     /// earlier than the wheel may have noticed, and no poll has looked at the clock since. `sure`:
-    /// a poll has seen since that the wheel's deadline is no earlier (as it is on a hop, and where
-    /// the deadline had passed before it was set).
+    /// a poll has seen since that the wheel [`keeps`] the deadline.
     Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool, sure: bool },
     /// Has resolved: its time has come.
     Elapsed,
@@ -211,12 +210,10 @@ impl Sleep {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&mut self) -> Option<TimerId> {
-        let due = self.deadline();
         let State::Armed { id, handed_out, .. } = &mut self.state else {
             return None;
         };
-        // On a hop the wheel has an earlier deadline.
-        *handed_out |= self.timer.wheel().deadline(*id).is_some_and(|armed| armed >= due);
+        *handed_out |= keeps(self.timer.wheel(), *id, self.deadline) == Some(true);
         handed_out.then_some(*id)
     }
 
@@ -323,6 +320,13 @@ impl Sleep {
     }
 }
 
+/// Whether the wheel has a timer for no earlier than its deadline, if it has it: earlier on a hop,
+/// and where the deadline had passed before it was set.
+#[inline]
+fn keeps(wheel: &Wheel<Wake>, id: TimerId, deadline: Moment) -> Option<bool> {
+    wheel.moment_of(id).map(|at| at >= deadline)
+}
+
 /// Arms a waker, at the end of the range if its deadline lies beyond.
 #[inline]
 fn insert(wheel: &Wheel<Wake>, wake: Wake, deadline: Moment) -> Result<TimerId, InsertError<Wake>> {
@@ -349,10 +353,9 @@ impl Future for Sleep {
                 if sure && !handed_out && self.wheel().surely_waits(self.deadline) {
                     return Poll::Pending;
                 }
-                let Some(at) = self.wheel().moment_of(id) else {
+                let Some(sure) = keeps(self.wheel(), id, self.deadline) else {
                     return self.gone(handed_out, context.waker());
                 };
-                let sure = at >= self.deadline;
                 self.state = State::Armed { id, waker, handed_out, earlier: false, sure };
                 Poll::Pending
             }

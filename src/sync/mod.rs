@@ -26,9 +26,7 @@ pub(crate) use source::sync::atomic::{
 };
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 #[cfg(traced)]
-pub(crate) use traced::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, UnsafeCell, fence,
-};
+pub(crate) use traced::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
 #[cfg(not(shuttle))]
 use std as blocking;
@@ -50,11 +48,14 @@ pub(crate) use source::sync::{Mutex as ModelledMutex, MutexGuard as ModelledGuar
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 
-#[cfg(not(any(loom, traced)))]
+#[cfg(not(loom))]
 pub(crate) use cell::UnsafeCell;
 
-#[cfg(not(any(loom, traced)))]
+#[cfg(not(loom))]
 mod cell {
+    #[cfg(traced)]
+    use crate::sync::traced::{Access, touch};
+
     /// `std`'s cell behind loom's interface.
     #[derive(Debug)]
     #[repr(transparent)]
@@ -67,13 +68,19 @@ mod cell {
 
         /// Runs `f` with a pointer to the value, which nobody may write meanwhile.
         #[inline]
+        #[cfg_attr(traced, track_caller)]
         pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            #[cfg(traced)]
+            touch(self, Access::Read);
             f(self.0.get())
         }
 
         /// Runs `f` with a pointer to the value, which nobody else may touch meanwhile.
         #[inline]
+        #[cfg_attr(traced, track_caller)]
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            #[cfg(traced)]
+            touch(self, Access::Write);
             f(self.0.get())
         }
     }

@@ -101,19 +101,14 @@ pub fn count_anew() -> Counted {
     std::mem::take(&mut memory().counted)
 }
 
-/// Notes an access to memory that is not of this crate.
+/// Notes an access.
 #[track_caller]
 pub fn touch<T>(what: &T, access: Access) {
-    note(what, access);
-}
-
-#[track_caller]
-fn note<T>(what: *const T, access: Access) {
     let Ok(Some(number)) = NUMBER.try_with(Cell::get) else { return };
     let mut memory = memory();
     memory.counted.locked += u64::from(access == Access::Exchange);
-    let first = what.addr() / LINE;
-    let last = (what.addr() + size_of::<T>().max(1) - 1) / LINE;
+    let start = std::ptr::from_ref(what).addr();
+    let (first, last) = (start / LINE, (start + size_of::<T>().max(1) - 1) / LINE);
     for line in first..=last {
         memory.access(number, line, access, Location::caller());
     }
@@ -157,7 +152,7 @@ macro_rules! exchanges {
     ($($method:ident($($given:ident: $of:ty),*) -> $result:ty;)*) => {$(
         #[track_caller]
         pub(crate) fn $method(&self, $($given: $of),*) -> $result {
-            note(self, Access::Exchange);
+            touch(self, Access::Exchange);
             self.0.$method($($given),*)
         }
     )*};
@@ -168,13 +163,13 @@ macro_rules! accesses {
     ($value:ty) => {
         #[track_caller]
         pub(crate) fn load(&self, order: Ordering) -> $value {
-            note(self, Access::Read);
+            touch(self, Access::Read);
             self.0.load(order)
         }
 
         #[track_caller]
         pub(crate) fn store(&self, value: $value, order: Ordering) {
-            note(self, Access::Write);
+            touch(self, Access::Write);
             self.0.store(value, order);
         }
 
@@ -246,29 +241,4 @@ impl<T> AtomicPtr<T> {
     }
 
     accesses!(*mut T);
-}
-
-/// `std`'s cell behind loom's interface.
-#[derive(Debug)]
-#[repr(transparent)]
-pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-impl<T> UnsafeCell<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
-    }
-
-    /// Runs `f` with a pointer to the value, which nobody may write meanwhile.
-    #[track_caller]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        note(self, Access::Read);
-        f(self.0.get())
-    }
-
-    /// Runs `f` with a pointer to the value, which nobody else may touch meanwhile.
-    #[track_caller]
-    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        note(self, Access::Write);
-        f(self.0.get())
-    }
 }

@@ -119,13 +119,17 @@ impl<S: System> World<S> {
         delay(self.steps)
     }
 
-    fn insert(&mut self, caller: usize, delay: Duration) {
+    fn insert(&mut self, caller: usize) {
+        let delay = self.delay();
         let id = self.callers[caller].call(move |system| system.insert(delay));
         self.timers[caller].push(id);
     }
 
     /// One operation of that caller.
     fn step(&mut self, workload: Workload, whose: Whose, caller: usize) {
+        if workload == Workload::Insert {
+            return self.insert(caller);
+        }
         let delay = self.delay();
         let owner = match whose {
             Whose::Own => caller,
@@ -137,23 +141,16 @@ impl<S: System> World<S> {
         let place = self.random.usize(..self.timers[owner].len());
         let id = self.timers[owner][place];
         let caller = &self.callers[caller];
-        match workload {
-            Workload::Insert => {
-                let id = caller.call(move |system| system.insert(delay));
-                self.timers[owner].push(id);
-            }
-            Workload::CancelInsert => {
-                self.timers[owner][place] = caller.call(move |system| {
-                    system.cancel(id);
-                    system.insert(delay)
-                });
-            }
-            Workload::ResetLater | Workload::Fire => {
-                let _ = caller.call(move |system| {
-                    system.reset(id, delay + Duration::from_secs(60));
-                    0
-                });
-            }
+        if workload == Workload::CancelInsert {
+            self.timers[owner][place] = caller.call(move |system| {
+                system.cancel(id);
+                system.insert(delay)
+            });
+        } else {
+            let _ = caller.call(move |system| {
+                system.reset(id, delay + Duration::from_secs(60));
+                0
+            });
         }
     }
 }
@@ -170,10 +167,7 @@ pub(crate) fn trace<S: System>(
     let system = Arc::new(system());
     let mut world = World::new(&system, threads);
     for _ in 0..TIMERS {
-        for caller in 0..threads {
-            let delay = world.delay();
-            world.insert(caller, delay);
-        }
+        (0..threads).for_each(|caller| world.insert(caller));
     }
     if workload == Workload::Fire {
         // The sweeper is one more thread.
