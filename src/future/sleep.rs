@@ -63,10 +63,8 @@ pub struct Sleep {
 enum State {
     /// Not in the wheel. `let_go`: was refused, and has let the task go to be polled once more.
     Idle { let_go: bool },
-    /// Was put into the wheel, under `id`, with that waker. `earlier`: the deadline was moved
-    /// earlier than the wheel may have noticed, and no poll has looked at the clock since. `sure`:
-    /// a poll has seen since that the wheel [`keeps`] the deadline.
-    Armed { id: TimerId, waker: Identity, handed_out: bool, earlier: bool, sure: bool },
+    /// Was put into the wheel.
+    Armed(Armed),
     /// Has resolved: its time has come.
     Elapsed,
     /// Has resolved: it cannot be armed.
@@ -76,11 +74,57 @@ enum State {
 impl State {
     /// Of a sleep that is made or made again: never polled.
     const NEW: State = State::Idle { let_go: false };
+}
 
-    /// Of a sleep whose waker has been put into the wheel.
+/// A sleep that was put into the wheel.
+#[derive(Clone, Copy)]
+struct Armed {
+    id: TimerId,
+    /// With that waker.
+    waker: Identity,
+    /// For when: no later than the sleep's deadline.
+    at: Moment,
+    slack: Slack,
+    /// Whether others know the id.
+    handed_out: bool,
+    /// Whether the deadline was moved earlier than the wheel may have noticed, and no poll has looked
+    /// at the clock since.
+    earlier: bool,
+    /// Whether a poll has seen since that the wheel [`keeps`] it.
+    sure: bool,
+}
+
+impl Armed {
     #[inline]
-    fn armed(id: TimerId, waker: Identity) -> Self {
-        State::Armed { id, waker, handed_out: false, earlier: false, sure: false }
+    fn new(id: TimerId, waker: Identity, at: Moment, slack: Slack) -> Self {
+        Self { id, waker, at, slack, handed_out: false, earlier: false, sure: false }
+    }
+
+    /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
+    #[inline]
+    fn may_keep(&self, deadline: Moment) -> bool {
+        deadline >= self.at && self.slack.reaches(self.at, deadline) && !self.handed_out
+    }
+}
+
+/// How much later than the wheel has it a deadline may be: half of what it was ahead when the wheel
+/// was told. So a sleep that is pushed back again and again tells the wheel now and then, while half
+/// of its time is still ahead; and one that is left alone wakes its task at most once too early.
+#[derive(Clone, Copy)]
+struct Slack(u32);
+
+impl Slack {
+    /// In nanoseconds, as a power of two: the unit, so that some days fit.
+    const SHIFT: u32 = 16;
+
+    #[inline]
+    fn of(ahead: u64) -> Self {
+        Self(u32::try_from(ahead >> (Self::SHIFT + 1)).unwrap_or(u32::MAX))
+    }
+
+    #[inline]
+    fn reaches(self, at: Moment, deadline: Moment) -> bool {
+        deadline.nanos.wrapping_sub(at.nanos) >> Self::SHIFT < u64::from(self.0)
     }
 }
 
@@ -135,15 +179,18 @@ impl Sleep {
             State::Elapsed => true,
             State::Refused(_) => false,
             State::Idle { .. } => self.has_come(),
-            State::Armed { earlier: true, handed_out: false, .. } if self.has_come() => true,
-            State::Armed { id, handed_out, .. } => {
+            State::Armed(Armed { earlier: true, handed_out: false, .. }) if self.has_come() => true,
+            State::Armed(Armed { id, handed_out, .. }) => {
                 !self.wheel().contains(id) && self.fired(handed_out)
             }
         }
     }
 
-    /// Sets the deadline, earlier or later, also of a sleep that has ended. O(1), lock-free, and
-    /// in the common case one exchange on one word; it is neither polled nor woken.
+    /// Sets the deadline, earlier or later, also of a sleep that has ended. O(1), lock-free; it is
+    /// neither polled nor woken.
+    ///
+    /// A sleep that is pushed back by no more than half of the time it had notes that, and no more:
+    /// its task may be woken once at the old deadline, and its poll then waits for the new one.
     ///
     /// A sleep that had fired, or was never polled, is armed by the next poll. One that is moved
     /// back to a deadline that has passed is ready at the next poll; whoever waits for it without
@@ -164,14 +211,26 @@ impl Sleep {
     fn move_to(&mut self, deadline: Moment, passed: bool) {
         let moved_earlier = passed || deadline < self.deadline;
         self.deadline = deadline;
-        let State::Armed { id, earlier, sure, .. } = &mut self.state else {
+        let State::Armed(armed) = &mut self.state else {
             self.state = State::NEW;
             return;
         };
-        *earlier |= moved_earlier;
-        *sure = false;
-        let id = *id;
-        match self.wheel().reset_at_moment(id, deadline) {
+        armed.earlier |= moved_earlier;
+        if !armed.may_keep(deadline) {
+            self.tell_wheel();
+        }
+    }
+
+    /// Sets the deadline of the timer in the wheel.
+    #[inline(never)]
+    fn tell_wheel(&mut self) {
+        let (wheel, deadline) = (self.timer.wheel(), self.deadline);
+        let State::Armed(armed) = &mut self.state else { return };
+        let id = armed.id;
+        armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
+        armed.at = deadline;
+        armed.sure = false;
+        match wheel.reset_at_moment(id, deadline) {
             Ok(true) => {}
             Ok(false) => self.state = State::NEW,
             Err(_) => self.hop_again(id),
@@ -210,11 +269,14 @@ impl Sleep {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&mut self) -> Option<TimerId> {
-        let State::Armed { id, handed_out, .. } = &mut self.state else {
+        if matches!(&self.state, State::Armed(armed) if armed.at != self.deadline) {
+            self.tell_wheel();
+        }
+        let State::Armed(armed) = &mut self.state else {
             return None;
         };
-        *handed_out |= keeps(self.timer.wheel(), *id, self.deadline) == Some(true);
-        handed_out.then_some(*id)
+        armed.handed_out |= keeps(self.timer.wheel(), armed.id, self.deadline) == Some(true);
+        armed.handed_out.then_some(armed.id)
     }
 
     pub(super) fn timer(&self) -> &Timer {
@@ -244,14 +306,31 @@ impl Sleep {
 
     /// Puts the waker into the wheel, unless the time has come.
     fn arm(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
-        if self.has_come() {
+        let Some(ahead) = self.wheel().ahead(self.deadline) else {
             return self.elapse();
-        }
+        };
         let (wake, waker) = Wake::of(task);
-        let inserted = insert(self.wheel(), wake, self.deadline);
-        match inserted {
+        let armed = |id, at| State::Armed(Armed::new(id, waker, at, Slack::of(ahead)));
+        match self.wheel().insert_soon_at(wake, self.deadline) {
             Ok(id) => {
-                self.state = State::armed(id, waker);
+                self.state = armed(id, self.deadline);
+                Poll::Pending
+            }
+            Err(wake) => self.arm_any(wake, armed, task),
+        }
+    }
+
+    /// As [`arm`](Self::arm), in every case.
+    #[inline(never)]
+    fn arm_any(
+        &mut self,
+        wake: Wake,
+        armed: impl FnOnce(TimerId, Moment) -> State,
+        task: &Waker,
+    ) -> Poll<Result<(), Refusal>> {
+        match insert(self.wheel(), wake, self.deadline) {
+            Ok(id) => {
+                self.state = armed(id, self.deadline);
                 Poll::Pending
             }
             Err(InsertError { reason, value }) => {
@@ -307,14 +386,14 @@ impl Sleep {
 
     /// The deadline was reset beyond the wheel's range: the same waker hops towards it.
     fn hop_again(&mut self, id: TimerId) {
-        let State::Armed { waker, .. } = self.state else {
+        let State::Armed(Armed { waker, slack, .. }) = self.state else {
             return;
         };
         self.state = State::NEW;
         if let Some(taken) = self.wheel().take(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
             if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
-                self.state = State::armed(id, waker);
+                self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
             }
         }
     }
@@ -344,19 +423,21 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.state {
             State::Idle { .. } => self.arm(context.waker()),
-            State::Armed { id, waker, handed_out, earlier, sure } => {
+            State::Armed(Armed { id, waker, at, handed_out, earlier, sure, .. }) => {
                 if waker != Identity::of(context.waker()) || earlier && self.has_come() {
                     return self.change_hands(id, handed_out, context.waker());
                 }
                 // Who has not been told its id has not moved it, and so its entry, which may be far
                 // away, need not be looked at.
-                if sure && !handed_out && self.wheel().surely_waits(self.deadline) {
+                if sure && !handed_out && self.wheel().surely_waits(at) {
                     return Poll::Pending;
                 }
-                let Some(sure) = keeps(self.wheel(), id, self.deadline) else {
+                let Some(sure) = keeps(self.wheel(), id, at) else {
                     return self.gone(handed_out, context.waker());
                 };
-                self.state = State::Armed { id, waker, handed_out, earlier: false, sure };
+                if let State::Armed(armed) = &mut self.state {
+                    (armed.earlier, armed.sure) = (false, sure);
+                }
                 Poll::Pending
             }
             State::Elapsed => Poll::Ready(Ok(())),
@@ -373,7 +454,7 @@ impl FusedFuture for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let State::Armed { id, .. } = self.state {
+        if let State::Armed(Armed { id, .. }) = self.state {
             if let Some(wake) = self.wheel().cancel(id) {
                 wake.forget();
             }
@@ -395,6 +476,6 @@ mod tests {
     fn a_sleep_is_small_and_goes_anywhere() {
         fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
         goes_anywhere::<Sleep>();
-        assert_eq!(size_of::<Sleep>(), 48);
+        assert_eq!(size_of::<Sleep>(), 56);
     }
 }

@@ -316,11 +316,26 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.surely_waits(deadline)
     }
 
+    /// How many nanoseconds a moment is ahead, as far as the clock was read; `None` if it has come.
+    #[cfg(any(feature = "future", modelled))]
+    #[inline]
+    pub(crate) fn ahead(&self, at: Moment) -> Option<u64> {
+        self.inner.ahead(at)
+    }
+
+    /// As [`insert_at_moment`](Self::insert_at_moment), in the common case; in all others, the value
+    /// comes back.
+    #[cfg(any(feature = "future", modelled))]
+    #[inline]
+    pub(crate) fn insert_soon_at(&self, value: T, deadline: Moment) -> Result<TimerId, T> {
+        self.inner.insert_soon_at(value, deadline)
+    }
+
     /// Whether a moment has come, by the clock.
     #[must_use]
     #[inline]
     pub fn has_come(&self, at: Moment) -> bool {
-        self.inner.has_come(at)
+        self.inner.ahead(at).is_none()
     }
 
     /// When an armed timer is due, rounded up to the wheel's resolution. O(1), lock-free.

@@ -1,11 +1,14 @@
 //! [`TimerId`], which tells timers apart, and [`Generation`], which makes every id unique.
 //!
 //! ```text
-//!   63   62        55 54                     30 29                           0
-//!  ┌───┬─────────────┬─────────────────────────┬──────────────────────────────┐
-//!  │ 0 │  shard (8)  │     generation (25)     │          index (30)          │
-//!  └───┴─────────────┴─────────────────────────┴──────────────────────────────┘
+//!   63         56 55                     31   30   29                           0
+//!  ┌─────────────┬─────────────────────────┬─────┬──────────────────────────────┐
+//!  │  shard (8)  │     generation (25)     │  0  │          index (30)          │
+//!  └─────────────┴─────────────────────────┴─────┴──────────────────────────────┘
 //! ```
+//!
+//! Shifted, generation and zero lie as the generation and the flag of an entry's state do while
+//! nobody is relinking ([`state`](crate::wheel::slab::state)): one comparison is for both.
 //!
 //! A slab entry's generation is odd while a timer lives in it and even while it is vacant; it
 //! only ever grows. An id holds the odd generation, so it is never zero, and an id whose timer
@@ -19,7 +22,8 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 const INDEX: Field = Field::low(30);
-const GENERATION: Field = INDEX.above(Generation::BITS);
+const ZERO: Field = INDEX.above(1);
+const GENERATION: Field = ZERO.above(Generation::BITS);
 const SHARD: Field = GENERATION.above(8);
 
 /// What all ids have in common, so that none is zero: the lowest bit of an odd generation.
@@ -59,12 +63,10 @@ impl TimerId {
 
     /// The id of the timer at `index` of `shard` while the entry has this odd `generation`.
     #[inline]
-    pub(crate) fn new(shard: usize, generation: Generation, index: u32) -> Self {
+    pub(crate) fn new(shard: ShardNumber, generation: Generation, index: u32) -> Self {
         debug_assert!(generation.is_armed());
-        let bits = SHARD.put(shard as u64)
-            | GENERATION.put(u64::from(generation.0))
-            | INDEX.put(u64::from(index));
-        Self(ODD | bits)
+        let bits = GENERATION.put(u64::from(generation.0)) | INDEX.put(u64::from(index));
+        Self(ODD | shard.0 | bits)
     }
 
     /// The id as a number, for places that can carry only that.
@@ -84,7 +86,7 @@ impl TimerId {
     #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {
         let odd = Generation(GENERATION.get_u32(bits)).is_armed();
-        let fits = bits >> 63 == 0;
+        let fits = ZERO.get(bits) == 0 && SHARD.get(bits) == bits >> SHARD.shift();
         NonZeroU64::new(bits).filter(|_| odd && fits).map(Self)
     }
 
@@ -98,7 +100,7 @@ impl TimerId {
         Generation(GENERATION.get_u32(self.to_bits()))
     }
 
-    /// A word with the generation above so many bits, and whatever else below it.
+    /// A word with the generation above so many bits, a zero below it, and whatever else below that.
     #[inline]
     pub(crate) fn generation_above(self, bits: u32) -> u64 {
         self.to_bits() << (bits - GENERATION.shift())
@@ -122,6 +124,16 @@ impl fmt::Display for TimerId {
     }
 }
 
+/// The number of a shard, where an id has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardNumber(u64);
+
+impl ShardNumber {
+    pub(crate) fn new(number: usize) -> Self {
+        Self(SHARD.put(number as u64))
+    }
+}
+
 /// The use count of a slab entry: odd while a timer lives in it, even while it is vacant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(pub(crate) u32);
@@ -141,6 +153,13 @@ impl Generation {
         self.0 % 2 == 1
     }
 
+    /// The armed generation after this vacant one.
+    #[inline]
+    pub(crate) const fn armed(self) -> Generation {
+        debug_assert!(!self.is_armed() && self.0 < Self::WORN.0);
+        Generation(self.0 | 1)
+    }
+
     /// The generation after this one: armed after vacant, vacant after armed.
     #[inline]
     pub(crate) const fn next(self) -> Generation {
@@ -151,21 +170,24 @@ impl Generation {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Generation, TimerId};
+    use super::{Generation, ShardNumber, TimerId};
 
     #[test]
     fn an_id_keeps_its_parts() {
-        let id = TimerId::new(255, Generation((1 << 25) - 1), (1 << 30) - 1);
+        let id = TimerId::new(ShardNumber::new(255), Generation((1 << 25) - 1), (1 << 30) - 1);
         assert_eq!((id.shard(), id.index()), (255, (1 << 30) - 1));
         assert_eq!(id.generation(), Generation((1 << 25) - 1));
         assert_eq!(TimerId::from_bits(id.to_bits()), Some(id));
-        assert_eq!(format!("{:?}", TimerId::new(2, Generation(7), 41)), "s2:41v7");
+        assert_eq!(
+            format!("{:?}", TimerId::new(ShardNumber::new(2), Generation(7), 41)),
+            "s2:41v7"
+        );
         assert_eq!(size_of::<Option<TimerId>>(), 8);
     }
 
     #[test]
     fn numbers_that_no_wheel_gives_out_are_refused() {
-        for bits in [0, 1, 1 << 31, 1 << 63, u64::MAX] {
+        for bits in [0, 1, 1 << 30, 1 << 32, 1 << 63, u64::MAX] {
             assert_eq!(TimerId::from_bits(bits), None);
         }
     }

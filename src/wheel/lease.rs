@@ -39,10 +39,15 @@ impl Lease {
         Self { lasts, since, nanos: AtomicU64::new(0) }
     }
 
-    /// The caller's last reading, if its lease lasts, or the one that `read` makes.
+    /// The caller's last reading, if its lease lasts, or the one that `read` makes; that may be
+    /// used again if `may_last`.
     #[inline]
-    pub(crate) fn reading(&self, read: impl FnOnce() -> Moment) -> Moment {
-        self.reading_at(cycles(), read)
+    pub(crate) fn reading(
+        &self,
+        read: impl FnOnce() -> Moment,
+        may_last: impl FnOnce(Moment) -> bool,
+    ) -> Moment {
+        self.reading_at(cycles(), read, may_last)
     }
 
     /// The caller's last reading, if its lease lasts.
@@ -60,12 +65,17 @@ impl Lease {
     }
 
     #[inline]
-    fn reading_at(&self, cycles: u64, read: impl FnOnce() -> Moment) -> Moment {
+    fn reading_at(
+        &self,
+        cycles: u64,
+        read: impl FnOnce() -> Moment,
+        may_last: impl FnOnce(Moment) -> bool,
+    ) -> Moment {
         if let Some(now) = self.last_at(cycles) {
             return now;
         }
         let now = read();
-        if self.lasts > 0 {
+        if self.lasts > 0 && may_last(now) {
             self.nanos.store(now.nanos, Relaxed);
             self.since.store(cycles, Relaxed);
         }
@@ -122,7 +132,7 @@ mod tests {
         let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
         let reading = |after: u64, nanos| {
             let cycles = start.wrapping_add(after);
-            lease.reading_at(cycles, || Moment { nanos }).nanos
+            lease.reading_at(cycles, || Moment { nanos }, |_| true).nanos
         };
         assert_eq!(reading(0, 10), 10);
         assert_eq!(reading(CYCLES - 1, 11), 10);
@@ -133,10 +143,18 @@ mod tests {
     }
 
     #[test]
+    fn a_reading_that_may_not_last_is_not_used_again() {
+        let lease = Lease::new(CYCLES);
+        for nanos in 1..4 {
+            assert_eq!(lease.reading(|| Moment { nanos }, |_| false).nanos, nanos);
+        }
+    }
+
+    #[test]
     fn who_has_no_lease_reads_each_time() {
         let lease = Lease::new(0);
         for nanos in 1..4 {
-            assert_eq!(lease.reading(|| Moment { nanos }).nanos, nanos);
+            assert_eq!(lease.reading(|| Moment { nanos }, |_| true).nanos, nanos);
         }
     }
 }

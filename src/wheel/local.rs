@@ -18,6 +18,8 @@ pub(crate) struct Local {
     pub(crate) vacant: Magazines,
     /// The shard that the caller inserts into; none, where threads share a number.
     pub(crate) home: usize,
+    /// The same; none, where the wheel has a bound, which makes no case a common one.
+    pub(crate) common: usize,
 }
 
 /// No shard has this number.
@@ -27,7 +29,7 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Debug)]
 pub(crate) struct Locals {
     /// One for each number, the shared one last.
-    all: Box<[CachePadded<Local>]>,
+    all: Box<[CachePadded<Local>; Self::LEN]>,
     #[cfg(not(modelled))]
     numbers: &'static Numbers,
     #[cfg(modelled)]
@@ -35,27 +37,37 @@ pub(crate) struct Locals {
 }
 
 impl Locals {
-    /// Of a wheel with so many shards, where readings of the clock are used again for so long.
-    pub(crate) fn new(shards: usize, lease_cycles: u64) -> Self {
+    const LEN: usize = Caller::OWN as usize + 1;
+
+    /// Of a wheel with so many shards, with a bound on its timers or not, where readings of the
+    /// clock are used again for so long.
+    pub(crate) fn new(shards: usize, bounded: bool, lease_cycles: u64) -> Self {
         let local = |number| {
             let shared = number == Caller::OWN;
+            let home = if shared { NOWHERE } else { number as usize % shards };
             CachePadded::new(Local {
                 lease: Lease::new(if shared { 0 } else { lease_cycles }),
                 counts: Counts::new(shared),
                 vacant: Magazines::new(),
-                home: if shared { NOWHERE } else { number as usize % shards },
+                home,
+                common: if bounded { NOWHERE } else { home },
             })
         };
-        Self { all: (0..=Caller::OWN).map(local).collect(), numbers: numbers() }
+        let number = |index: usize| u32::try_from(index).unwrap_or(Caller::OWN);
+        let all = Box::new(std::array::from_fn(|index| local(number(index))));
+        Self { all, numbers: numbers() }
+    }
+
+    /// That of the calling thread, unless this is its first call.
+    #[inline]
+    pub(crate) fn known(&self) -> Option<&Local> {
+        self.all.get(Caller::current().number as usize).map(|local| &**local)
     }
 
     /// That of the calling thread.
     #[inline]
     pub(crate) fn current(&self) -> &Local {
-        match self.all.get(Caller::current().number as usize) {
-            Some(local) => local,
-            None => self.first(),
-        }
+        self.known().unwrap_or_else(|| self.first())
     }
 
     /// That of the calling thread, at its first call.

@@ -29,19 +29,27 @@ impl<T> Inner<T> {
     /// What the clock says, or said to this caller a moment ago.
     #[inline]
     pub(crate) fn now(&self, local: &Local) -> Moment {
-        local.lease.reading(|| self.read_clock())
+        local.lease.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
+    }
+
+    /// The caller's last reading of the clock, if its lease lasts, and what is kept for the caller,
+    /// which then has a number of its own. Every deadline that is in range by the reading is in the
+    /// window as well.
+    #[inline]
+    fn last_reading(&self) -> Option<(&Local, Moment)> {
+        let local = self.engine.known_local()?;
+        Some((local, local.lease.last_reading()?))
     }
 
     /// Arms a timer that is due `delay` from now, in the common case; in all others, the value
     /// comes back.
     #[inline(never)]
     pub(crate) fn insert_soon(&self, value: T, delay: Duration) -> Result<TimerId, T> {
-        let local = self.engine.local();
-        match local.lease.last_reading() {
-            Some(now) => {
-                let call = Call { local, guard: &pin() };
-                self.engine.insert_soon(call, value, delay, now)
-            }
+        let Some((local, now)) = self.last_reading() else {
+            return Err(value);
+        };
+        match self.engine.timeline().soon(delay, now) {
+            Some(tick) => self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick),
             None => Err(value),
         }
     }
@@ -49,10 +57,13 @@ impl<T> Inner<T> {
     /// Sets a timer's deadline to `delay` from now.
     #[inline(never)]
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> Reset {
-        let local = self.engine.local();
-        match local.lease.last_reading() {
-            Some(now) => self.engine.reset_after(Call { local, guard: &pin() }, id, delay, now),
-            None => self.reset_by_the_clock(id, delay),
+        let Some((local, now)) = self.last_reading() else {
+            return self.reset_by_the_clock(id, delay);
+        };
+        let call = Call { local, guard: &pin() };
+        match self.engine.timeline().soon(delay, now) {
+            Some(tick) => self.engine.reset_by_own(call, id, tick),
+            None => self.engine.reset_after_any(call, id, delay, now),
         }
     }
 
@@ -66,9 +77,10 @@ impl<T> Inner<T> {
     /// As [`insert_soon`](Self::insert_soon), for a timer that is due at a moment surely to come.
     #[inline(never)]
     pub(crate) fn insert_soon_at(&self, value: T, deadline: Moment) -> Result<TimerId, T> {
-        let local = self.engine.local();
-        match self.tick_soon_at(local, deadline) {
-            Some(tick) => self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick),
+        match self.tick_soon_at(deadline) {
+            Some((local, tick)) => {
+                self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick)
+            }
             None => Err(value),
         }
     }
@@ -76,9 +88,10 @@ impl<T> Inner<T> {
     /// Sets a timer's deadline.
     #[inline(never)]
     pub(crate) fn reset_at(&self, id: TimerId, deadline: Moment) -> Reset {
-        let local = self.engine.local();
-        match self.tick_soon_at(local, deadline) {
-            Some(tick) => self.engine.reset(Call { local, guard: &pin() }, id, tick),
+        match self.tick_soon_at(deadline) {
+            Some((local, tick)) => {
+                self.engine.reset_by_own(Call { local, guard: &pin() }, id, tick)
+            }
             None => self.reset_at_any(id, deadline),
         }
     }
@@ -94,28 +107,40 @@ impl<T> Inner<T> {
     /// The tick of a deadline, if the caller's last reading tells that it is still to come and
     /// surely in range.
     #[inline]
-    fn tick_soon_at(&self, local: &Local, deadline: Moment) -> Option<Tick> {
-        let now = local.lease.last_reading()?;
+    fn tick_soon_at(&self, deadline: Moment) -> Option<(&Local, Tick)> {
+        let (local, now) = self.last_reading()?;
         let ahead = deadline.nanos.checked_sub(now.nanos)?;
         if ahead <= LEASE_NANOS {
             return None;
         }
-        self.engine.in_window(self.engine.timeline().soon_at(ahead, now))
+        Some((local, self.engine.timeline().soon_at(ahead, now)?))
     }
 
-    /// Whether a moment has come, by the clock; by the caller's last reading, if that tells.
+    /// How many nanoseconds a moment is ahead, unless it has come, by the clock; by the caller's
+    /// last reading, if that tells.
     #[inline]
-    pub(crate) fn has_come(&self, at: Moment) -> bool {
-        match self.engine.local().lease.last_reading() {
-            Some(now) if at <= now => true,
-            Some(now) if at.nanos - now.nanos > LEASE_NANOS => false,
-            _ => at <= self.read_clock(),
+    pub(crate) fn ahead(&self, at: Moment) -> Option<u64> {
+        let ahead = |now: Moment| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
+        match self.last_reading().map(|(_, now)| ahead(now)) {
+            Some(Some(ahead)) if ahead > LEASE_NANOS => Some(ahead),
+            Some(None) => None,
+            _ => ahead(self.read_clock()),
         }
     }
 
     /// Ends a timer and returns its value.
     #[inline(never)]
     pub(crate) fn cancel(&self, id: TimerId) -> Option<T> {
+        match self.engine.known_local() {
+            Some(local) => self.engine.cancel(Call { local, guard: &pin() }, id),
+            None => self.cancel_at_first(id),
+        }
+    }
+
+    /// As [`cancel`](Self::cancel), for a thread's first call.
+    #[cold]
+    #[inline(never)]
+    fn cancel_at_first(&self, id: TimerId) -> Option<T> {
         self.engine.cancel(Call { local: self.engine.local(), guard: &pin() }, id)
     }
 

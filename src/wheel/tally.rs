@@ -44,11 +44,18 @@ impl Counts {
     /// Adds to a count. Returns the caller's new count.
     #[inline]
     pub(crate) fn add(&self, count: Count, more: u64) -> u64 {
-        let counter = &self.counters[count as usize];
         if self.shared {
             // Release: see below.
-            return counter.fetch_add(more, Release).wrapping_add(more);
+            return self.counters[count as usize].fetch_add(more, Release).wrapping_add(more);
         }
+        self.add_own(count, more)
+    }
+
+    /// As [`add`](Self::add), where no other thread has the caller's number.
+    #[inline]
+    pub(crate) fn add_own(&self, count: Count, more: u64) -> u64 {
+        debug_assert!(!self.shared);
+        let counter = &self.counters[count as usize];
         // Relaxed: no other thread writes these while this one has the number.
         let sum = counter.load(Relaxed).wrapping_add(more);
         // Release: pairs with the Acquire of `get`: who sees a timer's end counted also sees its

@@ -104,6 +104,8 @@ pub(crate) struct Timeline {
     lag: Duration,
     /// The lag in nanoseconds, for [`soon`](Self::soon).
     narrow_lag: u64,
+    /// The same, and what rounds up to a tick.
+    rounding_lag: u64,
     /// Delays of fewer seconds are for [`soon`](Self::soon): so many and the lag are in range.
     soon_secs: u64,
     /// As many nanoseconds ahead are for [`soon_at`](Self::soon_at): a tick less than the range.
@@ -161,6 +163,7 @@ impl Timeline {
             nanos,
             lag,
             narrow_lag,
+            rounding_lag: narrow_lag + nanos - 1,
             soon_secs: longest.saturating_sub(narrow_lag) / NANOS,
             longest,
             per_tick: Divisor::new(nanos),
@@ -184,24 +187,24 @@ impl Timeline {
     /// that is not zero and surely in range, in a time that is not absurd.
     #[inline]
     pub(crate) fn soon(&self, delay: Duration, now: Moment) -> Option<Tick> {
-        self.tick_at(now.nanos + self.soon_nanos(delay)? + self.nanos - 1)
+        self.tick_at(now.nanos + self.plain_nanos(delay)? + self.rounding_lag)
     }
 
-    /// The nanoseconds of a delay that is not zero and surely in range, the lag added.
+    /// The nanoseconds of a delay that is not zero and surely in range.
     #[inline]
-    fn soon_nanos(&self, delay: Duration) -> Option<u64> {
+    fn plain_nanos(&self, delay: Duration) -> Option<u64> {
         if delay.as_secs() >= self.soon_secs {
             return None;
         }
         let nanos = delay.as_secs() * NANOS + u64::from(delay.subsec_nanos());
-        (nanos > 0).then_some(nanos + self.narrow_lag)
+        (nanos > 0).then_some(nanos)
     }
 
     /// The moment `delay` from now, the lag added; now itself for no delay.
     #[inline]
     pub(crate) fn moment_after(&self, delay: Duration, now: Moment) -> Moment {
-        match self.soon_nanos(delay) {
-            Some(nanos) => Moment { nanos: (now.nanos + nanos).min(LAST) },
+        match self.plain_nanos(delay) {
+            Some(nanos) => Moment { nanos: (now.nanos + nanos + self.narrow_lag).min(LAST) },
             None => self.far_moment_after(delay, now),
         }
     }
@@ -228,6 +231,11 @@ impl Timeline {
             return None;
         }
         self.tick_at(now.nanos + (ahead + self.nanos - 1))
+    }
+
+    /// No deadline that is in range by now has a later tick; in a time that is not absurd.
+    pub(crate) fn farthest(&self, now: Moment) -> Option<Tick> {
+        self.tick_at(now.nanos).map(|tick| tick.plus(Tick::RANGE + 1))
     }
 
     /// The last tick at or before so many nanoseconds, in a time that is not absurd.

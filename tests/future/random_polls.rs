@@ -60,14 +60,40 @@ enum State {
     /// a later deadline, and not polled since.
     Armed {
         due: u64,
+        told: Told,
         task: usize,
         id: Option<TimerId>,
         earlier: bool,
     },
     /// Taken by a sweep, and not yet polled.
-    Fired,
+    Fired {
+        told: Told,
+        by_id: bool,
+    },
     Done,
     Refused,
+}
+
+/// What the wheel was last told of a sleep: its deadline, and how much later that may be before it
+/// is told again, in units of 2^16 ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Told {
+    deadline: Instant,
+    slack: u128,
+}
+
+impl Told {
+    fn at(deadline: Instant, now: Instant) -> Self {
+        let ahead = deadline.saturating_duration_since(now).as_nanos();
+        Self { deadline, slack: ahead >> 17 }
+    }
+
+    /// Whether the wheel need not be told of a deadline.
+    fn covers(self, deadline: Instant) -> bool {
+        deadline
+            .checked_duration_since(self.deadline)
+            .is_some_and(|later| later.as_nanos() >> 16 < self.slack)
+    }
 }
 
 /// A sleep and what the model knows of it.
@@ -191,10 +217,10 @@ impl Model {
                 next => next,
             },
             State::LetGo => self.arm(which, task),
-            State::Armed { due, task: before, id, earlier }
+            State::Armed { due, told, task: before, id, earlier }
                 if before == task && !(earlier && now >= known.deadline) =>
             {
-                State::Armed { due, task, id, earlier: false }
+                State::Armed { due, told, task, id, earlier: false }
             }
             State::Armed { due, id, .. } => {
                 if id.is_some() {
@@ -206,7 +232,8 @@ impl Model {
                 self.known[which].state = State::Idle;
                 self.arm(which, task)
             }
-            State::Fired => State::Done,
+            State::Fired { by_id: true, .. } => State::Done,
+            State::Fired { .. } => self.arm(which, task),
             state @ (State::Done | State::Refused) => state,
         };
         self.known[which].state = next;
@@ -226,36 +253,52 @@ impl Model {
         if self.armed() >= self.capacity {
             return State::Refused;
         }
-        let due = self.due(self.known[which].deadline);
-        State::Armed { due, task, id: None, earlier: false }
+        let deadline = self.known[which].deadline;
+        let told = Told::at(deadline, self.now());
+        State::Armed { due: self.due(deadline), told, task, id: None, earlier: false }
     }
 
     fn reset(&mut self, which: usize, offset: i32) {
         let deadline = self.around(offset);
-        let due = self.due(deadline);
+        // None is before the timer was made.
+        let deadline = deadline.max(self.sandbox.clock.start());
+        let (due_then, told_then) = (self.due(deadline), Told::at(deadline, self.now()));
         let known = &mut self.known[which];
         known.sleep.reset(deadline);
         let moved_earlier = deadline < std::mem::replace(&mut known.deadline, deadline);
         known.state = match known.state {
-            State::Armed { task, id, earlier, .. } => {
-                State::Armed { due, task, id, earlier: earlier || moved_earlier }
+            State::Armed { due, told, task, id, earlier } => {
+                let kept = id.is_none() && told.covers(deadline);
+                let (due, told) = if kept { (due, told) } else { (due_then, told_then) };
+                State::Armed { due, told, task, id, earlier: earlier || moved_earlier }
             }
+            state @ State::Fired { told, by_id: false } if told.covers(deadline) => state,
             _ => State::Idle,
         };
     }
 
     fn id(&mut self, which: usize) {
         let id = self.known[which].sleep.id();
+        let deadline = self.known[which].deadline;
+        let (due_then, told_then) = (self.due(deadline), Told::at(deadline, self.now()));
         match &mut self.known[which].state {
-            State::Armed { due, id: handed_out, .. } => {
+            State::Armed { due, told, id: handed_out, .. } => {
+                if told.deadline != deadline && handed_out.is_none() {
+                    (*due, *told) = (due_then, told_then);
+                }
                 // One that is overdue may have none to give.
                 assert!(id.is_some() || *due == 0, "an armed sleep has an id");
                 assert!(handed_out.is_none() || id == *handed_out, "the id stays");
                 *handed_out = id;
                 self.ids.extend(id);
             }
-            State::Fired => (),
-            _ => assert_eq!(id, None),
+            State::Fired { by_id: true, .. } => (),
+            state => {
+                assert_eq!(id, None);
+                if matches!(state, State::Fired { told, .. } if told.deadline != deadline) {
+                    *state = State::Idle;
+                }
+            }
         }
     }
 
@@ -279,9 +322,9 @@ impl Model {
         let elapsed = self.sandbox.clock.elapsed().as_nanos();
         let now = elapsed / self.sandbox.tick.as_nanos();
         for known in &mut self.known {
-            if let State::Armed { due, task, .. } = known.state {
+            if let State::Armed { due, told, task, id, .. } = known.state {
                 if u128::from(due) <= now {
-                    known.state = State::Fired;
+                    known.state = State::Fired { told, by_id: id.is_some() };
                     self.tasks_in_hand.push(task);
                 }
             }
@@ -302,10 +345,11 @@ impl Model {
         let now = self.now();
         for known in &self.known {
             let elapsed = match known.state {
-                State::Idle | State::LetGo | State::Armed { id: None, earlier: true, .. } => {
-                    now >= known.deadline
-                }
-                state => matches!(state, State::Fired | State::Done),
+                State::Idle
+                | State::LetGo
+                | State::Fired { by_id: false, .. }
+                | State::Armed { id: None, earlier: true, .. } => now >= known.deadline,
+                state => matches!(state, State::Fired { .. } | State::Done),
             };
             assert_eq!(known.sleep.is_elapsed(), elapsed);
             // None is before the timer was made.

@@ -22,9 +22,11 @@ fn a_reset_to_later_that_has_passed_ends_the_sleep_in_the_same_tick() {
     for polled_between in [false, true] {
         let mut sandbox = Sandbox::new();
         let (task, start) = (Task::new(), sandbox.clock.now());
+        sandbox.clock.advance(MS);
         let mut sleep = sandbox.timer.sleep_until(start + MS * 3 / 2);
         (0..3).for_each(|_| assert!(task.poll(&mut sleep).is_pending()));
-        sandbox.clock.advance(MS * 19 / 10);
+        sandbox.clock.advance(MS * 9 / 10);
+        // By more than half of what it had: the wheel is told.
         sleep.reset(start + MS * 9 / 5);
         assert!(!polled_between || task.poll(&mut sleep).is_pending());
         assert_eq!(sandbox.advance(Duration::ZERO), 1);
@@ -274,7 +276,7 @@ fn a_reset_before_the_first_poll_only_sets_the_deadline() {
 fn a_reset_while_armed_is_obeyed_earlier_and_later() {
     with_sandboxes(|mut sandbox| {
         let tick = sandbox.tick;
-        for (passed, ticks) in [(0, 200), (0, 80), (10, 80), (99, 1), (99, 2), (99, 500)] {
+        for (passed, ticks) in [(0, 200), (0, 80), (10, 80), (99, 1), (99, 52), (99, 500)] {
             let (task, mut sleep) = armed(&sandbox);
             sandbox.advance(tick * passed);
             let (deadline, inserted) = (sandbox.clock.now() + tick * ticks, sandbox.inserted());
@@ -289,6 +291,47 @@ fn a_reset_while_armed_is_obeyed_earlier_and_later() {
             assert_eq!(sandbox.inserted(), inserted, "the timer was moved, and no other made");
         }
     });
+}
+
+/// The wheel is told only of what is later by more than half of the time that was left.
+#[test]
+fn a_sleep_pushed_back_a_little_is_woken_once_too_early() {
+    let mut sandbox = Sandbox::new();
+    let tick = sandbox.tick;
+    for (polled, by_id) in [(false, false), (true, false), (true, true)] {
+        let (task, mut sleep) = armed(&sandbox);
+        sandbox.advance(tick * 30);
+        let before = sandbox.inserted();
+        sleep.reset_after(tick * 110);
+        assert!(!polled || task.poll(&mut sleep).is_pending());
+        assert!(!by_id || sleep.id().is_some());
+        sandbox.advance(tick * 70);
+        assert_eq!(task.wakes(), u32::from(!by_id), "at the old deadline");
+        assert!(!sleep.is_elapsed());
+        assert!(task.poll(&mut sleep).is_pending());
+        sandbox.advance(tick * 39);
+        assert!(task.wakes() == 0 && task.poll(&mut sleep).is_pending());
+        sandbox.advance(tick);
+        assert_eq!((task.wakes(), task.poll(&mut sleep)), (1, READY));
+        assert_eq!(sandbox.inserted() - before, u64::from(!by_id));
+    }
+}
+
+/// A connection with a packet now and then tells the wheel while half of its time is still ahead.
+#[test]
+fn a_sleep_pushed_back_again_and_again_is_not_woken() {
+    let mut sandbox = Sandbox::new();
+    let tick = sandbox.tick;
+    let (task, mut sleep) = armed(&sandbox);
+    let before = sandbox.timer.metrics().reset;
+    for _packet in 0..100 {
+        sandbox.advance(tick * 7);
+        sleep.reset_after(tick * 100);
+        assert!(task.poll(&mut sleep).is_pending());
+    }
+    assert_eq!(task.wakes(), 0);
+    let told = sandbox.timer.metrics().reset - before;
+    assert!((10..20).contains(&told), "the wheel was told {told} times");
 }
 
 #[test]

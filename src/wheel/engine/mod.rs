@@ -145,7 +145,7 @@ impl<T> Engine<T> {
             shards: (0..parts.shards).map(shard).collect(),
             front: Front::new(parts.origin, parts.alarm),
             timeline: parts.timeline,
-            locals: Locals::new(parts.shards, parts.lease_cycles),
+            locals: Locals::new(parts.shards, parts.capacity.is_some(), parts.lease_cycles),
             upkeep: UpkeepFlag::new(),
             leftovers: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -175,6 +175,12 @@ impl<T> Engine<T> {
     #[inline]
     pub(crate) fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    /// What is kept for the calling thread, unless this is its first call.
+    #[inline]
+    pub(crate) fn known_local(&self) -> Option<&Local> {
+        self.locals.known()
     }
 
     /// What is kept for the calling thread.
@@ -220,7 +226,25 @@ impl<T> Engine<T> {
     /// A tick that the packed words can hold, as far as the sweep has come.
     #[inline]
     pub(crate) fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
-        tick.filter(|tick| tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD)
+        tick.filter(|&tick| self.is_in_window(tick))
+    }
+
+    #[inline]
+    fn is_in_window(&self, tick: Tick) -> bool {
+        tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD
+    }
+
+    /// Whether every deadline that is in range from now on is [in the window](Self::in_window).
+    pub(crate) fn reaches_from(&self, now: Moment) -> bool {
+        let farthest = self.timeline.farthest(now);
+        farthest.is_some_and(|tick| tick.since(self.front.swept()) <= Tick::AHEAD)
+    }
+
+    /// The tick of a deadline that is in range and was not [in the window](Self::in_window).
+    fn into_window(&self, tick: Tick) -> Result<Tick, OutOfRange> {
+        let swept = self.front.swept();
+        let held = tick <= swept.plus(Tick::AHEAD);
+        if held { Ok(tick.max(swept.oldest())) } else { Err(OutOfRange::Unswept) }
     }
 
     /// As [`tick_after`](Self::tick_after), for delays that are not plain.
@@ -255,14 +279,11 @@ impl<T> Engine<T> {
             // same, as soon as the sweep comes so far.
             return Ok(self.timeline.floor(deadline).max(swept.oldest()).min(farthest));
         }
-        let tick = self.timeline.ceil(deadline).max(swept.oldest());
-        if tick.since(self.timeline.floor(now)) > Tick::RANGE {
-            Err(OutOfRange::TooFar)
-        } else if tick > farthest {
-            Err(OutOfRange::Unswept)
-        } else {
-            Ok(tick)
+        let tick = self.timeline.ceil(deadline);
+        if tick.max(swept.oldest()).since(self.timeline.floor(now)) > Tick::RANGE {
+            return Err(OutOfRange::TooFar);
         }
+        self.into_window(tick)
     }
 
     /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.

@@ -13,14 +13,17 @@
 use super::{Call, Engine, OutOfRange, Reset};
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::wheel::caller::Caller;
+use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::Local;
 use crate::wheel::moment::Moment;
-use crate::wheel::shard::{Filed, Filled, Named, Shard};
+use crate::wheel::shard::arm::{Filled, First};
+use crate::wheel::shard::{Filed, Named, Shard};
 use crate::wheel::slab::Claimed;
 use crate::wheel::slab::state::EntryState;
-use crate::wheel::tally::Count;
+use crate::wheel::tally::{Count, Counts};
 use crate::wheel::tick::Tick;
+use std::hint::black_box;
 use std::time::Duration;
 
 impl<T> Engine<T> {
@@ -105,10 +108,10 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        if self.is_closed() || self.capacity.is_some() {
+        if self.is_closed() {
             return Err(value);
         }
-        let Some(shard) = self.shards.get(call.local.home) else {
+        let Some(shard) = self.shards.get(call.local.common) else {
             return Err(value);
         };
         match shard.claim_from(&call.local.vacant, call.guard) {
@@ -144,10 +147,22 @@ impl<T> Engine<T> {
     /// Ends a timer and returns its value.
     #[inline(always)]
     pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        match self.cancel_from_home(call, id) {
-            Some((value, _)) => Some(value),
-            None => self.cancel_any(call, id),
+        let Some((value, _)) = self.cancel_into_hand(call, id) else {
+            return self.cancel_any(call, id);
+        };
+        let cancelled = call.local.counts.add_own(Count::Cancelled, 1);
+        if self.upkeep.is_time_to_look(cancelled, 1) {
+            return self.look_at_memory_with(value);
         }
+        Some(value)
+    }
+
+    /// As [`cancel`](Self::cancel), when it is time to look after the memory.
+    #[cold]
+    #[inline(never)]
+    fn look_at_memory_with(&self, value: T) -> Option<T> {
+        self.look_at_memory();
+        Some(value)
     }
 
     /// As [`cancel`](Self::cancel), in every case.
@@ -164,13 +179,11 @@ impl<T> Engine<T> {
 
     /// Ends a timer, in the common case: its entry goes into the caller's hand.
     #[inline(always)]
-    fn cancel_from_home(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        if id.shard() != call.local.home || self.capacity.is_some() {
+    fn cancel_into_hand(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
+        if id.shard() != call.local.common {
             return None;
         }
-        let ended = self.shards.get(id.shard())?.cancel_into(&call.local.vacant, id, call.guard)?;
-        self.count_cancelled(call.local);
-        Some(ended)
+        self.shards.get(id.shard())?.cancel_into(&call.local.vacant, id, call.guard)
     }
 
     /// Ends a timer, wherever it is.
@@ -180,7 +193,8 @@ impl<T> Engine<T> {
         if number == local.home {
             // What could not go into the hand because that was full does so now.
             shard.unload(&local.vacant, call.guard);
-            if let Some(ended) = self.cancel_from_home(call, id) {
+            if let Some(ended) = self.cancel_into_hand(call, id) {
+                self.count_cancelled(local);
                 return Some(ended);
             }
         }
@@ -205,16 +219,30 @@ impl<T> Engine<T> {
         delay: Duration,
         now: Moment,
     ) -> Reset {
-        match self.in_window(self.timeline.soon(delay, now)) {
-            Some(deadline) => self.reset(call, id, deadline),
+        match self.timeline.soon(delay, now) {
+            Some(deadline) if self.is_in_window(deadline) => self.reset(call, id, deadline),
+            Some(deadline) => self.reset_out_of_window(call, id, deadline),
             None => self.reset_after_any(call, id, delay, now),
         }
+    }
+
+    /// As [`reset_after`](Self::reset_after), to a tick that the words may not hold.
+    #[cold]
+    #[inline(never)]
+    fn reset_out_of_window(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+        self.reset_at(call, id, self.into_window(deadline))
     }
 
     /// As [`reset_after`](Self::reset_after), for delays that are not plain.
     #[cold]
     #[inline(never)]
-    fn reset_after_any(&self, call: Call<'_>, id: TimerId, delay: Duration, now: Moment) -> Reset {
+    pub(crate) fn reset_after_any(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        delay: Duration,
+        now: Moment,
+    ) -> Reset {
         self.reset_at(call, id, self.tick_after(delay, now))
     }
 
@@ -245,17 +273,36 @@ impl<T> Engine<T> {
 
     /// Sets a timer's deadline.
     #[inline(always)]
-    pub(crate) fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+    fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+        self.reset_and(call, id, deadline, |counts| counts.add(Count::Reset, 1))
+    }
+
+    /// As [`reset`](Self::reset), where no other thread has the caller's number.
+    #[inline(always)]
+    pub(crate) fn reset_by_own(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+        self.reset_and(call, id, deadline, |counts| counts.add_own(Count::Reset, 1))
+    }
+
+    /// Sets a timer's deadline, and counts it.
+    #[inline(always)]
+    fn reset_and(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        deadline: Tick,
+        count: impl FnOnce(&Counts) -> u64,
+    ) -> Reset {
         let Some(shard) = self.shards.get(id.shard()) else {
             return Reset::NotArmed;
         };
         match shard.push_back(id, deadline, &self.front, call.guard) {
-            Named::Done => {}
-            Named::NotInTime => self.see_to(call, id, deadline),
-            Named::Unnamed(()) | Named::Raced(()) => return self.reset_any(call, id, deadline),
+            Named::Done => {
+                count(&call.local.counts);
+                Reset::Done
+            }
+            Named::NotInTime => self.see_to_reset(call, id, deadline),
+            Named::Unnamed(()) | Named::Raced(()) => self.reset_any(call, id, deadline),
         }
-        call.local.counts.add(Count::Reset, 1);
-        Reset::Done
     }
 
     /// As [`reset`](Self::reset), in every case.
@@ -271,9 +318,17 @@ impl<T> Engine<T> {
         Reset::Done
     }
 
-    /// Sees to a name for a timer whose deadline was set by one that is not met in time after all.
+    /// As [`reset`](Self::reset), where the name that was relied on is not in time after all.
     #[cold]
     #[inline(never)]
+    fn see_to_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
+        self.see_to(call, id, deadline);
+        call.local.counts.add(Count::Reset, 1);
+        // Were it known to be this, its caller would not end in a jump here.
+        black_box(Reset::Done)
+    }
+
+    /// Sees to a name for a timer whose deadline was set by one that is not met in time after all.
     fn see_to(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
         if let Some(shard) = self.shards.get(id.shard()) {
             let filed = shard.see_to(id, deadline, &self.front, call.guard);
@@ -293,7 +348,7 @@ impl<T> Engine<T> {
             return Err(value);
         }
         let inserted = match self.claim(number, call) {
-            Some(claimed) => self.arm(call, &self.shards[number], claimed, value, deadline),
+            Some(claimed) => self.arm_claimed(call, &self.shards[number], claimed, value, deadline),
             None => Err(value),
         };
         inserted.inspect_err(|_| self.make_room(number, 1))
@@ -311,10 +366,29 @@ impl<T> Engine<T> {
         in_hand.or_else(|| load().and_then(|()| shard.claim_from(&local.vacant, call.guard)))
     }
 
-    /// Arms a timer in an entry that was claimed. The value comes back if the wheel was closed
-    /// meanwhile, and nobody else has it.
+    /// Arms a timer in an entry that the caller had in its hand. The value comes back if the wheel
+    /// was closed meanwhile, and nobody else has it.
     #[inline(always)]
     fn arm(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        claimed: Claimed<'_, T>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        call.local.counts.add_own(Count::Inserted, 1);
+        let (id, named) = shard.arm_named(claimed, value, deadline, &self.front);
+        match named {
+            Named::Done => self.accept(call, id),
+            Named::NotInTime => self.see_to_armed(call, id, deadline),
+            Named::Unnamed(filled) => self.arm_and_file(call, shard, filled, deadline),
+            Named::Raced(filled) => self.arm_any(call, shard, filled, deadline),
+        }
+    }
+
+    /// As [`arm`](Self::arm), by any caller, in any entry.
+    fn arm_claimed(
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
@@ -325,12 +399,11 @@ impl<T> Engine<T> {
         call.local.counts.add(Count::Inserted, 1);
         let (id, named) = shard.arm_named(claimed, value, deadline, &self.front);
         match named {
-            Named::Done => {}
-            Named::NotInTime => self.see_to(call, id, deadline),
-            Named::Unnamed(filled) => return self.arm_and_file(call, shard, filled, deadline),
-            Named::Raced(filled) => return self.arm_any(call, shard, filled, deadline),
+            Named::Done => self.accept(call, id),
+            Named::NotInTime => self.see_to_armed(call, id, deadline),
+            Named::Unnamed(filled) => self.arm_and_file_any(call, shard, filled, deadline),
+            Named::Raced(filled) => self.arm_any(call, shard, filled, deadline),
         }
-        self.accept(call, id)
     }
 
     /// As [`arm`](Self::arm), in the next common case: a name is filed.
@@ -343,8 +416,81 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = filled.id();
-        let filed = shard.arm_and_file(filled, deadline, &self.front);
+        match shard.arm_and_file(filled, deadline, &self.front) {
+            First::Done => {}
+            First::NotArmed(filled) => return self.arm_and_file_any(call, shard, filled, deadline),
+            First::NotFiled(slot, at) => return self.file_first(call, id, deadline, (slot, at)),
+            First::LookAgain(slot, at) => return self.look_again(call, id, deadline, (slot, at)),
+        }
+        let filed = call.local.counts.add_own(Count::Filed, 1);
+        if self.is_closed() || self.upkeep.is_time_to_look(filed, 1) {
+            return self.accept_any(call, id, filed);
+        }
+        Ok(id)
+    }
+
+    /// As [`arm_and_file`](Self::arm_and_file), where a block has to be made, or the deadline has
+    /// passed.
+    #[inline(never)]
+    fn arm_and_file_any(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        filled: Filled<'_, T>,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        let id = filled.id();
+        let filed = shard.arm_and_file_any(filled, deadline, &self.front);
         self.count_names(call.local, filed);
+        self.accept(call, id)
+    }
+
+    /// As [`arm_and_file`](Self::arm_and_file), from where another thread was faster to file.
+    #[cold]
+    #[inline(never)]
+    fn file_first(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        deadline: Tick,
+        there: (SlotIndex, Tick),
+    ) -> Result<TimerId, T> {
+        let shard = self.shard(id.shard());
+        let filed = shard.file_first(id, deadline, there, &self.front, call.guard);
+        self.count_names(call.local, filed);
+        self.accept(call, id)
+    }
+
+    /// As [`arm_and_file`](Self::arm_and_file), from the second look on.
+    #[cold]
+    #[inline(never)]
+    fn look_again(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        deadline: Tick,
+        there: (SlotIndex, Tick),
+    ) -> Result<TimerId, T> {
+        let shard = self.shard(id.shard());
+        let more = shard.look_again_at(id, deadline, there, &self.front, call.guard);
+        self.count_names(call.local, Filed { names: 1, blocks: 0 }.and(more));
+        self.accept(call, id)
+    }
+
+    /// As [`arm`](Self::arm), where the name that was relied on is not in time after all.
+    #[cold]
+    #[inline(never)]
+    fn see_to_armed(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Result<TimerId, T> {
+        self.see_to(call, id, deadline);
+        self.accept(call, id)
+    }
+
+    /// As [`accept`](Self::accept), when it may be time to look after the memory: by a count of
+    /// names filed.
+    #[cold]
+    #[inline(never)]
+    fn accept_any(&self, call: Call<'_>, id: TimerId, filed: u64) -> Result<TimerId, T> {
+        self.note_garbage(filed, 1);
         self.accept(call, id)
     }
 

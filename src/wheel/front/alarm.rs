@@ -54,10 +54,16 @@ impl Alarm {
     /// Step 6, after the caller's fence: rings if `at` is before the alarm.
     #[inline]
     pub(crate) fn check(&self, at: Tick) {
-        // Relaxed: ordered by the fence of step 5.
-        if at.0 < self.until.load(Relaxed) {
+        if self.is_after(at) {
             self.ring();
         }
+    }
+
+    /// Whether the sweeper rests beyond `at`, as seen after the caller's fence.
+    #[inline]
+    pub(crate) fn is_after(&self, at: Tick) -> bool {
+        // Relaxed: ordered by the fence of step 5.
+        at.0 < self.until.load(Relaxed)
     }
 
     /// Wakes the sweeper, if it is one that can be woken.

@@ -21,6 +21,7 @@
 
 use crate::wheel::bits::to_index;
 use crate::wheel::tick::Tick;
+use std::ops::Range;
 
 /// The shape of a wheel: how many slots and levels, and how many entries a page of the slab has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,23 +43,9 @@ impl Default for Geometry {
     }
 }
 
-/// A slot: its level, and its place within the level.
+/// A slot, by its place in the row of all slots, level 0 first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotIndex {
-    pub(crate) level: u32,
-    pub(crate) within: usize,
-}
-
-impl SlotIndex {
-    /// Slots in a row, level 0 first: where the row begins.
-    pub(crate) const FIRST: SlotIndex = SlotIndex { level: 0, within: 0 };
-
-    /// The slot after this one, which may be past the end of its level.
-    #[inline]
-    pub(crate) fn next(self) -> SlotIndex {
-        SlotIndex { within: self.within + 1, ..self }
-    }
-}
+pub(crate) struct SlotIndex(pub(crate) usize);
 
 /// Where a name is to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,17 +57,42 @@ pub(crate) enum Place {
 }
 
 impl Geometry {
-    /// All levels, the finest first.
-    pub(crate) fn grains(self) -> Box<[Grain]> {
-        (0..self.levels).map(|level| self.grain(level)).collect()
+    /// All levels.
+    pub(crate) fn levels(self) -> Levels {
+        let grains = self.grains();
+        let reaches = |ahead: u64| move |grain: &&Grain| ahead >> grain.shift <= grain.mask;
+        let nearest = |bits: usize| {
+            let ahead = u64::MAX >> (63 - bits);
+            let reaching = grains.iter().find(reaches(ahead)).or(grains.last());
+            *reaching.unwrap_or(&Grain::NONE)
+        };
+        let by_distance = Box::new(std::array::from_fn(nearest));
+        Levels { grains, by_distance }
     }
 
-    fn grain(self, level: u32) -> Grain {
+    /// The finest first.
+    fn grains(self) -> Box<[Grain]> {
         let Geometry { root_bits, level_bits, .. } = self;
-        let shift = if level == 0 { 0 } else { root_bits + (level - 1) * level_bits };
-        let bits = if level == 0 { root_bits } else { level_bits };
-        Grain { shift, mask: (1 << bits) - 1 }
+        let (mut first, mut shift) = (0, 0);
+        let grain = |level| {
+            let bits = if level == 0 { root_bits } else { level_bits };
+            let grain = Grain { shift, mask: (1 << bits) - 1, first };
+            shift += bits;
+            first = grain.end();
+            grain
+        };
+        (0..self.levels).map(grain).collect()
     }
+}
+
+/// All levels of a wheel.
+#[derive(Debug)]
+pub(crate) struct Levels {
+    /// The finest first.
+    grains: Box<[Grain]>,
+    /// For distances of so many bits and one more: the level that reaches them, but for one of its
+    /// slots at most; or the last.
+    by_distance: Box<[Grain; 64]>,
 }
 
 /// One level: how its slots divide time.
@@ -90,13 +102,26 @@ pub(crate) struct Grain {
     shift: u32,
     /// One less than the number of slots, a power of two.
     mask: u64,
+    /// Where its slots begin in the row of all: at a multiple of [`ALIGNED`].
+    first: usize,
 }
 
+/// As many slots have a word of bits: no two levels share one.
+const ALIGNED: usize = 64;
+
 impl Grain {
-    /// How many slots the level has.
+    /// A level of one slot, for all time.
+    const NONE: Grain = Grain { shift: 63, mask: 0, first: 0 };
+
+    /// The level's slots, in the row of all.
     #[inline]
-    pub(crate) fn slots(self) -> u64 {
-        self.mask + 1
+    pub(crate) fn row(self) -> Range<usize> {
+        self.first..self.first + to_index(self.mask) + 1
+    }
+
+    /// Where the next level begins in the row of all slots.
+    pub(crate) fn end(self) -> usize {
+        self.row().end.next_multiple_of(ALIGNED)
     }
 
     /// The number of the slot that `tick` falls into, counted from the first tick of all.
@@ -111,57 +136,85 @@ impl Grain {
         Tick(number << self.shift)
     }
 
-    /// Where in the level the slots `number`, `number + slots`, … lie.
+    /// The slot of `number`, `number + slots`, ….
     #[inline]
-    pub(crate) fn within(self, number: u64) -> usize {
-        to_index(number & self.mask)
+    pub(crate) fn slot(self, number: u64) -> SlotIndex {
+        SlotIndex(self.first + to_index(number & self.mask))
+    }
+
+    /// The slot `number`, and its turn.
+    #[inline]
+    fn turn_of(self, number: u64) -> (SlotIndex, Tick) {
+        (self.slot(number), self.taken_at(number))
+    }
+
+    /// The slot that a deadline falls into, and its turn, if the level reaches it.
+    #[inline]
+    fn turn(self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+        let number = self.number(deadline);
+        (number - self.number(swept) <= self.mask).then(|| self.turn_of(number))
     }
 
     // In C, for `ci/genmc`: `next_turn_of`.
     /// When the slot is next taken by a sweep that has reached `swept`.
     #[inline]
-    pub(crate) fn next_turn(self, within: usize, swept: Tick) -> Tick {
+    pub(crate) fn next_turn(self, slot: SlotIndex, swept: Tick) -> Tick {
         let next = self.number(swept) + 1;
-        let ahead = (within as u64).wrapping_sub(next) & self.mask;
+        let ahead = ((slot.0 - self.first) as u64).wrapping_sub(next) & self.mask;
         self.taken_at(next + ahead)
     }
 
     // In C, for `ci/genmc`: `is_taken_at`.
     /// Whether a slot that is taken at `at` can be this one.
     #[inline]
-    pub(crate) fn is_taken_at(self, within: usize, at: Tick) -> bool {
+    pub(crate) fn is_taken_at(self, slot: SlotIndex, at: Tick) -> bool {
         let number = self.number(at);
-        self.within(number) == within && self.taken_at(number) == at
+        self.slot(number) == slot && self.taken_at(number) == at
     }
 }
 
-// In C, for `ci/genmc`: `place_for`.
-/// Where a timer of this deadline waits when the sweep has reached `swept`.
-#[inline]
-pub(crate) fn place(grains: &[Grain], deadline: Tick, swept: Tick) -> Place {
-    if deadline <= swept {
-        return Place::Overdue;
+impl Levels {
+    /// The levels, the finest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Grain> {
+        self.grains.iter()
     }
-    let mut farthest = Place::Overdue;
-    for (level, grain) in (0..).zip(grains) {
-        let (number, reached) = (grain.number(deadline), grain.number(swept));
-        let last = reached + grain.mask;
-        let slot = |number| SlotIndex { level, within: grain.within(number) };
-        if number <= last {
-            return Place::Slot { slot: slot(number), at: grain.taken_at(number) };
+
+    /// The level that a slot is on.
+    #[inline]
+    pub(crate) fn of(&self, slot: SlotIndex) -> &Grain {
+        self.iter().find(|grain| slot.0 < grain.row().end).unwrap_or(&Grain::NONE)
+    }
+
+    // In C, for `ci/genmc`: `place_for`.
+    /// Where a timer of this deadline waits when the sweep has reached `swept`.
+    #[inline]
+    pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {
+        if deadline <= swept {
+            return Place::Overdue;
         }
-        farthest = Place::Slot { slot: slot(last), at: grain.taken_at(last) };
+        let near = self.iter().find_map(|grain| grain.turn(deadline, swept));
+        let (slot, at) = near.unwrap_or_else(|| {
+            let last = self.grains.last().unwrap_or(&Grain::NONE);
+            last.turn_of(last.number(swept) + last.mask)
+        });
+        Place::Slot { slot, at }
     }
-    farthest
+
+    /// As [`place`](Self::place), the slot and its turn, in the common case.
+    #[inline]
+    pub(crate) fn turn_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+        let bits = deadline.0.checked_sub(swept.0)?.checked_ilog2()?;
+        self.by_distance[bits as usize].turn(deadline, swept)
+    }
 }
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Geometry, Place, place};
+    use super::{Geometry, Place};
     use crate::wheel::tick::Tick;
 
     fn at(geometry: Geometry, deadline: u64, swept: u64) -> Option<u64> {
-        match place(&geometry.grains(), Tick(deadline), Tick(swept)) {
+        match geometry.levels().place(Tick(deadline), Tick(swept)) {
             Place::Overdue => None,
             Place::Slot { at, .. } => Some(at.0),
         }

@@ -23,7 +23,7 @@ pub(crate) mod occupancy;
 pub(crate) mod slot;
 
 use crate::wheel::tick::Tick;
-use geometry::{Geometry, Grain, Place, SlotIndex, place};
+use geometry::{Geometry, Grain, Levels, Place, SlotIndex};
 use occupancy::Occupancy;
 use slot::{Chain, Name, SlotHead, Unwritten};
 use std::collections::VecDeque;
@@ -32,16 +32,11 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     shard: usize,
-    grains: Box<[Grain]>,
-    levels: Box<[Level]>,
-    overdue: SlotHead,
-}
-
-/// All slots of one granularity.
-#[derive(Debug)]
-struct Level {
+    levels: Levels,
+    /// All levels in a row, the finest first.
     slots: Box<[SlotHead]>,
     occupied: Occupancy,
+    overdue: SlotHead,
 }
 
 /// Where names were taken from.
@@ -70,32 +65,52 @@ pub(crate) struct Kept {
 
 impl Hierarchy {
     pub(crate) fn new(shard: usize, geometry: Geometry) -> Self {
-        let grains = geometry.grains();
-        let level = |grain: &Grain| {
-            let slots: Box<[SlotHead]> = (0..grain.slots()).map(|_| SlotHead::new()).collect();
-            Level { occupied: Occupancy::new(slots.len()), slots }
-        };
-        let levels = grains.iter().map(level).collect();
-        Self { shard, grains, levels, overdue: SlotHead::new() }
+        let levels = geometry.levels();
+        let len = levels.iter().map(|grain| grain.end()).max().unwrap_or_default();
+        let slots = (0..len).map(|_| SlotHead::new()).collect();
+        Self { shard, levels, slots, occupied: Occupancy::new(len), overdue: SlotHead::new() }
     }
 
     /// Where a timer of this deadline waits when the sweep has reached `swept`.
     #[inline]
     pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {
-        place(&self.grains, deadline, swept)
+        self.levels.place(deadline, swept)
+    }
+
+    /// As [`file`](Self::file), without making a block: calls `first`, if there is room, and files
+    /// the name if nobody else is faster. `None`: there is none. Returns whether it did.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "a part of an operation")]
+    pub(crate) fn file_soon(
+        &self,
+        name: Name,
+        slot: SlotIndex,
+        first: impl FnOnce(),
+    ) -> Option<bool> {
+        let head = &self.slots[slot.0];
+        let room = head.room()?;
+        first();
+        let filed = head.push_into(room, name);
+        if filed {
+            self.occupied.mark(slot.0);
+        }
+        Some(filed)
+    }
+
+    /// As [`place`](Self::place), the slot and its turn, in the common case.
+    #[inline]
+    pub(crate) fn turn_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+        self.levels.turn_soon(deadline, swept)
     }
 
     // In C, for `ci/genmc`: `file`.
     /// Files a name, and then marks its slot. Returns whether a block was made for it.
-    #[inline(always)]
-    #[allow(clippy::inline_always, reason = "its callers know the place")]
     pub(crate) fn file(&self, name: Name, place: Place) -> bool {
         match place {
             Place::Overdue => self.overdue.push(name),
             Place::Slot { slot, .. } => {
-                let level = &self.levels[slot.level as usize];
-                let made = level.slots[slot.within].push(name);
-                level.occupied.mark(slot.within);
+                let made = self.slots[slot.0].push(name);
+                self.occupied.mark(slot.0);
                 made
             }
         }
@@ -103,7 +118,7 @@ impl Hierarchy {
 
     /// The first tick after `swept` at which an occupied slot is taken.
     pub(crate) fn next_turn(&self, swept: Tick) -> Option<Tick> {
-        self.each_level().filter_map(|level| self.next_in(level, swept)).min()
+        self.levels.iter().filter_map(|grain| self.next_in(grain, swept)).min()
     }
 
     /// Whether names are overdue.
@@ -123,12 +138,10 @@ impl Hierarchy {
     // In C, for `ci/genmc`: `sweep`.
     /// Takes every occupied slot whose turn is after `from` and not after `to`.
     pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
-        for level in self.each_level() {
+        for grain in self.levels.iter() {
             let mut reached = from;
-            while let Some(at) = self.next_in(level, reached).filter(|&at| at <= to) {
-                let grain = self.grain(level);
-                let within = grain.within(grain.number(at));
-                taken.push_back(self.take(SlotIndex { level, within }, at));
+            while let Some(at) = self.next_in(grain, reached).filter(|&at| at <= to) {
+                taken.push_back(self.take(grain.slot(grain.number(at)), at));
                 reached = at;
             }
         }
@@ -136,23 +149,23 @@ impl Hierarchy {
 
     /// Takes one slot out of turn, if it is occupied.
     pub(crate) fn take_early(&self, slot: SlotIndex, swept: Tick) -> Option<Taken> {
-        if self.levels[slot.level as usize].slots[slot.within].is_empty() {
+        if self.slots[slot.0].is_empty() {
             return None;
         }
-        let at = self.grain(slot.level).next_turn(slot.within, swept);
+        let at = self.levels.of(slot).next_turn(slot, swept);
         Some(self.take(slot, at))
     }
 
     /// Whether a slot that is taken at `at` can be this one.
     #[inline]
     pub(crate) fn is_taken_at(&self, slot: SlotIndex, at: Tick) -> bool {
-        self.grain(slot.level).is_taken_at(slot.within, at)
+        self.levels.of(slot).is_taken_at(slot, at)
     }
 
     /// A place in the slot, for its next turn.
     #[inline]
     pub(crate) fn next_turn_of(&self, slot: SlotIndex, swept: Tick) -> Place {
-        Place::Slot { slot, at: self.grain(slot.level).next_turn(slot.within, swept) }
+        Place::Slot { slot, at: self.levels.of(slot).next_turn(slot, swept) }
     }
 
     /// Puts a name that was taken early back into its slot. Returns whether a block was made.
@@ -160,39 +173,23 @@ impl Hierarchy {
         self.file(name, Place::Slot { slot, at })
     }
 
-    /// The first occupied slot from `from` on, in a row of all slots, level 0 first.
-    pub(crate) fn next_occupied(&self, from: SlotIndex) -> Option<SlotIndex> {
-        self.each_level().skip(from.level as usize).find_map(|level| {
-            let start = if level == from.level { from.within } else { 0 };
-            let occupied = &self.levels[level as usize].occupied;
-            occupied.next_from(start).map(|within| SlotIndex { level, within })
-        })
+    /// The first occupied slot, in the row of all, from this place on.
+    pub(crate) fn next_occupied(&self, from: usize) -> Option<SlotIndex> {
+        self.occupied.next_from(from).map(SlotIndex)
     }
 
     // In C, for `ci/genmc`: `take`.
     /// Clears the mark, then takes the names: whoever pushes after the swap marks again.
     fn take(&self, slot: SlotIndex, at: Tick) -> Taken {
-        let level = &self.levels[slot.level as usize];
-        level.occupied.clear(slot.within);
-        let chain = level.slots[slot.within].take();
+        self.occupied.clear(slot.0);
+        let chain = self.slots[slot.0].take();
         Taken { from: Source { shard: self.shard, slot: Some(slot) }, at, chain }
     }
 
     /// The first tick after `swept` at which an occupied slot of the level is taken.
-    fn next_in(&self, level: u32, swept: Tick) -> Option<Tick> {
-        let grain = self.grain(level);
+    fn next_in(&self, grain: &Grain, swept: Tick) -> Option<Tick> {
         let next = grain.number(swept) + 1;
-        let start = grain.within(next);
-        let distance = self.levels[level as usize].occupied.distance(start)?;
+        let distance = self.occupied.distance(grain.row(), grain.slot(next).0)?;
         Some(grain.taken_at(next + distance as u64))
-    }
-
-    fn each_level(&self) -> impl Iterator<Item = u32> {
-        (0..).take(self.grains.len())
-    }
-
-    #[inline]
-    fn grain(&self, level: u32) -> Grain {
-        self.grains[level as usize]
     }
 }

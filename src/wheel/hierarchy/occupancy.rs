@@ -8,18 +8,17 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+use std::ops::Range;
 
-/// The occupancy of one level's slots.
+/// The occupancy of all slots.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
     words: Box<[AtomicU64]>,
-    slots: usize,
 }
 
 impl Occupancy {
     pub(crate) fn new(slots: usize) -> Self {
-        let words = (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { words, slots }
+        Self { words: (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     // In C, for `ci/genmc`: `occupancy_mark`.
@@ -46,31 +45,35 @@ impl Occupancy {
         self.words[slot / 64].fetch_and(!(1 << (slot % 64)), AcqRel);
     }
 
-    /// The first occupied slot at or after `start`, not going round.
+    /// The first occupied slot at or after `start`.
     pub(crate) fn next_from(&self, start: usize) -> Option<usize> {
-        let inside = start < self.slots;
-        let slot = inside.then(|| self.distance(start)).flatten()? + start;
-        (slot < self.slots).then_some(slot)
+        let first = u64::MAX << (start % 64);
+        let masks = std::iter::once(first).chain(std::iter::repeat(u64::MAX));
+        (start / 64..self.words.len()).zip(masks).find_map(|(word, mask)| self.first_in(word, mask))
     }
 
     // In C, for `ci/genmc`: `next_in`.
-    /// The distance, from 0 to `slots - 1`, from `start` to the first occupied slot at or after
-    /// it, going round.
-    pub(crate) fn distance(&self, start: usize) -> Option<usize> {
-        let words = self.words.len();
-        let (first, bit) = (start / 64, start % 64);
+    /// How many slots lie, going round, between `start` and the first occupied one of a ring of
+    /// slots, in words of their own.
+    pub(crate) fn distance(&self, ring: Range<usize>, start: usize) -> Option<usize> {
+        let (words, slots) = (ring.len().div_ceil(64), ring.len());
+        let (first, from, bit) = (ring.start / 64, start / 64 - ring.start / 64, start % 64);
         (0..=words).find_map(|step| {
-            let index = (first + step) % words;
             let mask = match step {
                 0 => u64::MAX << bit,
                 _ if step == words => !(u64::MAX << bit),
                 _ => u64::MAX,
             };
-            // Acquire: pairs with `mark`, so that the take which follows finds what was pushed.
-            let set = self.words[index].load(Acquire) & mask;
-            let slot = index * 64 + set.trailing_zeros() as usize;
-            (set != 0).then(|| (slot + self.slots - start) % self.slots)
+            let slot = self.first_in(first + (from + step) % words, mask)?;
+            Some((slot + slots - start) % slots)
         })
+    }
+
+    /// The first occupied slot of those that a word's masked bits are for.
+    fn first_in(&self, word: usize, mask: u64) -> Option<usize> {
+        // Acquire: pairs with `mark`, so that the take which follows finds what was pushed.
+        let set = self.words[word].load(Acquire) & mask;
+        (set != 0).then(|| word * 64 + set.trailing_zeros() as usize)
     }
 }
 
@@ -80,19 +83,20 @@ mod tests {
 
     #[test]
     fn the_next_occupied_slot_is_found_from_everywhere() {
-        for slots in [2, 64, 256, 4096] {
+        for (first, slots) in [(0, 2), (64, 64), (128, 256), (0, 4096)] {
             for marked in [0, 1, slots / 2, slots - 1] {
-                let occupancy = Occupancy::new(slots);
-                assert_eq!(occupancy.distance(0), None);
-                occupancy.mark(marked);
+                let occupancy = Occupancy::new(first + slots + 64);
+                let ring = first..first + slots;
+                assert_eq!(occupancy.distance(ring.clone(), first), None);
+                occupancy.mark(first + marked);
                 for start in 0..slots {
                     let expected = (marked + slots - start) % slots;
-                    assert_eq!(occupancy.distance(start), Some(expected));
-                    let ahead = (start <= marked).then_some(marked);
-                    assert_eq!(occupancy.next_from(start), ahead);
+                    assert_eq!(occupancy.distance(ring.clone(), first + start), Some(expected));
+                    let ahead = (start <= marked).then_some(first + marked);
+                    assert_eq!(occupancy.next_from(first + start), ahead);
                 }
-                occupancy.clear(marked);
-                assert_eq!(occupancy.distance(marked), None);
+                occupancy.clear(first + marked);
+                assert_eq!(occupancy.distance(ring, first + marked), None);
             }
         }
     }
@@ -102,7 +106,7 @@ mod tests {
         let occupancy = Occupancy::new(256);
         occupancy.mark(10);
         occupancy.mark(200);
-        assert_eq!(occupancy.distance(11), Some(189));
-        assert_eq!(occupancy.distance(201), Some(65));
+        assert_eq!(occupancy.distance(0..256, 11), Some(189));
+        assert_eq!(occupancy.distance(0..256, 201), Some(65));
     }
 }

@@ -86,7 +86,8 @@ struct Block {
 struct Head(usize);
 
 impl Head {
-    const EMPTY: Head = Head(0);
+    /// No block, and so no place in it: as if it were full.
+    const EMPTY: Head = Head(NAMES);
 
     fn new(block: *mut Block, count: usize) -> Self {
         Self(block.expose_provenance() | count)
@@ -111,9 +112,13 @@ impl Head {
     /// Whether a new block is needed for one more name.
     #[inline]
     fn is_full(self) -> bool {
-        self == Self::EMPTY || self.count() == NAMES
+        self.count() >= NAMES
     }
 }
+
+/// A place in the first block of a slot, which another thread may be about to take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room(Head);
 
 /// The head of one slot.
 #[derive(Debug)]
@@ -130,22 +135,24 @@ impl SlotHead {
         Head(self.0.load(Acquire)) == Head::EMPTY
     }
 
-    // In C, for `ci/genmc`: `slot_push`.
-    /// Files a name. Returns whether a block was made for it.
+    /// A place in the first block, if that has one.
     #[inline]
-    pub(crate) fn push(&self, name: Name) -> bool {
+    pub(crate) fn room(&self) -> Option<Room> {
         // Relaxed: what the head names is not touched before the exchange confirms it.
         let head = Head(self.0.load(Relaxed));
-        if !head.is_full() && self.push_name(head, name).is_ok() {
-            return false;
-        }
-        self.push_any(name)
+        (!head.is_full()).then_some(Room(head))
     }
 
-    /// As [`push`](Self::push), where a block is needed or somebody was faster.
-    #[inline(never)]
-    fn push_any(&self, name: Name) -> bool {
-        // Relaxed: as in `push`.
+    /// Files a name there, if nobody is faster. Returns whether it did.
+    #[inline]
+    pub(crate) fn push_into(&self, room: Room, name: Name) -> bool {
+        self.push_name(room.0, name).is_ok()
+    }
+
+    // In C, for `ci/genmc`: `slot_push`.
+    /// Files a name. Returns whether a block was made for it.
+    pub(crate) fn push(&self, name: Name) -> bool {
+        // Relaxed: as in `room`.
         let mut head = Head(self.0.load(Relaxed));
         loop {
             let pushed = if head.is_full() {

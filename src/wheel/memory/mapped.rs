@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An entry's address follows from its index alone, for as long as the wheel exists. So a look-up
-//! is a few instructions and needs no guard: [`Guard`] is nothing, and [`pin`] does nothing.
+//! is a few instructions and needs no guard: [`Held`] is nothing, and [`pin`] does nothing.
 //!
 //! **Giving back.** The system takes the memory of a page back and shows zeros there, until
 //! somebody writes. All zeros is a vacant entry of the first generation whose link tells of nothing
@@ -24,6 +24,7 @@ use super::Place;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
 use crate::wheel::bits::in_chunks;
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::ptr;
 
 /// The first chunk has `2^FIRST_BITS` entries.
@@ -41,26 +42,39 @@ const CHUNKS: usize = 5;
 
 /// The right to look entries up: nobody needs one here.
 #[derive(Debug)]
-pub(crate) struct Guard {
-    /// A guard belongs to its thread, as that of the epoch does.
+pub(crate) struct Guard(());
+
+/// Such a right, held by a thread; it belongs to it, as that of the epoch does.
+#[derive(Debug)]
+pub(crate) struct Held {
     _of_its_thread: PhantomData<*const ()>,
 }
 
-impl Guard {
+impl Held {
     #[inline]
     pub(crate) fn repin(&mut self) {}
 }
 
-/// Nothing is done; but a guard is dropped here, too, so that what holds one compiles alike in both
-/// ways.
-impl Drop for Guard {
+/// The same right for all: a reference into the caller's stack would keep it from ending in a jump.
+impl Deref for Held {
+    type Target = Guard;
+
+    #[inline]
+    fn deref(&self) -> &Guard {
+        &Guard(())
+    }
+}
+
+/// Nothing is done; but what is held is dropped here, too, so that what holds it compiles alike in
+/// both ways.
+impl Drop for Held {
     #[inline]
     fn drop(&mut self) {}
 }
 
 #[inline]
-pub(crate) fn pin() -> Guard {
-    Guard { _of_its_thread: PhantomData }
+pub(crate) fn pin() -> Held {
+    Held { _of_its_thread: PhantomData }
 }
 
 /// Nothing is retired here that would have to be collected.

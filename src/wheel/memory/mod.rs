@@ -9,8 +9,8 @@
 //! * `boxed` (elsewhere, and here with `--cfg portable`): pages from the allocator, freed when
 //!   every guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 //!
-//! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good;
-//! and [`Place`], what an entry must be. The models of `loom-tests` run `mapped`, and those of the
+//! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good,
+//! and `Held`, by whoever has it; and [`Place`], what an entry must be. The models of `loom-tests` run `mapped`, and those of the
 //! epoch `boxed`.
 
 #[cfg_attr(
@@ -29,7 +29,7 @@
 )]
 mod chosen;
 
-pub(crate) use chosen::{Guard, Places, collect, pin};
+pub(crate) use chosen::{Guard, Held, Places, collect, pin};
 use std::ptr;
 
 /// The boxed slice that `first` was made from.

@@ -26,16 +26,16 @@
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
+pub(crate) mod arm;
 pub(crate) mod meet;
 mod protocol;
 mod relink;
 
 use crate::wheel::front::Front;
-use crate::wheel::front::swept::published;
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
 use crate::wheel::hierarchy::slot::Name;
 use crate::wheel::hierarchy::{Hierarchy, Taken};
-use crate::wheel::id::{Generation, TimerId};
+use crate::wheel::id::{ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::slab::entry::Entry;
@@ -50,7 +50,7 @@ use std::collections::VecDeque;
 /// One shard of the wheel.
 #[derive(Debug)]
 pub(crate) struct Shard<T> {
-    number: usize,
+    number: ShardNumber,
     slab: Slab<T>,
     hierarchy: Hierarchy,
 }
@@ -85,20 +85,6 @@ pub(crate) enum Named<F = ()> {
     Raced(F),
 }
 
-/// A claimed entry with the value of a timer, which is to be armed: its id.
-#[derive(Debug)]
-pub(crate) struct Filled<'g, T> {
-    entry: &'g Entry<T>,
-    id: TimerId,
-}
-
-impl<T> Filled<'_, T> {
-    #[inline]
-    pub(crate) fn id(&self) -> TimerId {
-        self.id
-    }
-}
-
 /// The length of the common processors' cache lines, in bytes.
 const LINE: usize = 64;
 
@@ -122,7 +108,7 @@ impl Filed {
 impl<T> Shard<T> {
     pub(crate) fn new(number: usize, geometry: Geometry) -> Self {
         Self {
-            number,
+            number: ShardNumber::new(number),
             slab: Slab::new(geometry.page_bits),
             hierarchy: Hierarchy::new(number, geometry),
         }
@@ -155,75 +141,6 @@ impl<T> Shard<T> {
         self.slab.empty(magazines, guard);
     }
 
-    // In C, for `ci/genmc`: `insert`.
-    /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
-    /// name of the entry is met in time, and nobody is relinking.
-    #[inline(always)]
-    pub(crate) fn arm_named<'g>(
-        &self,
-        Claimed { entry, index, vacant }: Claimed<'g, T>,
-        value: T,
-        deadline: Tick,
-        front: &Front,
-    ) -> (TimerId, Named<Filled<'g, T>>) {
-        let id = TimerId::new(self.number, vacant.generation().next(), index);
-        // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
-        // what becomes of `Filled`.
-        unsafe { entry.put(value) };
-        let filled = Filled { entry, id };
-        let named = if vacant.is_relinking() {
-            Named::Raced(filled)
-        } else if !in_time(entry.link.load(), deadline, front.swept()) {
-            Named::Unnamed(filled)
-        } else if entry.state.try_arm(vacant, deadline).is_err() {
-            Named::Raced(filled)
-        } else if needs(entry, deadline, front).is_some() {
-            Named::NotInTime
-        } else {
-            Named::Done
-        };
-        (id, named)
-    }
-
-    // In C, for `ci/genmc`: `insert`.
-    /// Arms a timer of whose entry no name is met in time, and files one.
-    #[inline(always)]
-    pub(crate) fn arm_and_file(
-        &self,
-        Filled { entry, id }: Filled<'_, T>,
-        deadline: Tick,
-        front: &Front,
-    ) -> Filed {
-        let swept = front.swept();
-        let place = self.hierarchy.place(deadline, swept);
-        // Also when it tells of nothing: a store does not show later resetters what the sweeper
-        // has written, unless it is overwritten here.
-        entry.link.store(at(place, swept));
-        entry.state.arm(entry.state.load(), deadline);
-        let filed = self.file(id.index(), place);
-        published();
-        if has_passed(place, deadline, front.swept()) {
-            return filed.and(self.relink(entry, Aim { id, deadline }, front));
-        }
-        front.alarm().check(at(place, swept));
-        filed
-    }
-
-    // In C, for `ci/genmc`: `insert`.
-    /// Arms a timer by an exchange, whatever name its entry has.
-    pub(crate) fn arm_any(
-        &self,
-        Filled { entry, id }: Filled<'_, T>,
-        deadline: Tick,
-        front: &Front,
-    ) -> Filed {
-        let aim = Aim { id, deadline };
-        match arm(entry, deadline).is_relinking() {
-            true => self.relink_as(Role::Beside, entry, aim, front),
-            false => self.rely(entry, aim, front),
-        }
-    }
-
     /// Ends the timer that `id` names and returns its value, and its last state.
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
         let entry = self.slab.entry(id.index(), guard)?;
@@ -248,10 +165,11 @@ impl<T> Shard<T> {
         }
         let loaded = magazines.with_room()?;
         let seen = entry.state.load();
-        if !seen.is_of(id) || seen.generation().next() == Generation::WORN {
+        let ended = seen.ended(loaded.top);
+        if !seen.is_of(id) || ended.is_worn() {
             return None;
         }
-        entry.state.try_end(seen, loaded.top).ok()?;
+        entry.state.try_end_to(seen, ended).ok()?;
         // SAFETY: the timer was ended just above and its entry is put away below.
         let value = unsafe { entry.take() };
         magazines.push(loaded, id.index());
@@ -276,14 +194,14 @@ impl<T> Shard<T> {
         let Some(entry) = self.slab.entry(id.index(), guard) else {
             return Named::Raced(());
         };
-        let seen = entry.state.load();
-        if !seen.is_of(id) || seen.is_relinking() {
+        let (seen, link) = (entry.state.load(), entry.link.load());
+        if !seen.is_settled_of(id) {
             Named::Raced(())
-        } else if !in_time(entry.link.load(), deadline, front.swept()) {
+        } else if !in_time(link, deadline, front.swept()) {
             Named::Unnamed(())
         } else if entry.state.try_reset(seen, seen.with_deadline(deadline)).is_err() {
             Named::Raced(())
-        } else if needs(entry, deadline, front).is_some() {
+        } else if !still_waits(entry, link, front) {
             Named::NotInTime
         } else {
             Named::Done
@@ -419,8 +337,8 @@ impl<T> Shard<T> {
         u32::from(self.hierarchy.put_back(name, slot, at))
     }
 
-    /// The first occupied slot from `from` on, in a row of all slots.
-    pub(crate) fn next_occupied(&self, from: SlotIndex) -> Option<SlotIndex> {
+    /// The first occupied slot, in the row of all, from this place on.
+    pub(crate) fn next_occupied(&self, from: usize) -> Option<SlotIndex> {
         self.hierarchy.next_occupied(from)
     }
 
@@ -494,20 +412,6 @@ impl<T> Shard<T> {
     }
 }
 
-// In C, for `ci/genmc`: `arm`.
-/// Arms by an exchange, which keeps the relinking flag of a resetter that was held up.
-#[inline]
-fn arm<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
-    let mut vacant = entry.state.load();
-    loop {
-        match entry.state.try_arm(vacant, deadline) {
-            Ok(armed) => return armed,
-            // That resetter has cleared it.
-            Err(now) => vacant = now,
-        }
-    }
-}
-
 // In C, for `ci/genmc`: `rely`.
 /// Whether a timer whose state was exchanged while the flag was clear needs a name, for which its
 /// link has to be looked at once more; and as whom to file it.
@@ -519,6 +423,13 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
     // The link may have been lowered just now by a resetter that has not rung yet: its flag is then
     // still set, and the link's Acquire shows it.
     entry.state.load().is_relinking().then_some(Role::Beside)
+}
+
+/// Whether the name that was relied on surely waits, after the exchange: as [`needs`] finds out, but
+/// for a link that tells of another by now.
+#[inline]
+fn still_waits<T>(entry: &Entry<T>, link: Tick, front: &Front) -> bool {
+    entry.link.load() == link && front.swept() < link && !entry.state.load().is_relinking()
 }
 
 /// Whether a link tells of a name still to come, and not after `deadline`.

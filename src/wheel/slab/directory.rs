@@ -30,13 +30,14 @@
 //!   [`fresh`](EntryState::is_fresh) without a write.
 //!
 //! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`
-//! is read, and the states are written, only after the page has been put in: at that moment the
-//! thread that put it in is alone with it, because none of its entries has been released. So no
-//! generation is ever given out twice, however the putting in and taking out of other threads
-//! interleave.
+//! is read, and the states are written, only after the page has been put in, by the thread that put it
+//! in, or those that took what it [left](super::fresh): they alone hold those entries, and until all
+//! have been released nobody takes the page out. So no generation is ever given out twice, however
+//! the putting in and taking out of other threads interleave.
 
 use super::entry::Entry;
 use super::link::AtomicLink;
+use super::magazine::Rounds;
 use super::state::EntryState;
 use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
@@ -118,10 +119,9 @@ impl<T> Directory<T> {
     }
 
     // In C, for `ci/genmc`: `install` in `page.c`.
-    /// Puts a page in, all entries vacant and chained, in the order of their indices.
-    ///
-    /// The caller alone holds the page's entries. Returns the index of the first, or `None` when
-    /// the indices are used up.
+    /// Puts a page in. The caller alone holds its entries, which are to be [renewed](Self::renew)
+    /// before they are used. Returns the index of the first, and their generation, or `None` when the
+    /// indices are used up.
     pub(crate) fn install(&self, guard: &Guard) -> Option<(u32, Generation)> {
         loop {
             let number = self.absent_page()?;
@@ -143,7 +143,6 @@ impl<T> Directory<T> {
                 self.remove(number, base, guard);
                 continue;
             }
-            self.renew_page(number, base, guard);
             return Some((number << self.page_bits, base));
         }
     }
@@ -221,15 +220,21 @@ impl<T> Directory<T> {
         Some(absent)
     }
 
-    /// Gives the entries of a page just put in a generation that was not used before, and chains
-    /// them.
-    fn renew_page(&self, number: u32, base: Generation, guard: &Guard) {
-        for (index, entry) in self.entries(number, guard) {
+    /// Gives entries of a page that was put in a generation that was not used before, and chains
+    /// them, in the order of their indices. The caller alone holds them.
+    pub(crate) fn renew(&self, Rounds { top, count }: Rounds, guard: &Guard) {
+        let number = self.page_of(top);
+        // Relaxed: ordered by the exchange that put the page in, or by the one that took the
+        // entries; by the base rule nobody writes it now.
+        let base = self.slot(number).map_or(0, |slot| slot.base.load(Relaxed));
+        let entries = self.on_page(number, guard);
+        let before = (top & (self.page_len() - 1)) as usize;
+        for (index, entry) in (top..top + count).zip(entries.iter().skip(before)) {
             // It may not have forgotten, where the system refused to take the memory back. What the
             // sweeper has written there since is not ordered before a store, so that the link must
             // not tell of a name that it has dropped.
             entry.link.store(AtomicLink::NONE);
-            entry.state.put(EntryState::vacant(base, index + 1));
+            entry.state.put(EntryState::vacant(Generation(base), index + 1));
         }
     }
 
@@ -239,14 +244,17 @@ impl<T> Directory<T> {
         number: u32,
         guard: &'g Guard,
     ) -> impl Iterator<Item = (u32, &'g Entry<T>)> {
+        (number << self.page_bits..).zip(self.on_page(number, guard))
+    }
+
+    /// The entries of a page.
+    fn on_page<'g>(&'g self, number: u32, guard: &'g Guard) -> &'g [Entry<T>] {
         let page = self.page(number);
-        let entries = if page.is_null() {
-            &[]
-        } else {
-            // SAFETY: made by `make_page`; found under the guard.
-            unsafe { self.places.page(page, guard) }
-        };
-        (number << self.page_bits..).zip(entries)
+        if page.is_null() {
+            return &[];
+        }
+        // SAFETY: made by `make_page`; found under the guard.
+        unsafe { self.places.page(page, guard) }
     }
 
     /// Where the page is; null if it is not there.

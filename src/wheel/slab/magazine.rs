@@ -68,7 +68,7 @@ impl Magazine {
     #[inline]
     fn get(&self) -> Rounds {
         // Relaxed, as all here: by the module's rule no other thread writes meanwhile.
-        Rounds { top: self.top.load(Relaxed), count: self.count.load(Relaxed) }
+        Rounds { top: self.top.load(Relaxed) & VacantHead::LAST, count: self.count.load(Relaxed) }
     }
 
     #[inline]

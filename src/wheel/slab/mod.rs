@@ -11,6 +11,7 @@
 
 pub(crate) mod directory;
 pub(crate) mod entry;
+mod fresh;
 pub(crate) mod link;
 pub(crate) mod magazine;
 pub(crate) mod state;
@@ -22,6 +23,7 @@ use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
 use directory::Directory;
 use entry::Entry;
+use fresh::Fresh;
 use magazine::{Magazines, ROUNDS, Rounds};
 use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
@@ -30,7 +32,14 @@ use vacant::{AtomicVacantHead, VacantHead};
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     directory: Directory<T>,
-    vacant: CachePadded<AtomicVacantHead>,
+    vacant: CachePadded<Vacant>,
+}
+
+/// The vacant entries that nobody has in its hand.
+#[derive(Debug)]
+struct Vacant {
+    stack: AtomicVacantHead,
+    fresh: Fresh,
 }
 
 /// A vacant entry that one thread holds alone.
@@ -87,7 +96,10 @@ impl<T> Slab<T> {
     pub(crate) fn new(page_bits: u32) -> Self {
         Self {
             directory: Directory::new(page_bits),
-            vacant: CachePadded::new(AtomicVacantHead::new()),
+            vacant: CachePadded::new(Vacant {
+                stack: AtomicVacantHead::new(),
+                fresh: Fresh::new(),
+            }),
         }
     }
 
@@ -142,7 +154,7 @@ impl<T> Slab<T> {
     /// Begins a chain that is to be released at once.
     #[inline]
     pub(crate) fn begin_release(&self) -> Released {
-        Released::before(self.vacant.load())
+        Released::before(self.vacant.stack.load())
     }
 
     /// Adds an entry to those on their way back: vacant, held by the caller alone, and its state
@@ -171,13 +183,13 @@ impl<T> Slab<T> {
         if top == VacantHead::EMPTY {
             return;
         }
-        let mut head = self.vacant.load();
+        let mut head = self.vacant.stack.load();
         loop {
             if after != head.index() {
                 after = head.index();
                 self.rechain(last, after, guard);
             }
-            match self.vacant.replace(head, top) {
+            match self.vacant.stack.replace(head, top) {
                 Ok(()) => return,
                 Err(now) => head = now,
             }
@@ -211,30 +223,39 @@ impl<T> Slab<T> {
         self.directory.for_each(guard, visit);
     }
 
-    /// Pops the top of the vacant stack.
+    /// Takes a vacant entry, if there is one.
     fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
-        let Rounds { top, .. } = self.pop_rounds(1, guard)?;
+        let Rounds { top, .. } = self.vacant_rounds(1, guard)?;
         self.claimed(top, guard)
     }
 
     /// Takes up to `most` vacant entries; `None` when the indices are used up.
     fn take_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
-        self.pop_rounds(most, guard).or_else(|| self.grow_rounds(most, guard))
+        self.vacant_rounds(most, guard).or_else(|| self.grow_rounds(most, guard))
+    }
+
+    /// Takes up to `most` vacant entries of those that there are.
+    fn vacant_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
+        self.pop_rounds(most, guard).or_else(|| {
+            let rounds = self.vacant.fresh.take(most)?;
+            self.directory.renew(rounds, guard);
+            Some(rounds)
+        })
     }
 
     /// Pops up to `most` entries off the vacant stack.
     fn pop_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
-        let mut head = self.vacant.load();
+        let mut head = self.vacant.stack.load();
         loop {
             if head == VacantHead::EMPTY {
                 return None;
             }
             let Some((count, below)) = self.walk(head, most, guard) else {
                 // The exchange shows the present head, which a load need not.
-                head = self.vacant.replace(head, head).err().unwrap_or(head);
+                head = self.vacant.stack.replace(head, head).err().unwrap_or(head);
                 continue;
             };
-            match self.vacant.replace(head, below) {
+            match self.vacant.stack.replace(head, below) {
                 Ok(()) => return Some(Rounds { top: head.index(), count }),
                 Err(now) => head = now,
             }
@@ -266,20 +287,25 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts a page in, keeps its first `most` entries, or all, and releases the others.
+    /// Puts a page in, keeps its first `most` entries, or all, and leaves the others to whoever
+    /// comes next.
     fn grow_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         let (top, vacant) = self.directory.install(guard)?;
         let len = self.directory.page_len();
-        let count = most.min(len);
-        if count < len {
-            let mut others = Released {
-                top: VacantHead::new(vacant, top + count),
+        let kept = Rounds { top, count: most.min(len) };
+        self.directory.renew(kept, guard);
+        let others = Rounds { top: top + kept.count, count: len - kept.count };
+        if others.count > 0 && !self.vacant.fresh.put(others) {
+            // Another thread has put a page in at the same time.
+            self.directory.renew(others, guard);
+            let mut released = Released {
+                top: VacantHead::new(vacant, others.top),
                 last: VacantHead::new(vacant, top + len - 1),
                 after: top + len,
             };
-            self.release(&mut others, guard);
+            self.release(&mut released, guard);
         }
-        Some(Rounds { top, count })
+        Some(kept)
     }
 
     /// Pushes entries out of a caller's hand.

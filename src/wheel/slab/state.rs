@@ -43,6 +43,8 @@ const NEXT: Field = Field::low(30);
 const RELINKING: Field = LOW.above(1);
 const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
 const GENERATION: Field = RELINKING.above(Generation::BITS);
+/// Flag and generation.
+const SETTLED: Field = LOW.above(1 + Generation::BITS);
 
 /// A copied entry state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +67,12 @@ impl EntryState {
     #[inline]
     pub(crate) fn is_of(self, id: TimerId) -> bool {
         GENERATION.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
+    }
+
+    /// Whether the timer of this id lives in the entry, if it is the id's, and nobody is relinking.
+    #[inline]
+    pub(crate) fn is_settled_of(self, id: TimerId) -> bool {
+        SETTLED.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
     }
 
     /// Whether a timer lives in the entry.
@@ -111,6 +119,26 @@ impl EntryState {
         Self(self.0 | RELINKING.put(1))
     }
 
+    /// This armed state's end: the entry is vacant, and `next` after it.
+    #[inline]
+    pub(crate) fn ended(self, next: u32) -> Self {
+        let kept = self.0 & SETTLED.put(SETTLED.max());
+        Self(kept.wrapping_add(GENERATION.put(1)) | NEXT.put(u64::from(next)))
+    }
+
+    /// Whether the generation is the last vacant one.
+    #[inline]
+    pub(crate) fn is_worn(self) -> bool {
+        self.generation() == Generation::WORN
+    }
+
+    /// The timer of this id, of this deadline, while nobody is relinking.
+    #[inline]
+    fn of(id: TimerId, deadline: Tick) -> Self {
+        let generation = GENERATION.get(id.generation_above(GENERATION.shift()));
+        Self(GENERATION.put(generation) | DEADLINE.put(deadline.low()))
+    }
+
     /// A timer of this deadline, in the place of a vacant state.
     #[inline]
     fn armed(self, deadline: Tick) -> Self {
@@ -137,19 +165,20 @@ impl AtomicEntryState {
         EntryState(self.0.load(Acquire))
     }
 
-    /// Vacant → Armed, by the thread that has claimed the entry and has seen it without the flag,
-    /// which nobody can set meanwhile.
+    /// Vacant → Armed, by the thread that has claimed the entry for the timer of this id and has
+    /// seen it without the flag, which nobody can set meanwhile.
     #[inline]
-    pub(crate) fn arm(&self, seen: EntryState, deadline: Tick) {
-        debug_assert!(!seen.is_armed() && !seen.is_relinking());
+    pub(crate) fn arm(&self, id: TimerId, deadline: Tick) {
+        let armed = EntryState::of(id, deadline);
+        debug_assert_eq!(self.load().generation().next(), armed.generation());
         // Release: publishes value and link to whoever ends, resets or meets this timer; pairs
         // with the Acquire of `load` and of `swap`.
         #[cfg(not(loom))]
-        self.0.store(seen.armed(deadline).0, Release);
+        self.0.store(armed.0, Release);
         // Loom would put this store between the halves of the sweeper's confirmation: it does not
         // know that an exchange is one step in the word's order.
         #[cfg(loom)]
-        self.0.swap(seen.armed(deadline).0, Release);
+        self.0.swap(armed.0, Release);
     }
 
     /// Vacant → Armed, by the thread that has claimed the entry. It sees what the sweeper wrote
@@ -163,6 +192,18 @@ impl AtomicEntryState {
         debug_assert!(!seen.is_armed());
         let armed = seen.armed(deadline);
         self.swap(seen, armed).map(|()| armed)
+    }
+
+    /// As [`try_arm`](Self::try_arm), the timer of this id, where the flag was not seen.
+    #[inline]
+    pub(crate) fn try_arm_settled(
+        &self,
+        seen: EntryState,
+        id: TimerId,
+        deadline: Tick,
+    ) -> Result<(), EntryState> {
+        debug_assert!(!seen.is_relinking() && seen.generation().next() == id.generation());
+        self.swap(seen, EntryState::of(id, deadline))
     }
 
     /// Writes the state of an entry whose page has just been put in: nobody else changes it.
@@ -200,9 +241,15 @@ impl AtomicEntryState {
     /// Armed → Vacant, before `next`. `Ok` gives the caller the value and the entry, once.
     #[inline]
     pub(crate) fn try_end(&self, seen: EntryState, next: u32) -> Result<Generation, EntryState> {
-        debug_assert!(seen.is_armed());
-        let vacant = seen.generation().next();
-        self.swap(seen, seen.with_flag_of(vacant, NEXT.put(next.into()))).map(|()| vacant)
+        let ended = seen.ended(next);
+        self.try_end_to(seen, ended).map(|()| ended.generation())
+    }
+
+    /// As [`try_end`](Self::try_end), to a state that is the [end](EntryState::ended) of `seen`.
+    #[inline]
+    pub(crate) fn try_end_to(&self, seen: EntryState, ended: EntryState) -> Result<(), EntryState> {
+        debug_assert!(seen.is_armed() && !ended.is_armed());
+        self.swap(seen, ended)
     }
 
     /// Armed → Armed, to the deadline and flag of `next`.
@@ -248,7 +295,7 @@ impl AtomicEntryState {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{AtomicEntryState, EntryState};
-    use crate::wheel::id::Generation;
+    use crate::wheel::id::{Generation, ShardNumber, TimerId};
     use crate::wheel::tick::Tick;
 
     /// A timer of generation 5, due at 9.
@@ -257,7 +304,8 @@ mod tests {
         assert!(state.load().is_fresh());
         state.put(EntryState::vacant(Generation(4), 7));
         assert_eq!(state.load().next(), 7);
-        state.arm(state.load(), Tick(9));
+        state.arm(TimerId::new(ShardNumber::new(255), Generation(5), u32::MAX >> 2), Tick(9));
+        assert_eq!(state.load().deadline(Tick(0)), Tick(9));
         state
     }
 

@@ -39,8 +39,8 @@ pub(crate) const SLICE: usize = 1 << 12;
 /// The sweeper's progress with upkeep.
 #[derive(Debug)]
 pub(crate) struct Upkeep {
-    /// The next slot to visit: shard, and slot within it.
-    tidying: Option<(usize, SlotIndex)>,
+    /// The next slot to visit: its shard, and its place in the row of that one's slots.
+    tidying: Option<(usize, usize)>,
     /// What is left of the slot that is being tidied.
     in_hand: Option<(SlotIndex, Taken)>,
     /// How many names had ever been filed, and timers armed, when an idle wheel was last tidied.
@@ -116,7 +116,7 @@ impl Upkeep {
         }
         let held = engine.held();
         if self.tidying.is_none() && held.too_many_names() {
-            self.tidying = Some((0, SlotIndex::FIRST));
+            self.tidying = Some((0, 0));
         }
         // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_none() && !self.hoards && engine.upkeep().too_many_entries(held) {
@@ -138,7 +138,7 @@ impl Upkeep {
         let so_far = (engine.filed(), engine.begun());
         let idle = engine.armed() == 0 && engine.names() > 0;
         if self.tidying.is_none() && idle && self.tidied_idle != Some(so_far) {
-            self.tidying = Some((0, SlotIndex::FIRST));
+            self.tidying = Some((0, 0));
             self.tidied_idle = Some(so_far);
         }
     }
@@ -257,10 +257,10 @@ impl Upkeep {
                 return;
             };
             let Some(slot) = shard.next_occupied(from) else {
-                self.tidying = Some((number + 1, SlotIndex::FIRST));
+                self.tidying = Some((number + 1, 0));
                 continue;
             };
-            self.tidying = Some((number, slot.next()));
+            self.tidying = Some((number, slot.0 + 1));
             self.in_hand =
                 shard.take_early(slot, engine.front().swept()).map(|taken| (slot, taken));
             budget -= 1;

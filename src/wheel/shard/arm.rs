@@ -1,0 +1,196 @@
+//! Arming: what an insert does with the entry that it has claimed, by a name that is met in time or
+//! with a new one. The protocol and its races are in [`protocol`](super::protocol).
+//!
+//! What is common comes first and calls nothing; what is left of it, where another thread was faster
+//! or the sweeper has come, goes on by the id alone: when the timer is armed, others may end it.
+
+#![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
+
+use super::{Aim, Filed, Named, Role, Shard, at, has_passed, in_time, still_waits};
+use crate::wheel::front::Front;
+use crate::wheel::front::swept::published;
+use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
+use crate::wheel::hierarchy::slot::Name;
+use crate::wheel::id::TimerId;
+use crate::wheel::memory::Guard;
+use crate::wheel::slab::Claimed;
+use crate::wheel::slab::entry::Entry;
+use crate::wheel::slab::state::EntryState;
+use crate::wheel::tick::Tick;
+
+/// What came of arming a timer and filing its first name.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum First<F> {
+    /// It is armed, and will be met in time.
+    Done,
+    /// It is not armed: a block has to be made, or its deadline has passed.
+    NotArmed(F),
+    /// It is armed; its name is still to be filed there.
+    NotFiled(SlotIndex, Tick),
+    /// Its name is filed there, where the sweeper may have been already, or rests for too long.
+    LookAgain(SlotIndex, Tick),
+}
+
+/// A claimed entry with the value of a timer, which is to be armed: its id.
+#[derive(Debug)]
+pub(crate) struct Filled<'g, T> {
+    entry: &'g Entry<T>,
+    id: TimerId,
+}
+
+impl<T> Filled<'_, T> {
+    #[inline]
+    pub(crate) fn id(&self) -> TimerId {
+        self.id
+    }
+}
+
+impl<T> Shard<T> {
+    // In C, for `ci/genmc`: `insert`.
+    /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
+    /// name of the entry is met in time, and nobody is relinking.
+    #[inline(always)]
+    pub(crate) fn arm_named<'g>(
+        &self,
+        Claimed { entry, index, vacant }: Claimed<'g, T>,
+        value: T,
+        deadline: Tick,
+        front: &Front,
+    ) -> (TimerId, Named<Filled<'g, T>>) {
+        let id = TimerId::new(self.number, vacant.generation().armed(), index);
+        // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
+        // what becomes of `Filled`.
+        unsafe { entry.put(value) };
+        let (filled, link) = (Filled { entry, id }, entry.link.load());
+        let named = if vacant.is_relinking() {
+            Named::Raced(filled)
+        } else if !in_time(link, deadline, front.swept()) {
+            Named::Unnamed(filled)
+        } else if entry.state.try_arm_settled(vacant, id, deadline).is_err() {
+            Named::Raced(filled)
+        } else if !still_waits(entry, link, front) {
+            Named::NotInTime
+        } else {
+            Named::Done
+        };
+        (id, named)
+    }
+
+    // In C, for `ci/genmc`: `insert`.
+    /// Arms a timer of whose entry no name is met in time, and files one, in the common case: the
+    /// slot has room, nobody is faster, and the sweeper comes in time by itself.
+    #[inline(always)]
+    pub(crate) fn arm_and_file<'g>(
+        &self,
+        filled: Filled<'g, T>,
+        deadline: Tick,
+        front: &Front,
+    ) -> First<Filled<'g, T>> {
+        let Some((slot, at)) = self.hierarchy.turn_soon(deadline, front.swept()) else {
+            return First::NotArmed(filled);
+        };
+        let Filled { entry, id } = filled;
+        let arm = || {
+            entry.link.store(at);
+            entry.state.arm(id, deadline);
+        };
+        match self.hierarchy.file_soon(Name::new(id.index()), slot, arm) {
+            None => return First::NotArmed(filled),
+            Some(false) => return First::NotFiled(slot, at),
+            Some(true) => published(),
+        }
+        if at <= front.swept() || front.alarm().is_after(at) {
+            return First::LookAgain(slot, at);
+        }
+        First::Done
+    }
+
+    // In C, for `ci/genmc`: `insert`.
+    /// As [`arm_and_file`](Self::arm_and_file), in every case.
+    pub(crate) fn arm_and_file_any(
+        &self,
+        Filled { entry, id }: Filled<'_, T>,
+        deadline: Tick,
+        front: &Front,
+    ) -> Filed {
+        let swept = front.swept();
+        let place = self.hierarchy.place(deadline, swept);
+        // Also when it tells of nothing: a store does not show later resetters what the sweeper
+        // has written, unless it is overwritten here.
+        entry.link.store(at(place, swept));
+        entry.state.arm(id, deadline);
+        let filed = self.file(id.index(), place);
+        published();
+        filed.and(self.look_again(entry, Aim { id, deadline }, place, front))
+    }
+
+    /// Goes on where [`arm_and_file`](Self::arm_and_file) has armed a timer and not filed its name.
+    pub(crate) fn file_first(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        (slot, at): (SlotIndex, Tick),
+        front: &Front,
+        guard: &Guard,
+    ) -> Filed {
+        let filed = self.file(id.index(), Place::Slot { slot, at });
+        published();
+        filed.and(self.look_again_at(id, deadline, (slot, at), front, guard))
+    }
+
+    /// Goes on where [`arm_and_file`](Self::arm_and_file) has filed the name of a timer, and the
+    /// sweeper may not come in time.
+    pub(crate) fn look_again_at(
+        &self,
+        id: TimerId,
+        deadline: Tick,
+        (slot, at): (SlotIndex, Tick),
+        front: &Front,
+        guard: &Guard,
+    ) -> Filed {
+        let look =
+            |entry| self.look_again(entry, Aim { id, deadline }, Place::Slot { slot, at }, front);
+        self.slab.entry(id.index(), guard).map_or(Filed::NOTHING, look)
+    }
+
+    /// The second look of an insert that has filed a name, after its fence: whether the sweeper
+    /// comes there in time, and by itself.
+    fn look_again(&self, entry: &Entry<T>, aim: Aim, place: Place, front: &Front) -> Filed {
+        let swept = front.swept();
+        if has_passed(place, aim.deadline, swept) {
+            return self.relink(entry, aim, front);
+        }
+        front.alarm().check(at(place, swept));
+        Filed::NOTHING
+    }
+
+    // In C, for `ci/genmc`: `insert`.
+    /// Arms a timer by an exchange, whatever name its entry has.
+    pub(crate) fn arm_any(
+        &self,
+        Filled { entry, id }: Filled<'_, T>,
+        deadline: Tick,
+        front: &Front,
+    ) -> Filed {
+        let aim = Aim { id, deadline };
+        match arm(entry, deadline).is_relinking() {
+            true => self.relink_as(Role::Beside, entry, aim, front),
+            false => self.rely(entry, aim, front),
+        }
+    }
+}
+
+// In C, for `ci/genmc`: `arm`.
+/// Arms by an exchange, which keeps the relinking flag of a resetter that was held up.
+#[inline]
+fn arm<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
+    let mut vacant = entry.state.load();
+    loop {
+        match entry.state.try_arm(vacant, deadline) {
+            Ok(armed) => return armed,
+            // That resetter has cleared it.
+            Err(now) => vacant = now,
+        }
+    }
+}
