@@ -66,15 +66,6 @@ mod cell {
             Self(std::cell::UnsafeCell::new(value))
         }
 
-        /// Runs `f` with a pointer to the value, which nobody may write meanwhile.
-        #[inline]
-        #[cfg_attr(traced, track_caller)]
-        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-            #[cfg(traced)]
-            touch(self, Access::Read);
-            f(self.0.get())
-        }
-
         /// Runs `f` with a pointer to the value, which nobody else may touch meanwhile.
         #[inline]
         #[cfg_attr(traced, track_caller)]

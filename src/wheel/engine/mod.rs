@@ -23,10 +23,10 @@
 //! is refused to its owner, or it was accepted and handed back by the drain (or fired), never both
 //! and never neither.
 //!
-//! **What a sweeper leaves.** A block with names that are reserved but not yet written may outlive
-//! the sweeper; it is parked in `leftovers` and freed with the engine, when every handle has gone
-//! and so no insert is under way. Timers that the sweeper had taken and not handed over, because a
-//! handler panicked, are parked there too, for the drain.
+//! **What a sweeper leaves.** Timers that the sweeper had taken and not handed over, because a
+//! handler panicked, are parked in `leftovers`, for the drain. Names that it had taken and not met
+//! are of no use to anybody, and their blocks stay as they are until the engine goes: an insert may
+//! still be about to write into one.
 
 #![forbid(unsafe_code)]
 
@@ -41,8 +41,6 @@ use crate::wheel::front::alarm::Alarm;
 use crate::wheel::front::flag::{Held, UpkeepFlag};
 use crate::wheel::front::swept::published;
 use crate::wheel::hierarchy::geometry::Geometry;
-use crate::wheel::hierarchy::slot::BLOCK_BYTES;
-use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::id::TimerId;
 use crate::wheel::local::{Local, Locals};
 use crate::wheel::memory::{Guard, pin};
@@ -73,10 +71,6 @@ pub(crate) struct Engine<T> {
 pub(crate) struct Leftovers<T> {
     /// Timers that had ended and were still to be handed over.
     pub(crate) timers: Vec<(TimerId, Tick, T)>,
-    /// What was not met, kept only to be dropped with the engine.
-    pub(crate) _taken: Vec<Taken>,
-    /// As above.
-    pub(crate) _kept: Vec<Kept>,
 }
 
 impl<T> Drop for Leftovers<T> {
@@ -207,6 +201,8 @@ impl<T> Engine<T> {
             names: self.names(),
             entries: self.entries(),
             left_behind: self.locals.left_behind(),
+            blocks: self.blocks(),
+            blocks_in_use: self.blocks_in_use(),
         }
     }
 
@@ -369,10 +365,21 @@ impl<T> Engine<T> {
 
     /// How many bytes timers and names take.
     pub(crate) fn bytes(&self) -> u64 {
-        let slabs: usize = self.shards.iter().map(|shard| shard.slab_bytes()).sum();
+        let bytes = |shard: &Shard<T>| shard.slab_bytes() + shard.blocks().bytes();
+        self.shards.iter().map(|shard| bytes(shard) as u64).sum()
+    }
+
+    /// How many blocks of names there are, in use or not.
+    fn blocks(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.blocks().len()).sum()
+    }
+
+    /// How many blocks of names are in use.
+    fn blocks_in_use(&self) -> u64 {
+        // What is freed first: as in `armed`.
+        let freed = self.front.counts().get(SweepCount::BlocksFreed);
         let made = self.locals.sum(Count::Blocks) + self.front.counts().get(SweepCount::BlocksMade);
-        let blocks = made.saturating_sub(self.front.counts().get(SweepCount::BlocksFreed));
-        slabs as u64 + blocks * BLOCK_BYTES as u64
+        made.saturating_sub(freed)
     }
 
     #[inline]

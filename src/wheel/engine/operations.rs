@@ -20,6 +20,7 @@ use crate::wheel::moment::Moment;
 use crate::wheel::shard::arm::{Filled, First};
 use crate::wheel::shard::{Filed, Named, Shard};
 use crate::wheel::slab::Claimed;
+use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::tally::{Count, Counts};
 use crate::wheel::tick::Tick;
@@ -356,7 +357,7 @@ impl<T> Engine<T> {
 
     /// A vacant entry of a shard: out of the caller's hand, which is filled for that, if it is at
     /// home there.
-    fn claim<'g>(&'g self, number: usize, call: Call<'g>) -> Option<Claimed<'g, T>> {
+    fn claim<'g>(&'g self, number: usize, call: Call<'g>) -> Option<Claimed<'g, Entry<T>>> {
         let (shard, local) = (&self.shards[number], call.local);
         if number != local.home {
             return shard.claim(call.guard);
@@ -373,7 +374,7 @@ impl<T> Engine<T> {
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        claimed: Claimed<'_, T>,
+        claimed: Claimed<'_, Entry<T>>,
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
@@ -392,7 +393,7 @@ impl<T> Engine<T> {
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        claimed: Claimed<'_, T>,
+        claimed: Claimed<'_, Entry<T>>,
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {

@@ -11,6 +11,9 @@ pub(crate) const SLACK: u64 = 1 << 14;
 #[cfg(modelled)]
 pub(crate) const SLACK: u64 = 0;
 
+/// As many blocks of names that are not in use are never worth a round.
+const BLOCKS_SLACK: u64 = SLACK / 16;
+
 /// How many operations of one caller pass between two checks.
 pub(crate) const INTERVAL: u64 = 1 << 10;
 
@@ -25,6 +28,9 @@ pub(crate) struct Held {
     pub(crate) entries: u64,
     /// Vacant entries that threads which have ended left behind.
     pub(crate) left_behind: u64,
+    /// Blocks of names, in use or not.
+    pub(crate) blocks: u64,
+    pub(crate) blocks_in_use: u64,
 }
 
 impl Held {
@@ -36,25 +42,52 @@ impl Held {
     fn vacant(self) -> u64 {
         self.entries.saturating_sub(self.armed)
     }
+
+    fn vacant_blocks(self) -> u64 {
+        self.blocks.saturating_sub(self.blocks_in_use)
+    }
 }
 
 /// Whether upkeep is wanted.
 #[derive(Debug)]
 pub(crate) struct UpkeepFlag {
     wanted: AtomicBool,
-    /// What the last trimming could not give back: the next waits for twice as many vacant
-    /// entries, or an eighth as many timers.
+    entries: Rounds,
+    blocks: Rounds,
+}
+
+/// What spares rounds of trimming: what the last one could not give back, and what was in use. The
+/// next waits until twice as much is vacant, or an eighth as much in use.
+#[derive(Debug)]
+struct Rounds {
     vacant_left: AtomicU64,
-    armed_then: AtomicU64,
+    used_then: AtomicU64,
+}
+
+impl Rounds {
+    fn new() -> Self {
+        Self { vacant_left: AtomicU64::new(0), used_then: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Whether more is vacant than in use (and `slack`), and enough to try again.
+    fn are_worth_it(&self, vacant: u64, used: u64, slack: u64) -> bool {
+        // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
+        let (left, then) = (self.vacant_left.load(Relaxed), self.used_then.load(Relaxed));
+        vacant > used + slack && (vacant / 2 >= left || used < then / 8)
+    }
+
+    /// One has come to its end.
+    fn ended(&self, vacant: u64, used: u64) {
+        // Relaxed: as in `are_worth_it`.
+        self.vacant_left.store(vacant, Relaxed);
+        // Relaxed: as above.
+        self.used_then.store(used, Relaxed);
+    }
 }
 
 impl UpkeepFlag {
     pub(crate) fn new() -> Self {
-        Self {
-            wanted: AtomicBool::new(false),
-            vacant_left: AtomicU64::new(0),
-            armed_then: AtomicU64::new(u64::MAX),
-        }
+        Self { wanted: AtomicBool::new(false), entries: Rounds::new(), blocks: Rounds::new() }
     }
 
     /// Whether it is time to [look](Self::look): a caller's count of what makes garbage, `more` of
@@ -66,7 +99,7 @@ impl UpkeepFlag {
 
     /// Looks whether upkeep is wanted, and tells the sweeper if so.
     pub(crate) fn look(&self, held: Held) -> bool {
-        let wanted = held.too_many_names() || self.too_many_entries(held);
+        let wanted = held.too_many_names() || self.too_much_vacant(held);
         if wanted {
             // Relaxed: a wish; the figures behind it are looked at again.
             self.wanted.store(true, Relaxed);
@@ -85,37 +118,51 @@ impl UpkeepFlag {
         self.wanted.load(Relaxed)
     }
 
-    /// Whether more entries are vacant than armed, and enough to try again.
-    pub(crate) fn too_many_entries(&self, held: Held) -> bool {
-        let vacant = held.vacant();
-        // Relaxed: written by the sweeper to spare itself rounds; nothing hangs on them.
-        let (left, then) = (self.vacant_left.load(Relaxed), self.armed_then.load(Relaxed));
-        let worth_a_round = vacant / 2 >= left || held.armed < then / 8 || held.left_behind > 0;
-        vacant > held.armed + SLACK && worth_a_round
+    /// Whether more entries, or blocks of names, are vacant than in use, and enough to try again.
+    pub(crate) fn too_much_vacant(&self, held: Held) -> bool {
+        let (vacant, blocks) = (held.vacant(), held.vacant_blocks());
+        let left_behind = held.left_behind > 0 && vacant > held.armed + SLACK;
+        left_behind
+            || self.entries.are_worth_it(vacant, held.armed, SLACK)
+            || self.blocks.are_worth_it(blocks, held.blocks_in_use, BLOCKS_SLACK)
     }
 
     /// Trimming has come to its end, and could not give back what is left.
     pub(crate) fn trimmed(&self, held: Held) {
-        // Relaxed: as in `too_many_entries`.
-        self.vacant_left.store(held.vacant(), Relaxed);
-        // Relaxed: as above.
-        self.armed_then.store(held.armed, Relaxed);
+        self.entries.ended(held.vacant(), held.armed);
+        self.blocks.ended(held.vacant_blocks(), held.blocks_in_use);
     }
 }
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Held, SLACK, UpkeepFlag};
+    use super::{BLOCKS_SLACK, Held, SLACK, UpkeepFlag};
+
+    const NOTHING: Held =
+        Held { armed: 0, names: 0, entries: 0, left_behind: 0, blocks: 0, blocks_in_use: 0 };
 
     #[test]
     fn a_round_that_gave_nothing_back_is_not_begun_anew() {
         for armed in [0, 1] {
             let flag = UpkeepFlag::new();
-            let held = Held { armed, names: 0, entries: 2 * SLACK, left_behind: 0 };
+            let held = Held { armed, entries: 2 * SLACK, ..NOTHING };
             assert!(flag.look(held) && flag.take());
             flag.trimmed(held);
             assert!(!flag.look(held) && !flag.look(Held { armed: 0, ..held }));
             assert!(flag.look(Held { left_behind: 1, ..held }), "there is more to give back");
         }
+    }
+
+    #[test]
+    fn blocks_that_are_not_in_use_are_given_back_without_entries() {
+        let flag = UpkeepFlag::new();
+        let few = BLOCKS_SLACK;
+        assert!(!flag.look(Held { blocks: 3 * few, blocks_in_use: few, ..NOTHING }));
+        let held = Held { blocks: 3 * few + 1, blocks_in_use: few, ..NOTHING };
+        assert!(flag.look(held) && flag.take());
+        flag.trimmed(held);
+        assert!(!flag.look(held));
+        assert!(flag.look(Held { blocks: 5 * few + 3, ..held }), "twice as many");
+        assert!(flag.look(Held { blocks_in_use: few / 10, ..held }), "an eighth in use");
     }
 }

@@ -18,14 +18,18 @@
 //! Anyone may [`file`](Hierarchy::file); only the sweeper takes. Which slots are worth a visit is
 //! in [`occupancy`]; the arithmetic is in [`geometry`].
 
+pub(crate) mod block;
 pub(crate) mod geometry;
+pub(crate) mod name;
 pub(crate) mod occupancy;
 pub(crate) mod slot;
 
 use crate::wheel::tick::Tick;
+use block::Blocks;
 use geometry::{Geometry, Grain, Levels, Place, SlotIndex};
+use name::Name;
 use occupancy::Occupancy;
-use slot::{Chain, Name, SlotHead, Unwritten};
+use slot::{Chain, SlotHead, Unwritten};
 use std::collections::VecDeque;
 
 /// The slots of one shard.
@@ -37,6 +41,7 @@ pub(crate) struct Hierarchy {
     slots: Box<[SlotHead]>,
     occupied: Occupancy,
     overdue: SlotHead,
+    blocks: Blocks,
 }
 
 /// Where names were taken from.
@@ -68,7 +73,8 @@ impl Hierarchy {
         let levels = geometry.levels();
         let len = levels.iter().map(|grain| grain.end()).max().unwrap_or_default();
         let slots = (0..len).map(|_| SlotHead::new()).collect();
-        Self { shard, levels, slots, occupied: Occupancy::new(len), overdue: SlotHead::new() }
+        let (overdue, blocks) = (SlotHead::new(), Blocks::new());
+        Self { shard, levels, slots, occupied: Occupancy::new(len), overdue, blocks }
     }
 
     /// Where a timer of this deadline waits when the sweep has reached `swept`.
@@ -90,7 +96,7 @@ impl Hierarchy {
         let head = &self.slots[slot.0];
         let room = head.room()?;
         first();
-        let filed = head.push_into(room, name);
+        let filed = head.push_into(room, name, &self.blocks);
         if filed {
             self.occupied.mark(slot.0);
         }
@@ -107,13 +113,18 @@ impl Hierarchy {
     /// Files a name, and then marks its slot. Returns whether a block was made for it.
     pub(crate) fn file(&self, name: Name, place: Place) -> bool {
         match place {
-            Place::Overdue => self.overdue.push(name),
+            Place::Overdue => self.overdue.push(name, &self.blocks),
             Place::Slot { slot, .. } => {
-                let made = self.slots[slot.0].push(name);
+                let made = self.slots[slot.0].push(name, &self.blocks);
                 self.occupied.mark(slot.0);
                 made
             }
         }
+    }
+
+    /// The blocks that names lie in.
+    pub(crate) fn blocks(&self) -> &Blocks {
+        &self.blocks
     }
 
     /// The first tick after `swept` at which an occupied slot is taken.

@@ -10,7 +10,7 @@ use super::{Aim, Filed, Named, Role, Shard, at, has_passed, in_time, still_waits
 use crate::wheel::front::Front;
 use crate::wheel::front::swept::published;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
-use crate::wheel::hierarchy::slot::Name;
+use crate::wheel::hierarchy::name::Name;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::slab::Claimed;
@@ -53,7 +53,7 @@ impl<T> Shard<T> {
     #[inline(always)]
     pub(crate) fn arm_named<'g>(
         &self,
-        Claimed { entry, index, vacant }: Claimed<'g, T>,
+        Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
         value: T,
         deadline: Tick,
         front: &Front,

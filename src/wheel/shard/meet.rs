@@ -3,7 +3,7 @@
 
 use super::{Filed, Shard, at};
 use crate::wheel::hierarchy::geometry::SlotIndex;
-use crate::wheel::hierarchy::slot::Name;
+use crate::wheel::hierarchy::name::Name;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::slab::Released;

@@ -32,8 +32,9 @@ mod protocol;
 mod relink;
 
 use crate::wheel::front::Front;
+use crate::wheel::hierarchy::block::Blocks;
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
-use crate::wheel::hierarchy::slot::Name;
+use crate::wheel::hierarchy::name::Name;
 use crate::wheel::hierarchy::{Hierarchy, Taken};
 use crate::wheel::id::{ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
@@ -51,7 +52,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Shard<T> {
     number: ShardNumber,
-    slab: Slab<T>,
+    slab: Slab<Entry<T>>,
     hierarchy: Hierarchy,
 }
 
@@ -121,12 +122,12 @@ impl<T> Shard<T> {
         &'g self,
         magazines: &Magazines,
         guard: &'g Guard,
-    ) -> Option<Claimed<'g, T>> {
+    ) -> Option<Claimed<'g, Entry<T>>> {
         self.slab.claim_from(magazines, guard)
     }
 
     /// A vacant entry; `None` when the slab's indices are used up.
-    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, Entry<T>>> {
         self.slab.claim(guard)
     }
 
@@ -355,6 +356,11 @@ impl<T> Shard<T> {
     /// How many bytes the slab's entries take.
     pub(crate) fn slab_bytes(&self) -> usize {
         self.slab.bytes()
+    }
+
+    /// The blocks that names lie in.
+    pub(crate) fn blocks(&self) -> &Blocks {
+        self.hierarchy.blocks()
     }
 
     /// Hoards up to `slice` vacant entries, to give whole pages back. `true` when a round ends.

@@ -35,9 +35,8 @@
 //! have been released nobody takes the page out. So no generation is ever given out twice, however
 //! the putting in and taking out of other threads interleave.
 
-use super::entry::Entry;
-use super::link::AtomicLink;
 use super::magazine::Rounds;
+use super::resident::Resident;
 use super::state::EntryState;
 use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
@@ -52,33 +51,28 @@ const CHUNKS: usize = 30;
 
 /// Where one page is, or may be.
 #[derive(Debug)]
-struct PageSlot<T> {
-    page: AtomicPtr<Entry<T>>,
+struct PageSlot<E> {
+    page: AtomicPtr<E>,
     base: AtomicU32,
     worn: AtomicU32,
 }
 
 /// All pages of a shard's slab.
 #[derive(Debug)]
-pub(crate) struct Directory<T> {
-    places: Places<Entry<T>>,
-    chunks: Box<[AtomicPtr<PageSlot<T>>]>,
+pub(crate) struct Directory<E: Resident> {
+    places: Places<E>,
+    chunks: Box<[AtomicPtr<PageSlot<E>>]>,
     page_bits: u32,
     /// Pages below this number are there, or were a moment ago: where a search begins.
     first_absent: AtomicU32,
     /// How many pages there are.
     pages: AtomicU32,
-    owns: PhantomData<Box<Entry<T>>>,
+    owns: PhantomData<Box<E>>,
 }
 
-// SAFETY: sharing a directory moves values of `T` between threads, by the value rule of
-// `Entry`, which `T: Send` allows; no two threads ever touch the same value at a time, so `T`
-// need not be `Sync`. `Send` follows from `owns`.
-unsafe impl<T: Send> Sync for Directory<T> {}
-
-impl<T> Directory<T> {
+impl<E: Resident> Directory<E> {
     pub(crate) fn new(page_bits: u32) -> Self {
-        let page_bits = Places::<Entry<T>>::page_bits(page_bits);
+        let page_bits = Places::<E>::page_bits(page_bits);
         Self {
             places: Places::new(1 << page_bits),
             chunks: (0..CHUNKS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
@@ -109,12 +103,12 @@ impl<T> Directory<T> {
 
     /// How many bytes of memory a page takes.
     pub(crate) fn page_bytes(&self) -> usize {
-        size_of::<Entry<T>>() << self.page_bits
+        size_of::<E>() << self.page_bits
     }
 
     /// The entry at `index`, if its page is there; it may be an entry even if it is not.
     #[inline]
-    pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g Entry<T>> {
+    pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g E> {
         self.places.get(index, || self.page(self.page_of(index)), guard)
     }
 
@@ -178,7 +172,7 @@ impl<T> Directory<T> {
     ///
     /// The caller alone holds them, vacant: once it is not so, it stays so.
     pub(crate) fn is_relinking(&self, number: u32, guard: &Guard) -> bool {
-        self.entries(number, guard).any(|(_, entry)| entry.state.load().is_relinking())
+        self.entries(number, guard).any(|(_, entry)| entry.state().load().is_relinking())
     }
 
     /// Counts the entry at `index` as worn out; with the last one of its page the page goes.
@@ -194,7 +188,7 @@ impl<T> Directory<T> {
     }
 
     /// Calls `visit` for each entry of each page, with its index.
-    pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &Entry<T>)) {
+    pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &E)) {
         let pages = (0..self.page_of(u32::MAX)).take_while(|&number| self.slot(number).is_some());
         for number in pages.filter(|&number| !self.page(number).is_null()) {
             self.entries(number, guard).for_each(|(index, entry)| visit(index, entry));
@@ -227,28 +221,24 @@ impl<T> Directory<T> {
         // Relaxed: ordered by the exchange that put the page in, or by the one that took the
         // entries; by the base rule nobody writes it now.
         let base = self.slot(number).map_or(0, |slot| slot.base.load(Relaxed));
-        let entries = self.on_page(number, guard);
         let before = (top & (self.page_len() - 1)) as usize;
-        for (index, entry) in (top..top + count).zip(entries.iter().skip(before)) {
+        let entries = self.on_page(number, guard).get(before..before + count as usize);
+        for (index, entry) in (top..).zip(entries.unwrap_or_default()) {
             // It may not have forgotten, where the system refused to take the memory back. What the
             // sweeper has written there since is not ordered before a store, so that the link must
             // not tell of a name that it has dropped.
-            entry.link.store(AtomicLink::NONE);
-            entry.state.put(EntryState::vacant(Generation(base), index + 1));
+            entry.renew();
+            entry.state().put(EntryState::vacant(Generation(base), index + 1));
         }
     }
 
     /// The entries of a page, with their indices.
-    fn entries<'g>(
-        &'g self,
-        number: u32,
-        guard: &'g Guard,
-    ) -> impl Iterator<Item = (u32, &'g Entry<T>)> {
+    fn entries<'g>(&'g self, number: u32, guard: &'g Guard) -> impl Iterator<Item = (u32, &'g E)> {
         (number << self.page_bits..).zip(self.on_page(number, guard))
     }
 
     /// The entries of a page.
-    fn on_page<'g>(&'g self, number: u32, guard: &'g Guard) -> &'g [Entry<T>] {
+    fn on_page<'g>(&'g self, number: u32, guard: &'g Guard) -> &'g [E] {
         let page = self.page(number);
         if page.is_null() {
             return &[];
@@ -259,13 +249,13 @@ impl<T> Directory<T> {
 
     /// Where the page is; null if it is not there.
     #[inline]
-    fn page(&self, number: u32) -> *mut Entry<T> {
+    fn page(&self, number: u32) -> *mut E {
         // Acquire: pairs with the Release of `install`, so that the page's entries are seen.
         self.slot(number).map_or(ptr::null_mut(), |slot| slot.page.load(Acquire))
     }
 
     #[inline]
-    fn slot(&self, number: u32) -> Option<&PageSlot<T>> {
+    fn slot(&self, number: u32) -> Option<&PageSlot<E>> {
         let (chunk, offset) = in_chunks(number, 0);
         // Acquire: pairs with the Release of `slot_or_make`, so that the chunk's slots are seen.
         let slots = self.chunks[chunk].load(Acquire);
@@ -279,20 +269,20 @@ impl<T> Directory<T> {
         Some(unsafe { &*slot })
     }
 
-    fn slot_or_make(&self, number: u32) -> &PageSlot<T> {
+    fn slot_or_make(&self, number: u32) -> &PageSlot<E> {
         loop {
             if let Some(slot) = self.slot(number) {
                 return slot;
             }
             let (chunk, _) = in_chunks(number, 0);
-            let slots: Box<[PageSlot<T>]> = (0..1_usize << chunk)
+            let slots: Box<[PageSlot<E>]> = (0..1_usize << chunk)
                 .map(|_| PageSlot {
                     page: AtomicPtr::new(ptr::null_mut()),
                     base: AtomicU32::new(0),
                     worn: AtomicU32::new(0),
                 })
                 .collect();
-            let slots: *mut PageSlot<T> = Box::into_raw(slots).cast();
+            let slots: *mut PageSlot<E> = Box::into_raw(slots).cast();
             // Release: publishes the chunk's slots; pairs with the Acquire of `slot`. Relaxed on
             // failure: the loop looks again.
             if self.chunks[chunk]
@@ -306,7 +296,7 @@ impl<T> Directory<T> {
     }
 }
 
-impl<T> Drop for Directory<T> {
+impl<E: Resident> Drop for Directory<E> {
     fn drop(&mut self) {
         // Panics, if a value's drop does, only when all memory has been freed: it is dropped last.
         // (What is mapped goes after it, with `places`, also then.)
@@ -330,12 +320,8 @@ impl<T> Drop for Directory<T> {
                     let entry = unsafe { page.add(offset) };
                     // SAFETY: as above; entries are only ever shared.
                     let entry = unsafe { &*entry };
-                    if entry.state.load().is_armed() {
-                        // SAFETY: the generation is odd, so the value is there, and with
-                        // `&mut self` nobody else can end this timer; the entry is not looked at
-                        // again.
-                        values.drop_one(unsafe { entry.take() });
-                    }
+                    // SAFETY: with `&mut self` nobody else touches it, and it is not looked at again.
+                    unsafe { entry.bury(&mut values) };
                 }
                 // SAFETY: made by `make_page`; the directory is going.
                 unsafe { self.places.free(page) };

@@ -12,7 +12,9 @@
 //! generation is odd.
 
 use super::link::AtomicLink;
+use super::resident::Resident;
 use super::state::AtomicEntryState;
+use crate::panics::DropEach;
 use crate::sync::UnsafeCell;
 use crate::wheel::memory::Place;
 use std::mem::MaybeUninit;
@@ -44,6 +46,30 @@ unsafe impl<T> Place for Entry<T> {
     fn forget(&self) {
         self.state.forget();
         self.link.store(AtomicLink::NONE);
+    }
+}
+
+// SAFETY: sharing an entry moves values of `T` between threads, by the value rule, which `T: Send`
+// allows; no two threads ever touch the same value at a time, so `T` need not be `Sync`.
+unsafe impl<T: Send> Sync for Entry<T> {}
+
+impl<T> Resident for Entry<T> {
+    #[inline]
+    fn state(&self) -> &AtomicEntryState {
+        &self.state
+    }
+
+    #[inline]
+    fn renew(&self) {
+        self.link.store(AtomicLink::NONE);
+    }
+
+    unsafe fn bury(&self, values: &mut DropEach) {
+        if self.state.load().is_armed() {
+            // SAFETY: the generation is odd, so the value is there; the caller vouches that nobody
+            // else ends this timer, and that it is not looked at again.
+            values.drop_one(unsafe { self.take() });
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The slab: where the timers of one shard live.
+//! The slab: where the timers of one shard live, and the blocks of their names.
 //!
 //! Entries lie in pages behind a [`directory`]; vacant ones are on one stack ([`vacant`]), last
 //! in, first out; some are in the callers' hands ([`magazine`]), so that a cancel and the insert
@@ -14,6 +14,7 @@ pub(crate) mod entry;
 mod fresh;
 pub(crate) mod link;
 pub(crate) mod magazine;
+pub(crate) mod resident;
 pub(crate) mod state;
 pub(crate) mod trim;
 pub(crate) mod vacant;
@@ -22,16 +23,16 @@ use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
 use directory::Directory;
-use entry::Entry;
 use fresh::Fresh;
 use magazine::{Magazines, ROUNDS, Rounds};
+use resident::Resident;
 use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
 
-/// The timers of one shard.
+/// The entries of one shard, of one kind.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
-    directory: Directory<T>,
+pub(crate) struct Slab<E: Resident> {
+    directory: Directory<E>,
     vacant: CachePadded<Vacant>,
 }
 
@@ -44,18 +45,18 @@ struct Vacant {
 
 /// A vacant entry that one thread holds alone.
 #[derive(Debug)]
-pub(crate) struct Claimed<'g, T> {
-    pub(crate) entry: &'g Entry<T>,
+pub(crate) struct Claimed<'g, E> {
+    pub(crate) entry: &'g E,
     pub(crate) index: u32,
     /// Its vacant state; the relinking flag may have been cleared since.
     pub(crate) vacant: EntryState,
 }
 
-impl<T> Claimed<'_, T> {
+impl<E: Resident> Claimed<'_, E> {
     /// Makes it as if it had been used once more, before `next`. Returns its new generation.
     pub(crate) fn renew(&self, next: u32) -> Generation {
         let renewed = self.vacant.generation().next().next();
-        self.entry.state.chain(renewed, next);
+        self.entry.state().chain(renewed, next);
         renewed
     }
 }
@@ -92,7 +93,7 @@ impl Released {
     }
 }
 
-impl<T> Slab<T> {
+impl<E: Resident> Slab<E> {
     pub(crate) fn new(page_bits: u32) -> Self {
         Self {
             directory: Directory::new(page_bits),
@@ -105,12 +106,12 @@ impl<T> Slab<T> {
 
     /// The entry at `index`, whatever lives in it.
     #[inline]
-    pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g Entry<T>> {
+    pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g E> {
         self.directory.entry(index, guard)
     }
 
     /// A vacant entry; `None` when the indices are used up.
-    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, E>> {
         self.claimed(self.take_rounds(1, guard)?.top, guard)
     }
 
@@ -120,10 +121,10 @@ impl<T> Slab<T> {
         &'g self,
         magazines: &Magazines,
         guard: &'g Guard,
-    ) -> Option<Claimed<'g, T>> {
+    ) -> Option<Claimed<'g, E>> {
         let loaded = magazines.loaded()?;
         let entry = self.entry(loaded.top, guard)?;
-        let vacant = entry.state.load();
+        let vacant = entry.state().load();
         magazines.pop(loaded, vacant.next());
         Some(Claimed { entry, index: loaded.top, vacant })
     }
@@ -199,7 +200,7 @@ impl<T> Slab<T> {
     /// Puts a vacant entry that the caller alone holds before another.
     fn rechain(&self, entry: VacantHead, before: u32, guard: &Guard) {
         if let Some(held) = self.entry_of(entry, guard) {
-            held.state.chain(entry.generation(), before);
+            held.state().chain(entry.generation(), before);
         }
     }
 
@@ -219,12 +220,12 @@ impl<T> Slab<T> {
     }
 
     /// Calls `visit` for each entry, with its index.
-    pub(crate) fn for_each(&self, guard: &Guard, visit: impl FnMut(u32, &Entry<T>)) {
+    pub(crate) fn for_each(&self, guard: &Guard, visit: impl FnMut(u32, &E)) {
         self.directory.for_each(guard, visit);
     }
 
     /// Takes a vacant entry, if there is one.
-    fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+    fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, E>> {
         let Rounds { top, .. } = self.vacant_rounds(1, guard)?;
         self.claimed(top, guard)
     }
@@ -268,7 +269,7 @@ impl<T> Slab<T> {
     /// page that is not there, or a state of another generation, only says so early. If it has not,
     /// nobody has touched what is below: all of that is as it was pushed.
     fn walk(&self, head: VacantHead, most: u32, guard: &Guard) -> Option<(u32, VacantHead)> {
-        let top = self.entry_of(head, guard)?.state.load();
+        let top = self.entry_of(head, guard)?.state().load();
         let mut seen = Some(top).filter(|top| top.generation() == head.generation())?;
         let mut count = 1;
         loop {
@@ -276,7 +277,7 @@ impl<T> Slab<T> {
             if next == VacantHead::LAST {
                 return Some((count, VacantHead::EMPTY));
             }
-            let below = self.directory.entry(next, guard)?.state.load();
+            let below = self.directory.entry(next, guard)?.state().load();
             if below.is_armed() {
                 return None;
             }
@@ -308,6 +309,11 @@ impl<T> Slab<T> {
         Some(kept)
     }
 
+    /// Gives back one entry, which the caller alone holds.
+    pub(crate) fn release_one(&self, index: u32, guard: &Guard) {
+        self.release_rounds(Rounds { top: index, count: 1 }, guard);
+    }
+
     /// Pushes entries out of a caller's hand.
     ///
     /// Some may have come from the stack and not been used since. Each gets a later generation, so
@@ -324,13 +330,13 @@ impl<T> Slab<T> {
     }
 
     /// An entry that the caller alone holds.
-    fn claimed<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<Claimed<'g, T>> {
+    fn claimed<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<Claimed<'g, E>> {
         let entry = self.entry(index, guard)?;
-        Some(Claimed { entry, index, vacant: entry.state.load() })
+        Some(Claimed { entry, index, vacant: entry.state().load() })
     }
 
     #[inline]
-    fn entry_of<'g>(&'g self, head: VacantHead, guard: &'g Guard) -> Option<&'g Entry<T>> {
+    fn entry_of<'g>(&'g self, head: VacantHead, guard: &'g Guard) -> Option<&'g E> {
         if head == VacantHead::EMPTY {
             return None;
         }
@@ -340,12 +346,13 @@ impl<T> Slab<T> {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
+    use super::entry::Entry;
     use super::{Released, Slab};
     use crate::wheel::id::Generation;
     use crate::wheel::memory::pin;
 
     /// Ends the uses of `times` claimed entries, as if their last generation had passed.
-    fn wear_out(slab: &Slab<u8>, times: u32) {
+    fn wear_out(slab: &Slab<Entry<u8>>, times: u32) {
         let guard = pin();
         let mut released = Released::NONE;
         for _ in 0..times {
@@ -357,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_worn_entry_is_never_claimed_again() {
-        let (slab, guard) = (Slab::<u8>::new(1), pin());
+        let (slab, guard) = (Slab::<Entry<u8>>::new(1), pin());
         let first = slab.claim(&guard).unwrap().index;
         let second = slab.claim(&guard).unwrap().index;
         assert_ne!(first, second);
@@ -370,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_worn_out_goes_and_its_number_with_it() {
-        let slab = Slab::<u8>::new(2);
+        let slab = Slab::<Entry<u8>>::new(2);
         wear_out(&slab, 4);
         assert_eq!(slab.len(), 0);
         let claimed = slab.claim(&pin()).map(|claimed| claimed.index);

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::resident::Resident;
 use super::{Released, Slab};
 use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
@@ -38,7 +39,12 @@ pub(crate) struct Trim {
 
 impl Trim {
     /// Pops and hoards up to `slice` vacant entries. `true` when the round has ended.
-    pub(crate) fn advance<T>(&mut self, slab: &Slab<T>, slice: usize, guard: &Guard) -> bool {
+    pub(crate) fn advance<E: Resident>(
+        &mut self,
+        slab: &Slab<E>,
+        slice: usize,
+        guard: &Guard,
+    ) -> bool {
         for _ in 0..slice {
             // Others release while this pops: a round pops no more than there were at its start.
             let left = self.left.get_or_insert_with(|| slab.len());
@@ -56,14 +62,20 @@ impl Trim {
 
     /// Which entry the state of the one at `index` has to name, for it to be hoarded.
     #[inline]
-    pub(crate) fn next<T>(&mut self, slab: &Slab<T>, index: u32) -> u32 {
+    pub(crate) fn next<E: Resident>(&mut self, slab: &Slab<E>, index: u32) -> u32 {
         self.page(slab.directory.page_of(index)).released.next()
     }
 
     /// Hoards an entry: vacant, held by the sweeper alone, and its state names
     /// [`next`](Self::next). With the last one of its page the page goes.
     #[inline]
-    pub(crate) fn add<T>(&mut self, slab: &Slab<T>, index: u32, vacant: Generation, guard: &Guard) {
+    pub(crate) fn add<E: Resident>(
+        &mut self,
+        slab: &Slab<E>,
+        index: u32,
+        vacant: Generation,
+        guard: &Guard,
+    ) {
         let number = slab.directory.page_of(index);
         let hoard = self.page(number);
         slab.gather(&mut hoard.released, index, vacant, guard);
@@ -89,7 +101,7 @@ impl Trim {
     }
 
     /// What is hoarded goes back to the stack.
-    pub(crate) fn give_back<T>(&mut self, slab: &Slab<T>, guard: &Guard) {
+    pub(crate) fn give_back<E: Resident>(&mut self, slab: &Slab<E>, guard: &Guard) {
         self.held = 0;
         for mut hoard in std::mem::take(&mut self.pages).into_iter().flatten() {
             if hoard.count > 0 {

@@ -12,9 +12,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::wheel::hierarchy::slot::{Name, Read};
+use crate::wheel::engine::Engine;
+use crate::wheel::hierarchy::name::Name;
+use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Source, Taken};
-use crate::wheel::tally::{SweepCount, SweeperTally};
+use crate::wheel::tally::SweepCount;
 use std::collections::VecDeque;
 
 /// Where a sweep is.
@@ -63,8 +65,9 @@ impl Hand {
     }
 
     /// Whether a kept block has names that were written since the last look.
-    pub(super) fn has_news(&self) -> bool {
-        self.kept.iter().any(|kept| kept.unwritten.has_news())
+    pub(super) fn has_news<T>(&self, engine: &Engine<T>) -> bool {
+        let blocks = |kept: &Kept| engine.shard(kept.from.shard).blocks();
+        self.kept.iter().any(|kept| kept.unwritten.has_news(blocks(kept)))
     }
 
     /// Whether there is nothing left to read.
@@ -74,13 +77,14 @@ impl Hand {
 
     /// Reads on, with no names read before: up to `most` names (and the rest of their block) of
     /// the next slot, or what has been written into the next kept block.
-    pub(super) fn read_on(&mut self, most: usize, counts: &SweeperTally) {
+    pub(super) fn read_on<T>(&mut self, most: usize, engine: &Engine<T>) {
         let Some(taken) = self.taken.front_mut() else {
-            return self.read_kept(counts);
+            return self.read_kept(engine);
         };
         self.from = taken.from;
+        let (counts, blocks) = (engine.front().counts(), engine.shard(taken.from.shard).blocks());
         while self.names.len() < most {
-            match taken.chain.read_block(&mut self.names) {
+            match taken.chain.read_block(&mut self.names, blocks) {
                 None => {
                     self.taken.pop_front();
                     break;
@@ -93,13 +97,13 @@ impl Hand {
         }
     }
 
-    fn read_kept(&mut self, counts: &SweeperTally) {
+    fn read_kept<T>(&mut self, engine: &Engine<T>) {
         self.unlooked = self.unlooked.saturating_sub(1);
         let Some(mut kept) = self.kept.pop_front() else { return };
         self.from = kept.from;
         // In C, for `ci/genmc`: `work_kept`.
-        if kept.unwritten.look(&mut self.names) {
-            counts.add(SweepCount::BlocksFreed, 1);
+        if kept.unwritten.look(&mut self.names, engine.shard(kept.from.shard).blocks()) {
+            engine.front().counts().add(SweepCount::BlocksFreed, 1);
         } else {
             self.kept.push_back(kept);
         }

@@ -429,7 +429,7 @@ impl<T: Send> Sweeper<T> {
             if self.looks == 0 {
                 return false;
             }
-            self.hand.read_on(TOGETHER.min(self.looks), engine.front().counts());
+            self.hand.read_on(TOGETHER.min(self.looks), engine);
             // What had no names is a look as well.
             self.looks = self.looks.saturating_sub(self.hand.names.len().max(1));
         }
@@ -494,7 +494,7 @@ impl<T: Send> Sweeper<T> {
         let engine = &self.inner.engine;
         let swept = engine.front().swept();
         let overdue = engine.shards().iter().any(|shard| shard.has_overdue());
-        if overdue || self.hand.has_news() {
+        if overdue || self.hand.has_news(engine) {
             return swept;
         }
         self.next_slot(swept)
@@ -518,10 +518,7 @@ impl<T> Drop for Sweeper<T> {
         // They have not been handed over after all: their names were met, and dropped.
         engine.front().counts().take_back(SweepCount::Ended, timers.len() as u64);
         engine.front().counts().add(SweepCount::Dropped, timers.len() as u64);
-        let Hand { mut taken, kept, .. } = std::mem::replace(&mut self.hand, Hand::new());
-        taken.extend(self.upkeep.take_due(Tick::NEVER));
-        let leftovers = Leftovers { timers, _taken: taken.into(), _kept: kept.into() };
-        *engine.leftovers() = Some(leftovers);
+        *engine.leftovers() = Some(Leftovers { timers });
         engine.close();
     }
 }

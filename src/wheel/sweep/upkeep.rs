@@ -6,7 +6,8 @@
 //!
 //! * names over twice the armed timers (and [`SLACK`]): it visits the slots one by one and puts
 //!   back only the names that are needed;
-//! * vacant entries over the armed timers (and [`SLACK`]): it [`trims`](crate::wheel::slab::trim).
+//! * vacant entries over the armed timers (and [`SLACK`]), or vacant blocks over those in use: it
+//!   [`trims`](crate::wheel::slab::trim) entries and blocks.
 //!
 //! While a burst fires and more than [`SLACK`] entries are vacant, the sweeper *hoards* those that
 //! it ends, by page, and trims when the burst is over: in its midst most pages are neither full nor
@@ -21,7 +22,8 @@
 use crate::wheel::engine::Engine;
 use crate::wheel::front::flag::{INTERVAL, SLACK};
 use crate::wheel::hierarchy::geometry::SlotIndex;
-use crate::wheel::hierarchy::slot::{Name, Read};
+use crate::wheel::hierarchy::name::Name;
+use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
 use crate::wheel::shard::meet::Turn;
@@ -45,11 +47,11 @@ pub(crate) struct Upkeep {
     in_hand: Option<(SlotIndex, Taken)>,
     /// How many names had ever been filed, and timers armed, when an idle wheel was last tidied.
     tidied_idle: Option<(u64, u64)>,
-    /// The shard being trimmed.
-    trimming: Option<usize>,
+    /// What is being trimmed.
+    trimming: Option<(usize, Part)>,
     /// How many intervals of fired timers there had been at the last look.
     fired_then: u64,
-    trims: Vec<Trim>,
+    trims: Vec<Trims>,
     /// Whether the sweeper hoards the entries of timers that it ends.
     hoards: bool,
     /// How far the sweep was when the last interval of fired timers ended.
@@ -58,6 +60,20 @@ pub(crate) struct Upkeep {
     entries_then: u64,
     /// Whose names have been put back into the slot that is being tidied; empty between slots.
     seen: Indices,
+}
+
+/// What of a shard is being trimmed.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Entries,
+    Blocks,
+}
+
+/// The trimming of a shard.
+#[derive(Debug, Default)]
+struct Trims {
+    entries: Trim,
+    blocks: Trim,
 }
 
 /// A set of entries, a bit for each.
@@ -93,7 +109,7 @@ impl Indices {
 
 impl Upkeep {
     pub(crate) fn new(shards: usize) -> Self {
-        let trims = (0..shards).map(|_| Trim::default()).collect();
+        let trims = (0..shards).map(|_| Trims::default()).collect();
         Self {
             tidying: None,
             in_hand: None,
@@ -114,12 +130,17 @@ impl Upkeep {
         if !engine.upkeep().take() {
             return;
         }
-        let held = engine.held();
-        if self.tidying.is_none() && held.too_many_names() {
+        if self.tidying.is_none() && engine.held().too_many_names() {
             self.tidying = Some((0, 0));
         }
+        self.begin_trimming_if_wanted(engine);
+    }
+
+    /// Trims if that is wanted: by blocks of names that were dropped, too.
+    fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>) {
         // A sweeper that hoards waits for the end of the burst.
-        if self.trimming.is_none() && !self.hoards && engine.upkeep().too_many_entries(held) {
+        let may = self.trimming.is_none() && !self.hoards;
+        if may && engine.upkeep().too_much_vacant(engine.held()) {
             self.begin_trimming(engine);
         }
     }
@@ -127,7 +148,7 @@ impl Upkeep {
     /// Trims, also what callers that have ended held.
     fn begin_trimming<T>(&mut self, engine: &Engine<T>) {
         engine.empty_idle(&memory::pin());
-        self.trimming = Some(0);
+        self.trimming = Some((0, Part::Entries));
     }
 
     /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
@@ -145,7 +166,7 @@ impl Upkeep {
 
     /// The hoard of a shard, if it is to have the entries of timers that end.
     pub(crate) fn hoard(&mut self, shard: usize) -> Option<&mut Trim> {
-        self.trims.get_mut(shard).filter(|_| self.hoards)
+        self.trims.get_mut(shard).map(|trims| &mut trims.entries).filter(|_| self.hoards)
     }
 
     /// The next work is so many ticks ahead: if that is long, the hoard is seen to first. Returns
@@ -164,7 +185,7 @@ impl Upkeep {
             (engine.front().counts().get(SweepCount::Ended) / INTERVAL, engine.front().swept());
         if std::mem::replace(&mut self.fired_then, fired) != fired {
             engine.upkeep().look(engine.held());
-            let held: u64 = self.trims.iter().map(Trim::held).sum();
+            let held: u64 = self.trims.iter().map(|trims| trims.entries.held()).sum();
             self.hoards = engine.entries() > engine.armed() + held + SLACK;
             self.fired_at = swept;
         }
@@ -183,7 +204,7 @@ impl Upkeep {
         if self.trimming.is_some() {
             return;
         }
-        if hoarded && engine.upkeep().too_many_entries(engine.held()) {
+        if hoarded && engine.upkeep().too_much_vacant(engine.held()) {
             self.begin_trimming(engine);
         } else {
             self.give_back(engine);
@@ -192,14 +213,14 @@ impl Upkeep {
 
     /// Whether anything is hoarded.
     fn holds(&self) -> bool {
-        self.trims.iter().any(|trim| trim.held() > 0)
+        self.trims.iter().any(|trims| trims.entries.held() > 0)
     }
 
     fn give_back<T>(&mut self, engine: &Engine<T>) {
         let guard = memory::pin();
-        for (shard, trim) in engine.shards().iter().zip(&mut self.trims) {
-            if trim.held() > 0 {
-                shard.give_back(trim, &guard);
+        for (shard, trims) in engine.shards().iter().zip(&mut self.trims) {
+            if trims.entries.held() > 0 {
+                shard.give_back(&mut trims.entries, &guard);
             }
         }
     }
@@ -254,6 +275,7 @@ impl Upkeep {
             let Some((number, from)) = self.tidying else { return };
             let Some(shard) = engine.shards().get(number) else {
                 self.tidying = None;
+                self.begin_trimming_if_wanted(engine);
                 return;
             };
             let Some(slot) = shard.next_occupied(from) else {
@@ -268,18 +290,27 @@ impl Upkeep {
     }
 
     fn trim_slice<T>(&mut self, engine: &Engine<T>, slice: usize) {
-        let Some(number) = self.trimming else { return };
+        let Some((number, part)) = self.trimming else { return };
         let Some(shard) = engine.shards().get(number) else {
             engine.upkeep().trimmed(engine.held());
             self.trimming = None;
             return;
         };
-        if shard.trim(&mut self.trims[number], slice, &memory::pin()) {
-            self.trimming = Some(number + 1);
-            if !self.hoards {
-                shard.give_back(&mut self.trims[number], &memory::pin());
+        let (trims, guard) = (&mut self.trims[number], memory::pin());
+        match part {
+            Part::Entries if shard.trim(&mut trims.entries, slice, &guard) => {
+                self.trimming = Some((number, Part::Blocks));
+                if !self.hoards {
+                    shard.give_back(&mut trims.entries, &guard);
+                }
             }
+            Part::Blocks if shard.blocks().trim(&mut trims.blocks, slice, &guard) => {
+                self.trimming = Some((number + 1, Part::Entries));
+                shard.blocks().give_back(&mut trims.blocks, &guard);
+            }
+            Part::Entries | Part::Blocks => {}
         }
+        drop(guard);
         memory::collect();
     }
 }
@@ -299,7 +330,7 @@ fn tidy_slot<T>(
     let mut names = Vec::<Name>::new();
     let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
-        match taken.chain.read_block(&mut names) {
+        match taken.chain.read_block(&mut names, shard.blocks()) {
             None => done = true,
             Some(Read::Whole) => freed += 1,
             Some(Read::Kept(unwritten)) => kept.push_back(Kept { from: taken.from, unwritten }),

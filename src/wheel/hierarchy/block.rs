@@ -1,0 +1,178 @@
+//! Blocks of names: what the slots' chains are made of, each as large as a cache line, in a slab as
+//! timers are.
+//!
+//! A block is in use from its claim until it is given back; all that while its state is that of a
+//! vacant entry which somebody holds. Who may touch it meanwhile is the slots' business (the block
+//! rule, in [`slot`](super::slot)).
+
+#![allow(clippy::inline_always, reason = "a part of an operation")]
+
+use super::name::Name;
+use crate::panics::DropEach;
+use crate::sync::{Acquire, AtomicU32, Relaxed, Release};
+use crate::wheel::memory::{Guard, Place, pin};
+use crate::wheel::prefetch::prefetch;
+use crate::wheel::slab::Slab;
+use crate::wheel::slab::resident::Resident;
+use crate::wheel::slab::state::AtomicEntryState;
+use crate::wheel::slab::trim::Trim;
+use std::alloc::{Layout, handle_alloc_error};
+
+/// How many names a block holds.
+#[cfg(not(modelled))]
+pub(crate) const NAMES: usize = 13;
+#[cfg(modelled)]
+pub(crate) const NAMES: usize = 2;
+
+/// A page has `2^PAGE_BITS` blocks.
+const PAGE_BITS: u32 = if cfg!(modelled) { 1 } else { 8 };
+
+/// Some names, and which block comes after this one.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    state: AtomicEntryState,
+    /// Which block comes next. Written before this one is published.
+    next: AtomicU32,
+    /// Zero until whoever reserved the place writes its name.
+    names: [AtomicU32; NAMES],
+}
+
+#[cfg(not(modelled))]
+const _: () = assert!(size_of::<Block>() == 64);
+
+// SAFETY: all zeros is a vacant state of the first generation, and numbers that are zero, as by
+// default. All of it is atomic.
+unsafe impl Place for Block {
+    #[cfg(modelled)]
+    fn forget(&self) {
+        self.state.forget();
+    }
+}
+
+impl Resident for Block {
+    #[inline]
+    fn state(&self) -> &AtomicEntryState {
+        &self.state
+    }
+
+    fn renew(&self) {}
+
+    unsafe fn bury(&self, _: &mut DropEach) {}
+}
+
+impl Block {
+    /// Begins a block with one name, before `next`. The caller alone knows it.
+    fn begin(&self, name: Name, next: BlockNumber) {
+        // Relaxed, as below: published by the exchange that puts the block into its slot.
+        self.next.store(next.0, Relaxed);
+        for (place, word) in self.names.iter().enumerate() {
+            word.store(if place == 0 { name.word() } else { 0 }, Relaxed);
+        }
+    }
+
+    /// Which block comes after this one.
+    pub(crate) fn next(&self) -> BlockNumber {
+        // Relaxed: written before the block was published, to its taker.
+        BlockNumber(self.next.load(Relaxed))
+    }
+
+    /// Writes a name into the place that was reserved for it.
+    #[inline]
+    pub(crate) fn write(&self, place: usize, name: Name) {
+        // Release: the last touch of the block comes before it is given back; pairs with the Acquire
+        // of `read`.
+        self.names[place].store(name.word(), Release);
+    }
+
+    /// The name at a place, if it has been written.
+    #[inline]
+    pub(crate) fn read(&self, place: usize) -> Option<Name> {
+        // Acquire: pairs with the Release of `write`, so that the block can be given back once all
+        // its names have been read.
+        Name::of_word(self.names[place].load(Acquire))
+    }
+
+    /// Whether there seems to be a name at a place.
+    pub(crate) fn has(&self, place: usize) -> bool {
+        // Relaxed: whether there is something to look at, not the look itself.
+        self.names[place].load(Relaxed) != 0
+    }
+}
+
+/// A block, by its index in the slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockNumber(pub(crate) u32);
+
+impl BlockNumber {
+    /// No block: none has this index.
+    pub(crate) const NONE: BlockNumber = BlockNumber((1 << 30) - 1);
+}
+
+/// All blocks of a shard.
+#[derive(Debug)]
+pub(crate) struct Blocks(Slab<Block>);
+
+impl Blocks {
+    pub(crate) fn new() -> Self {
+        Self(Slab::new(PAGE_BITS))
+    }
+
+    /// Makes a block with one name, before `next`.
+    pub(crate) fn make(&self, name: Name, next: BlockNumber) -> BlockNumber {
+        let guard = &pin();
+        let Some(claimed) = self.0.claim(guard) else {
+            // More than there can be names.
+            handle_alloc_error(Layout::new::<Block>())
+        };
+        claimed.entry.begin(name, next);
+        BlockNumber(claimed.index)
+    }
+
+    /// Begins a block anew that was made and is nobody else's.
+    pub(crate) fn remake(&self, block: BlockNumber, name: Name, next: BlockNumber) {
+        self.with(block, |block| block.begin(name, next));
+    }
+
+    /// Gives a block back, that is nobody else's.
+    pub(crate) fn release(&self, block: BlockNumber) {
+        self.0.release_one(block.0, &pin());
+    }
+
+    /// Calls `look` with a block that is in use.
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, block: BlockNumber, look: impl FnOnce(&Block) -> R) -> R {
+        match self.0.entry(block.0, &pin()) {
+            Some(block) => look(block),
+            None => unreachable!("a block that is in use is there"),
+        }
+    }
+
+    /// Begins to fetch a block, if there is one.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: BlockNumber) {
+        if block != BlockNumber::NONE {
+            self.with(block, |block| prefetch(block));
+        }
+    }
+
+    /// How many blocks there are, in use or not.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// Hoards up to `slice` blocks that are not in use, to give whole pages back. `true` when a
+    /// round ends.
+    pub(crate) fn trim(&self, trim: &mut Trim, slice: usize, guard: &Guard) -> bool {
+        trim.advance(&self.0, slice, guard)
+    }
+
+    /// Gives back what was hoarded.
+    pub(crate) fn give_back(&self, trim: &mut Trim, guard: &Guard) {
+        trim.give_back(&self.0, guard);
+    }
+}

@@ -1,0 +1,36 @@
+//! [`Name`]: what waits in the slots.
+
+#![forbid(unsafe_code)]
+
+use std::num::NonZeroU32;
+
+/// The name of an entry of the shard's slab, as it waits in a slot: its index, and one more, so
+/// that no name is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name(NonZeroU32);
+
+impl Name {
+    /// The name of the entry at `index`, which is below 2^30.
+    #[inline]
+    pub(crate) fn new(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// The index of the entry.
+    #[inline]
+    pub(crate) fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+
+    /// The name as a word, which is not zero.
+    #[inline]
+    pub(super) fn word(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The name of such a word.
+    #[inline]
+    pub(super) fn of_word(word: u32) -> Option<Self> {
+        NonZeroU32::new(word).map(Self)
+    }
+}
