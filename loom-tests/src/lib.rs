@@ -143,6 +143,14 @@ impl World {
         Self { wheel, sweeper, clock }
     }
 
+    /// One whose blocks of names are used again, as they are outside of the models.
+    #[cfg(not(crossbeam_loom))]
+    pub fn recycling() -> Self {
+        let world = Self::new();
+        wheel::probe::recycle_blocks(&world.wheel);
+        world
+    }
+
     /// One of another shape, whose first tick is `first`.
     pub fn shaped(geometry: Geometry, first: u64) -> Self {
         let clock = ManualClock::new();

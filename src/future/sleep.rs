@@ -87,8 +87,8 @@ struct Armed {
     slack: Slack,
     /// Whether others know the id.
     handed_out: bool,
-    /// Whether the deadline was moved earlier than the wheel may have noticed, and no poll has looked
-    /// at the clock since.
+    /// Whether the deadline was moved earlier than the wheel may have noticed, and no poll has
+    /// looked at the clock since.
     earlier: bool,
     /// Whether a poll has seen since that the wheel [`keeps`] it.
     sure: bool,
@@ -108,8 +108,9 @@ impl Armed {
 }
 
 /// How much later than the wheel has it a deadline may be: half of what it was ahead when the wheel
-/// was told. So a sleep that is pushed back again and again tells the wheel now and then, while half
-/// of its time is still ahead; and one that is left alone wakes its task at most once too early.
+/// was told. So a sleep that is pushed back again and again tells the wheel now and then, while
+/// half of its time is still ahead; and one that is left alone wakes its task at most once too
+/// early.
 #[derive(Clone, Copy)]
 struct Slack(u32);
 

@@ -40,6 +40,10 @@ pub(crate) use blocking::{thread, thread_local};
 #[cfg(modelled)]
 pub(crate) use source::thread_local as modelled_thread_local;
 
+// A number that is no part of a model.
+#[cfg(modelled)]
+pub(crate) use std::sync::atomic::AtomicU32 as Unseen;
+
 // The lock of the keyed timers' map: its order with the wheel's words is what a model explores,
 // and a thread that waits for it must be loom's to wake.
 #[cfg(modelled)]

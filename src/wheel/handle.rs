@@ -323,8 +323,8 @@ impl<T: Send> Wheel<T> {
         self.inner.ahead(at)
     }
 
-    /// As [`insert_at_moment`](Self::insert_at_moment), in the common case; in all others, the value
-    /// comes back.
+    /// As [`insert_at_moment`](Self::insert_at_moment), in the common case; in all others, the
+    /// value comes back.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn insert_soon_at(&self, value: T, deadline: Moment) -> Result<TimerId, T> {

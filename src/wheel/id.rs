@@ -100,7 +100,7 @@ impl TimerId {
         Generation(GENERATION.get_u32(self.to_bits()))
     }
 
-    /// A word with the generation above so many bits, a zero below it, and whatever else below that.
+    /// A word with the generation above so many bits, a zero below it, and whatever else below.
     #[inline]
     pub(crate) fn generation_above(self, bits: u32) -> u64 {
         self.to_bits() << (bits - GENERATION.shift())

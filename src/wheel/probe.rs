@@ -39,6 +39,12 @@ pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
     wheel.inner.engine.entries()
 }
 
+/// From now on the wheel's blocks of names are used again.
+#[cfg(not(crossbeam_loom))]
+pub fn recycle_blocks<T>(wheel: &Wheel<T>) {
+    wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().recycle());
+}
+
 /// From now on the calling thread has a number of its own, and vacant entries in its hand, until it
 /// [gets up](get_up).
 pub fn sit_down<T>(wheel: &Wheel<T>) {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a model fails by panicking")]
 
 mod block_vs_inserter;
+mod blocks;
 mod cancel_vs_sweep;
 mod close_vs_insert;
 #[cfg(shuttle)]

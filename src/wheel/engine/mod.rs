@@ -237,7 +237,7 @@ impl<T> Engine<T> {
     }
 
     /// The tick of a deadline that is in range and was not [in the window](Self::in_window).
-    fn into_window(&self, tick: Tick) -> Result<Tick, OutOfRange> {
+    fn clamped(&self, tick: Tick) -> Result<Tick, OutOfRange> {
         let swept = self.front.swept();
         let held = tick <= swept.plus(Tick::AHEAD);
         if held { Ok(tick.max(swept.oldest())) } else { Err(OutOfRange::Unswept) }
@@ -279,7 +279,7 @@ impl<T> Engine<T> {
         if tick.max(swept.oldest()).since(self.timeline.floor(now)) > Tick::RANGE {
             return Err(OutOfRange::TooFar);
         }
-        self.into_window(tick)
+        self.clamped(tick)
     }
 
     /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.

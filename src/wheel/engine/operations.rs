@@ -231,7 +231,7 @@ impl<T> Engine<T> {
     #[cold]
     #[inline(never)]
     fn reset_out_of_window(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        self.reset_at(call, id, self.into_window(deadline))
+        self.reset_at(call, id, self.clamped(deadline))
     }
 
     /// As [`reset_after`](Self::reset_after), for delays that are not plain.

@@ -79,8 +79,8 @@ impl Block {
     /// Writes a name into the place that was reserved for it.
     #[inline]
     pub(crate) fn write(&self, place: usize, name: Name) {
-        // Release: the last touch of the block comes before it is given back; pairs with the Acquire
-        // of `read`.
+        // Release: the last touch of the block comes before it is given back; pairs with the
+        // Acquire of `read`.
         self.names[place].store(name.word(), Release);
     }
 
@@ -110,22 +110,49 @@ impl BlockNumber {
 
 /// All blocks of a shard.
 #[derive(Debug)]
-pub(crate) struct Blocks(Slab<Block>);
+pub(crate) struct Blocks {
+    slab: Slab<Block>,
+    /// How many have been taken, none of them twice, as in most models: who takes from the slab,
+    /// and who gives back, has models of its own.
+    #[cfg(all(modelled, not(crossbeam_loom)))]
+    taken: crate::sync::Unseen,
+}
 
 impl Blocks {
     pub(crate) fn new() -> Self {
-        Self(Slab::new(PAGE_BITS))
+        Self {
+            slab: Slab::new(PAGE_BITS),
+            #[cfg(all(modelled, not(crossbeam_loom)))]
+            taken: crate::sync::Unseen::new(0),
+        }
+    }
+
+    /// From now on blocks are used again.
+    #[cfg(all(modelled, not(crossbeam_loom)))]
+    pub(crate) fn recycle(&self) {
+        self.taken.store(u32::MAX, Relaxed);
+    }
+
+    /// A block that nobody else has.
+    fn claim<'g>(&'g self, guard: &'g Guard) -> Option<(&'g Block, u32)> {
+        #[cfg(all(modelled, not(crossbeam_loom)))]
+        if self.taken.load(Relaxed) != u32::MAX {
+            let index = self.taken.fetch_add(1, Relaxed);
+            self.slab.lay(index);
+            return self.slab.entry(index, guard).map(|block| (block, index));
+        }
+        self.slab.claim(guard).map(|claimed| (claimed.entry, claimed.index))
     }
 
     /// Makes a block with one name, before `next`.
     pub(crate) fn make(&self, name: Name, next: BlockNumber) -> BlockNumber {
         let guard = &pin();
-        let Some(claimed) = self.0.claim(guard) else {
+        let Some((block, index)) = self.claim(guard) else {
             // More than there can be names.
             handle_alloc_error(Layout::new::<Block>())
         };
-        claimed.entry.begin(name, next);
-        BlockNumber(claimed.index)
+        block.begin(name, next);
+        BlockNumber(index)
     }
 
     /// Begins a block anew that was made and is nobody else's.
@@ -135,13 +162,17 @@ impl Blocks {
 
     /// Gives a block back, that is nobody else's.
     pub(crate) fn release(&self, block: BlockNumber) {
-        self.0.release_one(block.0, &pin());
+        #[cfg(all(modelled, not(crossbeam_loom)))]
+        if self.taken.load(Relaxed) != u32::MAX {
+            return;
+        }
+        self.slab.release_one(block.0, &pin());
     }
 
     /// Calls `look` with a block that is in use.
     #[inline(always)]
     pub(crate) fn with<R>(&self, block: BlockNumber, look: impl FnOnce(&Block) -> R) -> R {
-        match self.0.entry(block.0, &pin()) {
+        match self.slab.entry(block.0, &pin()) {
             Some(block) => look(block),
             None => unreachable!("a block that is in use is there"),
         }
@@ -157,22 +188,22 @@ impl Blocks {
 
     /// How many blocks there are, in use or not.
     pub(crate) fn len(&self) -> u64 {
-        self.0.len()
+        self.slab.len()
     }
 
     /// How many bytes they take.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.bytes()
+        self.slab.bytes()
     }
 
     /// Hoards up to `slice` blocks that are not in use, to give whole pages back. `true` when a
     /// round ends.
     pub(crate) fn trim(&self, trim: &mut Trim, slice: usize, guard: &Guard) -> bool {
-        trim.advance(&self.0, slice, guard)
+        trim.advance(&self.slab, slice, guard)
     }
 
     /// Gives back what was hoarded.
     pub(crate) fn give_back(&self, trim: &mut Trim, guard: &Guard) {
-        trim.give_back(&self.0, guard);
+        trim.give_back(&self.slab, guard);
     }
 }

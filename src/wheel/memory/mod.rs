@@ -10,8 +10,8 @@
 //!   every guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 //!
 //! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good,
-//! and `Held`, by whoever has it; and [`Place`], what an entry must be. The models of `loom-tests` run `mapped`, and those of the
-//! epoch `boxed`.
+//! and `Held`, by whoever has it; and [`Place`], what an entry must be. The models of `loom-tests`
+//! run `mapped`, and those of the epoch `boxed`.
 
 #[cfg_attr(
     any(

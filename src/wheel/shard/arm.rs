@@ -1,8 +1,9 @@
 //! Arming: what an insert does with the entry that it has claimed, by a name that is met in time or
 //! with a new one. The protocol and its races are in [`protocol`](super::protocol).
 //!
-//! What is common comes first and calls nothing; what is left of it, where another thread was faster
-//! or the sweeper has come, goes on by the id alone: when the timer is armed, others may end it.
+//! What is common comes first and calls nothing; what is left of it, where another thread was
+//! faster or the sweeper has come, goes on by the id alone: once the timer is armed, others may end
+//! it.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 

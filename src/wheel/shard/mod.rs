@@ -431,8 +431,8 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
     entry.state.load().is_relinking().then_some(Role::Beside)
 }
 
-/// Whether the name that was relied on surely waits, after the exchange: as [`needs`] finds out, but
-/// for a link that tells of another by now.
+/// Whether the name that was relied on surely waits, after the exchange: as [`needs`] finds out,
+/// but for a link that tells of another by now.
 #[inline]
 fn still_waits<T>(entry: &Entry<T>, link: Tick, front: &Front) -> bool {
     entry.link.load() == link && front.swept() < link && !entry.state.load().is_relinking()

@@ -30,9 +30,9 @@
 //!   [`fresh`](EntryState::is_fresh) without a write.
 //!
 //! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`
-//! is read, and the states are written, only after the page has been put in, by the thread that put it
-//! in, or those that took what it [left](super::fresh): they alone hold those entries, and until all
-//! have been released nobody takes the page out. So no generation is ever given out twice, however
+//! is read, and the states are written, only after the page has been put in, by the thread that put
+//! it in, or those that took what it [left](super::fresh): they alone hold those entries, and until
+//! all have been released nobody takes the page out. So no generation is ever given out twice, however
 //! the putting in and taking out of other threads interleave.
 
 use super::magazine::Rounds;
@@ -114,8 +114,8 @@ impl<E: Resident> Directory<E> {
 
     // In C, for `ci/genmc`: `install` in `page.c`.
     /// Puts a page in. The caller alone holds its entries, which are to be [renewed](Self::renew)
-    /// before they are used. Returns the index of the first, and their generation, or `None` when the
-    /// indices are used up.
+    /// before they are used. Returns the index of the first, and their generation, or `None` when
+    /// the indices are used up.
     pub(crate) fn install(&self, guard: &Guard) -> Option<(u32, Generation)> {
         loop {
             let number = self.absent_page()?;
@@ -139,6 +139,12 @@ impl<E: Resident> Directory<E> {
             }
             return Some((number << self.page_bits, base));
         }
+    }
+
+    /// Makes the memory of an entry, on no page.
+    #[cfg(all(modelled, not(crossbeam_loom)))]
+    pub(crate) fn lay(&self, index: u32) {
+        self.places.make_page(index);
     }
 
     /// Takes a page out; `base` is the greatest generation among its entries.
@@ -320,7 +326,7 @@ impl<E: Resident> Drop for Directory<E> {
                     let entry = unsafe { page.add(offset) };
                     // SAFETY: as above; entries are only ever shared.
                     let entry = unsafe { &*entry };
-                    // SAFETY: with `&mut self` nobody else touches it, and it is not looked at again.
+                    // SAFETY: with `&mut self` nobody else touches it; it is not looked at again.
                     unsafe { entry.bury(&mut values) };
                 }
                 // SAFETY: made by `make_page`; the directory is going.

@@ -7,10 +7,10 @@
 //!  └──────────┴───────────────────────────────────┴─────────────────────────────────┘
 //! ```
 //!
-//! Whoever puts a page in takes as many of its entries as it wants, and leaves the rest here; whoever
-//! finds the vacant stack empty takes some from the front, by one exchange. They are a range of
-//! indices, so that nobody has to walk along their states, which are written when they are taken: on a
-//! page of which few are needed, the memory of the others is not touched.
+//! Whoever puts a page in takes as many of its entries as it wants, and leaves the rest here;
+//! whoever finds the vacant stack empty takes some from the front, by one exchange. They are a range
+//! of indices, so that nobody has to walk along their states, which are written when they are taken:
+//! on a page of which few are needed, the memory of the others is not touched.
 //!
 //! The same word may come again, with another incarnation of the page. That is harmless: it means
 //! what it says at the moment of the exchange, and nothing that was read before is relied upon.
@@ -43,8 +43,8 @@ impl Fresh {
             if count == 0 {
                 return None;
             }
-            // Acquire: pairs with the Release of `put`, on which every exchange since builds, so that
-            // the page, and the generation it begins with, are seen.
+            // Acquire: pairs with the Release of `put`, on which every exchange since builds, so
+            // that the page, and the generation it begins with, are seen.
             match self.0.compare_exchange(seen, word(first + count, left - count), Acquire, Relaxed)
             {
                 Ok(_) => return Some(Rounds { top: first, count }),

@@ -309,6 +309,12 @@ impl<E: Resident> Slab<E> {
         Some(kept)
     }
 
+    /// Makes the memory of an entry, on no page: for models, which keep it to themselves.
+    #[cfg(all(modelled, not(crossbeam_loom)))]
+    pub(crate) fn lay(&self, index: u32) {
+        self.directory.lay(index);
+    }
+
     /// Gives back one entry, which the caller alone holds.
     pub(crate) fn release_one(&self, index: u32, guard: &Guard) {
         self.release_rounds(Rounds { top: index, count: 1 }, guard);

@@ -1,0 +1,73 @@
+//! Blocks of names that are given back and made again, by whoever needs one next.
+#![cfg(not(crossbeam_loom))]
+
+use loom_tests::{TICK, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v};
+use std::time::Duration;
+
+/// A head that was read before names a block that has been given back and made again since, in the
+/// same slot and with as many names.
+#[test]
+fn a_head_of_the_same_value() {
+    model(2, || {
+        let World { wheel, mut sweeper, .. } = World::recycling();
+        wheel.insert(v(1), Duration::ZERO).unwrap();
+        let other = beside(&wheel, |wheel| wheel.insert(v(2), Duration::ZERO).unwrap());
+        let mut fired = sweep(&mut sweeper);
+        wheel.insert(v(3), Duration::ZERO).unwrap();
+        other.join().unwrap();
+        fired.extend(sweep(&mut sweeper));
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 2, 3]);
+    });
+}
+
+/// Two need a block for slots of their own while the sweeper gives one back.
+#[test]
+fn two_that_make_and_the_sweeper_that_gives_back() {
+    model(1, || {
+        let World { wheel, mut sweeper, clock } = World::recycling();
+        wheel.insert(v(1), Duration::ZERO).unwrap();
+        let others = [(2, TICK), (3, TICK * 2)].map(|(number, delay)| {
+            beside(&wheel, move |wheel| wheel.insert(v(number), delay).unwrap())
+        });
+        assert_eq!(sweep(&mut sweeper), [1]);
+        wheel.insert(v(4), TICK).unwrap();
+        for other in others {
+            other.join().unwrap();
+        }
+        let mut fired = sweep_after(&mut sweeper, &clock, 2);
+        fired.sort_unstable();
+        assert_eq!(fired, [2, 3, 4]);
+    });
+}
+
+/// One whose exchange fails has made a block for nothing, and gives it back itself.
+#[test]
+fn a_block_that_was_made_for_nothing() {
+    model(1, || {
+        let World { wheel, mut sweeper, clock } = World::recycling();
+        let other = beside(&wheel, |wheel| wheel.insert(v(1), TICK).unwrap());
+        wheel.insert(v(2), TICK).unwrap();
+        other.join().unwrap();
+        wheel.insert(v(3), TICK).unwrap();
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 2, 3]);
+    });
+}
+
+/// The sweeper gives pages of blocks back while another thread needs one.
+#[test]
+fn a_page_of_blocks_that_leaves() {
+    model(1, || {
+        let World { wheel, mut sweeper, clock } = World::recycling();
+        wheel.insert(v(1), Duration::ZERO).unwrap();
+        assert_eq!(sweep(&mut sweeper), [1]);
+        let other = beside(&wheel, |wheel| wheel.insert(v(2), TICK).unwrap());
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        other.join().unwrap();
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [2]);
+        wheel.insert(v(3), TICK).unwrap();
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [3]);
+    });
+}
