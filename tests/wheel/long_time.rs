@@ -3,8 +3,9 @@
 use crate::common::{Bench, SMALL, Shape};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use std::time::Instant;
 use tourbillon::__internals::Geometry;
-use tourbillon::{Refusal, TimerId};
+use tourbillon::{Builder, Clock, ManualClock, Refusal, TimerId};
 
 const TICK: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -19,9 +20,7 @@ fn run_out(bench: &mut Bench<u64>) -> Vec<u64> {
     let mut fired = Vec::new();
     while !bench.wheel.is_empty() {
         let next = bench.sweeper.next_deadline().unwrap();
-        fired.extend(
-            bench.advance(next.saturating_duration_since(tourbillon::Clock::now(&bench.clock))),
-        );
+        fired.extend(bench.advance(next.saturating_duration_since(bench.clock.now())));
     }
     fired
 }
@@ -62,6 +61,37 @@ fn the_longest_delay_fires_at_its_time_and_a_longer_one_is_refused() {
         assert!(bench.advance(longest - TICK).is_empty());
         assert_eq!(bench.advance(TICK), [1]);
     }
+}
+
+/// Also by readings of the clock that are used again, which are not looked at again.
+#[test]
+fn a_wheel_that_is_not_swept_refuses_each_time() {
+    #[derive(Debug)]
+    struct Leased(ManualClock);
+
+    impl Clock for Leased {
+        fn now(&self) -> Instant {
+            self.0.now()
+        }
+
+        fn is_leased(&self) -> bool {
+            true
+        }
+    }
+
+    let (clock, tick) = (ManualClock::new(), Duration::from_micros(1));
+    let builder = Builder::new().resolution(tick).clock(Leased(clock.clone()));
+    let (wheel, mut sweeper) = builder.__lease(u64::MAX / 2).build().unwrap();
+    clock.advance(Duration::from_micros(1 << 37));
+    for _ in 0..3 {
+        let refused = wheel.insert(1, Duration::from_micros((1 << 37) - 200)).unwrap_err();
+        assert!(matches!(refused.reason, Refusal::BeyondRange(beyond) if beyond.unswept));
+        let id = wheel.insert(2, tick).unwrap();
+        assert!(wheel.reset(id, Duration::from_micros((1 << 37) - 200)).unwrap_err().unswept);
+        assert_eq!(wheel.cancel(id), Some(2));
+    }
+    assert!(sweeper.sweep(|_| ()).finished);
+    wheel.insert(1, Duration::from_micros((1 << 37) - 200)).unwrap();
 }
 
 #[test]

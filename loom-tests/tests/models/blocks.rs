@@ -53,6 +53,8 @@ fn a_block_that_was_made_for_nothing() {
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         fired.sort_unstable();
         assert_eq!(fired, [1, 2, 3]);
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        assert_eq!(wheel.metrics().bytes, 0, "a block is missing");
     });
 }
 

@@ -5,6 +5,7 @@
 
 mod block_vs_inserter;
 mod blocks;
+mod by_hand;
 mod cancel_vs_sweep;
 mod close_vs_insert;
 #[cfg(shuttle)]

@@ -13,8 +13,8 @@
 //! A slot is a chain of [`block`](super::block)s of names. To [`push`](SlotHead::push) is to
 //! reserve the next place of the first block by one compare-and-swap on the head, which holds the
 //! count, and then to store the name there; when the block is full, a new block with the name in it
-//! goes in front. The sweeper [`take`](SlotHead::take)s the whole chain by one swap. Nothing is ever
-//! popped singly.
+//! goes in front. The sweeper [`take`](SlotHead::take)s the whole chain by one swap. Nothing is
+//! ever popped singly.
 //!
 //! **Block rule.** A block belongs to the slot until the chain is taken and to the taker after
 //! that; the taker gives it back when all names reserved in it have been read. A thread touches a

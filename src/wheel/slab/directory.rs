@@ -32,8 +32,8 @@
 //! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`
 //! is read, and the states are written, only after the page has been put in, by the thread that put
 //! it in, or those that took what it [left](super::fresh): they alone hold those entries, and until
-//! all have been released nobody takes the page out. So no generation is ever given out twice, however
-//! the putting in and taking out of other threads interleave.
+//! all have been released nobody takes the page out. So no generation is ever given out twice,
+//! however the putting in and taking out of other threads interleave.
 
 use super::magazine::Rounds;
 use super::resident::Resident;

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Whoever puts a page in takes as many of its entries as it wants, and leaves the rest here;
-//! whoever finds the vacant stack empty takes some from the front, by one exchange. They are a range
-//! of indices, so that nobody has to walk along their states, which are written when they are taken:
-//! on a page of which few are needed, the memory of the others is not touched.
+//! whoever finds the vacant stack empty takes some from the front, by one exchange. They are a
+//! range of indices, so that nobody has to walk along their states, which are written when they are
+//! taken: on a page of which few are needed, the memory of the others is not touched.
 //!
 //! The same word may come again, with another incarnation of the page. That is harmless: it means
 //! what it says at the moment of the exchange, and nothing that was read before is relied upon.

@@ -1,0 +1,98 @@
+//! An insert in the common case: by a thread with a vacant entry in its hand, into a block that has
+//! room.
+
+use loom_tests::{
+    Refusal, TICK, Value, Wheel, World, beside, drain, in_a_seat, model, seated, sweep,
+    sweep_after, v,
+};
+
+/// Leaves a vacant entry behind, for the next thread with a number of its own; its name waits for
+/// longer than the models' timers may. And files a name, in a block that has room, one tick ahead.
+fn prepare(wheel: &Wheel<Value>) {
+    in_a_seat(wheel, |wheel| {
+        let id = wheel.insert(v(9), TICK * 4).unwrap();
+        assert_eq!(wheel.cancel(id), Some(v(9)));
+    });
+    wheel.insert(v(1), TICK).unwrap();
+}
+
+/// Both fire, exactly once.
+fn against_a_sweep(ticks: u32) {
+    model(2, move || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        prepare(&wheel);
+        let deadline = clock.start() + TICK;
+        let inserter = seated(&wheel, move |wheel| wheel.insert_at(v(7), deadline).unwrap());
+        let mut fired = sweep_after(&mut sweeper, &clock, ticks);
+        inserter.join().unwrap();
+        fired.extend(sweep_after(&mut sweeper, &clock, 1));
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 7]);
+        assert!(wheel.is_empty());
+    });
+}
+
+#[test]
+fn a_sweep_of_the_slot() {
+    against_a_sweep(1);
+}
+
+#[test]
+fn a_sweep_that_passes_the_slot_by() {
+    against_a_sweep(3);
+}
+
+/// The block has one place left; whoever is slower makes another block.
+#[test]
+fn two_and_one_place() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        prepare(&wheel);
+        let by_hand = seated(&wheel, |wheel| wheel.insert(v(7), TICK).unwrap());
+        wheel.insert(v(8), TICK).unwrap();
+        by_hand.join().unwrap();
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 7, 8]);
+    });
+}
+
+#[test]
+fn the_closing_and_draining() {
+    model(2, || {
+        let World { wheel, sweeper: _sweeper, .. } = World::new();
+        prepare(&wheel);
+        let inserter = seated(&wheel, |wheel| wheel.insert(v(7), TICK));
+        wheel.close();
+        let mut drained = drain(&wheel);
+        drained.sort_unstable();
+        match inserter.join().unwrap() {
+            Ok(_) => assert_eq!(drained, [1, 7]),
+            Err(refused) => {
+                assert_eq!((refused.reason, refused.value), (Refusal::Closed, v(7)));
+                assert_eq!(drained, [1]);
+            }
+        }
+        assert!(wheel.is_empty());
+    });
+}
+
+/// Its entry may be drained, and armed by another, before it has filed its name.
+#[test]
+fn a_drain_and_the_next_timer_of_the_entry() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        prepare(&wheel);
+        let drainer = beside(&wheel, |wheel| {
+            let drained = drain(wheel);
+            wheel.insert(v(8), TICK).unwrap();
+            drained
+        });
+        in_a_seat(&wheel, |wheel| wheel.insert(v(7), TICK).unwrap());
+        let mut values = drainer.join().unwrap();
+        clock.advance(TICK);
+        values.extend(sweep(&mut sweeper));
+        values.sort_unstable();
+        assert_eq!(values, [1, 7, 8]);
+    });
+}
