@@ -53,12 +53,15 @@ fn a_block_that_was_made_for_nothing() {
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         fired.sort_unstable();
         assert_eq!(fired, [1, 2, 3]);
+        // Entries first, then blocks.
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        assert!(sweep(&mut sweeper).is_empty());
         assert_eq!(wheel.metrics().bytes, 0, "a block is missing");
     });
 }
 
-/// The sweeper gives pages of blocks back while another thread needs one.
+/// The sweeper gives pages of blocks back while another thread needs one. (Too much for loom.)
+#[cfg(shuttle)]
 #[test]
 fn a_page_of_blocks_that_leaves() {
     model(1, || {
@@ -66,7 +69,9 @@ fn a_page_of_blocks_that_leaves() {
         wheel.insert(v(1), Duration::ZERO).unwrap();
         assert_eq!(sweep(&mut sweeper), [1]);
         let other = beside(&wheel, |wheel| wheel.insert(v(2), TICK).unwrap());
+        // Entries first, then blocks.
         assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        assert!(sweep(&mut sweeper).is_empty());
         other.join().unwrap();
         assert_eq!(sweep_after(&mut sweeper, &clock, 1), [2]);
         wheel.insert(v(3), TICK).unwrap();
