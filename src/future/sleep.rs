@@ -102,8 +102,9 @@ impl Armed {
 
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
     #[inline]
-    fn may_keep(&self, deadline: Moment) -> bool {
-        deadline >= self.at && self.slack.reaches(self.at, deadline) && !self.handed_out
+    fn may_keep(&self, wheel: &Wheel<Wake>, deadline: Moment) -> bool {
+        let close = deadline >= self.at && self.slack.reaches(self.at, deadline);
+        close && !self.handed_out && !wheel.is_closed()
     }
 }
 
@@ -118,8 +119,13 @@ impl Slack {
     /// In nanoseconds, as a power of two: the unit, so that some days fit.
     const SHIFT: u32 = 16;
 
+    /// That of a sleep whose deadline is so far ahead; none where it would give up its place, which
+    /// another may then take.
     #[inline]
-    fn of(ahead: u64) -> Self {
+    fn of(ahead: u64, wheel: &Wheel<Wake>) -> Self {
+        if wheel.is_bounded() {
+            return Self(0);
+        }
         Self(u32::try_from(ahead >> (Self::SHIFT + 1)).unwrap_or(u32::MAX))
     }
 
@@ -191,7 +197,9 @@ impl Sleep {
     /// neither polled nor woken.
     ///
     /// A sleep that is pushed back by no more than half of the time it had notes that, and no more:
-    /// its task may be woken once at the old deadline, and its poll then waits for the new one.
+    /// its task may be woken once at the old deadline, and its poll then waits for the new one (or
+    /// finds that the [wheel was closed](Wheel::close) meanwhile). Where the wheel has a bound, the
+    /// sleep keeps its place, and the wheel is told each time.
     ///
     /// A sleep that had fired, or was never polled, is armed by the next poll. One that is moved
     /// back to a deadline that has passed is ready at the next poll; whoever waits for it without
@@ -217,7 +225,7 @@ impl Sleep {
             return;
         };
         armed.earlier |= moved_earlier;
-        if !armed.may_keep(deadline) {
+        if !armed.may_keep(self.timer.wheel(), deadline) {
             self.tell_wheel();
         }
     }
@@ -228,7 +236,7 @@ impl Sleep {
         let (wheel, deadline) = (self.timer.wheel(), self.deadline);
         let State::Armed(armed) = &mut self.state else { return };
         let id = armed.id;
-        armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
+        armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0), wheel);
         armed.at = deadline;
         armed.sure = false;
         match wheel.reset_at_moment(id, deadline) {
@@ -311,7 +319,8 @@ impl Sleep {
             return self.elapse();
         };
         let (wake, waker) = Wake::of(task);
-        let armed = |id, at| State::Armed(Armed::new(id, waker, at, Slack::of(ahead)));
+        let slack = Slack::of(ahead, self.wheel());
+        let armed = |id, at| State::Armed(Armed::new(id, waker, at, slack));
         match self.wheel().insert_soon_at(wake, self.deadline) {
             Ok(id) => {
                 self.state = armed(id, self.deadline);

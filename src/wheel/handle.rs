@@ -323,6 +323,12 @@ impl<T: Send> Wheel<T> {
         self.inner.ahead(at)
     }
 
+    /// Whether the wheel holds so many timers at most, and takes no more.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.inner.engine.is_bounded()
+    }
+
     /// As [`insert_at_moment`](Self::insert_at_moment), in the common case; in all others, the
     /// value comes back.
     #[cfg(any(feature = "future", modelled))]

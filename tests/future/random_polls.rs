@@ -83,9 +83,10 @@ struct Told {
 }
 
 impl Told {
-    fn at(deadline: Instant, now: Instant) -> Self {
+    /// A bounded wheel is told each time.
+    fn at(deadline: Instant, now: Instant, bounded: bool) -> Self {
         let ahead = deadline.saturating_duration_since(now).as_nanos();
-        Self { deadline, slack: ahead >> 17 }
+        Self { deadline, slack: if bounded { 0 } else { ahead >> 17 } }
     }
 
     /// Whether the wheel need not be told of a deadline.
@@ -254,7 +255,7 @@ impl Model {
             return State::Refused;
         }
         let deadline = self.known[which].deadline;
-        let told = Told::at(deadline, self.now());
+        let told = Told::at(deadline, self.now(), self.capacity < usize::MAX);
         State::Armed { due: self.due(deadline), told, task, id: None, earlier: false }
     }
 
@@ -262,7 +263,8 @@ impl Model {
         let deadline = self.around(offset);
         // None is before the timer was made.
         let deadline = deadline.max(self.sandbox.clock.start());
-        let (due_then, told_then) = (self.due(deadline), Told::at(deadline, self.now()));
+        let (due_then, told_then) =
+            (self.due(deadline), Told::at(deadline, self.now(), self.capacity < usize::MAX));
         let known = &mut self.known[which];
         known.sleep.reset(deadline);
         let moved_earlier = deadline < std::mem::replace(&mut known.deadline, deadline);
@@ -280,7 +282,8 @@ impl Model {
     fn id(&mut self, which: usize) {
         let id = self.known[which].sleep.id();
         let deadline = self.known[which].deadline;
-        let (due_then, told_then) = (self.due(deadline), Told::at(deadline, self.now()));
+        let (due_then, told_then) =
+            (self.due(deadline), Told::at(deadline, self.now(), self.capacity < usize::MAX));
         match &mut self.known[which].state {
             State::Armed { due, told, id: handed_out, .. } => {
                 if told.deadline != deadline && handed_out.is_none() {

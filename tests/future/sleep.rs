@@ -317,6 +317,39 @@ fn a_sleep_pushed_back_a_little_is_woken_once_too_early() {
     }
 }
 
+/// Another cannot take it between its old deadline and the new one.
+#[test]
+fn a_sleep_keeps_its_place() {
+    let clock = ManualClock::new();
+    let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).capacity(1).build().unwrap();
+    let (timer, task, other) = (Timer::new(wheel), Task::new(), Task::new());
+    let mut sleep = timer.sleep(MS * 100);
+    assert!(task.poll(&mut sleep).is_pending());
+    clock.advance(MS * 40);
+    sleep.reset_after(MS * 100);
+    clock.advance(MS * 60);
+    assert_eq!(sweeper.sweep(|timer| timer.value.wake()).expired, 0);
+    let mut second = timer.sleep(MS);
+    assert!(other.poll(&mut second).is_pending(), "lets its task go");
+    assert!(matches!(other.poll(&mut second), Poll::Ready(Err(Refusal::AtCapacity { .. }))));
+    clock.advance(MS * 40);
+    assert_eq!(sweeper.sweep(|timer| timer.value.wake()).expired, 1);
+    assert_eq!(task.poll(&mut sleep), READY);
+}
+
+/// What is armed stays so, and what is reset then, too.
+#[test]
+fn a_sleep_pushed_back_on_a_closed_wheel_ends_at_its_time() {
+    let mut sandbox = Sandbox::new();
+    let (task, mut sleep) = armed(&sandbox);
+    sandbox.timer.wheel().close();
+    sleep.reset_after(sandbox.tick * 120);
+    sandbox.advance(sandbox.tick * 119);
+    assert!(task.wakes() == 0 && task.poll(&mut sleep).is_pending());
+    sandbox.advance(sandbox.tick);
+    assert_eq!((task.wakes(), task.poll(&mut sleep)), (1, READY));
+}
+
 /// A connection with a packet now and then tells the wheel while half of its time is still ahead.
 #[test]
 fn a_sleep_pushed_back_again_and_again_is_not_woken() {

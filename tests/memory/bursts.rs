@@ -4,6 +4,7 @@ use crate::common::{Bench, Shape};
 use crate::{alone, delay, held};
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
+use tourbillon::Clock;
 
 /// Ends every timer of the wheel, by time or by hand.
 type End = fn(&mut Bench<u64>, Vec<tourbillon::TimerId>);
@@ -33,5 +34,33 @@ fn a_burst_leaves_nothing_behind() {
         });
         let left = most + ended;
         assert!(left < most / 50, "{left} of {most} bytes are left");
+        assert_eq!(bench.wheel.metrics().bytes, 0);
     }
+}
+
+/// Timers that were pulled forward leave names behind, which are tidied while all are armed: their
+/// blocks go back.
+#[test]
+fn blocks_of_names_go_back_though_all_timers_are_armed() {
+    let _alone = alone();
+    let tick = Duration::from_millis(1);
+    let shape = Shape { tick, shards: 3, geometry: Geometry::default(), first_tick: 0 };
+    let mut bench = Bench::<u64>::new(shape);
+    let bytes = |bench: &Bench<u64>| bench.wheel.metrics().bytes;
+    let arm = |n: u32| bench.wheel.insert(u64::from(n), delay(n) + Duration::from_secs(3600));
+    let ids: Vec<_> = (0..100_000).map(|n| arm(n).unwrap()).collect();
+    let before = bytes(&bench);
+    for seconds in [2000, 1000, 500, 250] {
+        for &id in &ids {
+            assert!(bench.wheel.reset(id, Duration::from_secs(seconds)).unwrap());
+        }
+    }
+    let most = bytes(&bench);
+    let now = |bench: &Bench<u64>| bench.clock.now();
+    assert!(bench.advance(Duration::ZERO).is_empty());
+    while bench.sweeper.next_deadline().is_some_and(|next| next <= now(&bench)) {
+        assert!(bench.advance(Duration::ZERO).is_empty());
+    }
+    let after = bytes(&bench);
+    assert!(before * 5 / 4 < most && after < before * 9 / 8, "{before}, {most}, {after}");
 }

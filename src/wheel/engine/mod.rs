@@ -203,6 +203,7 @@ impl<T> Engine<T> {
             left_behind: self.locals.left_behind(),
             blocks: self.blocks(),
             blocks_in_use: self.blocks_in_use(),
+            blocks_slack: self.shards.iter().map(|shard| 2 * shard.blocks().page_len()).sum(),
         }
     }
 
@@ -386,6 +387,12 @@ impl<T> Engine<T> {
     pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: an insert's second load is ordered by its fence; its first is a short cut.
         self.closed.load(Relaxed)
+    }
+
+    /// Whether there is a bound on the armed timers.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.capacity.is_some()
     }
 
     /// No more inserts.

@@ -11,9 +11,6 @@ pub(crate) const SLACK: u64 = 1 << 14;
 #[cfg(modelled)]
 pub(crate) const SLACK: u64 = 0;
 
-/// As many blocks of names that are not in use are never worth a round.
-const BLOCKS_SLACK: u64 = SLACK / 16;
-
 /// How many operations of one caller pass between two checks.
 pub(crate) const INTERVAL: u64 = 1 << 10;
 
@@ -31,6 +28,8 @@ pub(crate) struct Held {
     /// Blocks of names, in use or not.
     pub(crate) blocks: u64,
     pub(crate) blocks_in_use: u64,
+    /// As many blocks that are not in use are never worth a round: some pages of each shard.
+    pub(crate) blocks_slack: u64,
 }
 
 impl Held {
@@ -99,7 +98,8 @@ impl UpkeepFlag {
 
     /// Looks whether upkeep is wanted, and tells the sweeper if so.
     pub(crate) fn look(&self, held: Held) -> bool {
-        let wanted = held.too_many_names() || self.too_much_vacant(held);
+        let wanted =
+            held.too_many_names() || self.too_many_entries(held) || self.too_many_blocks(held);
         if wanted {
             // Relaxed: a wish; the figures behind it are looked at again.
             self.wanted.store(true, Relaxed);
@@ -118,13 +118,16 @@ impl UpkeepFlag {
         self.wanted.load(Relaxed)
     }
 
-    /// Whether more entries, or blocks of names, are vacant than in use, and enough to try again.
-    pub(crate) fn too_much_vacant(&self, held: Held) -> bool {
-        let (vacant, blocks) = (held.vacant(), held.vacant_blocks());
+    /// Whether more entries are vacant than armed, and enough to try again.
+    pub(crate) fn too_many_entries(&self, held: Held) -> bool {
+        let vacant = held.vacant();
         let left_behind = held.left_behind > 0 && vacant > held.armed + SLACK;
-        left_behind
-            || self.entries.are_worth_it(vacant, held.armed, SLACK)
-            || self.blocks.are_worth_it(blocks, held.blocks_in_use, BLOCKS_SLACK)
+        left_behind || self.entries.are_worth_it(vacant, held.armed, SLACK)
+    }
+
+    /// Whether more blocks of names are vacant than in use, and enough to try again.
+    pub(crate) fn too_many_blocks(&self, held: Held) -> bool {
+        self.blocks.are_worth_it(held.vacant_blocks(), held.blocks_in_use, held.blocks_slack)
     }
 
     /// Trimming has come to its end, and could not give back what is left.
@@ -136,10 +139,17 @@ impl UpkeepFlag {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{BLOCKS_SLACK, Held, SLACK, UpkeepFlag};
+    use super::{Held, SLACK, UpkeepFlag};
 
-    const NOTHING: Held =
-        Held { armed: 0, names: 0, entries: 0, left_behind: 0, blocks: 0, blocks_in_use: 0 };
+    const NOTHING: Held = Held {
+        armed: 0,
+        names: 0,
+        entries: 0,
+        left_behind: 0,
+        blocks: 0,
+        blocks_in_use: 0,
+        blocks_slack: 1024,
+    };
 
     #[test]
     fn a_round_that_gave_nothing_back_is_not_begun_anew() {
@@ -156,7 +166,7 @@ mod tests {
     #[test]
     fn blocks_that_are_not_in_use_are_given_back_without_entries() {
         let flag = UpkeepFlag::new();
-        let few = BLOCKS_SLACK;
+        let few = NOTHING.blocks_slack;
         assert!(!flag.look(Held { blocks: 3 * few, blocks_in_use: few, ..NOTHING }));
         let held = Held { blocks: 3 * few + 1, blocks_in_use: few, ..NOTHING };
         assert!(flag.look(held) && flag.take());

@@ -191,6 +191,11 @@ impl Blocks {
         self.slab.len()
     }
 
+    /// How many blocks a page has.
+    pub(crate) fn page_len(&self) -> u64 {
+        self.slab.page_len()
+    }
+
     /// How many bytes they take.
     pub(crate) fn bytes(&self) -> usize {
         self.slab.bytes()

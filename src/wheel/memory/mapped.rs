@@ -147,7 +147,12 @@ impl<P: Place> Places<P> {
         let there = self.chunks[chunk].load(Acquire);
         let first = if there.is_null() { self.make_chunk(chunk) } else { there };
         // SAFETY: as in `get`.
-        unsafe { first.add(offset) }
+        let page = unsafe { first.add(offset) };
+        if chunk > 0 {
+            // SAFETY: part of the mapping; a wheel that has come so far will use it.
+            unsafe { system::bring(page, self.page_len as usize) };
+        }
+        page
     }
 
     /// Takes back what `make_page` has returned, and another has made at the same time: it is the
@@ -275,6 +280,20 @@ mod system {
         }
     }
 
+    /// Has the system make the memory at once, and not page by page as it is first touched, which
+    /// costs an interrupt each. One that cannot (before Linux 5.14) makes it later.
+    ///
+    /// # Safety
+    ///
+    /// - The memory is part of a mapping by [`map`].
+    pub(super) unsafe fn bring<P>(first: *mut P, len: usize) {
+        let begin = first.addr() & !(page_size() - 1);
+        let bytes = first.addr() + len * size_of::<P>() - begin;
+        // SAFETY: the caller vouches for it; what is there stays as it is.
+        let _brought =
+            unsafe { madvise(first.with_addr(begin).cast(), bytes, Advice::LinuxPopulateWrite) };
+    }
+
     /// Whether so many bytes are a number of whole pages of the system.
     pub(super) fn is_whole(bytes: usize) -> bool {
         bytes % page_size() == 0
@@ -319,6 +338,11 @@ mod system {
         let places = unsafe { &*ptr::slice_from_raw_parts(first, len) };
         places.iter().for_each(P::forget);
     }
+
+    /// # Safety
+    ///
+    /// - None.
+    pub(super) unsafe fn bring<P: Place>(_first: *mut P, _len: usize) {}
 
     pub(super) fn is_whole(_bytes: usize) -> bool {
         true

@@ -49,6 +49,8 @@ pub(crate) struct Upkeep {
     tidied_idle: Option<(u64, u64)>,
     /// What is being trimmed.
     trimming: Option<(usize, Part)>,
+    /// Where the trimming of a shard begins: with its blocks, if they alone are too many.
+    first_part: Part,
     /// How many intervals of fired timers there had been at the last look.
     fired_then: u64,
     trims: Vec<Trims>,
@@ -115,6 +117,7 @@ impl Upkeep {
             in_hand: None,
             tidied_idle: None,
             trimming: None,
+            first_part: Part::Entries,
             fired_then: 0,
             trims,
             hoards: false,
@@ -139,15 +142,22 @@ impl Upkeep {
     /// Trims if that is wanted: by blocks of names that were dropped, too.
     fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>) {
         // A sweeper that hoards waits for the end of the burst.
-        let may = self.trimming.is_none() && !self.hoards;
-        if may && engine.upkeep().too_much_vacant(engine.held()) {
+        if self.trimming.is_some() || self.hoards {
+            return;
+        }
+        let held = engine.held();
+        if engine.upkeep().too_many_entries(held) {
             self.begin_trimming(engine);
+        } else if engine.upkeep().too_many_blocks(held) {
+            self.first_part = Part::Blocks;
+            self.trimming = Some((0, Part::Blocks));
         }
     }
 
     /// Trims, also what callers that have ended held.
     fn begin_trimming<T>(&mut self, engine: &Engine<T>) {
         engine.empty_idle(&memory::pin());
+        self.first_part = Part::Entries;
         self.trimming = Some((0, Part::Entries));
     }
 
@@ -204,7 +214,7 @@ impl Upkeep {
         if self.trimming.is_some() {
             return;
         }
-        if hoarded && engine.upkeep().too_much_vacant(engine.held()) {
+        if hoarded && engine.upkeep().too_many_entries(engine.held()) {
             self.begin_trimming(engine);
         } else {
             self.give_back(engine);
@@ -305,7 +315,7 @@ impl Upkeep {
                 }
             }
             Part::Blocks if shard.blocks().trim(&mut trims.blocks, slice, &guard) => {
-                self.trimming = Some((number + 1, Part::Entries));
+                self.trimming = Some((number + 1, self.first_part));
                 shard.blocks().give_back(&mut trims.blocks, &guard);
             }
             Part::Entries | Part::Blocks => {}
