@@ -103,8 +103,7 @@ impl Armed {
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
     #[inline]
     fn may_keep(&self, wheel: &Wheel<Wake>, deadline: Moment) -> bool {
-        let close = deadline >= self.at && self.slack.reaches(self.at, deadline);
-        close && !self.handed_out && !wheel.is_closed()
+        self.slack.reaches(self.at, deadline) && !self.handed_out && !wheel.is_closed()
     }
 }
 
@@ -129,8 +128,10 @@ impl Slack {
         Self(u32::try_from(ahead >> (Self::SHIFT + 1)).unwrap_or(u32::MAX))
     }
 
+    /// Whether a deadline is not earlier than `at`, and no more than this later.
     #[inline]
     fn reaches(self, at: Moment, deadline: Moment) -> bool {
+        // An earlier one is far beyond, since the difference wraps.
         deadline.nanos.wrapping_sub(at.nanos) >> Self::SHIFT < u64::from(self.0)
     }
 }

@@ -84,14 +84,14 @@ fn a_wheel_that_is_not_swept_refuses_each_time() {
     let (wheel, mut sweeper) = builder.__lease(u64::MAX / 2).build().unwrap();
     clock.advance(Duration::from_micros(1 << 37));
     for _ in 0..3 {
-        let refused = wheel.insert(1, Duration::from_micros((1 << 37) - 200)).unwrap_err();
+        let refused = wheel.insert(1, Duration::from_micros((1 << 37) - 2_000_000)).unwrap_err();
         assert!(matches!(refused.reason, Refusal::BeyondRange(beyond) if beyond.unswept));
         let id = wheel.insert(2, tick).unwrap();
-        assert!(wheel.reset(id, Duration::from_micros((1 << 37) - 200)).unwrap_err().unswept);
+        assert!(wheel.reset(id, Duration::from_micros((1 << 37) - 2_000_000)).unwrap_err().unswept);
         assert_eq!(wheel.cancel(id), Some(2));
     }
     assert!(sweeper.sweep(|_| ()).finished);
-    wheel.insert(1, Duration::from_micros((1 << 37) - 200)).unwrap();
+    wheel.insert(1, Duration::from_micros((1 << 37) - 2_000_000)).unwrap();
 }
 
 #[test]

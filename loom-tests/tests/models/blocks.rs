@@ -21,6 +21,24 @@ fn a_head_of_the_same_value() {
     });
 }
 
+/// What it held before is not taken for what is still to be written there.
+#[test]
+fn a_block_that_had_other_names() {
+    model(2, || {
+        let World { wheel, mut sweeper, .. } = World::recycling();
+        [1, 2].map(|number| wheel.insert(v(number), Duration::ZERO).unwrap());
+        assert_eq!(sweep(&mut sweeper).len(), 2);
+        wheel.insert(v(3), Duration::ZERO).unwrap();
+        let other = beside(&wheel, |wheel| wheel.insert(v(4), Duration::ZERO).unwrap());
+        let mut fired = sweep(&mut sweeper);
+        [5, 6].map(|number| wheel.insert(v(number), Duration::ZERO).unwrap());
+        other.join().unwrap();
+        fired.extend(sweep(&mut sweeper));
+        fired.sort_unstable();
+        assert_eq!(fired, [3, 4, 5, 6]);
+    });
+}
+
 /// Two need a block for slots of their own while the sweeper gives one back.
 #[test]
 fn two_that_make_and_the_sweeper_that_gives_back() {
