@@ -26,12 +26,13 @@ fn a_head_of_the_same_value() {
 fn a_block_that_had_other_names() {
     model(2, || {
         let World { wheel, mut sweeper, .. } = World::recycling();
-        [1, 2].map(|number| wheel.insert(v(number), Duration::ZERO).unwrap());
+        let insert = |number| assert!(wheel.insert(v(number), Duration::ZERO).is_ok());
+        (1..3).for_each(insert);
         assert_eq!(sweep(&mut sweeper).len(), 2);
         wheel.insert(v(3), Duration::ZERO).unwrap();
         let other = beside(&wheel, |wheel| wheel.insert(v(4), Duration::ZERO).unwrap());
         let mut fired = sweep(&mut sweeper);
-        [5, 6].map(|number| wheel.insert(v(number), Duration::ZERO).unwrap());
+        (5..7).for_each(insert);
         other.join().unwrap();
         fired.extend(sweep(&mut sweeper));
         fired.sort_unstable();
