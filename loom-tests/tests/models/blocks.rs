@@ -29,11 +29,15 @@ fn a_block_that_had_other_names() {
         let insert = |number| assert!(wheel.insert(v(number), Duration::ZERO).is_ok());
         (1..3).for_each(insert);
         assert_eq!(sweep(&mut sweeper).len(), 2);
-        wheel.insert(v(3), Duration::ZERO).unwrap();
-        let other = beside(&wheel, |wheel| wheel.insert(v(4), Duration::ZERO).unwrap());
-        let mut fired = sweep(&mut sweeper);
-        (5..7).for_each(insert);
-        other.join().unwrap();
+        insert(3);
+        // This is the thread that begins later: loom does not reach it beside an insert otherwise.
+        let sweeping = beside(&wheel, move |wheel| {
+            let fired = sweep(&mut sweeper);
+            (5..7).for_each(|number| drop(wheel.insert(v(number), Duration::ZERO)));
+            (sweeper, fired)
+        });
+        insert(4);
+        let (mut sweeper, mut fired) = sweeping.join().unwrap();
         fired.extend(sweep(&mut sweeper));
         fired.sort_unstable();
         assert_eq!(fired, [3, 4, 5, 6]);
