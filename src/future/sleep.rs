@@ -321,13 +321,12 @@ impl Sleep {
         };
         let (wake, waker) = Wake::of(task);
         let slack = Slack::of(ahead, self.wheel());
-        let armed = |id, at| State::Armed(Armed::new(id, waker, at, slack));
         match self.wheel().insert_soon_at(wake, self.deadline) {
             Ok(id) => {
-                self.state = armed(id, self.deadline);
+                self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
                 Poll::Pending
             }
-            Err(wake) => self.arm_any(wake, armed, task),
+            Err(wake) => self.arm_any(wake, waker, slack, task),
         }
     }
 
@@ -336,12 +335,13 @@ impl Sleep {
     fn arm_any(
         &mut self,
         wake: Wake,
-        armed: impl FnOnce(TimerId, Moment) -> State,
+        waker: Identity,
+        slack: Slack,
         task: &Waker,
     ) -> Poll<Result<(), Refusal>> {
         match insert(self.wheel(), wake, self.deadline) {
             Ok(id) => {
-                self.state = armed(id, self.deadline);
+                self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
                 Poll::Pending
             }
             Err(InsertError { reason, value }) => {

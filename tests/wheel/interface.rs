@@ -141,13 +141,13 @@ fn a_clock_behind_a_pointer_is_the_same_clock() {
     assert_eq!(MonotonicClock.timeout(past), Some(Duration::ZERO));
 }
 
-/// Stands still, and lets readings be used again.
+/// Moves only when told to, and lets readings be used again.
 #[derive(Debug)]
-struct Leased(ManualClock);
+pub(crate) struct Leased(pub(crate) ManualClock);
 
 impl Clock for Leased {
     fn now(&self) -> std::time::Instant {
-        self.0.start()
+        self.0.now()
     }
 
     fn is_leased(&self) -> bool {

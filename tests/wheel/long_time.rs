@@ -1,9 +1,9 @@
 //! Years of virtual time: every boundary of the arithmetic, stalls, herds, full levels.
 
 use crate::common::{Bench, SMALL, Shape};
+use crate::interface::Leased;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use std::time::Instant;
 use tourbillon::__internals::Geometry;
 use tourbillon::{Builder, Clock, ManualClock, Refusal, TimerId};
 
@@ -66,19 +66,6 @@ fn the_longest_delay_fires_at_its_time_and_a_longer_one_is_refused() {
 /// Also by readings of the clock that are used again, which are not looked at again.
 #[test]
 fn a_wheel_that_is_not_swept_refuses_each_time() {
-    #[derive(Debug)]
-    struct Leased(ManualClock);
-
-    impl Clock for Leased {
-        fn now(&self) -> Instant {
-            self.0.now()
-        }
-
-        fn is_leased(&self) -> bool {
-            true
-        }
-    }
-
     let (clock, tick) = (ManualClock::new(), Duration::from_micros(1));
     let builder = Builder::new().resolution(tick).clock(Leased(clock.clone()));
     let (wheel, mut sweeper) = builder.__lease(u64::MAX / 2).build().unwrap();

@@ -10,12 +10,17 @@ use loom_tests::{
 };
 
 /// Leaves a vacant entry behind, for the next thread with a number of its own; its name waits for
-/// longer than the models' timers may. And files a name, in a block that has room, one tick ahead.
-fn prepare(wheel: &Wheel<Value>) {
+/// longer than the models' timers may.
+fn leave_an_entry(wheel: &Wheel<Value>) {
     in_a_seat(wheel, |wheel| {
         let id = wheel.insert(v(9), TICK * 4).unwrap();
         assert_eq!(wheel.cancel(id), Some(v(9)));
     });
+}
+
+/// And files a name, in a block that has room, one tick ahead.
+fn prepare(wheel: &Wheel<Value>) {
+    leave_an_entry(wheel);
     wheel.insert(v(1), TICK).unwrap();
 }
 
@@ -52,10 +57,7 @@ fn a_sweep_that_passes_the_slot_by() {
 fn a_slot_that_is_not_marked_yet() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        in_a_seat(&wheel, |wheel| {
-            let id = wheel.insert(v(9), TICK * 4).unwrap();
-            assert_eq!(wheel.cancel(id), Some(v(9)));
-        });
+        leave_an_entry(&wheel);
         let deadline = clock.start() + TICK;
         let maker = beside(&wheel, move |wheel| wheel.insert_at(v(1), deadline).unwrap());
         let sweeping = {

@@ -223,25 +223,13 @@ impl<T> Engine<T> {
     /// A tick that the packed words can hold, as far as the sweep has come.
     #[inline]
     pub(crate) fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
-        tick.filter(|&tick| self.is_in_window(tick))
-    }
-
-    #[inline]
-    fn is_in_window(&self, tick: Tick) -> bool {
-        tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD
+        tick.filter(|tick| tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD)
     }
 
     /// Whether every deadline that is in range from now on is [in the window](Self::in_window).
     pub(crate) fn reaches_from(&self, now: Moment) -> bool {
         let farthest = self.timeline.farthest(now);
         farthest.is_some_and(|tick| tick.since(self.front.swept()) <= Tick::AHEAD)
-    }
-
-    /// The tick of a deadline that is in range and was not [in the window](Self::in_window).
-    fn clamped(&self, tick: Tick) -> Result<Tick, OutOfRange> {
-        let swept = self.front.swept();
-        let held = tick <= swept.plus(Tick::AHEAD);
-        if held { Ok(tick.max(swept.oldest())) } else { Err(OutOfRange::Unswept) }
     }
 
     /// As [`tick_after`](Self::tick_after), for delays that are not plain.
@@ -276,11 +264,14 @@ impl<T> Engine<T> {
             // same, as soon as the sweep comes so far.
             return Ok(self.timeline.floor(deadline).max(swept.oldest()).min(farthest));
         }
-        let tick = self.timeline.ceil(deadline);
-        if tick.max(swept.oldest()).since(self.timeline.floor(now)) > Tick::RANGE {
-            return Err(OutOfRange::TooFar);
+        let tick = self.timeline.ceil(deadline).max(swept.oldest());
+        if tick.since(self.timeline.floor(now)) > Tick::RANGE {
+            Err(OutOfRange::TooFar)
+        } else if tick > farthest {
+            Err(OutOfRange::Unswept)
+        } else {
+            Ok(tick)
         }
-        self.clamped(tick)
     }
 
     /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.

@@ -220,18 +220,10 @@ impl<T> Engine<T> {
         delay: Duration,
         now: Moment,
     ) -> Reset {
-        match self.timeline.soon(delay, now) {
-            Some(deadline) if self.is_in_window(deadline) => self.reset(call, id, deadline),
-            Some(deadline) => self.reset_out_of_window(call, id, deadline),
+        match self.in_window(self.timeline.soon(delay, now)) {
+            Some(deadline) => self.reset(call, id, deadline),
             None => self.reset_after_any(call, id, delay, now),
         }
-    }
-
-    /// As [`reset_after`](Self::reset_after), to a tick that the words may not hold.
-    #[cold]
-    #[inline(never)]
-    fn reset_out_of_window(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        self.reset_at(call, id, self.clamped(deadline))
     }
 
     /// As [`reset_after`](Self::reset_after), for delays that are not plain.
@@ -379,13 +371,9 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.local.counts.add_own(Count::Inserted, 1);
-        let (id, named) = shard.arm_named(claimed, value, deadline, &self.front);
-        match named {
-            Named::Done => self.accept(call, id),
-            Named::NotInTime => self.see_to_armed(call, id, deadline),
-            Named::Unnamed(filled) => self.arm_and_file(call, shard, filled, deadline),
-            Named::Raced(filled) => self.arm_any(call, shard, filled, deadline),
-        }
+        let armed = shard.arm_named(claimed, value, deadline, &self.front);
+        let file = |filled| self.arm_and_file(call, shard, filled, deadline);
+        self.see_through(call, shard, deadline, armed, file)
     }
 
     /// As [`arm`](Self::arm), by any caller, in any entry.
@@ -398,11 +386,26 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.local.counts.add(Count::Inserted, 1);
-        let (id, named) = shard.arm_named(claimed, value, deadline, &self.front);
+        let armed = shard.arm_named(claimed, value, deadline, &self.front);
+        let file = |filled| self.arm_and_file_any(call, shard, filled, deadline);
+        self.see_through(call, shard, deadline, armed, file)
+    }
+
+    /// What is left to do when a timer was armed by a name that its entry has, or not; `file` arms
+    /// it with a name of its own.
+    #[inline(always)]
+    fn see_through<'g>(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        deadline: Tick,
+        (id, named): (TimerId, Named<Filled<'g, T>>),
+        file: impl FnOnce(Filled<'g, T>) -> Result<TimerId, T>,
+    ) -> Result<TimerId, T> {
         match named {
             Named::Done => self.accept(call, id),
             Named::NotInTime => self.see_to_armed(call, id, deadline),
-            Named::Unnamed(filled) => self.arm_and_file_any(call, shard, filled, deadline),
+            Named::Unnamed(filled) => file(filled),
             Named::Raced(filled) => self.arm_any(call, shard, filled, deadline),
         }
     }
@@ -442,8 +445,7 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         let id = filled.id();
         let filed = shard.arm_and_file_any(filled, deadline, &self.front);
-        self.count_names(call.local, filed);
-        self.accept(call, id)
+        self.accept_filed(call, id, filed)
     }
 
     /// As [`arm_and_file`](Self::arm_and_file), from where another thread was faster to file.
@@ -458,8 +460,7 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
         let filed = shard.file_first(id, deadline, there, &self.front, call.guard);
-        self.count_names(call.local, filed);
-        self.accept(call, id)
+        self.accept_filed(call, id, filed)
     }
 
     /// As [`arm_and_file`](Self::arm_and_file), from the second look on.
@@ -474,8 +475,7 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
         let more = shard.look_again_at(id, deadline, there, &self.front, call.guard);
-        self.count_names(call.local, Filed { names: 1, blocks: 0 }.and(more));
-        self.accept(call, id)
+        self.accept_filed(call, id, Filed { names: 1, blocks: 0 }.and(more))
     }
 
     /// As [`arm`](Self::arm), where the name that was relied on is not in time after all.
@@ -507,6 +507,12 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         let id = filled.id();
         let filed = shard.arm_any(filled, deadline, &self.front);
+        self.accept_filed(call, id, filed)
+    }
+
+    /// As [`accept`](Self::accept), and counts what was filed.
+    #[inline]
+    fn accept_filed(&self, call: Call<'_>, id: TimerId, filed: Filed) -> Result<TimerId, T> {
         self.count_filed(call.local, filed);
         self.accept(call, id)
     }
@@ -533,14 +539,11 @@ impl<T> Engine<T> {
     }
 
     /// Counts what an operation has filed.
-    fn count_filed(&self, local: &Local, filed: Filed) {
-        if filed != Filed::NOTHING {
-            self.count_names(local, filed);
-        }
-    }
-
     #[inline]
-    fn count_names(&self, local: &Local, Filed { names, blocks }: Filed) {
+    fn count_filed(&self, local: &Local, Filed { names, blocks }: Filed) {
+        if names == 0 {
+            return;
+        }
         let filed = local.counts.add(Count::Filed, u64::from(names));
         self.note_garbage(filed, u64::from(names));
         if blocks > 0 {

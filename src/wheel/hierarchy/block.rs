@@ -62,7 +62,7 @@ impl Resident for Block {
 
 impl Block {
     /// Begins a block with one name, before `next`. The caller alone knows it.
-    fn begin(&self, name: Name, next: BlockNumber) {
+    pub(crate) fn begin(&self, name: Name, next: BlockNumber) {
         // Relaxed, as below: published by the exchange that puts the block into its slot.
         self.next.store(next.0, Relaxed);
         for (place, word) in self.names.iter().enumerate() {
@@ -133,31 +133,19 @@ impl Blocks {
         self.taken.store(u32::MAX, Relaxed);
     }
 
-    /// A block that nobody else has.
-    fn claim<'g>(&'g self, guard: &'g Guard) -> Option<(&'g Block, u32)> {
+    /// A block that nobody else has, to be [begun](Block::begin).
+    pub(crate) fn claim(&self) -> BlockNumber {
         #[cfg(all(modelled, not(crossbeam_loom)))]
         if self.taken.load(Relaxed) != u32::MAX {
             let index = self.taken.fetch_add(1, Relaxed);
             self.slab.lay(index);
-            return self.slab.entry(index, guard).map(|block| (block, index));
+            return BlockNumber(index);
         }
-        self.slab.claim(guard).map(|claimed| (claimed.entry, claimed.index))
-    }
-
-    /// Makes a block with one name, before `next`.
-    pub(crate) fn make(&self, name: Name, next: BlockNumber) -> BlockNumber {
-        let guard = &pin();
-        let Some((block, index)) = self.claim(guard) else {
+        match self.slab.claim(&pin()) {
+            Some(claimed) => BlockNumber(claimed.index),
             // More than there can be names.
-            handle_alloc_error(Layout::new::<Block>())
-        };
-        block.begin(name, next);
-        BlockNumber(index)
-    }
-
-    /// Begins a block anew that was made and is nobody else's.
-    pub(crate) fn remake(&self, block: BlockNumber, name: Name, next: BlockNumber) {
-        self.with(block, |block| block.begin(name, next));
+            None => handle_alloc_error(Layout::new::<Block>()),
+        }
     }
 
     /// Gives a block back, that is nobody else's.

@@ -93,10 +93,7 @@ impl Hierarchy {
         slot: SlotIndex,
         first: impl FnOnce(),
     ) -> Option<bool> {
-        let head = &self.slots[slot.0];
-        let room = head.room()?;
-        first();
-        let filed = head.push_into(room, name, &self.blocks);
+        let filed = self.slots[slot.0].push_soon(name, &self.blocks, first)?;
         if filed {
             self.occupied.mark(slot.0);
         }

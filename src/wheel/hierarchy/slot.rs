@@ -77,10 +77,6 @@ impl Head {
     }
 }
 
-/// A place in the first block of a slot, which another thread may be about to take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room(Head);
-
 /// The head of one slot.
 #[derive(Debug)]
 pub(crate) struct SlotHead(AtomicU64);
@@ -96,34 +92,38 @@ impl SlotHead {
         Head(self.0.load(Acquire)) == Head::EMPTY
     }
 
-    /// A place in the first block, if that has one.
+    /// As [`push`](Self::push), without making a block: calls `first`, if the first one has room,
+    /// and files the name if nobody is faster. `None`: it has none. Returns whether it did.
     #[inline]
-    pub(crate) fn room(&self) -> Option<Room> {
+    pub(crate) fn push_soon(
+        &self,
+        name: Name,
+        blocks: &Blocks,
+        first: impl FnOnce(),
+    ) -> Option<bool> {
         // Relaxed: what the head names is not touched before the exchange confirms it.
         let head = Head(self.0.load(Relaxed));
-        (!head.is_full()).then_some(Room(head))
-    }
-
-    /// Files a name there, if nobody is faster. Returns whether it did.
-    #[inline]
-    pub(crate) fn push_into(&self, room: Room, name: Name, blocks: &Blocks) -> bool {
-        self.push_name(room.0, name, blocks).is_ok()
+        if head.is_full() {
+            return None;
+        }
+        first();
+        Some(self.push_name(head, name, blocks).is_ok())
     }
 
     // In C, for `ci/genmc`: `slot_push`.
     /// Files a name. Returns whether a block was made for it.
     pub(crate) fn push(&self, name: Name, blocks: &Blocks) -> bool {
-        // Relaxed: as in `room`.
+        // Relaxed: as in `push_soon`.
         let mut head = Head(self.0.load(Relaxed));
         let mut made = BlockNumber::NONE;
         loop {
             let pushed = if !head.is_full() {
                 self.push_name(head, name, blocks)
             } else {
-                match made {
-                    BlockNumber::NONE => made = blocks.make(name, head.block()),
-                    _ => blocks.remake(made, name, head.block()),
+                if made == BlockNumber::NONE {
+                    made = blocks.claim();
                 }
+                blocks.with(made, |block| block.begin(name, head.block()));
                 self.exchange(head, Head::new(made))
             };
             match pushed {

@@ -20,7 +20,7 @@
 #![forbid(unsafe_code)]
 
 use crate::wheel::engine::Engine;
-use crate::wheel::front::flag::{INTERVAL, SLACK};
+use crate::wheel::front::flag::{Held, INTERVAL, SLACK};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::name::Name;
 use crate::wheel::hierarchy::slot::Read;
@@ -133,32 +133,35 @@ impl Upkeep {
         if !engine.upkeep().take() {
             return;
         }
-        if self.tidying.is_none() && engine.held().too_many_names() {
+        let held = engine.held();
+        if self.tidying.is_none() && held.too_many_names() {
             self.tidying = Some((0, 0));
         }
-        self.begin_trimming_if_wanted(engine);
+        self.begin_trimming_if_wanted(engine, held);
     }
 
     /// Trims if that is wanted: by blocks of names that were dropped, too.
-    fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>) {
+    fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>, held: Held) {
         // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_some() || self.hoards {
             return;
         }
-        let held = engine.held();
         if engine.upkeep().too_many_entries(held) {
             self.begin_trimming(engine);
         } else if engine.upkeep().too_many_blocks(held) {
-            self.first_part = Part::Blocks;
-            self.trimming = Some((0, Part::Blocks));
+            self.begin_with(Part::Blocks);
         }
     }
 
     /// Trims, also what callers that have ended held.
     fn begin_trimming<T>(&mut self, engine: &Engine<T>) {
         engine.empty_idle(&memory::pin());
-        self.first_part = Part::Entries;
-        self.trimming = Some((0, Part::Entries));
+        self.begin_with(Part::Entries);
+    }
+
+    fn begin_with(&mut self, part: Part) {
+        self.first_part = part;
+        self.trimming = Some((0, part));
     }
 
     /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
@@ -285,7 +288,7 @@ impl Upkeep {
             let Some((number, from)) = self.tidying else { return };
             let Some(shard) = engine.shards().get(number) else {
                 self.tidying = None;
-                self.begin_trimming_if_wanted(engine);
+                self.begin_trimming_if_wanted(engine, engine.held());
                 return;
             };
             let Some(slot) = shard.next_occupied(from) else {
