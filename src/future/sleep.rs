@@ -122,10 +122,8 @@ impl Slack {
     /// another may then take.
     #[inline]
     fn of(ahead: u64, wheel: &Wheel<Wake>) -> Self {
-        if wheel.is_bounded() {
-            return Self(0);
-        }
-        Self(u32::try_from(ahead >> (Self::SHIFT + 1)).unwrap_or(u32::MAX))
+        let most = if wheel.is_bounded() { 0 } else { u64::from(u32::MAX) };
+        Self(u32::try_from((ahead >> (Self::SHIFT + 1)).min(most)).unwrap_or(u32::MAX))
     }
 
     /// Whether a deadline is not earlier than `at`, and no more than this later.
@@ -316,30 +314,46 @@ impl Sleep {
 
     /// Puts the waker into the wheel, unless the time has come.
     fn arm(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
-        let Some(ahead) = self.wheel().ahead(self.deadline) else {
-            return self.elapse();
+        let wheel = self.timer.wheel();
+        let Some(soon) = wheel.soon(self.deadline) else {
+            return self.arm_by_the_clock(task);
         };
+        let slack = Slack::of(soon.ahead, wheel);
         let (wake, waker) = Wake::of(task);
-        let slack = Slack::of(ahead, self.wheel());
-        match self.wheel().insert_soon_at(wake, self.deadline) {
+        match wheel.insert_soon(wake, soon) {
             Ok(id) => {
                 self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
                 Poll::Pending
             }
-            Err(wake) => self.arm_any(wake, waker, slack, task),
+            Err(wake) => {
+                let armed = wheel.insert_soon_any(wake, soon);
+                self.see(armed, (waker, slack), task)
+            }
         }
     }
 
-    /// As [`arm`](Self::arm), in every case.
+    /// As [`arm`](Self::arm), where the last reading of the clock does not tell that the deadline is
+    /// still to come and in range.
     #[inline(never)]
-    fn arm_any(
+    fn arm_by_the_clock(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
+        let Some(ahead) = self.wheel().ahead(self.deadline) else {
+            return self.elapse();
+        };
+        let slack = Slack::of(ahead, self.wheel());
+        let (wake, waker) = Wake::of(task);
+        let armed = insert(self.wheel(), wake, self.deadline);
+        self.see(armed, (waker, slack), task)
+    }
+
+    /// Notes what came of arming.
+    #[inline(never)]
+    fn see(
         &mut self,
-        wake: Wake,
-        waker: Identity,
-        slack: Slack,
+        armed: Result<TimerId, InsertError<Wake>>,
+        (waker, slack): (Identity, Slack),
         task: &Waker,
     ) -> Poll<Result<(), Refusal>> {
-        match insert(self.wheel(), wake, self.deadline) {
+        match armed {
             Ok(id) => {
                 self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
                 Poll::Pending
@@ -366,6 +380,16 @@ impl Sleep {
             return Poll::Ready(Err(Refusal::Closed));
         }
         self.arm(waker)
+    }
+
+    /// The result of a sleep that has ended.
+    #[cold]
+    #[inline(never)]
+    fn result(&self) -> Poll<Result<(), Refusal>> {
+        match self.state {
+            State::Refused(refusal) => Poll::Ready(Err(refusal)),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     /// As a poll, but a refusal is returned at once: for a caller that lets the task go itself.
@@ -451,8 +475,7 @@ impl Future for Sleep {
                 }
                 Poll::Pending
             }
-            State::Elapsed => Poll::Ready(Ok(())),
-            State::Refused(refusal) => Poll::Ready(Err(refusal)),
+            State::Elapsed | State::Refused(_) => self.result(),
         }
     }
 }

@@ -40,6 +40,12 @@ impl Field {
         (1 << self.bits) - 1
     }
 
+    /// All bits of the word up to the field's last one.
+    #[inline]
+    pub(crate) const fn up_to(self) -> u64 {
+        u64::MAX >> (64 - self.shift - self.bits)
+    }
+
     /// The field's value in `word`.
     #[inline]
     pub(crate) const fn get(self, word: u64) -> u64 {
@@ -68,7 +74,8 @@ impl Field {
 pub(crate) const fn in_chunks(index: u32, first_bits: u32) -> (usize, usize) {
     let number = index + (1 << first_bits);
     let bits = number.ilog2();
-    ((bits - first_bits) as usize, (number ^ (1 << bits)) as usize)
+    // So wide that the difference is a part of an address.
+    (bits as usize - first_bits as usize, (number ^ (1 << bits)) as usize)
 }
 
 /// `value` as an index into memory, where every index in use is known to fit.

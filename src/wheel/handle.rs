@@ -12,6 +12,8 @@ use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
 use crate::wheel::moment::Moment;
 use crate::wheel::shared::Inner;
+#[cfg(any(feature = "future", modelled))]
+use crate::wheel::shared::Soon;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -329,12 +331,29 @@ impl<T: Send> Wheel<T> {
         self.inner.engine.is_bounded()
     }
 
+    /// How soon a moment is, if the caller's last reading of the clock tells.
+    #[cfg(any(feature = "future", modelled))]
+    #[inline]
+    pub(crate) fn soon(&self, deadline: Moment) -> Option<Soon<'_>> {
+        self.inner.soon(deadline)
+    }
+
     /// As [`insert_at_moment`](Self::insert_at_moment), in the common case; in all others, the
     /// value comes back.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn insert_soon_at(&self, value: T, deadline: Moment) -> Result<TimerId, T> {
-        self.inner.insert_soon_at(value, deadline)
+    pub(crate) fn insert_soon(&self, value: T, deadline: Soon<'_>) -> Result<TimerId, T> {
+        self.inner.insert(value, deadline)
+    }
+
+    /// As [`insert_soon`](Self::insert_soon), in every case.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn insert_soon_any(
+        &self,
+        value: T,
+        deadline: Soon<'_>,
+    ) -> Result<TimerId, InsertError<T>> {
+        self.inner.insert_any(value, deadline)
     }
 
     /// Whether a moment has come, by the clock.

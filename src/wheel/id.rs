@@ -61,12 +61,12 @@ impl TimerId {
     /// How many entries of a shard ids can tell apart.
     pub(crate) const INDICES: u64 = 1 << 30;
 
-    /// The id of the timer at `index` of `shard` while the entry has this odd `generation`.
+    /// The id of the timer at `index` of `shard` while the entry has this `generation`, or of the
+    /// one that comes next, while it is vacant.
     #[inline]
     pub(crate) fn new(shard: ShardNumber, generation: Generation, index: u32) -> Self {
-        debug_assert!(generation.is_armed());
         let bits = GENERATION.put(u64::from(generation.0)) | INDEX.put(u64::from(index));
-        Self(ODD | shard.0 | bits)
+        Self(shard.0 | bits)
     }
 
     /// The id as a number, for places that can carry only that.
@@ -124,13 +124,13 @@ impl fmt::Display for TimerId {
     }
 }
 
-/// The number of a shard, where an id has it.
+/// What all ids of a shard have in common: its number, and that their generations are odd.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ShardNumber(u64);
+pub(crate) struct ShardNumber(NonZeroU64);
 
 impl ShardNumber {
     pub(crate) fn new(number: usize) -> Self {
-        Self(SHARD.put(number as u64))
+        Self(ODD | SHARD.put(number as u64))
     }
 }
 
@@ -151,13 +151,6 @@ impl Generation {
     #[inline]
     pub(crate) const fn is_armed(self) -> bool {
         self.0 % 2 == 1
-    }
-
-    /// The armed generation after this vacant one.
-    #[inline]
-    pub(crate) const fn armed(self) -> Generation {
-        debug_assert!(!self.is_armed() && self.0 < Self::WORN.0);
-        Generation(self.0 | 1)
     }
 
     /// The generation after this one: armed after vacant, vacant after armed.

@@ -4,6 +4,9 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::Clock;
+#[cfg(any(feature = "future", modelled))]
+use crate::error::InsertError;
+use crate::wheel::engine::operations::hand_back;
 use crate::wheel::engine::{Call, Engine, OutOfRange, Reset};
 use crate::wheel::id::TimerId;
 use crate::wheel::lease::LEASE;
@@ -11,6 +14,7 @@ use crate::wheel::local::Local;
 use crate::wheel::memory::pin;
 use crate::wheel::moment::Moment;
 use crate::wheel::tick::Tick;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 /// [`LEASE`] in nanoseconds.
@@ -23,6 +27,18 @@ pub(crate) struct Inner<T> {
     pub(crate) clock: Box<dyn Clock>,
     /// Whether callers use a reading of the clock again.
     pub(crate) leased: bool,
+}
+
+/// A moment that was surely to come, and in range, when this was made. It belongs to the thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Soon<'w> {
+    /// The caller's, who alone has its number.
+    local: &'w Local,
+    _of_its_thread: PhantomData<*const ()>,
+    tick: Tick,
+    /// How many nanoseconds it is ahead.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) ahead: u64,
 }
 
 impl<T> Inner<T> {
@@ -45,26 +61,34 @@ impl<T> Inner<T> {
     /// comes back.
     #[inline(never)]
     pub(crate) fn insert_soon(&self, value: T, delay: Duration) -> Result<TimerId, T> {
-        let Some((local, now)) = self.last_reading() else {
-            return Err(value);
-        };
-        match self.engine.timeline().soon(delay, now) {
-            Some(tick) => self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick),
-            None => Err(value),
+        match self.tick_soon(delay) {
+            Some((local, tick)) => {
+                self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick)
+            }
+            None => hand_back(value),
         }
     }
 
     /// Sets a timer's deadline to `delay` from now.
     #[inline(never)]
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> Reset {
-        let Some((local, now)) = self.last_reading() else {
-            return self.reset_by_the_clock(id, delay);
-        };
-        let call = Call { local, guard: &pin() };
-        match self.engine.timeline().soon(delay, now) {
-            Some(tick) => self.engine.reset_by_own(call, id, tick),
-            None => self.engine.reset_after_any(call, id, delay, now),
+        match self.tick_soon(delay) {
+            Some((local, tick)) => {
+                self.engine.reset_by_own(Call { local, guard: &pin() }, id, tick)
+            }
+            None => self.reset_by_the_clock(id, delay),
         }
+    }
+
+    /// The tick of the deadline `delay` from now, if the caller's last reading lasts and the delay
+    /// is not zero and surely in range.
+    #[inline]
+    fn tick_soon(&self, delay: Duration) -> Option<(&Local, Tick)> {
+        let timeline = self.engine.timeline();
+        // First, so that what the delay came in is free for the reading.
+        let nanos = timeline.plain_nanos(delay)?;
+        let (local, now) = self.last_reading()?;
+        Some((local, timeline.tick_soon(nanos, now)?))
     }
 
     #[inline(never)]
@@ -74,22 +98,40 @@ impl<T> Inner<T> {
         self.engine.reset_after(Call { local, guard: &pin() }, id, delay, now)
     }
 
-    /// As [`insert_soon`](Self::insert_soon), for a timer that is due at a moment surely to come.
+    /// As [`insert_soon`](Self::insert_soon), for a timer that is due at a moment.
     #[inline(never)]
     pub(crate) fn insert_soon_at(&self, value: T, deadline: Moment) -> Result<TimerId, T> {
-        match self.tick_soon_at(deadline) {
-            Some((local, tick)) => {
-                self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick)
-            }
-            None => Err(value),
+        match self.soon(deadline) {
+            Some(soon) => self.insert(value, soon),
+            None => hand_back(value),
         }
+    }
+
+    /// As [`insert_soon`](Self::insert_soon), where the caller knows how soon.
+    #[inline(always)]
+    pub(crate) fn insert(
+        &self,
+        value: T,
+        Soon { local, tick, .. }: Soon<'_>,
+    ) -> Result<TimerId, T> {
+        self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick)
+    }
+
+    /// As [`insert`](Self::insert), in every case.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn insert_any(
+        &self,
+        value: T,
+        Soon { local, tick, .. }: Soon<'_>,
+    ) -> Result<TimerId, InsertError<T>> {
+        self.engine.insert_in_any(Call { local, guard: &pin() }, value, tick)
     }
 
     /// Sets a timer's deadline.
     #[inline(never)]
     pub(crate) fn reset_at(&self, id: TimerId, deadline: Moment) -> Reset {
-        match self.tick_soon_at(deadline) {
-            Some((local, tick)) => {
+        match self.soon(deadline) {
+            Some(Soon { local, tick, .. }) => {
                 self.engine.reset_by_own(Call { local, guard: &pin() }, id, tick)
             }
             None => self.reset_at_any(id, deadline),
@@ -104,16 +146,22 @@ impl<T> Inner<T> {
         self.engine.reset_at(Call { local, guard: &pin() }, id, tick)
     }
 
-    /// The tick of a deadline, if the caller's last reading tells that it is still to come and
-    /// surely in range.
+    /// How soon a moment is, if the caller's last reading tells that it is still to come and surely
+    /// in range.
     #[inline]
-    fn tick_soon_at(&self, deadline: Moment) -> Option<(&Local, Tick)> {
+    pub(crate) fn soon(&self, deadline: Moment) -> Option<Soon<'_>> {
         let (local, now) = self.last_reading()?;
         let ahead = deadline.nanos.checked_sub(now.nanos)?;
         if ahead <= LEASE_NANOS {
             return None;
         }
-        Some((local, self.engine.timeline().soon_at(ahead, now)?))
+        Some(Soon {
+            local,
+            _of_its_thread: PhantomData,
+            tick: self.engine.timeline().soon_at(ahead, now)?,
+            #[cfg(any(feature = "future", modelled))]
+            ahead,
+        })
     }
 
     /// How many nanoseconds a moment is ahead, unless it has come, by the clock; by the caller's

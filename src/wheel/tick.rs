@@ -104,11 +104,16 @@ pub(crate) struct Timeline {
     lag: Duration,
     /// The lag in nanoseconds, for [`soon`](Self::soon).
     narrow_lag: u64,
+    /// How many nanoseconds tick 0 lies before `start`; none, if that is too far.
+    before_start: u64,
     /// The same, and what rounds up to a tick.
+    rounding: u64,
+    /// The same, and the lag.
     rounding_lag: u64,
     /// Delays of fewer seconds are for [`soon`](Self::soon): so many and the lag are in range.
     soon_secs: u64,
-    /// As many nanoseconds ahead are for [`soon_at`](Self::soon_at): a tick less than the range.
+    /// As many nanoseconds ahead are for [`soon_at`](Self::soon_at): a tick less than the range, and
+    /// at most a [`PART`]; or none.
     longest: u64,
     per_tick: Divisor,
 }
@@ -155,15 +160,23 @@ impl Timeline {
     /// A timeline whose tick `origin` is at `start` and whose ticks are `nanos` ns long, by a
     /// clock that may lag by `lag`.
     pub(crate) fn new(start: Instant, origin: Tick, nanos: u64, lag: Duration) -> Self {
-        let narrow_lag = narrow(lag).map_or(Divisor::BOUND / 4, |lag| lag.min(Divisor::BOUND / 4));
-        let longest = nanos.saturating_mul(Tick::RANGE - 1).min(Divisor::BOUND / 4);
+        let narrow_lag = narrow(lag).map_or(PART, |lag| lag.min(PART));
+        let before_start = origin.0.saturating_mul(nanos);
+        // Where tick 0 lies too far back, no case is a common one.
+        let (before_start, longest) = match before_start <= PART {
+            true => (before_start, nanos.saturating_mul(Tick::RANGE - 1).min(PART)),
+            false => (0, 0),
+        };
+        let rounding = before_start + nanos - 1;
         Self {
             start,
             origin,
             nanos,
             lag,
             narrow_lag,
-            rounding_lag: narrow_lag + nanos - 1,
+            before_start,
+            rounding,
+            rounding_lag: rounding + narrow_lag,
             soon_secs: longest.saturating_sub(narrow_lag) / NANOS,
             longest,
             per_tick: Divisor::new(nanos),
@@ -187,12 +200,18 @@ impl Timeline {
     /// that is not zero and surely in range, in a time that is not absurd.
     #[inline]
     pub(crate) fn soon(&self, delay: Duration, now: Moment) -> Option<Tick> {
-        self.tick_at(now.nanos + self.plain_nanos(delay)? + self.rounding_lag)
+        self.tick_soon(self.plain_nanos(delay)?, now)
+    }
+
+    /// As [`soon`](Self::soon), for a delay of so many [plain](Self::plain_nanos) nanoseconds.
+    #[inline]
+    pub(crate) fn tick_soon(&self, nanos: u64, now: Moment) -> Option<Tick> {
+        self.tick_at(now.nanos + nanos + self.rounding_lag)
     }
 
     /// The nanoseconds of a delay that is not zero and surely in range.
     #[inline]
-    fn plain_nanos(&self, delay: Duration) -> Option<u64> {
+    pub(crate) fn plain_nanos(&self, delay: Duration) -> Option<u64> {
         if delay.as_secs() >= self.soon_secs {
             return None;
         }
@@ -223,25 +242,29 @@ impl Timeline {
         nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0)
     }
 
-    /// The first tick at or after a deadline that lies so many nanoseconds after now: as
-    /// [`soon`](Self::soon), but that no lag is added.
+    /// The first tick at or after a deadline that lies so many nanoseconds after now, at least one:
+    /// as [`soon`](Self::soon), but that no lag is added.
     #[inline]
     pub(crate) fn soon_at(&self, ahead: u64, now: Moment) -> Option<Tick> {
+        debug_assert!(ahead > 0);
         if ahead > self.longest {
             return None;
         }
-        self.tick_at(now.nanos + (ahead + self.nanos - 1))
+        self.tick_at(now.nanos + ahead + self.rounding)
     }
 
     /// No deadline that is in range by now has a later tick; in a time that is not absurd.
     pub(crate) fn farthest(&self, now: Moment) -> Option<Tick> {
-        self.tick_at(now.nanos).map(|tick| tick.plus(Tick::RANGE + 1))
+        if self.longest == 0 {
+            return None;
+        }
+        self.tick_at(now.nanos + self.before_start).map(|tick| tick.plus(Tick::RANGE + 1))
     }
 
-    /// The last tick at or before so many nanoseconds, in a time that is not absurd.
+    /// The last tick at or before so many nanoseconds since tick 0, in a time that is not absurd.
     #[inline]
     fn tick_at(&self, nanos: u64) -> Option<Tick> {
-        (nanos < Divisor::BOUND).then(|| Tick(self.origin.0 + self.per_tick.divide(nanos)))
+        (nanos < Divisor::BOUND).then(|| Tick(self.per_tick.divide(nanos)))
     }
 
     /// The deadline `delay` from now, the lag added; now itself for no delay.
@@ -310,8 +333,12 @@ impl Timeline {
     }
 }
 
-/// The last moment, in nanoseconds: to which a delay for [`Timeline::soon`] can be added.
-const LAST: u64 = u64::MAX - Divisor::BOUND / 2;
+/// The last moment that a clock shows, in nanoseconds: to it can be added four [`PART`]s, of what
+/// is ahead, of the lag, of the time before the start, and of a tick.
+const LAST: u64 = u64::MAX - 4 * PART;
+
+/// 36 years, in nanoseconds.
+const PART: u64 = Divisor::BOUND / 8;
 
 /// The nanoseconds of a second.
 const NANOS: u64 = 1_000_000_000;
@@ -377,6 +404,17 @@ mod tests {
         let absurd = line.moment(far);
         assert_eq!(line.soon(Duration::from_secs(1), absurd), None);
         assert_eq!(line.soon_at(1, absurd), None);
+        assert_eq!(line.farthest(absurd), None);
+    }
+
+    #[test]
+    fn where_tick_0_lies_too_far_back_no_case_is_a_common_one() {
+        let (start, second) = (ManualClock::new().start(), Duration::from_secs(1));
+        let line = Timeline::new(start, Tick(1 << 60), 1_000_000, Duration::ZERO);
+        let now = line.moment(start);
+        assert_eq!((line.soon(second, now), line.soon_at(1, now)), (None, None));
+        assert_eq!(line.farthest(now), None);
+        assert_eq!(line.ceil(start + second), Tick((1 << 60) + 1_000));
     }
 
     #[test]

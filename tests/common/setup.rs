@@ -50,7 +50,7 @@ mod properties {
         let tick = prop_oneof![
             Just(Duration::from_micros(4)),
             Just(Duration::from_millis(1)),
-            Just(Duration::from_secs(2)),
+            Just(Duration::from_secs(1)),
         ];
         let first_tick = prop_oneof![
             Just(0),
@@ -94,7 +94,7 @@ impl Raw {
                 page_bits: page % 6 + 1,
             },
             tick: Duration::from_micros((u64::from(self.micros) + 1) * 4),
-            first_tick: self.first_tick % (1 << 45),
+            first_tick: self.first_tick % (1 << 40),
             capacity: self.capacity.map(|capacity| u64::from(capacity % 32) + 1),
         }
     }

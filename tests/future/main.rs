@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clones;
 #[path = "../common/mod.rs"]
 mod common;
 mod delay_queue;

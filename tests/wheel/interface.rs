@@ -1,6 +1,7 @@
 //! What surrounds the verbs: errors that say what is allowed, pinned batches, clocks behind
 //! pointers, figures, and texts for people.
 
+use crate::common::leased::Leased;
 use crate::common::{Bench, SMALL, Shape, receive};
 use std::error::Error;
 use std::sync::Arc;
@@ -139,20 +140,6 @@ fn a_clock_behind_a_pointer_is_the_same_clock() {
     assert!(MonotonicClock.lag().is_zero());
     let past = MonotonicClock.now();
     assert_eq!(MonotonicClock.timeout(past), Some(Duration::ZERO));
-}
-
-/// Moves only when told to, and lets readings be used again.
-#[derive(Debug)]
-pub(crate) struct Leased(pub(crate) ManualClock);
-
-impl Clock for Leased {
-    fn now(&self) -> std::time::Instant {
-        self.0.now()
-    }
-
-    fn is_leased(&self) -> bool {
-        true
-    }
 }
 
 #[test]

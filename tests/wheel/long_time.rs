@@ -1,7 +1,7 @@
 //! Years of virtual time: every boundary of the arithmetic, stalls, herds, full levels.
 
+use crate::common::leased::Leased;
 use crate::common::{Bench, SMALL, Shape};
-use crate::interface::Leased;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;

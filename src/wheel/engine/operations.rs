@@ -110,19 +110,19 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         if self.is_closed() {
-            return Err(value);
+            return hand_back(value);
         }
         let Some(shard) = self.shards.get(call.local.common) else {
-            return Err(value);
+            return hand_back(value);
         };
         match shard.claim_from(&call.local.vacant, call.guard) {
             Some(claimed) => self.arm(call, shard, claimed, value, deadline),
-            None => Err(value),
+            None => hand_back(value),
         }
     }
 
     /// Arms a timer in the caller's shard or, where that is full, in the next that is not.
-    fn insert_in_any(
+    pub(crate) fn insert_in_any(
         &self,
         call: Call<'_>,
         mut value: T,
@@ -163,7 +163,8 @@ impl<T> Engine<T> {
     #[inline(never)]
     fn look_at_memory_with(&self, value: T) -> Option<T> {
         self.look_at_memory();
-        Some(value)
+        // Were it known to be this, its caller would not end in a jump here.
+        black_box(Some(value))
     }
 
     /// As [`cancel`](Self::cancel), in every case.
@@ -286,7 +287,7 @@ impl<T> Engine<T> {
         count: impl FnOnce(&Counts) -> u64,
     ) -> Reset {
         let Some(shard) = self.shards.get(id.shard()) else {
-            return Reset::NotArmed;
+            return self.reset_any(call, id, deadline);
         };
         match shard.push_back(id, deadline, &self.front, call.guard) {
             Named::Done => {
@@ -550,4 +551,11 @@ impl<T> Engine<T> {
             local.counts.add(Count::Blocks, u64::from(blocks));
         }
     }
+}
+
+/// A value that was not armed. (Were it not a call, none of those that arm would be a jump.)
+#[cold]
+#[inline(never)]
+pub(crate) fn hand_back<T>(value: T) -> Result<TimerId, T> {
+    black_box(Err(value))
 }

@@ -59,18 +59,19 @@ impl<T> Shard<T> {
         deadline: Tick,
         front: &Front,
     ) -> (TimerId, Named<Filled<'g, T>>) {
-        let id = TimerId::new(self.number, vacant.generation().armed(), index);
+        let id = TimerId::new(self.number, vacant.generation(), index);
         // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
         // what becomes of `Filled`.
         unsafe { entry.put(value) };
         let (filled, link) = (Filled { entry, id }, entry.link.load());
+        let armed = EntryState::of(id, deadline);
         let named = if vacant.is_relinking() {
             Named::Raced(filled)
         } else if !in_time(link, deadline, front.swept()) {
             Named::Unnamed(filled)
-        } else if entry.state.try_arm_settled(vacant, id, deadline).is_err() {
+        } else if entry.state.try_arm_settled(vacant, armed).is_err() {
             Named::Raced(filled)
-        } else if !still_waits(entry, link, front) {
+        } else if !still_waits(entry, armed, link, front) {
             Named::NotInTime
         } else {
             Named::Done

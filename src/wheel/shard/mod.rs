@@ -164,16 +164,16 @@ impl<T> Shard<T> {
             // State and value lie in two cache lines.
             prefetch(entry);
         }
-        let loaded = magazines.with_room()?;
+        let top = magazines.with_room()?;
         let seen = entry.state.load();
-        let ended = seen.ended(loaded.top);
-        if !seen.is_of(id) || ended.is_worn() {
+        let ended = EntryState::end_of(id, top);
+        if !seen.is_settled_of(id) || ended.is_worn() {
             return None;
         }
         entry.state.try_end_to(seen, ended).ok()?;
         // SAFETY: the timer was ended just above and its entry is put away below.
         let value = unsafe { entry.take() };
-        magazines.push(loaded, id.index());
+        magazines.push(id.index());
         Some((value, seen))
     }
 
@@ -197,12 +197,15 @@ impl<T> Shard<T> {
         };
         let (seen, link) = (entry.state.load(), entry.link.load());
         if !seen.is_settled_of(id) {
+            return Named::Raced(());
+        }
+        if !in_time(link, deadline, front.swept()) {
+            return Named::Unnamed(());
+        }
+        let pushed = seen.with_deadline(deadline);
+        if entry.state.try_reset(seen, pushed).is_err() {
             Named::Raced(())
-        } else if !in_time(link, deadline, front.swept()) {
-            Named::Unnamed(())
-        } else if entry.state.try_reset(seen, seen.with_deadline(deadline)).is_err() {
-            Named::Raced(())
-        } else if !still_waits(entry, link, front) {
+        } else if !still_waits(entry, pushed, link, front) {
             Named::NotInTime
         } else {
             Named::Done
@@ -431,11 +434,11 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
     entry.state.load().is_relinking().then_some(Role::Beside)
 }
 
-/// Whether the name that was relied on surely waits, after the exchange: as [`needs`] finds out,
-/// but for a link that tells of another by now.
+/// Whether the name that was relied on surely waits, after the exchange to `state`, which has no
+/// flag: as [`needs`] finds out, but for a link that tells of another by now, or another state.
 #[inline]
-fn still_waits<T>(entry: &Entry<T>, link: Tick, front: &Front) -> bool {
-    entry.link.load() == link && front.swept() < link && !entry.state.load().is_relinking()
+fn still_waits<T>(entry: &Entry<T>, state: EntryState, link: Tick, front: &Front) -> bool {
+    entry.link.load() == link && front.swept() < link && entry.state.load() == state
 }
 
 /// Whether a link tells of a name still to come, and not after `deadline`.

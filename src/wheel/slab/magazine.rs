@@ -77,6 +77,14 @@ impl Magazine {
         self.count.store(count, Relaxed);
     }
 
+    /// Another entry is the top, of so many more, or fewer, around zero.
+    #[inline]
+    fn become_top(&self, top: u32, more: u32) {
+        self.top.store(top, Relaxed);
+        // Read once more, so that no register holds it from the look on.
+        self.count.store(self.count.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
     fn take(&self) -> Rounds {
         let rounds = self.get();
         self.set(Rounds::NONE);
@@ -94,30 +102,30 @@ impl Magazines {
         u64::from(self.loaded.get().count) + u64::from(self.spare.get().count)
     }
 
-    /// What is loaded, if anything: its top is to be taken next.
+    /// The entry that is to be taken next, if any is loaded.
     #[inline]
-    pub(crate) fn loaded(&self) -> Option<Rounds> {
-        let loaded = self.loaded.get();
-        (loaded.count > 0).then_some(loaded)
+    pub(crate) fn top(&self) -> Option<u32> {
+        let Rounds { top, count } = self.loaded.get();
+        (count > 0).then_some(top)
     }
 
-    /// Takes the top of what is [`loaded`](Self::loaded), whose state names `next`.
+    /// Takes the [top](Self::top), whose state names `next`.
     #[inline]
-    pub(crate) fn pop(&self, loaded: Rounds, next: u32) {
-        self.loaded.set(Rounds { top: next, count: loaded.count - 1 });
+    pub(crate) fn pop(&self, next: u32) {
+        self.loaded.become_top(next, u32::MAX);
     }
 
-    /// What is loaded, if there is room for one more: its state has to name the top.
+    /// If there is room for one more, the entry that its state has to name.
     #[inline]
-    pub(crate) fn with_room(&self) -> Option<Rounds> {
-        let loaded = self.loaded.get();
-        (loaded.count < ROUNDS).then_some(loaded)
+    pub(crate) fn with_room(&self) -> Option<u32> {
+        let Rounds { top, count } = self.loaded.get();
+        (count < ROUNDS).then_some(top)
     }
 
-    /// Puts an entry in, onto what is loaded [with room](Self::with_room).
+    /// Puts an entry in, where there is [room](Self::with_room).
     #[inline]
-    pub(crate) fn push(&self, loaded: Rounds, index: u32) {
-        self.loaded.set(Rounds { top: index, count: loaded.count + 1 });
+    pub(crate) fn push(&self, index: u32) {
+        self.loaded.become_top(index, 1);
     }
 
     /// Makes room: the loaded magazine is the spare one now. Returns what was to spare.

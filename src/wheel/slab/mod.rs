@@ -122,11 +122,11 @@ impl<E: Resident> Slab<E> {
         magazines: &Magazines,
         guard: &'g Guard,
     ) -> Option<Claimed<'g, E>> {
-        let loaded = magazines.loaded()?;
-        let entry = self.entry(loaded.top, guard)?;
+        let index = magazines.top()?;
+        let entry = self.entry(index, guard)?;
         let vacant = entry.state().load();
-        magazines.pop(loaded, vacant.next());
-        Some(Claimed { entry, index: loaded.top, vacant })
+        magazines.pop(vacant.next());
+        Some(Claimed { entry, index, vacant })
     }
 
     /// Loads the caller's magazine, of which nothing is left. `false` when the indices are used up.

@@ -39,7 +39,8 @@ use crate::wheel::tick::Tick;
 const LOW: Field = Field::low(38);
 /// Narrower than [`LOW`] in the models alone.
 const DEADLINE: Field = Field::low(Tick::LOW_BITS);
-const NEXT: Field = Field::low(30);
+/// Of 30 bits; read and written as 32.
+const NEXT: Field = Field::low(32);
 const RELINKING: Field = LOW.above(1);
 const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
 const GENERATION: Field = RELINKING.above(Generation::BITS);
@@ -126,15 +127,24 @@ impl EntryState {
         Self(kept.wrapping_add(GENERATION.put(1)) | NEXT.put(u64::from(next)))
     }
 
+    /// The end of the timer of this id, while nobody is relinking: as [`ended`](Self::ended).
+    #[inline]
+    pub(crate) fn end_of(id: TimerId, next: u32) -> Self {
+        let above = id.generation_above(GENERATION.shift()) & GENERATION.up_to();
+        // Carried from below, the next generation; what was there is zero then, as the flag is.
+        let vacant = (above | (GENERATION.put(1) - 1)).wrapping_add(1);
+        Self(vacant.wrapping_add(u64::from(next)))
+    }
+
     /// Whether the generation is the last vacant one.
     #[inline]
     pub(crate) fn is_worn(self) -> bool {
-        self.generation() == Generation::WORN
+        self.0 >= GENERATION.put(u64::from(Generation::WORN.0))
     }
 
     /// The timer of this id, of this deadline, while nobody is relinking.
     #[inline]
-    fn of(id: TimerId, deadline: Tick) -> Self {
+    pub(crate) fn of(id: TimerId, deadline: Tick) -> Self {
         let generation = GENERATION.get(id.generation_above(GENERATION.shift()));
         Self(GENERATION.put(generation) | DEADLINE.put(deadline.low()))
     }
@@ -194,16 +204,16 @@ impl AtomicEntryState {
         self.swap(seen, armed).map(|()| armed)
     }
 
-    /// As [`try_arm`](Self::try_arm), the timer of this id, where the flag was not seen.
+    /// As [`try_arm`](Self::try_arm), to the state [of](EntryState::of) a timer, where the flag was
+    /// not seen.
     #[inline]
     pub(crate) fn try_arm_settled(
         &self,
         seen: EntryState,
-        id: TimerId,
-        deadline: Tick,
+        armed: EntryState,
     ) -> Result<(), EntryState> {
-        debug_assert!(!seen.is_relinking() && seen.generation().next() == id.generation());
-        self.swap(seen, EntryState::of(id, deadline))
+        debug_assert!(!seen.is_relinking() && seen.generation().next() == armed.generation());
+        self.swap(seen, armed)
     }
 
     /// Writes the state of an entry whose page has just been put in: nobody else changes it.
@@ -315,6 +325,20 @@ mod tests {
         let seen = state.load();
         assert_eq!(state.try_end(seen, 3), Ok(Generation(6)));
         assert_eq!(state.try_end(seen, 3), Err(EntryState::vacant(Generation(6), 3)));
+    }
+
+    #[test]
+    fn an_end_by_its_id_is_that_by_its_state() {
+        let worn = Generation::WORN.0;
+        for (generation, shard) in [(1, 0), (5, 255), (worn - 3, 7), (worn - 1, 255)] {
+            let id = TimerId::new(ShardNumber::new(shard), Generation(generation), 77);
+            let armed = EntryState::of(id, Tick(u64::MAX));
+            let ended = EntryState::end_of(id, (1 << 30) - 1);
+            assert_eq!(ended, armed.ended((1 << 30) - 1));
+            assert_eq!(ended.next(), (1 << 30) - 1);
+            assert_eq!(ended.is_worn(), generation == worn - 1);
+            assert!(armed.is_settled_of(id) && !armed.relinking().is_settled_of(id));
+        }
     }
 
     #[test]
