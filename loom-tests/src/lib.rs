@@ -265,14 +265,14 @@ pub fn model(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     random(40_000, run);
 }
 
-/// How many times as many schedules are wanted: `TOURBILLON_MODEL_FACTOR`.
+/// How many of a hundred schedules are wanted: `TOURBILLON_MODEL_PERCENT`, which may be more.
 #[cfg(shuttle)]
-pub fn factor() -> usize {
-    let factor = std::env::var("TOURBILLON_MODEL_FACTOR");
-    factor.map_or(1, |factor| factor.parse().expect("a number"))
+pub fn percent() -> usize {
+    let percent = std::env::var("TOURBILLON_MODEL_PERCENT");
+    percent.map_or(100, |percent| percent.parse().expect("a number"))
 }
 
-/// Runs a model on so many random schedules, times `TOURBILLON_MODEL_FACTOR`.
+/// Runs a model on so many random schedules, or on `TOURBILLON_MODEL_PERCENT` of them.
 ///
 /// Half of them are random at each step; the other half give the threads priorities and change
 /// these a few times (Burckhardt et al., *A randomized scheduler with probabilistic guarantees of
@@ -281,7 +281,7 @@ pub fn factor() -> usize {
 pub fn random(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
-    let half = (schedules * factor()).div_ceil(2);
+    let half = (schedules * percent()).div_ceil(200);
     let mut config = shuttle::Config::new();
     config.silence_warnings = true;
     let run = std::sync::Arc::new(run);

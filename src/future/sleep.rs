@@ -332,8 +332,8 @@ impl Sleep {
         }
     }
 
-    /// As [`arm`](Self::arm), where the last reading of the clock does not tell that the deadline is
-    /// still to come and in range.
+    /// As [`arm`](Self::arm), where the last reading of the clock does not tell that the deadline
+    /// is still to come and in range.
     #[inline(never)]
     fn arm_by_the_clock(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
         let Some(ahead) = self.wheel().ahead(self.deadline) else {

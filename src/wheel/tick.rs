@@ -112,8 +112,8 @@ pub(crate) struct Timeline {
     rounding_lag: u64,
     /// Delays of fewer seconds are for [`soon`](Self::soon): so many and the lag are in range.
     soon_secs: u64,
-    /// As many nanoseconds ahead are for [`soon_at`](Self::soon_at): a tick less than the range, and
-    /// at most a [`PART`]; or none.
+    /// As many nanoseconds ahead are for [`soon_at`](Self::soon_at): a tick less than the range,
+    /// and at most a [`PART`]; or none.
     longest: u64,
     per_tick: Divisor,
 }

@@ -1,5 +1,5 @@
-//! What a waker's clone does: a sleep looks at the clock, clones its task's waker, and is armed then.
-//! In virtual time, where readings of the clock are used again.
+//! What a waker's clone does: a sleep looks at the clock, clones its task's waker, and is armed
+//! then. In virtual time, where readings of the clock are used again.
 
 use crate::common::leased::Leased;
 use crate::common::sandbox::{Sandbox, Task};

@@ -4,7 +4,7 @@
 //! the model. Each thread is the one that stands still in turn, the sweeper's too; it goes on only
 //! when no other thread can, so that the execution ends and its timers can be counted.
 
-use loom_tests::{TICK, World, any_operations, beside, factor, sweep, sweep_after, v};
+use loom_tests::{TICK, World, any_operations, beside, percent, sweep, sweep_after, v};
 use shuttle::scheduler::{RandomScheduler, Schedule, Scheduler, Task, TaskId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -60,7 +60,7 @@ impl Scheduler for Stopping {
 fn one_stops(schedules: usize, threads: usize, within: u64, run: fn()) {
     let meanwhile = Arc::new(AtomicUsize::new(0));
     let scheduler = Stopping {
-        random: RandomScheduler::new(schedules * factor()),
+        random: RandomScheduler::new(schedules * percent() / 100),
         threads,
         within,
         schedule: 0,
