@@ -15,6 +15,8 @@ pub mod keyed;
 mod panics;
 pub mod scheduler;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wheel;
 
 #[cfg(feature = "backon")]
@@ -27,15 +29,20 @@ pub use adapters::export::Exporter;
 pub use adapters::http;
 #[cfg(feature = "quinn")]
 pub use adapters::quinn;
+#[cfg(feature = "tokio")]
+pub use adapters::tokio;
 #[cfg(feature = "tower")]
 pub use adapters::tower;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub use clock::BootClock;
 pub use clock::{Clock, LeasedClock, ManualClock, MonotonicClock};
 #[cfg(feature = "rayon")]
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::{
-    Armed, Builder, Expired, Lateness, Metrics, Moment, Pinned, Sweep, Sweeper, TimerId, Wheel,
+    Armed, Builder, Expired, Lateness, Metrics, Moment, Owned, Pinned, Sweep, Sweeper, TimerId,
+    Wheel,
 };
 
 #[cfg_attr(

@@ -18,7 +18,7 @@
     reason = "the library says what it exports; the models' helpers are for the models"
 )]
 
-#[path = "../../src/clock.rs"]
+#[path = "../../src/clock/mod.rs"]
 mod clock;
 #[path = "../../src/driver/mod.rs"]
 mod driver;
@@ -47,8 +47,8 @@ pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries};
 pub use wheel::{
-    Armed, Builder, Expired, Geometry, Lateness, Metrics, Moment, Pinned, Sweep, Sweeper, TimerId,
-    Wheel,
+    Armed, Builder, Expired, Geometry, Lateness, Metrics, Moment, Owned, Pinned, Sweep, Sweeper,
+    TimerId, Wheel,
 };
 
 // What the threads of a model share beside the wheel must be the explorer's too: the order of

@@ -12,5 +12,7 @@ pub mod http;
 mod hyper;
 #[cfg(feature = "quinn")]
 pub mod quinn;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;

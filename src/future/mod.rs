@@ -65,9 +65,13 @@
 
 #![forbid(unsafe_code)]
 
+mod bell;
 mod budget;
 mod delay_queue;
+mod drive;
 mod interval;
+#[cfg(not(modelled))]
+mod process;
 mod sleep;
 mod timeout;
 mod timer;
@@ -75,7 +79,13 @@ mod wake;
 
 pub use crate::scheduler::MissedTickBehavior;
 pub use delay_queue::{DelayQueue, DelayQueueHandle, HeldWake};
+pub use drive::{Drive, drive};
 pub use interval::{Interval, ZeroPeriod};
+#[cfg(not(modelled))]
+pub use process::{
+    default_timer, interval, interval_at, set_default_timer, sleep, sleep_until, timeout,
+    timeout_at,
+};
 pub use sleep::Sleep;
 pub use timeout::{Timeout, TimeoutError};
 pub use timer::Timer;

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::bell::Bell;
 use super::wake::Wake;
 use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Moment, Wheel};
 use std::sync::Arc;
@@ -67,8 +68,32 @@ pub struct Timer(Arc<Handle>);
 #[derive(Debug)]
 struct Handle {
     wheel: Wheel<Wake>,
-    /// None on a wheel that is swept by hand.
-    driver: Option<Arc<Driver<Wake>>>,
+    swept_by: SweptBy,
+}
+
+/// Who sweeps a timer's wheel.
+#[derive(Clone, Debug)]
+enum SweptBy {
+    /// The timer's own driver.
+    Driver(Arc<Driver<Wake>>),
+    /// A future, which ends with the last clone.
+    Future(Arc<Driven>),
+    /// Whoever made the timer.
+    Other,
+}
+
+/// A wheel that a future sweeps. Its end is the wheel's.
+#[derive(Debug)]
+struct Driven {
+    wheel: Wheel<Wake>,
+    bell: Arc<Bell>,
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        // It rings.
+        self.wheel.close();
+    }
 }
 
 impl Timer {
@@ -87,7 +112,7 @@ impl Timer {
         // which lock the last sleep is dropped, and wakers may take the same one.
         let driver = driver.or_executor(Inline).drop_unrun().detach_on_drop();
         let driver = driver.spawn(|timer: Expired<Wake>| timer.value.wake())?;
-        Ok(Self::of(driver.wheel().clone(), Some(Arc::new(driver))))
+        Ok(Self::of(driver.wheel().clone(), SweptBy::Driver(Arc::new(driver))))
     }
 
     /// A timer on a wheel that somebody else sweeps, with [`Wake::wake`] as handler.
@@ -97,11 +122,17 @@ impl Timer {
     /// Whoever drops the
     /// sweeper calls [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
     pub fn new(wheel: Wheel<Wake>) -> Self {
-        Self::of(wheel, None)
+        Self::of(wheel, SweptBy::Other)
     }
 
-    fn of(wheel: Wheel<Wake>, driver: Option<Arc<Driver<Wake>>>) -> Self {
-        Self(Arc::new(Handle { wheel, driver }))
+    /// A timer on a wheel that a future sweeps, which the bell wakes.
+    pub(super) fn driven(wheel: Wheel<Wake>, bell: Arc<Bell>) -> Self {
+        let driven = Driven { wheel: wheel.clone(), bell };
+        Self::of(wheel, SweptBy::Future(Arc::new(driven)))
+    }
+
+    fn of(wheel: Wheel<Wake>, swept_by: SweptBy) -> Self {
+        Self(Arc::new(Handle { wheel, swept_by }))
     }
 
     /// What the timer's clock says.
@@ -134,7 +165,10 @@ impl Timer {
     /// The driver, if this timer has one of its own.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Wake>> {
-        self.0.driver.as_deref()
+        match &self.0.swept_by {
+            SweptBy::Driver(driver) => Some(driver),
+            SweptBy::Future(_) | SweptBy::Other => None,
+        }
     }
 
     /// Ends all sleeps, present and future: each resolves to
@@ -166,6 +200,10 @@ impl Timer {
         };
         for timer in unfired {
             timer.value.wake_quietly();
+        }
+        if let SweptBy::Future(driven) = &self.0.swept_by {
+            // The wheel is empty now.
+            driven.bell.ring();
         }
     }
 
@@ -212,7 +250,7 @@ impl Timer {
 
 impl Clone for Timer {
     fn clone(&self) -> Self {
-        let Handle { wheel, driver } = &*self.0;
-        Self(Arc::new(Handle { wheel: wheel.clone(), driver: driver.clone() }))
+        let Handle { wheel, swept_by } = &*self.0;
+        Self::of(wheel.clone(), swept_by.clone())
     }
 }

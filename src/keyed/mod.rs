@@ -35,23 +35,22 @@
 
 #![deny(unsafe_code)]
 
+mod arm;
 mod drain;
 mod exclusive;
 mod map;
+mod owned;
 mod running;
 mod shared;
 mod timer;
 
 pub use drain::{Drain, Drained};
+pub use owned::OwnedKey;
 pub use timer::KeyedTimer;
 
-use crate::{
-    Armed, BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Refusal, TimerId,
-    Wheel,
-};
-use exclusive::Exclusive;
+use crate::{Armed, BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 use running::Running;
-use shared::{Shared, Slot};
+use shared::{Owner, Shared};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
@@ -250,7 +249,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn insert(&self, key: K, value: V, delay: Duration) -> Result<Option<V>, InsertError<V>> {
-        self.insert_when(key, value, When::After(delay))
+        self.insert_when(key, value, When::After(delay), Owner::NOBODY)
     }
 
     /// As [`insert`](Self::insert), due at `deadline`; at the next sweep if that has passed.
@@ -264,7 +263,7 @@ where
         value: V,
         deadline: Instant,
     ) -> Result<Option<V>, InsertError<V>> {
-        self.insert_when(key, value, When::At(deadline))
+        self.insert_when(key, value, When::At(deadline), Owner::NOBODY)
     }
 
     /// Sets the deadline of an armed key to `delay` from now, earlier or later.
@@ -329,10 +328,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let (_, slot) = self.shared.map.remove_if(key, |_| true)?;
-        // A firing on its way finds no such id.
-        drop(self.wheel.cancel(slot.id));
-        Some(slot.value.into_inner())
+        self.cancel_if(key, |_| true)
     }
 
     /// Whether `key` is armed: its value has not come out.
@@ -526,57 +522,6 @@ where
         };
         left.into_iter().for_each(|Armed { value, .. }| value.end_here());
         stopped
-    }
-
-    fn insert_when(&self, key: K, value: V, when: When) -> Result<Option<V>, InsertError<V>> {
-        self.shared.map.enter(key, |key, slot| match slot {
-            Some(slot) => match self.rearm(key, slot, when) {
-                Ok(()) => (None, Ok(Some(std::mem::replace(slot.value.get_mut(), value)))),
-                Err(reason) => (None, Err(InsertError { reason, value })),
-            },
-            None => match self.arm(key, when) {
-                Ok(id) => (Some(Slot { value: Exclusive::new(value), id }), Ok(None)),
-                Err(reason) => (None, Err(InsertError { reason, value })),
-            },
-        })
-    }
-
-    fn reset_when<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        match self.shared.map.look(key, |slot| when.reset(&self.wheel, slot.id)) {
-            None => Ok(false),
-            Some(Ok(false)) => self.overtake(key, when),
-            Some(moved) => moved,
-        }
-    }
-
-    /// Moves a key whose timer has ended, before its firing comes.
-    #[cold]
-    fn overtake<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        match self.shared.map.change(key, |key, slot| self.rearm(key, slot, when)) {
-            Some(Ok(())) => Ok(true),
-            Some(Err(Refusal::BeyondRange(beyond))) => Err(beyond),
-            Some(Err(Refusal::Closed | Refusal::AtCapacity { .. })) | None => Ok(false),
-        }
-    }
-
-    fn arm(&self, key: &K, when: When) -> Result<TimerId, Refusal> {
-        when.insert(&self.wheel, KeyedTimer(What::Key(key.clone())))
-    }
-
-    /// Sets an armed key's deadline; with a new timer if the old one has ended (step 3 above).
-    fn rearm(&self, key: &K, slot: &mut Slot<V>, when: When) -> Result<(), Refusal> {
-        if !when.reset(&self.wheel, slot.id)? {
-            slot.id = self.arm(key, when)?;
-        }
-        Ok(())
     }
 }
 

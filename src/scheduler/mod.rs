@@ -24,6 +24,7 @@
 mod calendar;
 mod closure;
 mod handle;
+mod owned;
 mod repeat;
 mod result;
 mod rule;
@@ -32,6 +33,7 @@ mod rule;
 pub use calendar::{Calendar, CalendarError, WallClock};
 pub use closure::{AfterPanic, Cancel, Due, Ending};
 pub use handle::{JoinError, Joined, Scheduled};
+pub use owned::Owned;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 

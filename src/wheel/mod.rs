@@ -28,8 +28,8 @@
 //! * [`front`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
 //! * [`engine`]: all shards and callers, and the closing of the wheel.
-//! * Two halves on top. [`handle`] and [`pinned`]: what any thread calls. [`sweep`]: the one
-//!   exclusive owner, who hands over what is due, rests, and keeps memory in bounds.
+//! * Two halves on top. [`handle`], [`pinned`] and [`owned`]: what any thread calls. [`sweep`]: the
+//!   one exclusive owner, who hands over what is due, rests, and keeps memory in bounds.
 //!
 //! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`], [`front::swept`]
 //! and [`front::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so, and what was rejected.
@@ -47,6 +47,7 @@ mod local;
 mod memory;
 mod metrics;
 mod moment;
+mod owned;
 mod pinned;
 mod prefetch;
 #[cfg(modelled)]
@@ -64,5 +65,6 @@ pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use metrics::{Lateness, Metrics};
 pub use moment::Moment;
+pub use owned::Owned;
 pub use pinned::Pinned;
 pub use sweep::{Expired, Sweep, Sweeper};

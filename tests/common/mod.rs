@@ -37,7 +37,7 @@ pub(crate) const SMALL: Geometry =
 
 /// Wheels of several resolutions, shard counts, geometries and first ticks.
 pub(crate) fn shapes() -> Vec<Shape> {
-    let ticks = [Duration::from_micros(1), Duration::from_millis(1), Duration::from_millis(2)];
+    let ticks = [Duration::from_micros(1), Duration::from_millis(1), Duration::from_millis(250)];
     let mut shapes = Vec::new();
     for (index, geometry) in [TINY, SMALL, Geometry::default()].into_iter().enumerate() {
         for shards in [1, 3] {

@@ -6,10 +6,13 @@ mod clones;
 #[path = "../common/mod.rs"]
 mod common;
 mod delay_queue;
+mod drive;
 mod ends;
 mod fairness;
 mod random_polls;
 mod sleep;
 mod sleep_wakers;
+#[cfg(feature = "testing")]
+mod testing;
 mod threads;
 mod timeout_interval;

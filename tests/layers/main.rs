@@ -17,4 +17,6 @@ mod common;
 mod keyed;
 #[cfg(feature = "keyed")]
 mod keyed_races;
+#[cfg(feature = "keyed")]
+mod owned;
 mod scheduler;

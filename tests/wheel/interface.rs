@@ -232,3 +232,40 @@ fn everything_has_a_text_for_people() {
     let driver = builder.spawn(|_: Expired<u64>| ()).unwrap();
     assert_eq!(format!("{driver:?}"), "Driver { wheel: Wheel { armed: 0, .. }, .. }");
 }
+
+#[test]
+fn time_leaps_to_what_really_fires() {
+    let mut bench = small();
+    for delay in [5, 70, 100_000] {
+        bench.wheel.insert(u64::from(delay), TICK * delay).unwrap();
+    }
+    // A name that is met for nothing on the way.
+    let cancelled = bench.wheel.insert(1, TICK).unwrap();
+    bench.wheel.cancel(cancelled);
+    let mut fired = Vec::new();
+    while let Some(sweep) = bench.sweeper.advance(&bench.clock, |timer| fired.push(timer.value)) {
+        assert_eq!(sweep.expired, 1);
+        let at = TICK * u32::try_from(fired[fired.len() - 1]).unwrap();
+        assert_eq!(bench.clock.elapsed(), at, "not a tick farther");
+    }
+    assert_eq!(fired, [5, 70, 100_000]);
+
+    bench.wheel.insert(9, TICK).unwrap();
+    assert!(bench.sweeper.advance(&ManualClock::new(), |_| ()).is_none(), "another clock");
+    assert_eq!(bench.wheel.len(), 1);
+}
+
+#[test]
+fn a_polls_time_out_is_by_the_wheels_own_clock() {
+    let mut bench = small();
+    assert_eq!(bench.sweeper.timeout(), None);
+    bench.wheel.insert(1, TICK).unwrap();
+    assert_eq!(bench.sweeper.timeout(), None, "it moves when it is told to");
+    bench.clock.advance(TICK);
+    assert_eq!(bench.sweeper.timeout(), Some(Duration::ZERO));
+
+    let (wheel, mut sweeper) = Builder::new().build().unwrap();
+    wheel.insert(1, Duration::from_secs(3600)).unwrap();
+    let timeout = sweeper.timeout().unwrap();
+    assert!(timeout > Duration::ZERO && timeout <= Duration::from_secs(3601));
+}

@@ -12,4 +12,5 @@ mod hyper;
 mod hyper_pool;
 mod quinn;
 mod runtimes;
+mod threads_of_their_own;
 mod tower;

@@ -44,6 +44,25 @@ fn a_thread_and_the_next() {
     });
 }
 
+/// By a caller whose hand has room, while another is filing an earlier name of the entry: the flag
+/// is that one's to clear, whatever lives in the entry by then.
+#[test]
+fn a_cancel_into_the_hand_while_another_relinks() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let id = wheel.insert(v(1), TICK * 3).unwrap();
+        let by_hand = seated(&wheel, move |wheel| {
+            let cancelled = wheel.cancel(id).is_some();
+            wheel.insert(v(2), TICK).unwrap();
+            cancelled
+        });
+        let moved = wheel.reset(id, TICK).unwrap();
+        let cancelled = by_hand.join().unwrap();
+        assert!(cancelled, "moved or not: {moved}");
+        assert_eq!(sweep_after(&mut sweeper, &clock, 3), [2]);
+    });
+}
+
 /// One with entries in its hand that come from the stack and go there, and one without.
 #[test]
 fn a_hand_and_the_stack() {

@@ -4,12 +4,14 @@
 //! * [`sweeper`]: the public face, and the loop: [`Stage`](stage::Stage) by stage.
 //! * [`stage`]: where a sweep is, and what it has in hand.
 //! * [`report`]: what it hands over and reports.
+//! * [`leap`]: how long to wait for it, and leaps in virtual time.
 //! * [`upkeep`]: looks after memory, in slices.
 //!
 //! What all others see of it is the wheel's [`front`](super::front).
 
 #![forbid(unsafe_code)]
 
+mod leap;
 mod report;
 mod stage;
 mod sweeper;

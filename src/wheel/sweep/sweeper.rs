@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::clock::Clock;
 use crate::sync::Arc;
 use crate::wheel::engine::{Engine, Leftovers};
 use crate::wheel::handle::Wheel;
@@ -286,6 +287,11 @@ impl<T: Send> Sweeper<T> {
         (next != Tick::NEVER).then(|| engine.timeline().instant(next))
     }
 
+    /// Where the wheel reads the time.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.inner.clock
+    }
+
     /// The longest that whoever owns the sweeper may rest, even with nothing armed: see
     /// [`Tick::LONGEST_REST`].
     pub(crate) fn longest_rest(&self) -> Duration {
@@ -343,7 +349,7 @@ impl<T: Send> Sweeper<T> {
         }
         // One that was to end ahead of the clock, and was left by a panic, goes no farther now.
         self.end = self.end.min(present);
-        let finished = self.advance(engine, batch, limit);
+        let finished = self.go_on(engine, batch, limit);
         let took = self.inner.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         engine.front().counts().add_sweep(nanos);
@@ -355,7 +361,7 @@ impl<T: Send> Sweeper<T> {
     /// The loop: carries the sweep on, stage by stage, to its end, or until the batch has `batch`
     /// timers or enough was looked at. What is overdue is handed over together, up to `limit`.
     /// Returns whether the sweep has come to its end.
-    fn advance(&mut self, engine: &Engine<T>, batch: usize, limit: usize) -> bool {
+    fn go_on(&mut self, engine: &Engine<T>, batch: usize, limit: usize) -> bool {
         loop {
             let worked_off = match self.stage {
                 Stage::Ended => return true,

@@ -1,8 +1,15 @@
-//! Where a wheel reads the time: [`Clock`], the monotonic clock, and one that is set by hand.
+//! Where a wheel reads the time: [`Clock`], the monotonic clock, and one that is set by hand;
+//! [`boot`] has one that goes on while the machine sleeps.
 //!
 //! The only file that calls [`Instant::now`].
 
 #![forbid(unsafe_code)]
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(modelled)))]
+mod boot;
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(modelled)))]
+pub use boot::BootClock;
 
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};

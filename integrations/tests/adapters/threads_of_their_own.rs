@@ -1,0 +1,85 @@
+//! Timers without a thread: on tokio's runtime of one thread, in real and in paused time, and on
+//! monoio.
+
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+use tourbillon::future::{TimeoutError, Timer, drive};
+use tourbillon::tokio::spawn;
+use tourbillon::{Builder, Refusal};
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn on_tokio(paused: bool) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(paused).build().unwrap()
+}
+
+/// Sleeps, a time-out and ticks, with what is not `Send`.
+async fn uses(timer: Timer, unit: Duration) {
+    let kept = Rc::new(());
+    let start = timer.now();
+    timer.sleep(unit).await.unwrap();
+    let silent = timer.timeout(unit, pending::<()>()).await;
+    assert_eq!(silent, Err(TimeoutError::Elapsed));
+    let mut ticks = timer.interval(unit).unwrap();
+    for _ in 0..3 {
+        ticks.tick().await.unwrap();
+    }
+    assert!(timer.now() - start >= unit * 4);
+    drop(kept);
+}
+
+#[test]
+fn tokios_paused_clock_is_followed() {
+    on_tokio(true).block_on(async {
+        let (timer, sweeping) = spawn(Builder::new()).unwrap();
+        let start = tokio::time::Instant::now();
+        uses(timer.share(), HOUR).await;
+        let past = start.elapsed();
+        assert!(past >= HOUR * 4 && past < HOUR * 4 + MS * 20, "{past:?}");
+
+        // Beside tokio's own sleeps, in the order of their deadlines.
+        let (ours, theirs) = (timer.sleep(HOUR * 2), tokio::time::sleep(HOUR));
+        tokio::pin!(ours, theirs);
+        tokio::select! {
+            _ = &mut ours => panic!("the later one"),
+            () = &mut theirs => {}
+        }
+        ours.await.unwrap();
+        timer.shutdown();
+        sweeping.await.unwrap();
+    });
+}
+
+#[test]
+fn a_current_thread_runtime_needs_no_other() {
+    on_tokio(false).block_on(async {
+        let (timer, driving) = drive(Builder::new(), tokio::time::sleep).unwrap();
+        let local = tokio::task::LocalSet::new();
+        let sweeping = local.spawn_local(driving);
+        local.run_until(uses(timer.share(), MS * 2)).await;
+        // From another thread, too.
+        let other = timer.clone();
+        let elsewhere = tokio::task::spawn_blocking(move || pollster::block_on(other.sleep(MS)));
+        assert_eq!(local.run_until(elsewhere).await.unwrap(), Ok(()));
+        let mut late = timer.sleep(HOUR);
+        timer.shutdown();
+        local.run_until(sweeping).await.unwrap();
+        assert_eq!((&mut late).await, Err(Refusal::Closed));
+    });
+}
+
+#[test]
+fn monoio_drives_one_by_its_own_sleeps() {
+    let mut runtime =
+        monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().enable_timer().build().unwrap();
+    runtime.block_on(async {
+        let (timer, driving) = drive(Builder::new(), monoio::time::sleep).unwrap();
+        let sweeping = monoio::spawn(driving);
+        uses(timer.share(), MS * 2).await;
+        drop(timer);
+        sweeping.await;
+    });
+}

@@ -1,0 +1,157 @@
+//! [`drive`]: a timer without a thread, swept by a future of the runtime that uses it.
+
+#![forbid(unsafe_code)]
+
+use super::bell::Bell;
+use super::budget::let_go;
+use super::timer::Timer;
+use super::wake::Wake;
+use crate::{BuildError, Builder, Sweeper, Wheel};
+use pin_project_lite::pin_project;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+/// A timer that is swept by a future, and not by a thread: `sleep` is the runtime's own way to
+/// wait, of which the future uses one at a time, however many sleeps are armed.
+///
+/// For runtimes of one thread, or of one for each core, that want a wheel each (tokio's
+/// `current_thread`, monoio, glommio, compio): spawn the [`Drive`] there. The timer may be used
+/// from other threads as well. The builder says which clock it runs by, and how the wheel is made;
+/// it has one shard unless the builder says otherwise. (A waker that the builder was given is not
+/// used.)
+///
+/// # Errors
+///
+/// As [`Builder::build`].
+///
+/// # Examples
+///
+/// On tokio: `drive(Builder::new(), tokio::time::sleep)`, and `tokio::spawn(driving)`. Here another
+/// timer is the runtime's, and a thread its executor:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{Timer, drive};
+///
+/// let runtime = Timer::spawn(Builder::new().driver())?;
+/// let (timer, driving) = drive(Builder::new(), move |delay| runtime.sleep(delay))?;
+/// let executor = std::thread::spawn(|| pollster::block_on(driving));
+///
+/// pollster::block_on(timer.sleep(Duration::from_millis(5)))?;
+/// drop(timer); // the last one: the future ends
+/// executor.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn drive<F, S>(builder: Builder, sleep: F) -> Result<(Timer, Drive<F, S>), BuildError>
+where
+    F: FnMut(Duration) -> S,
+    S: Future,
+{
+    let bell = Arc::new(Bell::default());
+    let ringing = Arc::clone(&bell);
+    let (wheel, sweeper) = builder.or_shards(1).waker(move || ringing.ring()).build()?;
+    let moved = Arc::downgrade(&bell);
+    wheel.clock().subscribe(Box::new(move || {
+        let bell = moved.upgrade();
+        bell.inspect(|bell| bell.ring()).is_some()
+    }));
+    let timer = Timer::driven(wheel.clone(), Arc::clone(&bell));
+    let swept = Swept { wheel, sweeper: Some(sweeper) };
+    Ok((timer, Drive { swept, bell, sleep, until: None, sleeping: None }))
+}
+
+pin_project! {
+    /// The future that sweeps a timer; made by [`drive`].
+    ///
+    /// It is ready when the timer is [shut down](Timer::shutdown), or the last of its clones and
+    /// sleeps is gone. Where it is dropped before that, each sleep that waits ends with
+    /// [`Refusal::Closed`](crate::Refusal::Closed). A poll wakes at most some hundreds of tasks,
+    /// and then lets others have their turn.
+    #[must_use = "nothing sweeps the timer unless it is polled"]
+    pub struct Drive<F, S> {
+        swept: Swept,
+        bell: Arc<Bell>,
+        sleep: F,
+        // When what is slept ends.
+        until: Option<Instant>,
+        #[pin]
+        sleeping: Option<S>,
+    }
+}
+
+/// The sweeper of a timer; nobody waits for it once it is gone.
+struct Swept {
+    wheel: Wheel<Wake>,
+    sweeper: Option<Sweeper<Wake>>,
+}
+
+impl Drop for Swept {
+    fn drop(&mut self) {
+        // It closes the wheel, and leaves behind what it had in hand.
+        self.sweeper = None;
+        for timer in self.wheel.drain() {
+            timer.value.wake_quietly();
+        }
+    }
+}
+
+/// How many tasks one poll wakes at most.
+const SHARE: usize = 256;
+
+impl<F, S> Future for Drive<F, S>
+where
+    F: FnMut(Duration) -> S,
+    S: Future,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        // Before the sweep: who arms an earlier timer after it finds the task here.
+        this.bell.register(context.waker());
+        let Swept { wheel, sweeper: Some(sweeper) } = this.swept else {
+            return Poll::Ready(());
+        };
+        loop {
+            let sweep = sweeper.sweep_some(SHARE, |timer| timer.value.wake_quietly());
+            if !sweep.finished {
+                return let_go(context.waker());
+            }
+            if wheel.is_closed() && wheel.is_empty() {
+                this.sleeping.set(None);
+                this.swept.sweeper = None;
+                return Poll::Ready(());
+            }
+            // The wheel's range of deadlines moves with the sweeps.
+            let latest = wheel.clock().now() + wheel.longest_delay() / 16;
+            let next = sweep.next_deadline.map_or(latest, |next| next.min(latest));
+            match wheel.clock().timeout(next) {
+                // The clock is moved by hand, and rings then.
+                None => {
+                    this.sleeping.set(None);
+                    return Poll::Pending;
+                }
+                Some(Duration::ZERO) => return let_go(context.waker()),
+                Some(rest) if *this.until != Some(next) => {
+                    *this.until = Some(next);
+                    this.sleeping.set(Some((this.sleep)(rest)));
+                }
+                Some(_) => {}
+            }
+            if let Some(sleeping) = this.sleeping.as_mut().as_pin_mut() {
+                ready!(sleeping.poll(context));
+            }
+            *this.until = None;
+        }
+    }
+}
+
+impl<F, S> fmt::Debug for Drive<F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drive").field("until", &self.until).finish_non_exhaustive()
+    }
+}

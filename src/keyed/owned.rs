@@ -1,0 +1,126 @@
+//! [`OwnedKey`]: a key that is cancelled with its owner.
+
+#![forbid(unsafe_code)]
+
+use super::KeyedTimers;
+use super::shared::Owner;
+use super::timer::When;
+use crate::InsertError;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::time::Duration;
+
+/// A key that is cancelled when this is dropped, unless another insert has armed it since: for the
+/// timer of a connection or a request, that must not outlive it.
+///
+/// So where a peer comes back before its old connection is gone, the old one's end leaves the new
+/// one's timer alone. Resets by the key do not change whose it is. It derefs to the key, and keeps
+/// no driver running.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, keyed::KeyedTimers};
+///
+/// let (wheel, _sweeper) = Builder::new().build()?;
+/// let timers = KeyedTimers::new(wheel);
+/// let minute = Duration::from_secs(60);
+/// let old = timers.insert_owned("peer 7", 1, minute)?;
+/// let new = timers.insert_owned("peer 7", 2, minute)?; // it comes back
+/// drop(old);
+/// assert_eq!(timers.get("peer 7"), Some(2));
+/// drop(new);
+/// assert!(timers.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it cancels the key"]
+pub struct OwnedKey<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    timers: KeyedTimers<K, V>,
+    key: K,
+    owner: Owner,
+    let_go: bool,
+}
+
+impl<K, V> KeyedTimers<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    /// As [`insert`](Self::insert), for a key that is cancelled when the returned owner is dropped.
+    /// The value that the key had, if it was armed, is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_owned(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+    ) -> Result<OwnedKey<K, V>, InsertError<V>> {
+        let owner = self.shared.next_owner();
+        drop(self.insert_when(key.clone(), value, When::After(delay), owner)?);
+        let timers = Self { running: None, ..self.clone() };
+        Ok(OwnedKey { timers, key, owner, let_go: false })
+    }
+}
+
+impl<K, V> OwnedKey<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    /// Lets the timer live on without an owner. Returns its key.
+    #[must_use = "the timer has no owner any more"]
+    pub fn into_key(mut self) -> K {
+        self.let_go = true;
+        self.key.clone()
+    }
+
+    /// Ends the timer: its value, if it has not fired, and nobody else has armed the key since.
+    #[must_use = "dropping the owner cancels, too"]
+    pub fn cancel(mut self) -> Option<V> {
+        self.let_go = true;
+        self.timers.cancel_if(&self.key, |slot| slot.owner == self.owner)
+    }
+}
+
+impl<K, V> Deref for OwnedKey<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K, V> Drop for OwnedKey<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    fn drop(&mut self) {
+        if !self.let_go {
+            drop(self.timers.cancel_if(&self.key, |slot| slot.owner == self.owner));
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for OwnedKey<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + fmt::Debug + 'static,
+    V: Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedKey").field(&self.key).finish()
+    }
+}

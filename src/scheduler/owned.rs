@@ -1,0 +1,63 @@
+//! [`Owned`]: a closure that runs no more when its owner is gone.
+
+#![forbid(unsafe_code)]
+
+use super::handle::Scheduled;
+use std::ops::Deref;
+
+/// A closure that is cancelled when this is dropped; made by [`Scheduled::own`].
+///
+/// A run that is under way goes on to its end. It derefs to the [`Scheduled`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{Ending, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let hourly = scheduler.every(Duration::from_secs(3600)).run(|| println!("an hour"))?;
+/// let report = hourly.clone().own();
+/// assert!(report.next_run().is_some());
+/// drop(report);
+/// assert_eq!(hourly.ending(), Some(Ending::Cancelled));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping it cancels the closure"]
+pub struct Owned {
+    scheduled: Scheduled,
+    let_go: bool,
+}
+
+impl Scheduled {
+    /// The owner of this closure, which cancels it when it is dropped.
+    pub fn own(self) -> Owned {
+        Owned { scheduled: self, let_go: false }
+    }
+}
+
+impl Owned {
+    /// Lets the closure go on without an owner. Returns its handle.
+    #[must_use = "the closure has no owner any more"]
+    pub fn into_scheduled(mut self) -> Scheduled {
+        self.let_go = true;
+        self.scheduled.clone()
+    }
+}
+
+impl Deref for Owned {
+    type Target = Scheduled;
+
+    fn deref(&self) -> &Scheduled {
+        &self.scheduled
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if !self.let_go {
+            let _ = self.scheduled.cancel();
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Futures in virtual time: tests of hours that take no time at all.
+//!
+//! [`block_on`] runs a future on a timer whose clock stands still while any task is awake, and
+//! leaps to what fires next when none is. No time-out is late, nothing sleeps, and each run is the
+//! same.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tourbillon::future::TimeoutError;
+//! use tourbillon::testing::block_on;
+//!
+//! let hour = Duration::from_secs(3600);
+//! let (slept, ended) = block_on(|timer| async move {
+//!     let start = timer.now();
+//!     timer.sleep(hour).await.unwrap();
+//!     let never = timer.timeout(hour, std::future::pending::<()>()).await;
+//!     (timer.now() - start, never)
+//! });
+//! assert_eq!((slept, ended), (2 * hour, Err(TimeoutError::Elapsed)));
+//! ```
+
+#![forbid(unsafe_code)]
+
+use crate::future::{Timer, Wake};
+use crate::{BuildError, Builder, ManualClock, Sweeper};
+use std::cell::RefCell;
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::task::{Context, Poll, Waker};
+
+/// Runs the future that `make` makes of a timer, in virtual time.
+///
+/// For more tasks than one, or a wheel of another shape, or a look at the clock, there is a
+/// [`World`].
+///
+/// # Panics
+///
+/// As [`World::block_on`].
+pub fn block_on<F: Future>(make: impl FnOnce(Timer) -> F) -> F::Output {
+    let mut world = World::new();
+    let main = make(world.timer().share());
+    world.block_on(main)
+}
+
+/// A runtime of one thread in virtual time: tasks, a timer, and the clock that it runs by.
+///
+/// The same clock may be given to other wheels, to a scheduler's wheel and to a store, so that one
+/// time holds for all.
+///
+/// # Examples
+///
+/// A server's task that gives up, and a client's that is slower:
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+/// use std::time::Duration;
+/// use tourbillon::testing::World;
+///
+/// let mut world = World::new();
+/// let answered = Rc::new(Cell::new(false));
+/// let (client, slow) = (Rc::clone(&answered), world.timer().share());
+/// world.spawn(async move {
+///     slow.sleep(Duration::from_secs(20)).await.unwrap();
+///     client.set(true);
+/// });
+/// let patience = world.timer().sleep(Duration::from_secs(10));
+/// world.block_on(patience).unwrap();
+/// assert!(!answered.get());
+/// assert_eq!(world.clock().elapsed(), Duration::from_secs(10));
+/// ```
+pub struct World {
+    clock: ManualClock,
+    timer: Timer,
+    sweeper: Sweeper<Wake>,
+    tasks: Vec<Task>,
+    spawner: Spawner,
+}
+
+/// Spawns tasks in a [`World`] from within its tasks; made by [`World::spawner`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::testing::World;
+///
+/// let mut world = World::new();
+/// let (spawner, timer) = (world.spawner(), world.timer().share());
+/// world.block_on(async move {
+///     let beat = timer.sleep(Duration::from_secs(1));
+///     spawner.spawn(async move { beat.await.unwrap() });
+///     timer.sleep(Duration::from_secs(2)).await
+/// })?;
+/// # Ok::<(), tourbillon::Refusal>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Spawner(Rc<RefCell<Vec<Task>>>);
+
+/// A future, and whether it is to be polled.
+struct Task {
+    future: Pin<Box<dyn Future<Output = ()>>>,
+    awake: Arc<Awake>,
+}
+
+/// Set by a waker.
+struct Awake(AtomicBool);
+
+impl Awake {
+    /// Of a future that was never polled.
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicBool::new(true)))
+    }
+
+    /// Whether it was woken since the last look.
+    fn take(&self) -> bool {
+        // Acquire: pairs with the Release of `wake`: the poll sees what the waker did before.
+        self.0.swap(false, Acquire)
+    }
+}
+
+impl std::task::Wake for Awake {
+    fn wake(self: Arc<Self>) {
+        // Release: as above.
+        self.0.store(true, Release);
+    }
+}
+
+impl World {
+    /// A world on a wheel as by default, of one shard.
+    ///
+    /// # Panics
+    ///
+    /// Never: the defaults are in range.
+    #[must_use]
+    #[allow(clippy::expect_used, reason = "the defaults are in range")]
+    pub fn new() -> Self {
+        Self::of(Builder::new().shards(1)).expect("the defaults are in range")
+    }
+
+    /// A world on a wheel as the builder says. (A clock that the builder was given is not used.)
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`].
+    pub fn of(builder: Builder) -> Result<Self, BuildError> {
+        let clock = ManualClock::new();
+        let (wheel, sweeper) = builder.clock(clock.clone()).build()?;
+        let (timer, spawner) = (Timer::new(wheel), Spawner::default());
+        Ok(Self { clock, timer, sweeper, tasks: Vec::new(), spawner })
+    }
+
+    /// The timer of this world.
+    pub fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    /// The clock by which it runs: it leaps by itself, and may be moved.
+    #[must_use]
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    /// Spawns tasks from within the tasks.
+    #[must_use]
+    pub fn spawner(&self) -> Spawner {
+        self.spawner.clone()
+    }
+
+    /// Adds a task, which runs while [`block_on`](Self::block_on) does.
+    pub fn spawn(&mut self, future: impl Future<Output = ()> + 'static) {
+        self.spawner.spawn(future);
+    }
+
+    /// Runs `main` to its end, and the tasks meanwhile. Whenever none of them is awake, time leaps
+    /// to what fires next. Tasks that have not ended by then stay, for the next call.
+    ///
+    /// # Panics
+    ///
+    /// None is awake, and nothing is armed: `main` would wait for ever. (What another thread is to
+    /// wake is not waited for.)
+    pub fn block_on<F: Future>(&mut self, main: F) -> F::Output {
+        let (mut main, awake) = (pin!(main), Awake::new());
+        let waker = Waker::from(Arc::clone(&awake));
+        loop {
+            if awake.take() {
+                if let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    return output;
+                }
+            }
+            if !self.run_tasks() && !awake.0.load(Acquire) {
+                let swept = self.sweeper.advance(&self.clock, |timer| timer.value.wake());
+                assert!(swept.is_some(), "no task is awake, and nothing is armed");
+            }
+        }
+    }
+
+    /// Polls each task that is awake. Whether any was.
+    fn run_tasks(&mut self) -> bool {
+        self.tasks.append(&mut self.spawner.0.borrow_mut());
+        let mut any = false;
+        self.tasks.retain_mut(|task| {
+            if !task.awake.take() {
+                return true;
+            }
+            any = true;
+            let waker = Waker::from(Arc::clone(&task.awake));
+            task.future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
+        });
+        any
+    }
+}
+
+impl Spawner {
+    /// Adds a task to the world.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        self.0.borrow_mut().push(Task { future: Box::pin(future), awake: Awake::new() });
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let World { clock, tasks, .. } = self;
+        f.debug_struct("World").field("clock", clock).field("tasks", &tasks.len()).finish()
+    }
+}
+
+impl fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawner").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,150 @@
+//! A timer that a future sweeps. In virtual time.
+
+use crate::common::sandbox::{Sandbox, Task};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tourbillon::future::{Drive, Sleep, Timer, drive};
+use tourbillon::{Builder, Clock, ManualClock, Refusal};
+
+const MS: Duration = Duration::from_millis(1);
+const READY: Poll<Result<(), Refusal>> = Poll::Ready(Ok(()));
+
+/// The runtime's clock: it runs, and tells nobody.
+#[derive(Debug)]
+struct Running(ManualClock);
+
+impl Clock for Running {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+}
+
+type Driven<F> = (Timer, Drive<F, Sleep>);
+
+/// A timer that sleeps by the timer of a sandbox, and by its clock.
+fn driven(sandbox: &Sandbox) -> Driven<impl FnMut(Duration) -> Sleep + use<>> {
+    let runtime = sandbox.timer.share();
+    let builder = Builder::new().clock(Running(sandbox.clock.clone()));
+    drive(builder, move |delay| runtime.sleep(delay)).unwrap()
+}
+
+#[test]
+fn sleeps_end_when_the_runtime_has_slept() {
+    let mut sandbox = Sandbox::new();
+    let (timer, mut driving) = driven(&sandbox);
+    let (sweeping, task) = (Task::new(), Task::new());
+    assert!(sweeping.poll(&mut driving).is_pending());
+    let mut sleep = timer.sleep(MS * 5);
+    assert!(task.poll(&mut sleep).is_pending());
+    assert_eq!(sweeping.wakes(), 1, "for the earlier deadline");
+    assert!(sweeping.poll(&mut driving).is_pending());
+    assert_eq!(sandbox.armed(), 1, "one sleep of the runtime's");
+    for (step, woken) in [(MS * 4, 0), (MS, 1)] {
+        sandbox.advance(step);
+        assert_eq!(sweeping.wakes(), woken);
+    }
+    assert!(sweeping.poll(&mut driving).is_pending());
+    assert_eq!((task.wakes(), task.poll(&mut sleep)), (1, READY));
+}
+
+#[test]
+fn a_later_timer_wakes_nobody_and_an_earlier_one_does() {
+    let sandbox = Sandbox::new();
+    let (timer, mut driving) = driven(&sandbox);
+    let (sweeping, task) = (Task::new(), Task::new());
+    let [mut soon, mut later, mut sooner] = [50, 90, 20].map(|delay| timer.sleep(MS * delay));
+    assert!(task.poll(&mut soon).is_pending());
+    assert!(sweeping.poll(&mut driving).is_pending());
+    assert!(task.poll(&mut later).is_pending());
+    assert_eq!(sweeping.wakes(), 0);
+    assert!(task.poll(&mut sooner).is_pending());
+    assert_eq!(sweeping.wakes(), 1);
+}
+
+#[test]
+fn a_clock_that_is_moved_by_hand_is_followed() {
+    let clock = ManualClock::new();
+    let sleep = |_| std::future::pending::<()>();
+    let (timer, mut driving) = drive(Builder::new().clock(clock.clone()), sleep).unwrap();
+    let (sweeping, task, mut pause) = (Task::new(), Task::new(), timer.sleep(MS * 5));
+    assert!(task.poll(&mut pause).is_pending());
+    assert!(sweeping.poll(&mut driving).is_pending());
+    clock.advance(MS * 5);
+    assert_eq!(sweeping.wakes(), 1);
+    assert!(sweeping.poll(&mut driving).is_pending());
+    assert_eq!(task.poll(&mut pause), READY);
+}
+
+#[test]
+fn it_ends_with_the_last_clone_and_not_while_something_sleeps() {
+    let sandbox = Sandbox::new();
+    let (timer, mut driving) = driven(&sandbox);
+    let (sweeping, task) = (Task::new(), Task::new());
+    let (clone, mut sleep) = (timer.clone(), timer.sleep(MS * 5));
+    assert!(task.poll(&mut sleep).is_pending());
+    drop(timer);
+    assert!(sweeping.poll(&mut driving).is_pending());
+    drop(sleep);
+    assert!(sweeping.poll(&mut driving).is_pending());
+    // It may have asked for another poll by itself, to clear up.
+    let _asked = sweeping.wakes();
+    drop(clone);
+    assert!(sweeping.wakes() > 0);
+    assert_eq!(sweeping.poll(&mut driving), Poll::Ready(()));
+    assert_eq!(sweeping.poll(&mut driving), Poll::Ready(()), "and stays so");
+}
+
+#[test]
+fn it_ends_when_the_timer_is_shut_down() {
+    let sandbox = Sandbox::new();
+    let (timer, mut driving) = driven(&sandbox);
+    let (sweeping, task, mut sleep) = (Task::new(), Task::new(), timer.sleep(MS * 5));
+    assert!(task.poll(&mut sleep).is_pending());
+    assert!(sweeping.poll(&mut driving).is_pending());
+    timer.shutdown();
+    assert!(sweeping.wakes() > 0);
+    assert_eq!(sweeping.poll(&mut driving), Poll::Ready(()));
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(Refusal::Closed)));
+}
+
+#[test]
+fn a_closed_wheel_is_swept_until_nothing_is_armed() {
+    let mut sandbox = Sandbox::new();
+    let (timer, mut driving) = driven(&sandbox);
+    let (sweeping, task, mut sleep) = (Task::new(), Task::new(), timer.sleep(MS * 5));
+    assert!(task.poll(&mut sleep).is_pending());
+    timer.wheel().close();
+    assert!(sweeping.poll(&mut driving).is_pending());
+    sandbox.advance(MS * 5);
+    assert_eq!(sweeping.poll(&mut driving), Poll::Ready(()));
+    assert_eq!(task.wakes(), 1);
+}
+
+#[test]
+fn nobody_waits_for_one_that_was_dropped() {
+    let sandbox = Sandbox::new();
+    let (timer, driving) = driven(&sandbox);
+    let (task, mut sleep) = (Task::new(), timer.sleep(MS * 5));
+    assert!(task.poll(&mut sleep).is_pending());
+    drop(driving);
+    assert_eq!(task.wakes(), 1);
+    assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(Refusal::Closed)));
+}
+
+#[test]
+fn many_that_are_due_are_woken_in_shares() {
+    let mut sandbox = Sandbox::new();
+    let (timer, mut driving) = driven(&sandbox);
+    let (sweeping, task) = (Task::new(), Task::new());
+    let mut sleeps: Vec<Sleep> = (0..1_000).map(|_| timer.sleep(MS)).collect();
+    assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
+    sandbox.advance(MS);
+    let mut shares = Vec::new();
+    while !timer.wheel().is_empty() {
+        assert!(sweeping.poll(&mut driving).is_pending());
+        shares.push(task.wakes());
+        assert!(timer.wheel().is_empty() || sweeping.wakes() > 0, "it goes on by itself");
+    }
+    assert_eq!(shares.iter().sum::<u32>(), 1_000);
+    assert!(shares.iter().all(|&share| share <= 256), "{shares:?}");
+}

@@ -1,0 +1,97 @@
+//! Virtual time that leaps by itself.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use tourbillon::Builder;
+use tourbillon::future::TimeoutError;
+use tourbillon::testing::{World, block_on};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn nothing_is_late_and_nothing_waits() {
+    let elapsed = block_on(|timer| async move {
+        let start = timer.now();
+        let mut ticks = timer.interval(HOUR).unwrap();
+        for _ in 0..1_000 {
+            ticks.tick().await.unwrap();
+        }
+        timer.now() - start
+    });
+    assert_eq!(elapsed, HOUR * 999);
+}
+
+#[test]
+fn tasks_are_interleaved_by_their_times() {
+    let mut world = World::new();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    for (name, period) in [("two", HOUR * 2), ("three", HOUR * 3)] {
+        let (timer, seen) = (world.timer().share(), Rc::clone(&seen));
+        world.spawn(async move {
+            loop {
+                timer.sleep(period).await.unwrap();
+                seen.borrow_mut().push(name);
+            }
+        });
+    }
+    let end = world.timer().sleep(HOUR * 7);
+    world.block_on(end).unwrap();
+    let order = seen.borrow().clone();
+    assert_eq!(order[..2], ["two", "three"]);
+    assert_eq!(order.iter().filter(|&&name| name == "two").count(), 3);
+    assert_eq!(order.iter().filter(|&&name| name == "three").count(), 2);
+    assert_eq!(world.clock().elapsed(), HOUR * 7);
+}
+
+#[test]
+fn tasks_are_spawned_from_within_and_go_on_in_the_next_call() {
+    let mut world = World::of(Builder::new().resolution(HOUR / 60).shards(2)).unwrap();
+    let (spawner, timer, seen) = (world.spawner(), world.timer().share(), Rc::new(RefCell::new(0)));
+    let counted = Rc::clone(&seen);
+    world.block_on(async move {
+        let later = timer.sleep(HOUR);
+        spawner.spawn(async move {
+            later.await.unwrap();
+            *counted.borrow_mut() += 1;
+        });
+    });
+    assert_eq!(*seen.borrow(), 0);
+    let more = world.timer().sleep(HOUR * 2);
+    world.block_on(more).unwrap();
+    assert_eq!(*seen.borrow(), 1);
+}
+
+#[test]
+fn a_ready_future_moves_no_time() {
+    let mut world = World::new();
+    let ready = world.timer().timeout(HOUR, async { 7 });
+    assert_eq!(world.block_on(ready), Ok::<_, TimeoutError>(7));
+    assert_eq!(world.clock().elapsed(), Duration::ZERO);
+}
+
+#[test]
+#[should_panic(expected = "nothing is armed")]
+fn a_future_that_would_wait_for_ever_is_told() {
+    block_on(|_| std::future::pending::<()>());
+}
+
+#[test]
+fn time_stands_still_while_a_task_is_awake() {
+    let mut world = World::new();
+    let (clock, mut hour) = (world.clock().clone(), world.timer().sleep(HOUR));
+    let mut polls = 0;
+    world.block_on(poll_fn(move |context| {
+        assert!(Pin::new(&mut hour).poll(context).is_pending());
+        assert_eq!(clock.elapsed(), Duration::ZERO);
+        polls += 1;
+        if polls == 3 {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }));
+}
