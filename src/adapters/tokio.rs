@@ -37,7 +37,8 @@ impl Clock for RuntimeClock {
 /// with the timer's last clone and sleep, or when it is [shut down](Timer::shutdown).
 ///
 /// (A clock that the builder was given is not used.) It reads the clock for each sleep that is
-/// made; where no test pauses the time, `drive(Builder::new(), tokio::time::sleep)` leaves that out.
+/// made; where no test pauses the time, `drive(Builder::new(), tokio::time::sleep)` leaves that
+/// out.
 ///
 /// # Errors
 ///

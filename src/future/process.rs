@@ -49,7 +49,7 @@ fn of_the_process() -> &'static Timer {
 }
 
 /// Makes a timer that of the process, before it is first used: for another resolution, a capacity,
-/// or a runtime that [drives](super::drive) it.
+/// or a runtime that [drives](fn@super::drive) it.
 ///
 /// # Errors
 ///

@@ -68,7 +68,7 @@ use timer::{What, When};
 /// anew and cancelled.
 ///
 /// Each operation is O(1) and takes the lock of one part of a map, for a moment: it is not
-/// lock-free as the [`Wheel`]'s are. Where the owner of a timer can keep a [`TimerId`], the wheel
+/// lock-free as the [`Wheel`]'s are. Where the owner of a timer can keep a [`TimerId`](crate::TimerId), the wheel
 /// itself is quicker. Hash, comparison, clone and drop of keys, [`get`](Self::get)'s clone of a
 /// value, and the wheel's [`waker`](crate::Builder::waker) run under that lock and must not use the
 /// timers; handlers and drops of values run under none.
