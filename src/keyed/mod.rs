@@ -68,10 +68,10 @@ use timer::{What, When};
 /// anew and cancelled.
 ///
 /// Each operation is O(1) and takes the lock of one part of a map, for a moment: it is not
-/// lock-free as the [`Wheel`]'s are. Where the owner of a timer can keep a [`TimerId`](crate::TimerId), the wheel
-/// itself is quicker. Hash, comparison, clone and drop of keys, [`get`](Self::get)'s clone of a
-/// value, and the wheel's [`waker`](crate::Builder::waker) run under that lock and must not use the
-/// timers; handlers and drops of values run under none.
+/// lock-free as the [`Wheel`]'s are. Where the owner of a timer can keep a
+/// [`TimerId`](crate::TimerId), the wheel itself is quicker. Hash, comparison, clone and drop of
+/// keys, [`get`](Self::get)'s clone of a value, and the wheel's [`waker`](crate::Builder::waker)
+/// run under that lock and must not use the timers; handlers and drops of values run under none.
 ///
 /// Clones share the timers. The driver of [`spawn`](Self::spawn) is shut down with the last of
 /// them, and what had not fired is dropped; the handle that [`spawn_with`](Self::spawn_with) gives

@@ -52,13 +52,17 @@ fn a_later_timer_wakes_nobody_and_an_earlier_one_does() {
     let sandbox = Sandbox::new();
     let (timer, mut driving) = driven(&sandbox);
     let (sweeping, task) = (Task::new(), Task::new());
-    let [mut soon, mut later, mut sooner] = [50, 90, 20].map(|delay| timer.sleep(MS * delay));
+    let [mut soon, mut later, mut sooner, mut soonest] =
+        [50, 90, 20, 10].map(|delay| timer.sleep(MS * delay));
     assert!(task.poll(&mut soon).is_pending());
     assert!(sweeping.poll(&mut driving).is_pending());
     assert!(task.poll(&mut later).is_pending());
     assert_eq!(sweeping.wakes(), 0);
     assert!(task.poll(&mut sooner).is_pending());
     assert_eq!(sweeping.wakes(), 1);
+    assert!(sweeping.poll(&mut driving).is_pending());
+    assert!(task.poll(&mut soonest).is_pending());
+    assert_eq!(sweeping.wakes(), 1, "each time");
 }
 
 #[test]
