@@ -216,7 +216,8 @@ impl<T: Send> DelayQueue<T> {
             // It has met as many names as it may. The sleep would be a tick late.
             return let_go(context.waker());
         }
-        let latest = self.longest_rest();
+        // The wheel's range of deadlines moves with the sweeps.
+        let latest = self.handle.wheel.clock().now() + self.sweeper.longest_rest();
         self.sleep.reset(sweep.next_deadline.map_or(latest, |next| next.min(latest)));
         match ready!(self.sleep.poll_at_once(context)) {
             // The wheel wants upkeep. Or the timer is full: it has room again when one of its
@@ -228,12 +229,6 @@ impl<T: Send> DelayQueue<T> {
                 Poll::Ready(None)
             }
         }
-    }
-
-    /// When to sweep though nothing is due: the wheel's range of deadlines moves with the sweeps.
-    fn longest_rest(&self) -> Instant {
-        let wheel = &self.handle.wheel;
-        wheel.clock().now() + wheel.longest_delay() / 16
     }
 
     /// Whether nothing is left, and nothing more can come.

@@ -127,16 +127,18 @@ where
                 return Poll::Ready(());
             }
             // The wheel's range of deadlines moves with the sweeps.
-            let latest = wheel.clock().now() + wheel.longest_delay() / 16;
+            let latest = wheel.clock().now() + sweeper.longest_rest();
             let next = sweep.next_deadline.map_or(latest, |next| next.min(latest));
             match wheel.clock().timeout(next) {
                 // The clock is moved by hand, and rings then.
                 None => {
+                    *this.until = None;
                     this.sleeping.set(None);
                     return Poll::Pending;
                 }
                 Some(Duration::ZERO) => return let_go(context.waker()),
-                Some(rest) if *this.until != Some(next) => {
+                // One that ends sooner than it need is kept: it is looked again then.
+                Some(rest) if this.until.is_none_or(|until| until > next) => {
                     *this.until = Some(next);
                     this.sleeping.set(Some((this.sleep)(rest)));
                 }

@@ -321,10 +321,7 @@ impl Sleep {
         let slack = Slack::of(soon.ahead, wheel);
         let (wake, waker) = Wake::of(task);
         match wheel.insert_soon(wake, soon) {
-            Ok(id) => {
-                self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
-                Poll::Pending
-            }
+            Ok(id) => self.is_armed(id, waker, slack),
             Err(wake) => {
                 let armed = wheel.insert_soon_any(wake, soon);
                 self.see(armed, (waker, slack), task)
@@ -345,6 +342,18 @@ impl Sleep {
         self.see(armed, (waker, slack), task)
     }
 
+    /// Notes that its timer has this id.
+    #[inline]
+    fn is_armed(
+        &mut self,
+        id: TimerId,
+        waker: Identity,
+        slack: Slack,
+    ) -> Poll<Result<(), Refusal>> {
+        self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
+        Poll::Pending
+    }
+
     /// Notes what came of arming.
     #[inline(never)]
     fn see(
@@ -354,10 +363,7 @@ impl Sleep {
         task: &Waker,
     ) -> Poll<Result<(), Refusal>> {
         match armed {
-            Ok(id) => {
-                self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
-                Poll::Pending
-            }
+            Ok(id) => self.is_armed(id, waker, slack),
             Err(InsertError { reason, value }) => {
                 value.forget();
                 if let State::Idle { let_go: false } = self.state {

@@ -87,6 +87,10 @@ where
     #[must_use = "dropping the owner cancels, too"]
     pub fn cancel(mut self) -> Option<V> {
         self.let_go = true;
+        self.end()
+    }
+
+    fn end(&self) -> Option<V> {
         self.timers.cancel_if(&self.key, |slot| slot.owner == self.owner)
     }
 }
@@ -110,7 +114,7 @@ where
 {
     fn drop(&mut self) {
         if !self.let_go {
-            drop(self.timers.cancel_if(&self.key, |slot| slot.owner == self.owner));
+            drop(self.end());
         }
     }
 }

@@ -6,8 +6,7 @@
 use crate::clock::Clock;
 #[cfg(any(feature = "future", modelled))]
 use crate::error::InsertError;
-use crate::wheel::engine::operations::hand_back;
-use crate::wheel::engine::{Call, Engine, OutOfRange, Reset};
+use crate::wheel::engine::{Call, Engine, OutOfRange, Reset, hand_back};
 use crate::wheel::id::TimerId;
 use crate::wheel::lease::LEASE;
 use crate::wheel::local::Local;

@@ -1,6 +1,8 @@
 //! A timer that a future sweeps. In virtual time.
 
 use crate::common::sandbox::{Sandbox, Task};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tourbillon::future::{Drive, Sleep, Timer, drive};
@@ -151,4 +153,25 @@ fn many_that_are_due_are_woken_in_shares() {
     }
     assert_eq!(shares.iter().sum::<u32>(), 1_000);
     assert!(shares.iter().all(|&share| share <= 256), "{shares:?}");
+}
+
+#[test]
+fn a_poll_keeps_what_is_slept_if_that_ends_in_time() {
+    let sandbox = Sandbox::new();
+    let (runtime, made) = (sandbox.timer.share(), Rc::new(Cell::new(0)));
+    let (builder, making) = (Builder::new(), Rc::clone(&made));
+    let (timer, mut driving) = drive(builder.clock(Running(sandbox.clock.clone())), move |delay| {
+        making.set(making.get() + 1);
+        runtime.sleep(delay)
+    })
+    .unwrap();
+    let (sweeping, task, mut sleep) = (Task::new(), Task::new(), timer.sleep(MS * 50));
+    for (step, expected) in [(MS, 1), (MS, 1), (MS, 2), (MS, 2)] {
+        assert!(sweeping.poll(&mut driving).is_pending());
+        assert_eq!(made.get(), expected);
+        sandbox.clock.advance(step);
+        if sandbox.clock.elapsed() == MS * 2 {
+            assert!(task.poll(&mut sleep).is_pending());
+        }
+    }
 }

@@ -30,7 +30,9 @@
 
 #![forbid(unsafe_code)]
 
-pub(crate) mod operations;
+mod operations;
+
+pub(crate) use operations::hand_back;
 
 use crate::error::BeyondRange;
 use crate::panics::DropEach;

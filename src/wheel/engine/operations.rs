@@ -230,13 +230,7 @@ impl<T> Engine<T> {
     /// As [`reset_after`](Self::reset_after), for delays that are not plain.
     #[cold]
     #[inline(never)]
-    pub(crate) fn reset_after_any(
-        &self,
-        call: Call<'_>,
-        id: TimerId,
-        delay: Duration,
-        now: Moment,
-    ) -> Reset {
+    fn reset_after_any(&self, call: Call<'_>, id: TimerId, delay: Duration, now: Moment) -> Reset {
         self.reset_at(call, id, self.tick_after(delay, now))
     }
 
