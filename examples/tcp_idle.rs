@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
+use tourbillon::io::TimeoutStream;
 
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -31,21 +32,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-async fn echo(mut stream: TcpStream, timer: &Timer) -> io::Result<()> {
-    let mut idle = timer.sleep(IDLE);
+async fn echo(stream: TcpStream, timer: &Timer) -> io::Result<()> {
+    let mut stream = TimeoutStream::new(timer, stream);
+    stream.set_idle_timeout(Some(IDLE));
     let mut buffer = [0; 4096];
     loop {
-        let count = tokio::select! {
-            read = stream.read(&mut buffer) => read?,
-            passed = &mut idle => {
-                passed.map_err(io::Error::other)?; // no timer: it was shut down, or is full
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        };
+        let count = stream.read(&mut buffer).await?;
         if count == 0 {
             return Ok(());
         }
         stream.write_all(&buffer[..count]).await?;
-        idle.reset_after(IDLE); // a packet has come
     }
 }

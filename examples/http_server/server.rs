@@ -6,7 +6,8 @@
 //! | | before the first request: the connection was accepted | [`Activity`] |
 //! | | HTTP/2: the last stream has ended | [`Activity`] |
 //! | request: 504 | its head has been read | [`Service`] |
-//! | body stands still | its last frame; the last bytes that the client took | [`Patience`] |
+//! | body stands still | its last frame | [`Moving`](crate::stall::Moving) |
+//! | | a write that waits for the client | [`limit_writes`](Timers::limit_writes) |
 //! | HTTP/2 pings | the last frame | hyper, `keep_alive_interval` |
 //!
 //! Of HTTP/1, hyper waits for a head as long as a connection may be idle, in one time-out: from the
@@ -16,17 +17,16 @@
 
 use crate::activity::Activity;
 use crate::service::Service;
-use crate::stall::{Draining, Patience};
 use crate::tally::Tally;
-use crate::timers::Timers;
+use crate::timers::{Connection, Timers};
 use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use std::error::Error;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -86,7 +86,7 @@ impl<T: Timers> Server<T> {
     }
 
     /// Serves a connection by a task.
-    pub(crate) fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    pub(crate) fn serve(&self, stream: impl Connection) {
         let (shared, live) = (Arc::clone(&self.0), self.0.tally.accept());
         self.0.tasks.spawn(async move {
             let _live = live;
@@ -104,15 +104,11 @@ impl<T: Timers> Server<T> {
     }
 }
 
-async fn connection<T: Timers>(
-    shared: Arc<Shared<T>>,
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) {
+async fn connection<T: Timers>(shared: Arc<Shared<T>>, stream: impl Connection) {
     // Connections with a clone each share no counter.
     let (limits, timers) = (shared.limits, Arc::new(shared.timers.clone()));
     let activity = Activity::new(Arc::clone(&timers));
-    let patience = Patience::new(Arc::clone(&timers), limits.body, Arc::clone(&shared.tally));
-    let io = Draining::new(TokioIo::new(stream), patience);
+    let io = TokioIo::new(timers.limit_writes(stream, limits.body));
     let service = Service::new(Arc::clone(&shared), Arc::clone(&timers), Arc::clone(&activity));
     let builder = builder(&shared, &timers);
     let mut connection = pin!(builder.serve_connection(io, service));
@@ -158,9 +154,12 @@ fn builder<T: Timers>(shared: &Shared<T>, timers: &T) -> auto::Builder<Tracked> 
     builder
 }
 
-/// Whether one of hyper's own time-outs has ended a connection.
+/// Whether a time-out has ended a connection: one of hyper's own, or that of its stream.
 fn is_timeout(error: &(dyn Error + Send + Sync + 'static)) -> bool {
-    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout)
+    error.downcast_ref::<hyper::Error>().is_some_and(|error| {
+        let cause = error.source().and_then(<dyn Error>::downcast_ref::<io::Error>);
+        error.is_timeout() || cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
+    })
 }
 
 /// Runs the streams of HTTP/2 as tasks that the server waits for.

@@ -1,12 +1,11 @@
-//! How long a body may stand still: the client's while it is read, and the answer's while it is
-//! written to a client that does not read.
+//! How long the body of a request may stand still. (An answer that its client does not read is a
+//! write that waits: the connection's stream limits those.)
 
 use crate::tally::Tally;
 use crate::timers::Timers;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::rt::{Read, ReadBufCursor, Write};
 use std::error::Error;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -71,61 +70,5 @@ impl<T: Timers> Body for Moving<T> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// A connection that a client must read from, if there is something to be read.
-pub(crate) struct Draining<I, T: Timers> {
-    io: I,
-    patience: Patience<T>,
-}
-
-impl<I, T: Timers> Draining<I, T> {
-    pub(crate) fn new(io: I, patience: Patience<T>) -> Self {
-        Self { io, patience }
-    }
-}
-
-impl<I: Read + Unpin, T: Timers> Read for Draining<I, T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(context, buffer)
-    }
-}
-
-impl<I: Write + Unpin, T: Timers> Write for Draining<I, T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.patience.watch(written, context).map(|answer| answer?)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.io).poll_flush(context);
-        self.patience.watch(flushed, context).map(|answer| answer?)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = Pin::new(&mut self.io).poll_shutdown(context);
-        self.patience.watch(shut, context).map(|answer| answer?)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.patience.watch(written, context).map(|answer| answer?)
     }
 }

@@ -4,7 +4,9 @@ use hyper::rt;
 use hyper_util::rt::TokioTimer;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tourbillon::future::{Sleep, Timer};
+use tourbillon::io::TimeoutStream;
 
 /// What the server asks of a timer. Each connection has a clone, and shares that.
 pub(crate) trait Timers: Clone + Send + Sync + Unpin + 'static {
@@ -18,6 +20,9 @@ pub(crate) trait Timers: Clone + Send + Sync + Unpin + 'static {
 
     fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Instant);
 
+    /// A connection whose writes may wait so long for its client.
+    fn limit_writes<S: Connection>(&self, stream: S, limit: Duration) -> impl Connection;
+
     fn now(&self) -> Instant {
         rt::Timer::now(&self.hyper())
     }
@@ -25,6 +30,11 @@ pub(crate) trait Timers: Clone + Send + Sync + Unpin + 'static {
     /// How many timers are armed, if one can ask.
     fn left(&self) -> Option<usize>;
 }
+
+/// A byte stream, which a server's task owns.
+pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection for S {}
 
 /// The timer of tokio's runtime.
 #[derive(Clone)]
@@ -46,6 +56,12 @@ impl Timers for Tokio {
         sleep.reset(deadline.into());
     }
 
+    fn limit_writes<S: Connection>(&self, stream: S, limit: Duration) -> impl Connection {
+        let mut stream = tokio_io_timeout::TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(limit));
+        Box::pin(stream)
+    }
+
     fn left(&self) -> Option<usize> {
         None
     }
@@ -65,6 +81,12 @@ impl Timers for Timer {
 
     fn reset(sleep: Pin<&mut Sleep>, deadline: Instant) {
         sleep.get_mut().reset(deadline);
+    }
+
+    fn limit_writes<S: Connection>(&self, stream: S, limit: Duration) -> impl Connection {
+        let mut stream = TimeoutStream::new(self, stream);
+        stream.set_write_timeout(Some(limit));
+        stream
     }
 
     fn now(&self) -> Instant {

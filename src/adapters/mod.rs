@@ -6,6 +6,8 @@ pub mod backon;
 pub(crate) mod config;
 #[cfg(feature = "metrics")]
 pub(crate) mod export;
+#[cfg(feature = "fastimer")]
+pub mod fastimer;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "hyper")]

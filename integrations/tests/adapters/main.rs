@@ -12,5 +12,6 @@ mod hyper;
 mod hyper_pool;
 mod quinn;
 mod runtimes;
+mod streams;
 mod threads_of_their_own;
 mod tower;

@@ -1,0 +1,67 @@
+//! Time-outs of byte streams: how long a read, a write, a silence or a whole message may take.
+//!
+//! A [`TimeoutStream`] wraps a connection and is one itself, by the traits of `futures-io` (and,
+//! with the feature `tokio`, by tokio's). What takes too long ends with an error of kind
+//! [`TimedOut`](std::io::ErrorKind::TimedOut), which holds a [`StreamError`]: it says which
+//! [`Limit`] has passed.
+//!
+//! ```
+//! use futures_io::AsyncRead;
+//! use std::io;
+//! use std::pin::Pin;
+//! use std::task::{Context, Poll};
+//! use std::time::Duration;
+//! use tourbillon::io::{Limit, StreamError, TimeoutStream};
+//! use tourbillon::testing::block_on;
+//!
+//! /// A peer that says nothing.
+//! struct Silent;
+//!
+//! impl AsyncRead for Silent {
+//!     fn poll_read(
+//!         self: Pin<&mut Self>,
+//!         _: &mut Context<'_>,
+//!         _: &mut [u8],
+//!     ) -> Poll<io::Result<usize>> {
+//!         Poll::Pending
+//!     }
+//! }
+//!
+//! let ended = block_on(|timer| async move {
+//!     let mut stream = TimeoutStream::new(&timer, Silent);
+//!     stream.set_read_timeout(Some(Duration::from_secs(30)));
+//!     let mut buffer = [0; 16];
+//!     std::future::poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut buffer)).await
+//! });
+//! let error = ended.unwrap_err();
+//! assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+//! assert_eq!(error.downcast::<StreamError>().ok(), Some(StreamError::Elapsed(Limit::Read)));
+//! ```
+//!
+//! # How it works
+//!
+//! **A packet costs a store.** When bytes come, the wait for them is crossed out, and no timer is
+//! touched: the one that was armed for an earlier wait stays where it is. It is looked at when it
+//! fires, and armed anew for what is then awaited. (Netty's `IdleStateHandler` and Jetty's
+//! `IdleTimeout` do so too.) A connection that is never silent for as long as its limit wakes its
+//! task once in that time.
+//!
+//! **Each direction has its own timer**, armed when it first has to wait: a timer holds one waker,
+//! and the halves of a stream may be polled by two tasks. A connection that waits for its peer's
+//! next request has one.
+//!
+//! **A limit counts while one waits.** From the first poll that returned `Pending` until one that
+//! did not, so that a stream is not ended for the time in which nobody has asked it for anything.
+//! But a future that is dropped in its wait does not end that wait: whoever reads again goes on
+//! with it, however much later.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod stream;
+#[cfg(feature = "tokio")]
+mod tokio;
+mod watch;
+
+pub use error::{Limit, StreamError};
+pub use stream::TimeoutStream;

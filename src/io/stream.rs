@@ -1,0 +1,230 @@
+//! [`TimeoutStream`]: a byte stream whose peer has limits, and its `futures-io` face.
+
+#![forbid(unsafe_code)]
+
+use super::error::{Limit, StreamError};
+use super::watch::{Direction, Operation, Watch};
+use crate::future::Timer;
+use futures_io::{AsyncRead, AsyncWrite};
+use pin_project_lite::pin_project;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+pin_project! {
+    /// A byte stream that gives up when its peer takes too long; without limits until they are set.
+    ///
+    /// It implements what `S` does of `AsyncRead` and `AsyncWrite`, of `futures-io` and, with the
+    /// feature `tokio`, of tokio; it is `Unpin` if `S` is. What is ready at once is never given up,
+    /// except for the [deadline](Self::set_deadline). An operation that was given up has moved no
+    /// bytes, and may be tried again: its wait then begins anew.
+    ///
+    /// # Errors
+    ///
+    /// Those of `S`; one of kind [`TimedOut`](io::ErrorKind::TimedOut) where a limit has passed,
+    /// and of kind [`Other`](io::ErrorKind::Other) where an operation would have to wait and the
+    /// timer was shut down, or is full. Both hold a [`StreamError`].
+    ///
+    /// # Examples
+    ///
+    /// A connection that may be silent for five seconds, and take a minute for each message
+    /// (with `tokio`, so is its `TcpStream`):
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::io::TimeoutStream;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// # struct TcpStream;
+    /// # let accepted = TcpStream;
+    /// let mut stream = TimeoutStream::new(&timer, accepted);
+    /// stream.set_idle_timeout(Some(Duration::from_secs(5)));
+    ///
+    /// stream.set_deadline(Some(timer.now() + Duration::from_secs(60))); // a message begins
+    /// stream.set_deadline(None); // and has ended
+    /// let TcpStream = stream.into_inner();
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[derive(Debug)]
+    pub struct TimeoutStream<S> {
+        #[pin]
+        stream: S,
+        watch: Watch,
+    }
+}
+
+impl<S> TimeoutStream<S> {
+    /// A stream without limits, which are kept by `timer`: pass a clone for each connection, or for
+    /// each thread, so that they share no counter.
+    pub fn new(timer: &Timer, stream: S) -> Self {
+        Self { stream, watch: Watch::new(timer.share()) }
+    }
+
+    /// How long a read may wait for its peer.
+    #[must_use]
+    pub fn read_timeout(&self) -> Option<Duration> {
+        self.watch.limit(Direction::Reads)
+    }
+
+    /// Sets how long a read may wait for its peer; `None` for as long as it takes.
+    ///
+    /// It counts from a read's first poll that returns `Pending`, also if that read is then
+    /// dropped, until one is ready. A wait that is under way begins anew with its next poll; nobody
+    /// is woken for that.
+    pub fn set_read_timeout(&mut self, limit: Option<Duration>) {
+        self.watch.set_limit(Direction::Reads, limit);
+    }
+
+    /// How long a write, flush or shutdown may wait for its peer.
+    #[must_use]
+    pub fn write_timeout(&self) -> Option<Duration> {
+        self.watch.limit(Direction::Writes)
+    }
+
+    /// Sets how long a write, flush or shutdown may wait for its peer; `None` for as long as it
+    /// takes.
+    ///
+    /// It counts as that of [reads](Self::set_read_timeout) does.
+    pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
+        self.watch.set_limit(Direction::Writes, limit);
+    }
+
+    /// How long there may be silence in both directions.
+    #[must_use]
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        self.watch.idle()
+    }
+
+    /// Sets how long there may be silence in both directions; `None` for as long as it takes.
+    ///
+    /// It counts from the last bytes that went either way, or from when the direction that waits
+    /// began to, if that was later: so a stream that sends need not be sent anything, and one that
+    /// nobody asks for anything is not idle. Whatever waits ends when it has passed. It takes
+    /// effect as that of [reads](Self::set_read_timeout) does.
+    pub fn set_idle_timeout(&mut self, limit: Option<Duration>) {
+        self.watch.set_idle(limit);
+    }
+
+    /// By when all must be done.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.watch.deadline()
+    }
+
+    /// Sets by when all must be done, such as the rest of a message; `None` for whenever it is.
+    ///
+    /// From then on all operations end with an error, those too for which the stream is ready, so
+    /// that a peer that sends a byte now and then, or without end, is ended as well; but a shutdown
+    /// that need not wait is done. One that waits hears of a new deadline with its next poll.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.watch.set_deadline(deadline);
+    }
+
+    /// The stream.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    /// The stream. What is done by it passes the limits by.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    /// The stream, pinned. What is done by it passes the limits by.
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
+        self.project().stream
+    }
+
+    /// The stream, without its limits.
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// An operation that must not begin after the deadline.
+    #[inline]
+    pub(super) fn limited<R>(
+        mut self: Pin<&mut Self>,
+        direction: Direction,
+        does: Operation,
+        context: &mut Context<'_>,
+        operation: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        if self.as_mut().project().watch.is_over(direction) {
+            return Poll::Ready(Err(StreamError::Elapsed(Limit::Deadline).into()));
+        }
+        self.waiting(direction, does, context, operation)
+    }
+
+    /// An operation, of which only the wait is limited.
+    #[inline]
+    pub(super) fn waiting<R>(
+        self: Pin<&mut Self>,
+        direction: Direction,
+        does: Operation,
+        context: &mut Context<'_>,
+        operation: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        let this = self.project();
+        if let Poll::Ready(done) = operation(this.stream, context) {
+            this.watch.is_ready(direction, does);
+            return Poll::Ready(done);
+        }
+        let given_up = ready!(this.watch.poll_limits(direction, does, context));
+        Poll::Ready(Err(given_up.into()))
+    }
+}
+
+impl<S: AsyncRead> AsyncRead for TimeoutStream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.limited(Direction::Reads, Operation::Move, context, |stream, context| {
+            stream.poll_read(context, buffer)
+        })
+    }
+
+    fn poll_read_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.limited(Direction::Reads, Operation::Move, context, |stream, context| {
+            stream.poll_read_vectored(context, buffers)
+        })
+    }
+}
+
+impl<S: AsyncWrite> AsyncWrite for TimeoutStream<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.limited(Direction::Writes, Operation::Move, context, |stream, context| {
+            stream.poll_write(context, bytes)
+        })
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.limited(Direction::Writes, Operation::Move, context, |stream, context| {
+            stream.poll_write_vectored(context, slices)
+        })
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.limited(Direction::Writes, Operation::Finish, context, S::poll_flush)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.waiting(Direction::Writes, Operation::Finish, context, S::poll_close)
+    }
+}
