@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::eviction::{Evicted, Listener};
-use super::map::Map;
+use super::map::{Bound, Map, Weigh};
 use super::shared::Shared;
 use super::spread::Spread;
 use super::stats::Counters;
@@ -46,7 +46,9 @@ type MakeListener<K, V> = Box<dyn FnOnce(WeakCache<K, V>) -> Listener<K, V> + Se
 #[must_use]
 pub struct CacheBuilder<K, V> {
     ttl: Duration,
+    idle: Option<Duration>,
     capacity: Option<usize>,
+    weigh: Weigh<K, V>,
     spread: u32,
     seed: Option<u64>,
     listener: Option<MakeListener<K, V>>,
@@ -54,13 +56,77 @@ pub struct CacheBuilder<K, V> {
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     pub(super) fn new(ttl: Duration) -> Self {
-        Self { ttl, capacity: None, spread: 0, seed: None, listener: None }
+        let (idle, capacity, weigh) = (None, None, Weigh(None));
+        Self { ttl, idle, capacity, weigh, spread: 0, seed: None, listener: None }
     }
 
-    /// The most entries, 1 to 2^30; unbounded by default. There are never more; entries that have
-    /// expired count until they are swept. The bound is split evenly among the map's shards, each
-    /// for 32 entries or more: it is rounded down to that, and where keys fall unevenly a shard
-    /// evicts before the cache is full.
+    /// How long an entry lives that is not used, more than zero: each [`get`](Cache::get) that
+    /// finds it, and each load that need not be, gives it as long again, until its time to live has
+    /// passed. Not limited by default.
+    ///
+    /// A use costs a look at the clock and a store; the wheel is told when the timer fires. It then
+    /// needs a place in the wheel: on one that is full the entry goes, by
+    /// [`Cause::Size`](super::Cause::Size).
+    ///
+    /// # Examples
+    ///
+    /// Sessions that end after half an hour without a request, and after a day:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::cache::Cache;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let (minute, day) = (Duration::from_secs(60), Duration::from_secs(86_400));
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let sessions = Cache::builder(day).time_to_idle(30 * minute).build(wheel)?;
+    /// sessions.insert("session 7", "a basket")?;
+    /// for _ in 0..10 {
+    ///     clock.advance(20 * minute);
+    ///     let _ = sweeper.sweep(|timer| sessions.fire(timer));
+    ///     assert_eq!(sessions.get("session 7"), Some("a basket"));
+    /// }
+    /// clock.advance(30 * minute);
+    /// assert_eq!(sessions.get("session 7"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_to_idle(mut self, idle: Duration) -> Self {
+        self.idle = Some(idle);
+        self
+    }
+
+    /// What an entry counts for in the [capacity](Self::capacity), one by default: such as the
+    /// bytes of its value. The same at each call; zero counts as one. It must not use the cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::cache::Cache;
+    ///
+    /// let pages = Cache::builder(Duration::from_secs(60))
+    ///     .weigher(|_: &u32, page: &String| page.len() as u64)
+    ///     .capacity(10_000); // bytes
+    /// let pages = pages.spawn(Builder::new().driver())?;
+    /// for page in 0..10 {
+    ///     pages.insert(page, "a page of many words. ".repeat(200))?;
+    /// }
+    /// assert!(pages.len() <= 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn weigher(mut self, weigh: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
+        self.weigh = Weigh(Some(Arc::new(weigh)));
+        self
+    }
+
+    /// The most entries, 1 to 2^30, or with a [weigher](Self::weigher) the most that they may
+    /// weigh, 1 to 2^47 (2^30 where addresses have 32 bits); unbounded by default. There are never
+    /// more; entries that have expired count until they are swept. The bound is split evenly among
+    /// the map's shards, each for 32 or more: it is rounded down to that, and where keys fall
+    /// unevenly a shard evicts before the cache is full. An entry that weighs more than a shard
+    /// may leaves at once.
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = Some(entries);
         self
@@ -129,8 +195,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// Time to live, capacity or spread are out of their ranges; the error tells which and what is
-    /// allowed. A time to live beyond the wheel's range is refused by each insert.
+    /// Time to live, time to idle, capacity or spread are out of their ranges; the error tells
+    /// which and what is allowed. A time to live beyond the wheel's range is refused by each
+    /// insert.
     ///
     /// # Examples
     ///
@@ -178,7 +245,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             let shared = Arc::downgrade(shared);
             move |timer: Expired<CacheTimer<K>>| {
                 if let Some(shared) = shared.upgrade() {
-                    shared.fire(&timer.value.key, timer.id);
+                    shared.fire(&timer);
                 }
             }
         });
@@ -190,9 +257,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
 
     fn finish(self, wheel: Wheel<CacheTimer<K>>) -> Arc<Shared<K, V>> {
         Arc::new_cyclic(|shared| Shared {
-            map: Map::new(self.capacity),
+            map: Map::new(&Bound { most: self.capacity, weigh: self.weigh }),
             wheel,
             ttl: self.ttl,
+            idle: self.idle,
             spread: Spread::new(self.spread, self.seed),
             listener: self.listener.map(|make| make(WeakCache { shared: shared.clone() })),
             counters: Counters::default(),
@@ -202,9 +270,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     }
 
     fn check(&self) -> Result<(), CacheBuildError> {
-        let most = Map::<K, V>::MOST;
+        let most = if self.weigh.0.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MOST };
         match self.capacity {
             _ if self.ttl.is_zero() => Err(CacheBuildError::TimeToLive),
+            _ if self.idle.is_some_and(|idle| idle.is_zero()) => Err(CacheBuildError::TimeToIdle),
             Some(asked) if !(1..=most).contains(&asked) => {
                 Err(CacheBuildError::Capacity { asked, most })
             }
@@ -222,6 +291,7 @@ impl<K, V> fmt::Debug for CacheBuilder<K, V> {
             .field("ttl", &self.ttl)
             .field("capacity", &self.capacity)
             .field("spread", &self.spread)
+            .field("idle", &self.idle)
             .finish_non_exhaustive()
     }
 }

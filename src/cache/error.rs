@@ -32,6 +32,9 @@ pub enum CacheRefusal {
     /// The wheel refused the value's timer: it is closed, at its capacity, or the time to live is
     /// beyond its range.
     Wheel(Refusal),
+    /// The key has a value, and the new one was to be [inserted](super::Cache::insert_if_absent)
+    /// only if it had none.
+    Present,
 }
 
 impl fmt::Display for CacheRefusal {
@@ -39,6 +42,7 @@ impl fmt::Display for CacheRefusal {
         match self {
             CacheRefusal::TimeToLive => f.write_str(NO_TIME_TO_LIVE),
             CacheRefusal::Wheel(refusal) => refusal.fmt(f),
+            CacheRefusal::Present => f.write_str("the key has a value that has not expired"),
         }
     }
 }
@@ -118,7 +122,9 @@ impl<V: fmt::Debug, E: Error + 'static> Error for LoadError<V, E> {
 pub enum CacheBuildError {
     /// The default time to live is zero.
     TimeToLive,
-    /// The bound on the entries is zero, or absurd.
+    /// The time to idle is zero.
+    TimeToIdle,
+    /// The bound on the entries, or on their weight, is zero, or absurd.
     Capacity {
         /// What was asked for.
         asked: usize,
@@ -140,8 +146,11 @@ impl fmt::Display for CacheBuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CacheBuildError::TimeToLive => f.write_str(NO_TIME_TO_LIVE),
+            CacheBuildError::TimeToIdle => {
+                f.write_str("a time to idle of zero was asked for; more than that is allowed")
+            }
             CacheBuildError::Capacity { asked, most } => {
-                write!(f, "a capacity of {asked} entries was asked for; 1 to {most} is allowed")
+                write!(f, "a capacity of {asked} was asked for; 1 to {most} is allowed")
             }
             CacheBuildError::Spread { asked, most } => {
                 write!(f, "a spread of {asked} % was asked for; 0 to {most} is allowed")

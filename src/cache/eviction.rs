@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::time::Instant;
+
 /// Why a value left the cache.
 ///
 /// # Examples
@@ -33,7 +35,7 @@ pub enum Cause {
     /// It was removed, or the cache was cleared.
     Removed,
     /// The cache was full, and it gave way to another; a new value that the policy does not let in
-    /// leaves at once.
+    /// leaves at once. Or its wheel was full when it was to be armed anew after a use.
     Size,
 }
 
@@ -47,7 +49,7 @@ pub enum Cause {
 /// use std::sync::mpsc;
 /// use std::time::Duration;
 /// use tourbillon::cache::{Cache, Cause, Evicted};
-/// use tourbillon::{Builder, ManualClock};
+/// use tourbillon::{Builder, Clock, ManualClock};
 ///
 /// let clock = ManualClock::new();
 /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
@@ -58,7 +60,8 @@ pub enum Cause {
 ///
 /// clock.advance(minute);
 /// let _ = sweeper.sweep(|timer| cache.fire(timer));
-/// let ended = Evicted { key: "session 7", value: "a basket", cause: Cause::Expired };
+/// let (cause, deadline) = (Cause::Expired, clock.now());
+/// let ended = Evicted { key: "session 7", value: "a basket", cause, deadline };
 /// assert_eq!(gone.recv()?, ended);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -70,6 +73,8 @@ pub struct Evicted<K, V> {
     pub value: V,
     /// Why it left.
     pub cause: Cause,
+    /// Until when it was to be served; later than now unless it has [expired](Cause::Expired).
+    pub deadline: Instant,
 }
 
 /// Is told of each value that leaves.

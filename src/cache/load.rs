@@ -3,10 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::error::CacheRefusal;
-use crate::panics::ignore_poison;
-use crate::sync::{Condvar, Mutex};
+use crate::panics::{ignore_poison, quietly};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
+use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 /// What became of a load. Everyone who waited for it gets a clone.
 #[derive(Clone)]
@@ -19,37 +22,100 @@ pub(super) enum Outcome<V> {
     Refused(CacheRefusal, V),
     /// It panicked; the panic went on to its caller.
     Panicked,
+    /// It was a future, and was dropped before its end. Whoever waited loads.
+    Dropped,
 }
 
-/// A load, shared by whoever runs it and those who wait.
+/// A load, shared by whoever runs it and those who wait: threads that it blocks, and tasks.
 pub(super) struct Load<V> {
-    /// Set once, by whoever runs the load.
-    outcome: Mutex<Option<Outcome<V>>>,
+    state: Mutex<State<V>>,
     ended: Condvar,
+}
+
+struct State<V> {
+    /// Set once, by whoever runs the load.
+    outcome: Option<Outcome<V>>,
+    /// Of the tasks that wait.
+    wakers: HashMap<u64, Waker>,
+    /// The number of the next task that waits.
+    next: u64,
 }
 
 impl<V> Load<V> {
     pub(super) fn new() -> Self {
-        Self { outcome: Mutex::new(None), ended: Condvar::new() }
+        let state = State { outcome: None, wakers: HashMap::new(), next: 0 };
+        Self { state: Mutex::new(state), ended: Condvar::new() }
     }
 
     pub(super) fn end(&self, outcome: Outcome<V>) {
-        *ignore_poison(self.outcome.lock()) = Some(outcome);
+        let mut state = self.lock();
+        state.outcome = Some(outcome);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
         self.ended.notify_all();
+        for waker in wakers.into_values() {
+            // One that panics harms no other.
+            quietly(|| waker.wake());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<V>> {
+        ignore_poison(self.state.lock())
     }
 }
 
 impl<V: Clone> Load<V> {
     /// Blocks until the load has ended.
     pub(super) fn wait(&self) -> Outcome<V> {
-        let mut outcome = ignore_poison(self.outcome.lock());
+        let mut state = self.lock();
         loop {
-            match &*outcome {
+            match &state.outcome {
                 Some(outcome) => return outcome.clone(),
                 None => {
-                    outcome = ignore_poison(self.ended.wait(outcome));
+                    state = ignore_poison(self.ended.wait(state));
                 }
             }
+        }
+    }
+}
+
+/// Waits for a load, as a future.
+pub(super) struct Joining<V> {
+    load: Arc<Load<V>>,
+    /// This task's among those that wait.
+    number: Option<u64>,
+}
+
+impl<V> Joining<V> {
+    pub(super) fn new(load: Arc<Load<V>>) -> Self {
+        Self { load, number: None }
+    }
+}
+
+impl<V: Clone> Future for Joining<V> {
+    type Output = Outcome<V>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
+        let this = &mut *self;
+        let mut state = this.load.lock();
+        if let Some(outcome) = &state.outcome {
+            return Poll::Ready(outcome.clone());
+        }
+        let number = *this.number.get_or_insert(state.next);
+        state.next = state.next.max(number + 1);
+        let replaced = state.wakers.insert(number, context.waker().clone());
+        // A waker's drop is its runtime's code.
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl<V> Drop for Joining<V> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.load.lock().wakers.remove(&number);
+            drop(waker);
         }
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! # When another cache is the better choice
 //!
-//! [moka](https://docs.rs/moka) has time to idle, weights, an async interface and TinyLFU. It
-//! checks deadlines when it reads, too, but drops what has expired, and tells its listener, when
-//! later calls give it the occasion. Take it if you need one of the former and not the exact end.
+//! [moka](https://docs.rs/moka) has TinyLFU, and a deadline by a policy of your own. It checks
+//! deadlines when it reads, too, but drops what has expired, and tells its listener, when later
+//! calls give it the occasion. Take it if you need one of the former and not the exact end.
 //! [quick_cache](https://docs.rs/quick_cache), which is the map and the policy of eviction here, is
 //! enough if nothing expires.
 //!
@@ -68,8 +68,12 @@
 mod builder;
 mod error;
 mod eviction;
+mod held;
 mod key;
+mod lifetime;
 mod load;
+mod loading;
+mod look;
 mod map;
 mod shared;
 mod spread;
@@ -81,13 +85,14 @@ pub use builder::CacheBuilder;
 pub use error::{CacheBuildError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
 pub use key::IntoKey;
+pub use look::Entries;
 pub use stats::CacheStats;
 pub use timer::CacheTimer;
 pub use weak::WeakCache;
 
 use crate::{Driver, Expired, Refused};
-use load::Outcome;
-use map::{Found, Held, Ticket};
+use held::Held;
+use map::Parted;
 use shared::Shared;
 use stats::Count;
 use std::borrow::Borrow;
@@ -189,7 +194,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.shared.map.deadline(key).is_some_and(|deadline| deadline > self.shared.now())
+        self.shared.map.peek(key, |held| self.shared.is_live(held)).unwrap_or(false)
     }
 
     /// Gives the key a value for the cache's time to live, in the place of the one it had.
@@ -242,14 +247,56 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         value: V,
         ttl: Duration,
     ) -> Result<(), Refused<CacheRefusal, V>> {
+        self.put(key, value, ttl, |key, held| Ok(self.shared.map.insert(key, held)))
+    }
+
+    /// As [`insert`](Self::insert), unless the key has a value.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert); or the key [has a value](CacheRefusal::Present) that has not
+    /// expired.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::{Cache, CacheRefusal}};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// cache.insert_if_absent(7, "seven")?;
+    /// let refused = cache.insert_if_absent(7, "again").unwrap_err();
+    /// assert_eq!((refused.reason, refused.value), (CacheRefusal::Present, "again"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert_if_absent(&self, key: K, value: V) -> Result<(), Refused<CacheRefusal, V>> {
         let shared = &*self.shared;
-        let (timer, deadline) = match shared.arm(key.clone(), ttl) {
+        let is_live = |held: &Held<V>| shared.is_live(held);
+        self.put(key, value, shared.ttl, |key, held| shared.map.insert_if(key, held, is_live))
+    }
+
+    /// Arms a value's timer, and gives the value to the map by `publish`, which may return it.
+    fn put(
+        &self,
+        key: K,
+        value: V,
+        ttl: Duration,
+        publish: impl FnOnce(K, Held<V>) -> Result<Parted<K, V>, Held<V>>,
+    ) -> Result<(), Refused<CacheRefusal, V>> {
+        let shared = &*self.shared;
+        let (timer, lives) = match shared.arm(key.clone(), ttl) {
             Ok(armed) => armed,
             Err(reason) => return Err(Refused { reason, value }),
         };
-        let parted = shared.map.insert(key.clone(), Held { value, deadline, timer });
-        shared.settle(&key, (timer, deadline), parted);
-        Ok(())
+        match publish(key.clone(), Held::new(value, timer, lives)) {
+            Ok(parted) => {
+                shared.settle(&key, (timer, lives), parted);
+                Ok(())
+            }
+            Err(held) => {
+                shared.wheel.cancel(timer);
+                Err(Refused { reason: CacheRefusal::Present, value: held.value })
+            }
+        }
     }
 
     /// Takes the key's value out of the cache, and returns it unless it has expired. A load of the
@@ -271,157 +318,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let (key, held) = self.shared.map.remove(key)?;
-        let value = (held.deadline > self.shared.now()).then(|| held.value.clone());
+        let value = self.shared.is_live(&held).then(|| held.value.clone());
         self.shared.part([(key, held, Cause::Removed)]);
         value
-    }
-
-    /// The key's value; if it has none, what `load` gives, which is kept for the cache's time to
-    /// live.
-    ///
-    /// **It blocks its thread** while the load runs, its own or another caller's: not for an async
-    /// task. A key is looked up by any borrowed form that it can be made of ([`IntoKey`]); only a
-    /// call that loads makes one.
-    ///
-    /// Of several callers that miss one key, one loads and the others wait for what it gives, value
-    /// or error: a backend that is down costs each of them one load's time, not one after the
-    /// other. Whoever comes after a load has failed begins a new one. If the load panics, its
-    /// caller has the panic, the others have [`LoadError::Panicked`], and the next load is a new
-    /// one. Those who waited in vain are served what was inserted meanwhile, if anything was. (The
-    /// error is shared by those whose loads have the same type of error; the others load.)
-    ///
-    /// What a load gives is returned but not kept if the key was given a value, or removed, since
-    /// it began; whoever misses the key after that begins a load of their own. So a load can give
-    /// its value a time to live of its own: it [inserts](Self::insert_with_ttl) the value itself,
-    /// and then returns it. No lock is held while it runs, and it may use the cache; if it loads
-    /// the same key it waits for itself, for ever.
-    ///
-    /// # Errors
-    ///
-    /// The load's own, or its value was refused, as by [`insert`](Self::insert), and comes back; or
-    /// the load of another caller, for which this one waited, failed, was refused or panicked.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::{Cache, LoadError}};
-    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
-    /// let down = cache.get_or_load(&7, || Err("down"));
-    /// assert_eq!(down, Err(LoadError::Failed(Arc::new("down"))));
-    /// assert_eq!(cache.get_or_load(&7, || Ok::<_, ()>("seven")), Ok("seven"));
-    /// assert_eq!(cache.get_or_load(&7, || Err("down")), Ok("seven"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// A value that says how long it lives:
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, Refused, cache::{Cache, CacheRefusal}};
-    /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
-    /// let token = cache.get_or_load("service", || {
-    ///     let (token, lives) = ("secret", Duration::from_secs(3600));
-    ///     cache.insert_with_ttl(String::from("service"), token, lives)?;
-    ///     Ok::<_, Refused<CacheRefusal, &str>>(token)
-    /// })?;
-    /// assert_eq!((token, cache.get("service")), ("secret", Some("secret")));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("take", "get_with", "try_get_with"))]
-    pub fn get_or_load<'q, Q, E>(
-        &self,
-        key: &'q Q,
-        load: impl FnOnce() -> Result<V, E>,
-    ) -> Result<V, LoadError<V, E>>
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-        &'q Q: IntoKey<K>,
-        E: Send + Sync + 'static,
-    {
-        let shared = &*self.shared;
-        if let Some(value) = self.live(key) {
-            shared.counters.add(Count::Hit);
-            return Ok(value);
-        }
-        loop {
-            let is_live = |held: &Held<V>| held.deadline > shared.now();
-            match shared.map.value_or_load(key, is_live, || key.into_key()) {
-                Found::Value(value) => {
-                    shared.counters.add(Count::Hit);
-                    return Ok(value);
-                }
-                Found::Stale(key, held) => shared.part([(key, held, Cause::Expired)]),
-                // Looks again after an error that this call's own type cannot stand for.
-                Found::Loading(other) => {
-                    if let Some(answer) = self.joined(key, other.wait()) {
-                        return answer;
-                    }
-                }
-                Found::Missing(ticket) => return self.load(ticket, load),
-            }
-        }
-    }
-
-    /// What another caller's load means for one that waited for it; `None`: it is to look again.
-    fn joined<Q, E>(&self, key: &Q, outcome: Outcome<V>) -> Option<Result<V, LoadError<V, E>>>
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-        E: Send + Sync + 'static,
-    {
-        // A write that came meanwhile is newer than a failure.
-        let found = match outcome {
-            Outcome::Loaded(value) => Ok(value),
-            failed => self.live(key).ok_or(failed),
-        };
-        let answer = match found {
-            Ok(value) => Ok(value),
-            Err(Outcome::Failed(error)) => Err(LoadError::Failed(error.downcast().ok()?)),
-            Err(Outcome::Refused(reason, value)) => {
-                Err(LoadError::Refused(Refused { reason, value }))
-            }
-            Err(Outcome::Panicked | Outcome::Loaded(_)) => Err(LoadError::Panicked),
-        };
-        self.shared.counters.add(if answer.is_ok() { Count::Hit } else { Count::Miss });
-        Some(answer)
-    }
-
-    fn load<E: Send + Sync + 'static>(
-        &self,
-        ticket: Ticket<'_, K, V>,
-        load: impl FnOnce() -> Result<V, E>,
-    ) -> Result<V, LoadError<V, E>> {
-        let shared = &*self.shared;
-        shared.counters.add(Count::Miss);
-        shared.counters.add(Count::Load);
-        let value = match load() {
-            Ok(value) => value,
-            Err(error) => {
-                let error = Arc::new(error);
-                ticket.end(|| Outcome::Failed(Arc::clone(&error) as _));
-                return Err(LoadError::Failed(error));
-            }
-        };
-        shared.counters.add(Count::Loaded);
-        let key = ticket.key().clone();
-        let (timer, deadline) = match shared.arm(key.clone(), shared.ttl) {
-            Ok(armed) => armed,
-            Err(reason) => {
-                ticket.end(|| Outcome::Refused(reason, value.clone()));
-                return Err(LoadError::Refused(Refused { reason, value }));
-            }
-        };
-        let kept = ticket.keep(Held { value: value.clone(), deadline, timer });
-        ticket.end(|| Outcome::Loaded(value.clone()));
-        match kept {
-            Some(parted) => shared.settle(&key, (timer, deadline), parted),
-            // Overtaken: no value has this timer.
-            None => drop(shared.wheel.cancel(timer)),
-        }
-        Ok(value)
     }
 
     /// How many entries the cache holds, those included that have expired and are still to be
@@ -459,7 +358,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     }
 
     /// Removes every entry that is there now; those that come meanwhile may stay. The listener is
-    /// told of each. Loads that are under way are not overtaken. O(entries).
+    /// told of each. Loads that are under way are overtaken: what they give is not kept.
+    /// O(entries).
     ///
     /// # Examples
     ///
@@ -500,18 +400,19 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// was [built](CacheBuilder::build) on, where there is an example. A timer whose value has been
     /// replaced or removed does nothing. O(1).
     pub fn fire(&self, timer: Expired<CacheTimer<K>>) {
-        self.shared.fire(&timer.value.key, timer.id);
+        self.shared.fire(&timer);
     }
 
     /// Closes the wheel, and shuts the cache's own driver down if it has one: inserts are refused
     /// from now on, and reads return what has not expired.
     ///
     /// What has expired by now is told to the listener; a call of the listener that is under way
-    /// goes on. With its own driver gone nothing is swept: what expires later is not served, and is
-    /// dropped with the cache, or removed by hand; [`clear`](Self::clear) tells the listener of all
-    /// that is left. Idempotent; it may be called from the listener, but not under a lock that the
-    /// listener takes: it waits for the tick thread to end its sweep, with the calls of the
-    /// listener if they run [inline](crate::Inline).
+    /// goes on. What expires later is not served, but its own driver sweeps no more, and what was
+    /// used since is not armed anew in a closed wheel: it is dropped with the cache, or removed by
+    /// hand; [`clear`](Self::clear) tells the listener of all that is left. Idempotent; it may be
+    /// called from the listener, but not under a lock that the listener takes: it waits for the
+    /// tick thread to end its sweep, with the calls of the listener if they run
+    /// [inline](crate::Inline).
     ///
     /// # Examples
     ///
@@ -529,9 +430,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let shared = &*self.shared;
         shared.wheel.close();
         let unfired = shared.driver.get().map(Driver::shutdown).unwrap_or_default();
-        let due = unfired.into_iter().filter(|timer| timer.deadline <= shared.now());
-        let expired = due.filter_map(|timer| shared.map.remove_of(&timer.value.key, timer.id));
-        shared.part(expired.map(|(key, held)| (key, held, Cause::Expired)));
+        for timer in unfired {
+            shared.end(&timer.value.key, timer.id);
+        }
     }
 
     /// The cache's own driver, if it has one: to wait for the listener, after
@@ -560,9 +461,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let held = self.shared.map.get(key)?;
-        // Read after the map was: the value is live now, not only when the look-up began.
-        (held.deadline > self.shared.now()).then_some(held.value)
+        // The clock is read after the map was: the value is live now, and not only when the
+        // look-up began.
+        self.shared.map.get(key, |held| self.shared.serve(held)).flatten()
     }
 }
 

@@ -20,12 +20,15 @@
 
 use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted, Listener};
-use super::map::{Held, Map, Parted};
+use super::held::{Held, Lives};
+use super::map::{Map, Parted};
 use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::timer::CacheTimer;
+use crate::BeyondRange;
 use crate::Driver;
-use crate::InsertError;
+use crate::Expired;
+use crate::Moment;
 use crate::Refusal;
 use crate::TimerId;
 use crate::Wheel;
@@ -33,13 +36,15 @@ use crate::panics::{discard, quietly};
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the handles of a cache share.
 pub(super) struct Shared<K, V> {
     pub(super) map: Map<K, V>,
     pub(super) wheel: Wheel<CacheTimer<K>>,
     pub(super) ttl: Duration,
+    /// How long a value lives that is not used.
+    pub(super) idle: Option<Duration>,
     pub(super) spread: Spread,
     pub(super) listener: Option<Listener<K, V>>,
     pub(super) counters: Counters,
@@ -50,58 +55,120 @@ pub(super) struct Shared<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
-    /// What the wheel's clock says.
-    pub(super) fn now(&self) -> Instant {
-        self.wheel.pin().now()
+    /// Whether a value is to be served: by a reading of the clock that is a moment old, if that
+    /// tells, as it does of all that have more than a moment left.
+    #[inline]
+    pub(super) fn is_live(&self, held: &Held<V>) -> bool {
+        // With the lag that is added to delays it is no earlier than now.
+        let latest = self.wheel.moment_after(Duration::from_nanos(1));
+        held.until() > latest || !self.wheel.has_come(held.until())
+    }
+
+    /// A value that is to be served, which is a use of it.
+    pub(super) fn serve(&self, held: &Held<V>) -> Option<V> {
+        self.is_live(held).then(|| {
+            if let Some(idle) = self.idle {
+                held.used(self.wheel.moment_after(idle));
+            }
+            held.value.clone()
+        })
     }
 
     /// Step 1: arms the timer of a value that is to live for about `ttl`.
-    pub(super) fn arm(&self, key: K, ttl: Duration) -> Result<(TimerId, Instant), CacheRefusal> {
-        if ttl.is_zero() {
-            return Err(CacheRefusal::TimeToLive);
-        }
+    pub(super) fn arm(&self, key: K, ttl: Duration) -> Result<(TimerId, Lives), CacheRefusal> {
+        let drawn = self.draw(ttl)?;
+        let unused = self.unused(drawn);
         let pinned = self.wheel.pin();
-        let drawn = self.spread.around(ttl);
-        let armed = match pinned.insert(CacheTimer { key }, drawn) {
-            // What is allowed is not refused because of a draw.
-            Err(InsertError { reason: Refusal::BeyondRange(beyond), value })
-                if ttl <= beyond.longest =>
-            {
-                pinned.insert(value, ttl)
-            }
-            armed => armed,
-        };
-        let timer = armed.map_err(|refused| CacheRefusal::Wheel(refused.reason))?;
+        let timer = pinned.insert(CacheTimer { key }, unused);
+        let timer = timer.map_err(|refused| CacheRefusal::Wheel(refused.reason))?;
         // It has none any more if it has fired, or was drained, since.
-        let deadline = pinned.deadline(timer).unwrap_or_else(|| pinned.now() + drawn.min(ttl));
-        Ok((timer, deadline))
+        let until = pinned.deadline(timer).unwrap_or_else(|| pinned.now() + unused);
+        Ok((timer, self.lives(self.wheel.moment(until), drawn)))
+    }
+
+    /// How long a value lives that is to live for about `ttl`.
+    fn draw(&self, ttl: Duration) -> Result<Duration, CacheRefusal> {
+        let (drawn, longest) = (self.spread.around(ttl), self.wheel.longest_delay());
+        match ttl {
+            Duration::ZERO => Err(CacheRefusal::TimeToLive),
+            // What is allowed is not refused because of a draw, nor the other way round.
+            ttl if ttl <= longest => Ok(drawn.min(longest)),
+            _ => {
+                let beyond = BeyondRange { longest, unswept: false };
+                Err(CacheRefusal::Wheel(Refusal::BeyondRange(beyond)))
+            }
+        }
+    }
+
+    /// How much of that it lives if it is not used.
+    fn unused(&self, drawn: Duration) -> Duration {
+        self.idle.map_or(drawn, |idle| idle.min(drawn))
+    }
+
+    fn lives(&self, until: Moment, drawn: Duration) -> Lives {
+        let used = || self.wheel.moment_after(drawn).max(until);
+        Lives { until, at_most: self.idle.map_or(until, |_| used()) }
+    }
+
+    /// Gives a value, with the map's lock held, another time to live; whether it is to be served at
+    /// all.
+    pub(super) fn touch(&self, held: &mut Held<V>, ttl: Duration) -> Result<bool, CacheRefusal> {
+        let drawn = self.draw(ttl)?;
+        if !self.is_live(held) {
+            return Ok(false);
+        }
+        let (pinned, unused) = (self.wheel.pin(), self.unused(drawn));
+        let reset = pinned.reset(held.timer, unused);
+        let refused = |refusal| Err(CacheRefusal::Wheel(refusal));
+        let until = match reset {
+            Ok(true) => pinned.deadline(held.timer).map(|at| self.wheel.moment(at)),
+            // Its timer has fired for an earlier time: whoever sweeps arms it anew.
+            Ok(false) if !self.wheel.is_closed() => None,
+            Ok(false) => return refused(Refusal::Closed),
+            Err(beyond) => return refused(Refusal::BeyondRange(beyond)),
+        };
+        let until = until.unwrap_or_else(|| self.wheel.moment_after(unused));
+        held.set_lives(self.lives(until, drawn));
+        Ok(true)
     }
 
     /// After step 2: sees to what the map gave up for the value of `timer`, and to that value
     /// itself if its timer fired before it was in the map.
-    pub(super) fn settle(
-        &self,
-        key: &K,
-        (timer, deadline): (TimerId, Instant),
-        parted: Parted<K, V>,
-    ) {
+    pub(super) fn settle(&self, key: &K, (timer, lives): (TimerId, Lives), parted: Parted<K, V>) {
         // In this order: a wheel is closed before it is drained, and a timer that was drained did
         // not fire, unless its time has come.
         let gone = !self.wheel.contains(timer);
-        let has_fired = gone && (!self.wheel.is_closed() || deadline <= self.now());
-        let missed = has_fired.then(|| self.map.remove_of(key, timer)).flatten();
+        let fired = || !self.wheel.is_closed() || self.wheel.has_come(lives.until);
+        let missed = if gone && fired() { self.expire(key, timer) } else { None };
         let parted = parted.into_iter().map(|(gone, held)| {
             let replaced = held.timer != timer && gone == *key;
             let cause = if replaced { Cause::Replaced } else { Cause::Size };
             (gone, held, cause)
         });
-        self.part(parted.chain(missed.map(|(key, held)| (key, held, Cause::Expired))));
+        self.part(parted.chain(missed.map(|(key, held)| (key, held, Cause::Size))));
     }
 
-    /// Takes the value out of the map that this timer ends, if it is still there.
-    pub(super) fn fire(&self, key: &K, timer: TimerId) {
-        let expired = self.map.remove_of(key, timer);
-        self.part(expired.map(|(key, held)| (key, held, Cause::Expired)));
+    /// Takes the value out of the map that this timer ends, if it is still there and was not used
+    /// since.
+    pub(super) fn fire(&self, timer: &Expired<CacheTimer<K>>) {
+        let expired = self.expire(&timer.value.key, timer.id);
+        // For want of a place in the wheel, if its time has not come.
+        self.part(expired.map(|(key, held)| (key, held, Cause::Size)));
+    }
+
+    fn expire(&self, key: &K, timer: TimerId) -> Option<(K, Held<V>)> {
+        let is_live = |held: &Held<V>| self.is_live(held);
+        self.map.expire(key, timer, is_live, |key, until| {
+            let timer = self.wheel.insert_at_moment(CacheTimer { key: key.clone() }, until);
+            timer.map_err(|refused| refused.reason)
+        })
+    }
+
+    /// Takes out the value whose timer was handed back when the wheel was closed, if its time has
+    /// come.
+    pub(super) fn end(&self, key: &K, timer: TimerId) {
+        let ended = self.map.remove_of(key, timer, |held| self.is_live(held));
+        self.part(ended.map(|(key, held)| (key, held, Cause::Expired)));
     }
 
     /// Step 3, for values that the caller had from the map: cancels their timers, counts them and
@@ -111,13 +178,14 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         let mut first = None;
         for (key, held, cause) in parted {
             self.wheel.cancel(held.timer);
-            let cause = if held.deadline <= self.now() { Cause::Expired } else { cause };
+            let cause = if self.is_live(&held) { cause } else { Cause::Expired };
             match cause {
                 Cause::Expired => self.counters.add(Count::Expired),
                 Cause::Size => self.counters.add(Count::Evicted),
                 Cause::Replaced | Cause::Removed => {}
             }
-            let told = Evicted { key, value: held.value, cause };
+            let deadline = self.wheel.instant(held.until());
+            let told = Evicted { key, value: held.value, cause, deadline };
             let outcome = catch_unwind(AssertUnwindSafe(|| match &self.listener {
                 Some(listener) => listener(told),
                 None => drop(told),

@@ -6,7 +6,7 @@ use crate::common::{Bench, SMALL, Shape};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuilder, CacheTimer, Cause};
+use tourbillon::cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause};
 use tourbillon::{Expired, ManualClock, Sweeper, Wheel};
 
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -70,25 +70,61 @@ impl Rig {
 /// One operation of a pretended caller. Times are in quarters of a tick.
 #[derive(Clone, Debug)]
 pub(crate) enum CacheOp {
-    Insert { key: Key, ttl: u32 },
-    Get { key: Key },
-    Contains { key: Key },
-    Remove { key: Key },
-    Take { key: Key, succeeds: bool },
+    Insert {
+        key: Key,
+        ttl: u32,
+    },
+    Get {
+        key: Key,
+    },
+    Contains {
+        key: Key,
+    },
+    Remove {
+        key: Key,
+    },
+    Take {
+        key: Key,
+        succeeds: bool,
+    },
+    Touch {
+        key: Key,
+        ttl: u32,
+    },
+    InsertIfAbsent {
+        key: Key,
+    },
+    /// The keys that are divisible by this leave.
+    Retain {
+        divisor: Key,
+    },
     Clear,
-    Advance { step: u32 },
+    Advance {
+        step: u32,
+    },
     Sweep,
 }
 
 /// The model's default time to live, in quarters of a tick.
 const QUARTERS: u32 = 37;
 
+/// What the cache holds, with times in nanoseconds since the start.
+#[derive(Clone, Copy)]
+struct Kept {
+    value: u64,
+    until: u128,
+    at_most: u128,
+    /// Of its timer.
+    armed: u128,
+}
+
 /// A cache and its model.
 pub(crate) struct CacheModel {
     rig: Rig,
     tick: Duration,
-    /// What the cache holds: the value, and the tick (since the start) of its deadline.
-    held: BTreeMap<Key, (u64, u128)>,
+    /// The time to idle, in quarters of a tick.
+    idle: Option<u32>,
+    held: BTreeMap<Key, Kept>,
     expected: Vec<(Key, u64, Cause)>,
     next_value: u64,
     hits: u64,
@@ -98,10 +134,15 @@ pub(crate) struct CacheModel {
 }
 
 impl CacheModel {
-    pub(crate) fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: Shape, idle: Option<u32>) -> Self {
+        let set = |builder: CacheBuilder<Key, u64>| match idle {
+            Some(idle) => builder.time_to_idle(shape.tick / 4 * idle),
+            None => builder,
+        };
         Self {
-            rig: Rig::of(shape, shape.tick / 4 * QUARTERS, |builder| builder),
+            rig: Rig::of(shape, shape.tick / 4 * QUARTERS, set),
             tick: shape.tick,
+            idle,
             held: BTreeMap::new(),
             expected: Vec::new(),
             next_value: 0,
@@ -119,16 +160,18 @@ impl CacheModel {
                 let value = self.value();
                 self.rig.cache.insert_with_ttl(key, value, self.tick / 4 * ttl).unwrap();
                 self.give_up(key, Cause::Replaced);
-                self.held.insert(key, (value, self.due(ttl)));
+                self.keep(key, value, ttl);
             }
             CacheOp::Get { key } => {
                 let live = self.live(key);
                 assert_eq!(self.rig.cache.get(&key), live);
                 self.count(live);
+                self.use_of(key);
             }
-            CacheOp::Contains { key } => {
-                assert_eq!(self.rig.cache.contains(&key), self.live(key).is_some());
-            }
+            CacheOp::Contains { key } => self.contains(key),
+            CacheOp::Touch { key, ttl } => self.touch(key, ttl),
+            CacheOp::InsertIfAbsent { key } => self.insert_if_absent(key),
+            CacheOp::Retain { divisor } => self.retain(divisor),
             CacheOp::Remove { key } => {
                 assert_eq!(self.rig.cache.remove(&key), self.live(key));
                 self.give_up(key, Cause::Removed);
@@ -147,6 +190,11 @@ impl CacheModel {
         told.sort_unstable_by_key(|told| told.1);
         expected.sort_unstable_by_key(|told| told.1);
         assert_eq!(told, expected, "told, and to be told");
+        let live = |(&key, kept): (&Key, &Kept)| {
+            Some((key, kept.value)).filter(|_| self.live(key).is_some())
+        };
+        let live: BTreeMap<Key, u64> = self.held.iter().filter_map(live).collect();
+        assert_eq!(self.rig.cache.iter().collect::<BTreeMap<Key, u64>>(), live);
         assert_eq!(self.rig.cache.len(), self.held.len());
         assert_eq!(self.rig.wheel.len(), self.held.len(), "a value has a timer, and only a value");
     }
@@ -162,6 +210,42 @@ impl CacheModel {
         assert_eq!(stats.evicted, 0);
     }
 
+    fn contains(&self, key: Key) {
+        assert_eq!(self.rig.cache.contains(&key), self.live(key).is_some());
+        let deadline = self.rig.cache.deadline(&key);
+        let since = deadline.map(|at| (at - self.rig.clock.start()).as_nanos());
+        let live = self.held.get(&key).filter(|_| self.live(key).is_some());
+        assert_eq!(since, live.map(|kept| kept.until));
+    }
+
+    fn touch(&mut self, key: Key, ttl: u32) {
+        let live = self.live(key);
+        let touched = self.rig.cache.touch(&key, self.tick / 4 * ttl).unwrap();
+        assert_eq!(touched, live.is_some());
+        if let Some(value) = live {
+            self.keep(key, value, ttl);
+        }
+    }
+
+    fn insert_if_absent(&mut self, key: Key) {
+        let (live, value) = (self.live(key), self.value());
+        let inserted = self.rig.cache.insert_if_absent(key, value);
+        let refused = inserted.map_err(|refused| (refused.reason, refused.value));
+        assert_eq!(refused.err(), live.map(|_| (CacheRefusal::Present, value)));
+        if live.is_none() {
+            self.give_up(key, Cause::Expired);
+            self.keep(key, value, QUARTERS);
+        }
+    }
+
+    fn retain(&mut self, divisor: Key) {
+        let stays = |key: &Key| key % divisor != 0;
+        self.rig.cache.retain(|key, _| stays(key));
+        let all = self.held.keys().copied();
+        let leaves: Vec<Key> = all.filter(|key| !stays(key)).collect();
+        leaves.into_iter().for_each(|key| self.give_up(key, Cause::Removed));
+    }
+
     fn take(&mut self, key: Key, succeeds: bool) {
         let (live, value) = (self.live(key), self.value());
         let mut loaded = false;
@@ -173,21 +257,32 @@ impl CacheModel {
         assert_eq!(loaded, live.is_none(), "a load for a miss, and only then");
         if live.is_some() {
             assert_eq!(taken.ok(), live);
+            self.use_of(key);
             return;
         }
         self.loads += 1;
         assert_eq!(taken.ok(), succeeds.then_some(value));
         self.give_up(key, Cause::Expired);
         if succeeds {
-            self.held.insert(key, (value, self.due(QUARTERS)));
+            self.keep(key, value, QUARTERS);
         }
     }
 
     fn sweep(&mut self) {
         self.rig.sweep();
-        let stale: Vec<Key> =
-            self.held.keys().copied().filter(|&key| self.live(key).is_none()).collect();
-        stale.into_iter().for_each(|key| self.give_up(key, Cause::Expired));
+        let now = self.now();
+        let met = self.held.iter().filter(|(_, kept)| kept.armed <= now);
+        for key in met.map(|(&key, _)| key).collect::<Vec<_>>() {
+            match self.live(key) {
+                None => self.give_up(key, Cause::Expired),
+                // It was used since.
+                Some(_) => {
+                    let kept = self.held[&key];
+                    let armed = self.rounded(kept.until);
+                    self.held.insert(key, Kept { armed, ..kept });
+                }
+            }
+        }
     }
 
     fn value(&mut self) -> u64 {
@@ -202,21 +297,43 @@ impl CacheModel {
         }
     }
 
-    /// The tick of a deadline so many quarters of a tick from now: rounded up.
-    fn due(&self, quarters: u32) -> u128 {
-        let deadline = self.rig.clock.elapsed() + self.tick / 4 * quarters;
-        deadline.as_nanos().div_ceil(self.tick.as_nanos())
+    fn now(&self) -> u128 {
+        self.rig.clock.elapsed().as_nanos()
+    }
+
+    fn rounded(&self, time: u128) -> u128 {
+        time.next_multiple_of(self.tick.as_nanos())
+    }
+
+    /// So many quarters of a tick from now.
+    fn after(&self, quarters: u32) -> u128 {
+        self.now() + (self.tick / 4 * quarters).as_nanos()
+    }
+
+    fn keep(&mut self, key: Key, value: u64, ttl: u32) {
+        let until = self.rounded(self.after(self.idle.map_or(ttl, |idle| idle.min(ttl))));
+        let at_most = until.max(if self.idle.is_some() { self.after(ttl) } else { 0 });
+        self.held.insert(key, Kept { value, until, at_most, armed: until });
+    }
+
+    /// The value was read, if it is there.
+    fn use_of(&mut self, key: Key) {
+        let (Some(idle), Some(_)) = (self.idle, self.live(key)) else { return };
+        let until = self.after(idle);
+        if let Some(kept) = self.held.get_mut(&key) {
+            kept.until = kept.until.max(until.min(kept.at_most));
+        }
     }
 
     fn live(&self, key: Key) -> Option<u64> {
-        let &(value, due) = self.held.get(&key)?;
-        (due * self.tick.as_nanos() > self.rig.clock.elapsed().as_nanos()).then_some(value)
+        let kept = self.held.get(&key)?;
+        (kept.until > self.now()).then_some(kept.value)
     }
 
     /// The key's value leaves; it has expired, whatever took it out, if its deadline has passed.
     fn give_up(&mut self, key: Key, cause: Cause) {
         let live = self.live(key).is_some();
-        let Some((value, _)) = self.held.remove(&key) else {
+        let Some(Kept { value, .. }) = self.held.remove(&key) else {
             return;
         };
         self.expired += u64::from(!live);

@@ -2,12 +2,9 @@
 //!
 //! Time is virtual. Threads run where a race is the subject, and in a cache with its own driver.
 
-#[path = "../common/cache.rs"]
-mod rig;
-
 use crate::common::{Bench, SMALL, Shape, operations, receive, shapes};
+use crate::rig::{CacheModel, CacheOp, Key, Rig, TICK, TTL};
 use proptest::prelude::*;
-use rig::{CacheModel, CacheOp, Key, Rig, TICK, TTL};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::error::Error;
@@ -291,8 +288,10 @@ fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
         let mut inserted = Vec::new();
         for value in caller * rounds..(caller + 1) * rounds {
             let key = random.u32(..12);
-            match random.u32(..8) {
+            match random.u32(..10) {
                 0 => drop(cache.remove(&key)),
+                8 => drop(cache.touch(&key, TICK * random.u32(1..4)).unwrap()),
+                9 if value % 64 == 0 => cache.retain(|key, _| key % 2 == 0),
                 1 | 2 => drop(cache.get(&key)),
                 3 => drop(cache.get_or_load(&key, || Ok::<_, ()>(value))),
                 4 if value % 512 == 0 => cache.clear(),
@@ -332,6 +331,7 @@ fn audit(set: impl FnOnce(CacheBuilder<Key, u64>) -> CacheBuilder<Key, u64>) {
 fn each_value_is_told_exactly_once() {
     audit(|builder| builder);
     audit(|builder| builder.capacity(6));
+    audit(|builder| builder.time_to_idle(TICK));
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn bad_input_is_refused_and_comes_back() {
         set(Cache::builder(ttl)).build(wheel).map(drop).unwrap_err().to_string()
     };
     assert!(build(Duration::ZERO, |builder| builder).contains("more than that is allowed"));
-    assert!(build(TTL, |builder| builder.capacity(0)).contains("0 entries was asked for; 1 to "));
+    assert!(build(TTL, |builder| builder.capacity(0)).contains("0 was asked for; 1 to "));
     assert!(build(TTL, |builder| builder.capacity(usize::MAX)).contains("1 to 1073741824"));
     assert!(build(TTL, |builder| builder.spread(51)).contains("51 % was asked for; 0 to 50 is"));
     let driver = Builder::new().shards(0).driver();
@@ -564,6 +564,9 @@ fn op() -> impl Strategy<Value = CacheOp> {
         1 => key().prop_map(|key| CacheOp::Contains { key }),
         2 => key().prop_map(|key| CacheOp::Remove { key }),
         3 => (key(), any::<bool>()).prop_map(|(key, succeeds)| CacheOp::Take { key, succeeds }),
+        3 => (key(), span()).prop_map(|(key, ttl)| CacheOp::Touch { key, ttl }),
+        2 => key().prop_map(|key| CacheOp::InsertIfAbsent { key }),
+        1 => (2..4_u32).prop_map(|divisor| CacheOp::Retain { divisor }),
         1 => Just(CacheOp::Clear),
         4 => span().prop_map(|step| CacheOp::Advance { step }),
         3 => Just(CacheOp::Sweep),
@@ -574,9 +577,10 @@ proptest! {
     #[test]
     fn the_cache_does_what_the_model_does(
         shape in prop::sample::select(shapes()),
+        idle in prop::option::of(1..24_u32),
         ops in prop::collection::vec(op(), 0..120),
     ) {
-        let mut model = CacheModel::new(shape);
+        let mut model = CacheModel::new(shape, idle);
         for op in &ops {
             model.apply(op);
         }

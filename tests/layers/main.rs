@@ -6,11 +6,17 @@
 #[cfg(feature = "cache")]
 mod cache;
 #[cfg(feature = "cache")]
+mod cache_lifetimes;
+#[cfg(feature = "cache")]
 mod cache_loads;
+#[cfg(feature = "cache")]
+mod cache_tasks;
 #[cfg(feature = "cron")]
 mod calendar;
-#[cfg(all(feature = "cache", feature = "future", feature = "keyed"))]
+#[cfg(all(feature = "cache", feature = "io", feature = "keyed"))]
 mod coming_from;
+#[cfg(all(feature = "cache", feature = "io", feature = "keyed"))]
+mod coming_from_others;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(feature = "keyed")]
@@ -19,4 +25,7 @@ mod keyed;
 mod keyed_races;
 #[cfg(feature = "keyed")]
 mod owned;
+#[cfg(feature = "cache")]
+#[path = "../common/cache.rs"]
+mod rig;
 mod scheduler;

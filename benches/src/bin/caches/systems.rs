@@ -1,0 +1,161 @@
+//! The caches that are compared, by what they have in common.
+
+use clap::ValueEnum;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tourbillon::Builder;
+use tourbillon_benches::now;
+
+/// An entry's key, and a value that is as small.
+pub(crate) type Number = u64;
+
+/// Hears of a value that has expired.
+pub(crate) type Told = Arc<dyn Fn(Number) + Send + Sync>;
+
+pub(crate) trait Cache {
+    fn get(&self, key: Number) -> Option<Number>;
+    /// With a time to live of the entry's own, where the cache has such.
+    fn insert(&self, key: Number, value: Number, ttl: Duration);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Ours.
+    Tourbillon,
+    /// Ours, with a time to idle.
+    TourbillonIdle,
+    /// moka, with a time to live for each entry.
+    Moka,
+    /// moka, with a time to idle as well.
+    MokaIdle,
+    /// quick_cache, in which nothing expires.
+    QuickCache,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 5] =
+        [Kind::Tourbillon, Kind::TourbillonIdle, Kind::Moka, Kind::MokaIdle, Kind::QuickCache];
+
+    /// A cache with room for so many entries.
+    pub(crate) fn build(self, room: usize, told: Option<Told>) -> Box<dyn Cache> {
+        let hour = Duration::from_secs(3600);
+        match self {
+            Kind::Tourbillon | Kind::TourbillonIdle => {
+                let mut builder = tourbillon::cache::Cache::builder(hour).capacity(room);
+                if self == Kind::TourbillonIdle {
+                    builder = builder.time_to_idle(hour / 2);
+                }
+                if let Some(told) = told {
+                    builder = builder.listener(move |gone| told(gone.value));
+                }
+                Box::new(builder.spawn(Builder::new().driver()).expect("the bounds are in range"))
+            }
+            Kind::Moka | Kind::MokaIdle => {
+                let mut builder = moka::sync::Cache::builder().max_capacity(room as u64);
+                builder = builder.expire_after(Lives);
+                if self == Kind::MokaIdle {
+                    builder = builder.time_to_idle(hour / 2);
+                }
+                if let Some(told) = told {
+                    builder = builder.eviction_listener(move |_, (value, _), _| told(value));
+                }
+                Box::new(builder.build())
+            }
+            Kind::QuickCache => Box::new(quick_cache::sync::Cache::<Number, Number>::new(room)),
+        }
+    }
+
+    /// Whether entries expire by themselves, and somebody can hear of it.
+    pub(crate) fn tells(self) -> bool {
+        matches!(self, Kind::Tourbillon | Kind::Moka)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Kind::Tourbillon => "tourbillon",
+            Kind::TourbillonIdle => "tourbillon, time to idle",
+            Kind::Moka => "moka",
+            Kind::MokaIdle => "moka, time to idle",
+            Kind::QuickCache => "quick_cache",
+        })
+    }
+}
+
+impl Cache for tourbillon::cache::Cache<Number, Number> {
+    fn get(&self, key: Number) -> Option<Number> {
+        self.get(&key)
+    }
+
+    fn insert(&self, key: Number, value: Number, ttl: Duration) {
+        self.insert_with_ttl(key, value, ttl).expect("the wheel is open");
+    }
+}
+
+/// Each entry says how long it lives.
+struct Lives;
+
+impl moka::Expiry<Number, (Number, Duration)> for Lives {
+    fn expire_after_create(
+        &self,
+        _: &Number,
+        value: &(Number, Duration),
+        _: Instant,
+    ) -> Option<Duration> {
+        Some(value.1)
+    }
+
+    fn expire_after_update(
+        &self,
+        _: &Number,
+        value: &(Number, Duration),
+        _: Instant,
+        _: Option<Duration>,
+    ) -> Option<Duration> {
+        Some(value.1)
+    }
+}
+
+impl Cache for moka::sync::Cache<Number, (Number, Duration)> {
+    fn get(&self, key: Number) -> Option<Number> {
+        self.get(&key).map(|(value, _)| value)
+    }
+
+    fn insert(&self, key: Number, value: Number, ttl: Duration) {
+        self.insert(key, (value, ttl));
+    }
+}
+
+impl Cache for quick_cache::sync::Cache<Number, Number> {
+    fn get(&self, key: Number) -> Option<Number> {
+        self.get(&key)
+    }
+
+    fn insert(&self, key: Number, value: Number, _: Duration) {
+        self.insert(key, value);
+    }
+}
+
+/// How late a cache's listener hears of expiries, if nobody calls the cache: what it was told
+/// within `patience` after the last deadline, in milliseconds after each one's own.
+pub(crate) fn lateness(kind: Kind, entries: u64, patience: Duration) -> Vec<f64> {
+    let late = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (hears, start) = (Arc::clone(&late), now());
+    let due = move |value: Number| start + Duration::from_micros(value);
+    let told = move |value: Number| {
+        let after = now().saturating_duration_since(due(value));
+        hears.lock().expect("nobody panics").push(after.as_secs_f64() * 1e3);
+    };
+    let cache = kind.build(1 << 20, Some(Arc::new(told)));
+    for key in 0..entries {
+        // Due within half a second, a second from now.
+        let value = 1_000_000 + key * 500_000 / entries;
+        cache.insert(key, value, due(value).saturating_duration_since(now()));
+    }
+    std::thread::sleep(Duration::from_millis(1500).saturating_sub(start.elapsed()) + patience);
+    let late = late.lock().expect("nobody panics").clone();
+    drop(cache);
+    late
+}

@@ -1,0 +1,60 @@
+//! [`Held`]: a value in the map, with its timer and its times.
+//!
+//! Two deadlines: that of the timer, and the value's own, until which it is served. They are the
+//! same when it is inserted. A use of it, or a touch, moves the value's own to later and leaves the
+//! timer where it is; when that fires, it is armed anew ([`Map::expire`](super::map::Map::expire)).
+//! So a hit of a cache with a time to idle is a store, and the timer is never the later of the two.
+
+#![forbid(unsafe_code)]
+
+use crate::{Moment, TimerId};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// When a value ends.
+#[derive(Clone, Copy)]
+pub(super) struct Lives {
+    /// From when on it is not served, if it is not used until then.
+    pub(super) until: Moment,
+    /// However it is used.
+    pub(super) at_most: Moment,
+}
+
+/// A value in the map, with its timer.
+pub(super) struct Held<V> {
+    pub(super) value: V,
+    /// Names this value among all that its key ever had, and the timer that ends it.
+    pub(super) timer: TimerId,
+    /// [`Lives::until`] and [`Lives::at_most`], in nanoseconds of their [`Moment`]s. Relaxed: it
+    /// stands for itself; those who read it beside a use may come before or after that, and the
+    /// lock of the map orders it for all others.
+    until: AtomicU64,
+    at_most: u64,
+}
+
+impl<V> Held<V> {
+    pub(super) fn new(value: V, timer: TimerId, lives: Lives) -> Self {
+        let until = AtomicU64::new(lives.until.nanos);
+        Self { value, timer, until, at_most: lives.at_most.nanos }
+    }
+
+    /// From when on it is not served.
+    pub(super) fn until(&self) -> Moment {
+        Moment { nanos: self.until.load(Relaxed) }
+    }
+
+    /// It was used, and so lives until `idle`, but no longer than it may.
+    pub(super) fn used(&self, idle: Moment) {
+        let until = idle.nanos.min(self.at_most);
+        // Mostly by one caller at a time; of several, the latest use holds.
+        if until > self.until.load(Relaxed) {
+            self.until.fetch_max(until, Relaxed);
+        }
+    }
+
+    /// Gives it other times.
+    pub(super) fn set_lives(&mut self, lives: Lives) {
+        self.until = AtomicU64::new(lives.until.nanos);
+        self.at_most = lives.at_most.nanos;
+    }
+}

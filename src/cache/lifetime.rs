@@ -1,0 +1,72 @@
+//! How long entries live: [`Cache::touch`] and [`Cache::deadline`].
+
+#![forbid(unsafe_code)]
+
+use super::{Cache, CacheRefusal};
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
+    /// Gives the key's value another time to live, counted from now: more than zero, and at most
+    /// the wheel's range. Returns whether the key has a value that has not expired.
+    ///
+    /// The spread applies to it, too, and so does the
+    /// [time to idle](super::CacheBuilder::time_to_idle). It counts as no use for the policy of
+    /// eviction. O(1).
+    ///
+    /// # Errors
+    ///
+    /// The time to live is zero, or beyond the wheel's range; or the wheel is closed. The value
+    /// keeps the time that it had.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, ManualClock, cache::Cache};
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let leases = Cache::builder(Duration::from_secs(10)).build(wheel)?;
+    /// leases.insert("worker 7", "partition 3")?;
+    /// clock.advance(Duration::from_secs(9));
+    /// assert!(leases.touch("worker 7", Duration::from_secs(10))?); // a heartbeat
+    /// clock.advance(Duration::from_secs(9));
+    /// let _ = sweeper.sweep(|timer| leases.fire(timer));
+    /// assert_eq!(leases.get("worker 7"), Some("partition 3"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn touch<Q>(&self, key: &Q, ttl: Duration) -> Result<bool, CacheRefusal>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let shared = &*self.shared;
+        shared.map.change(key, |held| shared.touch(held, ttl)).unwrap_or(Ok(false))
+    }
+
+    /// Until when the key's value is served, if it is not used, touched or removed until then;
+    /// `None` if it has none that has not expired. It counts as no use of it. O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+    /// cache.insert(7, "seven")?;
+    /// assert!(cache.deadline(&7) > Some(Instant::now() + Duration::from_secs(50)));
+    /// assert_eq!(cache.deadline(&8), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn deadline<Q>(&self, key: &Q) -> Option<Instant>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let shared = &*self.shared;
+        let until = shared.map.peek(key, |held| shared.is_live(held).then(|| held.until()))?;
+        until.map(|until| shared.wheel.instant(until))
+    }
+}

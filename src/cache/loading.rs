@@ -1,0 +1,278 @@
+//! Values that are loaded when they are asked for: [`Cache::get_or_load`].
+
+#![forbid(unsafe_code)]
+
+use super::held::Held;
+use super::load::{Joining, Load, Outcome};
+use super::map::{Found, Ticket};
+use super::stats::Count;
+use super::{Cache, Cause, IntoKey, LoadError};
+use crate::Refused;
+use std::borrow::Borrow;
+use std::future::poll_fn;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a look for a value that is loaded where it is missing begins.
+enum Begun<'a, K: Eq + Hash, V> {
+    /// There is one.
+    Found(V),
+    /// Another caller loads it.
+    Other(Arc<Load<V>>),
+    /// This one is to.
+    Own(Ticket<'a, K, V>),
+}
+
+impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
+    /// The key's value; if it has none, what `load` gives, which is kept for the cache's time to
+    /// live.
+    ///
+    /// **It blocks its thread** while the load runs, its own or another caller's: not for an async
+    /// task. A key is looked up by any borrowed form that it can be made of ([`IntoKey`]); only a
+    /// call that loads makes one.
+    ///
+    /// Of several callers that miss one key, one loads and the others wait for what it gives, value
+    /// or error: a backend that is down costs each of them one load's time, not one after the
+    /// other. Whoever comes after a load has failed begins a new one. If the load panics, its
+    /// caller has the panic, the others have [`LoadError::Panicked`], and the next load is a new
+    /// one. Those who waited in vain are served what was inserted meanwhile, if anything was. (The
+    /// error is shared by those whose loads have the same type of error; the others load.)
+    ///
+    /// What a load gives is returned but not kept if the key was given a value, or removed, since
+    /// it began; whoever misses the key after that begins a load of their own. No lock is held
+    /// while it runs, and it may use the cache; if it loads the same key it waits for itself, for
+    /// ever.
+    ///
+    /// # Errors
+    ///
+    /// The load's own, or its value was refused, as by [`insert`](Self::insert), and comes back; or
+    /// the load of another caller, for which this one waited, failed, was refused or panicked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::{Cache, LoadError}};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// let down = cache.get_or_load(&7, || Err("down"));
+    /// assert_eq!(down, Err(LoadError::Failed(Arc::new("down"))));
+    /// assert_eq!(cache.get_or_load(&7, || Ok::<_, ()>("seven")), Ok("seven"));
+    /// assert_eq!(cache.get_or_load(&7, || Err("down")), Ok("seven"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("take", "get_with", "try_get_with"))]
+    pub fn get_or_load<'q, Q, E>(
+        &self,
+        key: &'q Q,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, LoadError<V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+        E: Send + Sync + 'static,
+    {
+        self.get_or_load_with_ttl(key, || load().map(|value| (value, self.shared.ttl)))
+    }
+
+    /// As [`get_or_load`](Self::get_or_load), for a load that says how long its value is to live:
+    /// more than zero, and at most the wheel's range. The spread applies to it, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_or_load`](Self::get_or_load).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::<String, _>::builder(Duration::from_secs(60));
+    /// let cache = cache.spawn(Builder::new().driver())?;
+    /// let token = cache.get_or_load_with_ttl("service", || {
+    ///     Ok::<_, std::io::Error>(("secret", Duration::from_secs(3600)))
+    /// })?;
+    /// assert_eq!((token, cache.get("service")), ("secret", Some("secret")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_or_load_with_ttl<'q, Q, E>(
+        &self,
+        key: &'q Q,
+        load: impl FnOnce() -> Result<(V, Duration), E>,
+    ) -> Result<V, LoadError<V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+        E: Send + Sync + 'static,
+    {
+        loop {
+            let mut ticket = match self.begin(key) {
+                Begun::Found(value) => return Ok(value),
+                Begun::Other(load) => match self.joined(key, load.wait()) {
+                    Some(answer) => return answer,
+                    None => continue,
+                },
+                Begun::Own(ticket) => ticket,
+            };
+            let loaded = ticket.run(load);
+            return self.finish(ticket, loaded);
+        }
+    }
+
+    /// As [`get_or_load_with_ttl`](Self::get_or_load_with_ttl), for tasks: it blocks no thread, and
+    /// needs no runtime of its own.
+    ///
+    /// Tasks and threads that miss one key together share one load, whichever's. `load` is polled
+    /// by the one that loads, and dropped by the others. If that one is dropped before its end, by
+    /// a time-out for example, one of those who wait loads in its place. One that is neither
+    /// dropped nor polled keeps all others waiting, also a second call in its own task.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_or_load`](Self::get_or_load).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// async fn log_in(user: &str) -> std::io::Result<(String, Duration)> {
+    ///     Ok((format!("token of {user}"), Duration::from_secs(3600)))
+    /// }
+    ///
+    /// let tokens = Cache::<String, _>::builder(Duration::from_secs(60));
+    /// let tokens = tokens.spawn(Builder::new().driver())?;
+    /// pollster::block_on(async {
+    ///     assert_eq!(tokens.get_or_load_async("Ada", log_in("Ada")).await?, "token of Ada");
+    ///     assert_eq!(tokens.get("Ada").as_deref(), Some("token of Ada"));
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn get_or_load_async<'q, Q, E>(
+        &self,
+        key: &'q Q,
+        load: impl Future<Output = Result<(V, Duration), E>>,
+    ) -> Result<V, LoadError<V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+        E: Send + Sync + 'static,
+    {
+        let mut load = pin!(load);
+        loop {
+            let mut ticket = match self.begin(key) {
+                Begun::Found(value) => return Ok(value),
+                Begun::Other(load) => match self.joined(key, Joining::new(load).await) {
+                    Some(answer) => return answer,
+                    None => continue,
+                },
+                Begun::Own(ticket) => ticket,
+            };
+            let loaded = poll_fn(|context| ticket.run(|| load.as_mut().poll(context))).await;
+            return self.finish(ticket, loaded);
+        }
+    }
+
+    /// Looks for the key's value, and takes the place of its load if there is none.
+    fn begin<'q, Q>(&self, key: &'q Q) -> Begun<'_, K, V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+    {
+        let shared = &*self.shared;
+        if let Some(value) = self.live(key) {
+            shared.counters.add(Count::Hit);
+            return Begun::Found(value);
+        }
+        loop {
+            match shared.map.value_or_load(key, |held| shared.serve(held), || key.into_key()) {
+                Found::Value(value) => {
+                    shared.counters.add(Count::Hit);
+                    return Begun::Found(value);
+                }
+                Found::Stale(key, held) => shared.part([(key, held, Cause::Expired)]),
+                Found::Loading(other) => return Begun::Other(other),
+                Found::Missing(ticket) => {
+                    shared.counters.add(Count::Miss);
+                    shared.counters.add(Count::Load);
+                    return Begun::Own(ticket);
+                }
+            }
+        }
+    }
+
+    /// What another caller's load means for one that waited for it; `None`: it is to look again, as
+    /// after an error that its own type cannot stand for.
+    fn joined<Q, E>(&self, key: &Q, outcome: Outcome<V>) -> Option<Result<V, LoadError<V, E>>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        E: Send + Sync + 'static,
+    {
+        if let Outcome::Dropped = outcome {
+            return None;
+        }
+        // A write that came meanwhile is newer than a failure.
+        let found = match outcome {
+            Outcome::Loaded(value) => Ok(value),
+            failed => self.live(key).ok_or(failed),
+        };
+        let answer = match found {
+            Ok(value) => Ok(value),
+            Err(Outcome::Failed(error)) => Err(LoadError::Failed(error.downcast().ok()?)),
+            Err(Outcome::Refused(reason, value)) => {
+                Err(LoadError::Refused(Refused { reason, value }))
+            }
+            Err(_) => Err(LoadError::Panicked),
+        };
+        self.shared.counters.add(if answer.is_ok() { Count::Hit } else { Count::Miss });
+        Some(answer)
+    }
+
+    /// Ends a load, and keeps what it gave if nothing overtook it.
+    fn finish<E: Send + Sync + 'static>(
+        &self,
+        ticket: Ticket<'_, K, V>,
+        loaded: Result<(V, Duration), E>,
+    ) -> Result<V, LoadError<V, E>> {
+        let shared = &*self.shared;
+        let (value, ttl) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                let error = Arc::new(error);
+                ticket.end(|| Outcome::Failed(Arc::clone(&error) as _));
+                return Err(LoadError::Failed(error));
+            }
+        };
+        shared.counters.add(Count::Loaded);
+        let key = ticket.key().clone();
+        let (timer, lives) = match shared.arm(key.clone(), ttl) {
+            Ok(armed) => armed,
+            Err(reason) => {
+                ticket.end(|| Outcome::Refused(reason, value.clone()));
+                return Err(LoadError::Refused(Refused { reason, value }));
+            }
+        };
+        let kept = ticket.keep(Held::new(value.clone(), timer, lives));
+        // A clone that panics does so when the map's side has been seen to.
+        let end = || ticket.end(|| Outcome::Loaded(value.clone()));
+        let ended = catch_unwind(AssertUnwindSafe(end));
+        match kept {
+            Some(parted) => shared.settle(&key, (timer, lives), parted),
+            // Overtaken: no value has this timer.
+            None => drop(shared.wheel.cancel(timer)),
+        }
+        if let Err(panic) = ended {
+            resume_unwind(panic);
+        }
+        Ok(value)
+    }
+}
