@@ -10,6 +10,8 @@ mod driver;
 mod error;
 #[cfg(feature = "future")]
 pub mod future;
+#[cfg(feature = "io")]
+pub mod io;
 #[cfg(feature = "keyed")]
 pub mod keyed;
 mod panics;
@@ -25,6 +27,8 @@ pub use adapters::backon;
 pub use adapters::config::Config;
 #[cfg(feature = "metrics")]
 pub use adapters::export::Exporter;
+#[cfg(feature = "fastimer")]
+pub use adapters::fastimer;
 #[cfg(feature = "http")]
 pub use adapters::http;
 #[cfg(feature = "quinn")]
@@ -46,7 +50,7 @@ pub use wheel::{
 };
 
 #[cfg_attr(
-    any(not(doctest), all(feature = "cache", feature = "future", feature = "keyed")),
+    any(not(doctest), all(feature = "cache", feature = "io", feature = "keyed")),
     doc = include_str!("../docs/GUIDE.md")
 )]
 pub mod guide {}

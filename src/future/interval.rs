@@ -7,6 +7,7 @@ use super::sleep::Sleep;
 use super::timer::Timer;
 use crate::Refusal;
 use crate::scheduler::{LastRun, MissedTickBehavior};
+use futures_core::Stream;
 use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
@@ -143,25 +144,14 @@ impl Interval {
     ///
     /// # Examples
     ///
-    /// An interval as a stream:
-    ///
     /// ```
-    /// use std::pin::Pin;
-    /// use std::task::{Context, Poll};
     /// use std::time::{Duration, Instant};
-    /// use futures_core::Stream;
-    /// use tourbillon::future::Interval;
+    /// use tourbillon::future::interval;
     ///
-    /// /// Ends when the timer refuses.
-    /// struct Ticks(Interval);
-    ///
-    /// impl Stream for Ticks {
-    ///     type Item = Instant;
-    ///
-    ///     fn poll_next(mut self: Pin<&mut Self>, to: &mut Context<'_>) -> Poll<Option<Instant>> {
-    ///         self.0.poll_tick(to).map(Result::ok)
-    ///     }
-    /// }
+    /// let mut ticks = interval(Duration::from_millis(2))?;
+    /// let first = pollster::block_on(std::future::poll_fn(|context| ticks.poll_tick(context)))?;
+    /// assert!(first <= Instant::now());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
         ready!(self.budget.poll_left(context.waker()));
@@ -243,5 +233,28 @@ impl Interval {
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
+    }
+}
+/// Its ticks, or why there is none; it has no end.
+///
+/// # Examples
+///
+/// ```
+/// use futures_core::Stream;
+/// use std::future::poll_fn;
+/// use std::pin::Pin;
+/// use std::time::Duration;
+/// use tourbillon::future::interval;
+///
+/// let mut ticks = interval(Duration::from_millis(2))?;
+/// let tick = pollster::block_on(poll_fn(|context| Pin::new(&mut ticks).poll_next(context)));
+/// assert!(tick.unwrap().is_ok());
+/// # Ok::<(), tourbillon::future::ZeroPeriod>(())
+/// ```
+impl Stream for Interval {
+    type Item = Result<Instant, Refusal>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_tick(context).map(Some)
     }
 }

@@ -73,6 +73,7 @@ mod interval;
 #[cfg(not(modelled))]
 mod process;
 mod sleep;
+mod stream;
 mod timeout;
 mod timer;
 mod wake;
@@ -87,6 +88,7 @@ pub use process::{
     timeout_at,
 };
 pub use sleep::Sleep;
+pub use stream::{ChunksTimeout, ItemTimeout, Throttle};
 pub use timeout::{Timeout, TimeoutError};
 pub use timer::Timer;
 pub use wake::Wake;

@@ -12,6 +12,7 @@ mod fairness;
 mod random_polls;
 mod sleep;
 mod sleep_wakers;
+mod streams;
 #[cfg(feature = "testing")]
 mod testing;
 mod threads;
