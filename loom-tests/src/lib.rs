@@ -236,7 +236,7 @@ pub fn drain(wheel: &Wheel<Value>) -> Vec<u64> {
 ///
 /// Neither of loom's silent limits (duration, permutations) is set. Still, a bound on preemptions
 /// and loom's pruning of schedules together miss some within the bound: the models run under
-/// shuttle too. `TOURBILLON_MODEL_SHIFT` moves all bounds.
+/// shuttle too. `TOURBILLON_MODEL_SHIFT` moves all bounds, but none below one.
 #[cfg(loom)]
 #[allow(clippy::print_stdout, reason = "the number of executions belongs to the evidence")]
 pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
@@ -246,7 +246,7 @@ pub fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let shift = std::env::var("TOURBILLON_MODEL_SHIFT");
     let shift = shift.map_or(0, |shift| shift.parse().expect("a number"));
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions.saturating_add_signed(shift));
+    builder.preemption_bound = Some(preemptions.saturating_add_signed(shift).max(1));
     builder.max_branches = 20_000;
     builder.max_duration = None;
     builder.max_permutations = None;
