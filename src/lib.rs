@@ -23,6 +23,8 @@ mod wheel;
 
 #[cfg(feature = "backon")]
 pub use adapters::backon;
+#[cfg(all(feature = "cache", feature = "metrics"))]
+pub use adapters::cache_export::CacheExporter;
 #[cfg(feature = "serde")]
 pub use adapters::config::Config;
 #[cfg(feature = "metrics")]

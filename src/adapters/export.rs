@@ -1,9 +1,9 @@
 //! [`Exporter`]: tells what a wheel counts to the facade `metrics`, and through it to whatever
 //! recorder the program has.
 //!
-//! The only file that knows of that crate. A snapshot holds totals since the wheel was made, and
-//! so a counter is set, not increased. A histogram of the facade takes samples: there, the exporter
-//! remembers what it has told and tells what has come since.
+//! A snapshot holds totals since the wheel was made, and so a counter is set, not increased. A
+//! histogram of the facade takes samples: there, the exporter remembers what it has told and tells
+//! what has come since.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,52 @@ use ::metrics::{
     gauge, histogram,
 };
 
-/// A counter: its name, what it is, and where it stands in the snapshot.
-type Total = (&'static str, &'static str, fn(&Metrics) -> u64);
+/// Where a figure stands in a snapshot `S`.
+type Figure<S, N> = fn(&S) -> N;
 
-const TOTALS: [Total; 8] = [
+/// A counter: its name, what it is, and where it stands in a snapshot `S`.
+pub(super) type Total<S> = (&'static str, &'static str, Figure<S, u64>);
+
+/// A gauge: its name, its unit, what it is, and where it stands in a snapshot `S`.
+pub(super) type Level<S> = (&'static str, Unit, &'static str, Figure<S, f64>);
+
+/// The counters and gauges that are told of snapshots `S`, as they are registered.
+#[derive(Debug)]
+pub(super) struct Figures<S> {
+    totals: Vec<(Counter, Figure<S, u64>)>,
+    levels: Vec<(Gauge, Figure<S, f64>)>,
+}
+
+impl<S> Figures<S> {
+    /// Registers and describes them, each with a label: `label` is its name, `of` its value.
+    pub(super) fn register(
+        label: &'static str,
+        of: &str,
+        totals: &[Total<S>],
+        levels: &[Level<S>],
+    ) -> Self {
+        let totals = totals.iter().map(|&(name, what, figure)| {
+            describe_counter!(name, Unit::Count, what);
+            (counter!(name, label => of.to_owned()), figure)
+        });
+        let levels = levels.iter().map(|&(name, ref unit, what, figure)| {
+            describe_gauge!(name, *unit, what);
+            (gauge!(name, label => of.to_owned()), figure)
+        });
+        Self { totals: totals.collect(), levels: levels.collect() }
+    }
+
+    pub(super) fn tell(&self, snapshot: &S) {
+        for (counter, figure) in &self.totals {
+            counter.absolute(figure(snapshot));
+        }
+        for (gauge, figure) in &self.levels {
+            gauge.set(figure(snapshot));
+        }
+    }
+}
+
+const TOTALS: [Total<Metrics>; 8] = [
     ("tourbillon_inserted_total", "Timers ever armed.", |m| m.inserted),
     ("tourbillon_reset_total", "Resets that took effect.", |m| m.reset),
     ("tourbillon_cancelled_total", "Timers ended by a cancel.", |m| m.cancelled),
@@ -27,10 +69,7 @@ const TOTALS: [Total; 8] = [
     ("tourbillon_handler_panics_total", "Handlers that panicked.", |m| m.handler_panics),
 ];
 
-/// A gauge: its name, its unit, what it is, and where it stands in the snapshot.
-type Level = (&'static str, Unit, &'static str, fn(&Metrics) -> f64);
-
-const LEVELS: [Level; 6] = [
+const LEVELS: [Level<Metrics>; 6] = [
     ("tourbillon_timers_armed", Unit::Count, "Timers armed.", |m| m.armed as f64),
     ("tourbillon_stale_names", Unit::Count, "Names without a timer.", |m| m.stale_names as f64),
     ("tourbillon_timers_in_flight", Unit::Count, "Timers with the executor.", |m| {
@@ -81,8 +120,7 @@ const LATENESS: &str = "tourbillon_lateness_seconds";
 /// ```
 #[derive(Debug)]
 pub struct Exporter {
-    totals: [Counter; TOTALS.len()],
-    levels: [Gauge; LEVELS.len()],
+    figures: Figures<Metrics>,
     lateness: Histogram,
     /// How many timers of each bucket of lateness have been told.
     told: Vec<u64>,
@@ -100,24 +138,14 @@ impl Exporter {
     /// ```
     #[must_use]
     pub fn new(wheel: impl Into<String>) -> Self {
-        for (name, what, _) in TOTALS {
-            describe_counter!(name, Unit::Count, what);
-        }
-        for (name, unit, what, _) in LEVELS {
-            describe_gauge!(name, unit, what);
-        }
+        let wheel = wheel.into();
+        let figures = Figures::register("wheel", &wheel, &TOTALS, &LEVELS);
         describe_histogram!(
             LATENESS,
             Unit::Seconds,
             "How long after their deadlines timers fired."
         );
-        let wheel = wheel.into();
-        Self {
-            totals: TOTALS.map(|(name, ..)| counter!(name, "wheel" => wheel.clone())),
-            levels: LEVELS.map(|(name, ..)| gauge!(name, "wheel" => wheel.clone())),
-            lateness: histogram!(LATENESS, "wheel" => wheel),
-            told: Vec::new(),
-        }
+        Self { figures, lateness: histogram!(LATENESS, "wheel" => wheel), told: Vec::new() }
     }
 
     /// Tells a snapshot of [`Wheel::metrics`](crate::Wheel::metrics) or
@@ -138,12 +166,7 @@ impl Exporter {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn record(&mut self, metrics: &Metrics) {
-        for (counter, (_, _, figure)) in self.totals.iter().zip(TOTALS) {
-            counter.absolute(figure(metrics));
-        }
-        for (gauge, (_, _, _, figure)) in self.levels.iter().zip(LEVELS) {
-            gauge.set(figure(metrics));
-        }
+        self.figures.tell(metrics);
         for (bucket, (bound, count)) in metrics.lateness.buckets().enumerate() {
             if bucket == self.told.len() {
                 self.told.push(0);

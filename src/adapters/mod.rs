@@ -2,6 +2,8 @@
 
 #[cfg(feature = "backon")]
 pub mod backon;
+#[cfg(all(feature = "cache", feature = "metrics"))]
+pub(crate) mod cache_export;
 #[cfg(feature = "serde")]
 pub(crate) mod config;
 #[cfg(feature = "metrics")]

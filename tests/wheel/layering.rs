@@ -227,7 +227,7 @@ fn each_thing_outside_has_one_door() {
             &["adapters/config.rs", "durable/json.rs", "durable/attempt.rs", "durable/timers.rs"],
         ),
         ("humantime::", &["adapters/config.rs"]),
-        (" ::metrics::", &["adapters/export.rs"]),
+        (" ::metrics::", &["adapters/cache_export.rs", "adapters/export.rs"]),
         ("tracing::", &["driver/events.rs"]),
         (" hyper::", &["adapters/hyper.rs"]),
         ("atomic_waker", &["future/delay_queue.rs", "future/bell.rs"]),

@@ -5,8 +5,9 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
+use tourbillon::cache::Cache;
 use tourbillon::scheduler::Scheduler;
-use tourbillon::{Builder, Exporter, ManualClock, Metrics};
+use tourbillon::{Builder, CacheExporter, Exporter, ManualClock, Metrics};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -19,10 +20,10 @@ impl Told {
         let figures = self.0.snapshot().into_vec().into_iter().map(|(key, unit, what, value)| {
             let (kind, key) = key.into_parts();
             let labels: Vec<_> = key.labels().map(|label| (label.key(), label.value())).collect();
-            let [("wheel", wheel)] = labels[..] else { panic!("{labels:?}") };
+            let [("wheel" | "cache", of)] = labels[..] else { panic!("{labels:?}") };
             assert!(what.is_some_and(|what| what.ends_with('.')), "{key} is not described");
             let unit = unit.map_or("", |unit| unit.as_str()).to_owned();
-            ((key.name().to_owned(), wheel.to_owned()), (kind, unit, value))
+            ((key.name().to_owned(), of.to_owned()), (kind, unit, value))
         });
         figures.collect()
     }
@@ -200,4 +201,44 @@ fn a_wheel_is_told_of_from_a_timer() {
         assert_eq!(told.numbers(names), [f64::from(armed); 2]);
     }
     let _ = report.unwrap().cancel();
+}
+
+#[test]
+fn each_figure_of_a_cache_arrives_under_its_name() {
+    with_recorder(|told| {
+        let clock = ManualClock::new();
+        let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+        let cache = Cache::builder(TICK * 10).capacity(8).build(wheel).unwrap();
+        // All figures differ: 7 hits, 5 misses, 4 loads, 3 of which give a value, 2 that expire.
+        for key in 0..3 {
+            cache.get_or_load(&key, || Ok::<_, ()>(key)).unwrap();
+        }
+        assert!(cache.get_or_load(&3, || Err(())).is_err());
+        assert_eq!(cache.get(&4), None);
+        for _ in 0..7 {
+            assert_eq!(cache.get(&0), Some(0));
+        }
+        assert!(cache.touch(&0, TICK * 100).unwrap());
+        clock.advance(TICK * 11);
+        assert_eq!(sweeper.sweep(|timer| cache.fire(timer)).expired, 2);
+
+        let exporter = CacheExporter::new("w");
+        exporter.record(&cache);
+        exporter.record(&cache);
+        let names = ["hits", "misses", "loads", "loaded", "expired", "evicted"];
+        let totals = names.map(|name| format!("cache_{name}_total"));
+        let numbers = told.numbers([0, 1, 2, 3, 4, 5].map(|n| totals[n].as_str()));
+        assert_eq!(numbers, [7.0, 5.0, 4.0, 3.0, 2.0, 0.0]);
+        exporter.record(&cache);
+        assert_eq!(told.numbers(["cache_entries"]), [1.0]);
+
+        // What gives way is counted as such.
+        for key in 10..60 {
+            cache.insert(key, key).unwrap();
+        }
+        exporter.record(&cache);
+        let [evicted, entries] = told.numbers(["cache_evicted_total", "cache_entries"]);
+        assert_eq!(evicted + entries, 51.0);
+        assert!(evicted > 0.0);
+    });
 }

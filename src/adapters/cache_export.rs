@@ -1,0 +1,83 @@
+//! [`CacheExporter`]: tells what a cache counts to the facade `metrics`.
+
+#![forbid(unsafe_code)]
+
+use super::export::{Figures, Level, Total};
+use crate::cache::{Cache, CacheStats};
+use ::metrics::Unit;
+use std::hash::Hash;
+
+/// What a cache has counted, and holds.
+#[derive(Debug)]
+struct Snapshot {
+    stats: CacheStats,
+    entries: usize,
+}
+
+const TOTALS: [Total<Snapshot>; 6] = [
+    ("tourbillon_cache_hits_total", "Reads that found a value.", |s| s.stats.hits),
+    ("tourbillon_cache_misses_total", "Reads that found none.", |s| s.stats.misses),
+    ("tourbillon_cache_loads_total", "Loads that began.", |s| s.stats.loads),
+    ("tourbillon_cache_loaded_total", "Loads that gave a value.", |s| s.stats.loaded),
+    ("tourbillon_cache_expired_total", "Values whose time had passed.", |s| s.stats.expired),
+    ("tourbillon_cache_evicted_total", "Values that gave way to others.", |s| s.stats.evicted),
+];
+
+const LEVELS: [Level<Snapshot>; 1] =
+    [("tourbillon_cache_entries", Unit::Count, "Values held.", |s| s.entries as f64)];
+
+/// Tells what a cache counts to the facade `metrics`.
+///
+/// * Counters, `tourbillon_cache_` and: `hits_total`, `misses_total`, `loads_total`,
+///   `loaded_total`, `expired_total`, `evicted_total`; they are the fields of [`CacheStats`].
+/// * A gauge: `tourbillon_cache_entries`, which is [`Cache::len`].
+///
+/// Each has the label `cache`. Nothing is told by itself: call [`record`](Self::record) from the
+/// handler that is scraped, or from a timer, as with [`Exporter`](crate::Exporter), which tells of
+/// the wheel.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::cache::Cache;
+/// use tourbillon::{Builder, CacheExporter};
+///
+/// // The program's recorder has been installed by now: its exporter for Prometheus, say.
+/// let exporter = CacheExporter::new("sessions");
+///
+/// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+/// cache.insert(7, "Ada")?;
+/// exporter.record(&cache); // for each scrape
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct CacheExporter {
+    figures: Figures<Snapshot>,
+}
+
+impl CacheExporter {
+    /// Registers and describes the figures with the recorder that is the current one, for good: one
+    /// that is installed later is told nothing. `cache` is the value of the label.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let exporter = tourbillon::CacheExporter::new("sessions");
+    /// # drop(exporter);
+    /// ```
+    #[must_use]
+    pub fn new(cache: impl Into<String>) -> Self {
+        Self { figures: Figures::register("cache", &cache.into(), &TOTALS, &LEVELS) }
+    }
+
+    /// Tells what `cache` has counted and holds now, always of the same cache. It sums some
+    /// counters, and takes the lock of each part of the map once.
+    pub fn record<K, V>(&self, cache: &Cache<K, V>)
+    where
+        K: Eq + Hash + Clone + Send + 'static,
+        V: Clone,
+    {
+        self.figures.tell(&Snapshot { stats: cache.stats(), entries: cache.len() });
+    }
+}
