@@ -41,8 +41,8 @@ impl<S> Figures<S> {
             describe_counter!(name, Unit::Count, what);
             (counter!(name, label => of.to_owned()), figure)
         });
-        let levels = levels.iter().map(|&(name, ref unit, what, figure)| {
-            describe_gauge!(name, *unit, what);
+        let levels = levels.iter().map(|&(name, unit, what, figure)| {
+            describe_gauge!(name, unit, what);
             (gauge!(name, label => of.to_owned()), figure)
         });
         Self { totals: totals.collect(), levels: levels.collect() }

@@ -1,6 +1,7 @@
 //! The caches that are compared, by what they have in common.
 
 use clap::ValueEnum;
+use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -139,14 +140,16 @@ impl Cache for quick_cache::sync::Cache<Number, Number> {
 }
 
 /// How late a cache's listener hears of expiries, if nobody calls the cache: what it was told
-/// within `patience` after the last deadline, in milliseconds after each one's own.
-pub(crate) fn lateness(kind: Kind, entries: u64, patience: Duration) -> Vec<f64> {
-    let late = Arc::new(std::sync::Mutex::new(Vec::new()));
+/// within `patience` after the last deadline, in microseconds after each one's own.
+pub(crate) fn lateness(kind: Kind, entries: u64, patience: Duration) -> Histogram<u64> {
+    let late = Histogram::new(3).expect("three digits are allowed");
+    let late = Arc::new(std::sync::Mutex::new(late));
     let (hears, start) = (Arc::clone(&late), now());
     let due = move |value: Number| start + Duration::from_micros(value);
     let told = move |value: Number| {
         let after = now().saturating_duration_since(due(value));
-        hears.lock().expect("nobody panics").push(after.as_secs_f64() * 1e3);
+        let after = u64::try_from(after.as_micros()).expect("it waits for seconds");
+        *hears.lock().expect("nobody panics") += after;
     };
     let cache = kind.build(1 << 20, Some(Arc::new(told)));
     for key in 0..entries {
