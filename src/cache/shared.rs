@@ -55,13 +55,10 @@ pub(super) struct Shared<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
-    /// Whether a value is to be served: by a reading of the clock that is a moment old, if that
-    /// tells, as it does of all that have more than a moment left.
+    /// Whether a value is to be served.
     #[inline]
     pub(super) fn is_live(&self, held: &Held<V>) -> bool {
-        // With the lag that is added to delays it is no earlier than now.
-        let latest = self.wheel.moment_after(Duration::from_nanos(1));
-        held.until() > latest || !self.wheel.has_come(held.until())
+        !self.wheel.has_come(held.until())
     }
 
     /// A value that is to be served, which is a use of it.

@@ -163,15 +163,15 @@ impl<T> Inner<T> {
         })
     }
 
-    /// How many nanoseconds a moment is ahead, unless it has come, by the clock; by the caller's
-    /// last reading, if that tells.
+    /// How many nanoseconds a moment is ahead, unless it has come, by the clock; by a reading that
+    /// the caller uses again, if that tells.
     #[inline]
     pub(crate) fn ahead(&self, at: Moment) -> Option<u64> {
         let ahead = |now: Moment| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
-        match self.last_reading().map(|(_, now)| ahead(now)) {
-            Some(Some(ahead)) if ahead > LEASE_NANOS => Some(ahead),
-            Some(None) => None,
-            _ => ahead(self.read_clock()),
+        match ahead(self.now(self.engine.local())) {
+            // Within its lease, the reading does not tell.
+            Some(soon) if self.leased && soon <= LEASE_NANOS => ahead(self.read_clock()),
+            told => told,
         }
     }
 

@@ -163,6 +163,26 @@ fn the_lease_of_a_reading_is_added_to_every_delay() {
 }
 
 #[test]
+fn a_moment_has_come_by_the_true_clock_even_within_a_lease() {
+    let mut leases = 0;
+    // A lease may end between two lines, by the true time: hardly in each round.
+    for _ in 0..100 {
+        let clock = ManualClock::new();
+        let leased: Arc<dyn Clock> = Arc::new(Box::new(Leased(clock.clone())));
+        let builder = Builder::new().resolution(TICK).clock(leased);
+        let (wheel, _sweeper) = builder.build::<u32>().unwrap();
+        let step = Duration::from_micros(50);
+        let soon = wheel.moment(clock.now() + step);
+        // Makes a reading that the next lines use again.
+        assert!(!wheel.has_come(soon));
+        clock.advance(step);
+        leases += u32::from(wheel.pin().now() < clock.now());
+        assert!(wheel.has_come(soon));
+    }
+    assert_eq!(leases > 0, LeasedClock.is_leased());
+}
+
+#[test]
 fn the_longest_delay_is_accepted_at_any_phase_of_a_clock_that_lags() {
     let clock = ManualClock::new();
     let lagging = Coarse(clock.clone());
