@@ -46,9 +46,11 @@ pub use clock::{Clock, LeasedClock, ManualClock, MonotonicClock};
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
+#[cfg(feature = "cache")]
+pub(crate) use wheel::caller::Caller;
 pub use wheel::{
-    Armed, Builder, Expired, Lateness, Metrics, Moment, Owned, Pinned, Sweep, Sweeper, TimerId,
-    Wheel,
+    Armed, Builder, Expired, Lateness, Level, Metrics, Moment, Owned, Pinned, Snapshot, Sweep,
+    Sweeper, TimerId, Wheel,
 };
 
 #[cfg_attr(

@@ -47,6 +47,7 @@ type MakeListener<K, V> = Box<dyn FnOnce(WeakCache<K, V>) -> Listener<K, V> + Se
 pub struct CacheBuilder<K, V> {
     ttl: Duration,
     idle: Option<Duration>,
+    ahead: Option<Duration>,
     capacity: Option<usize>,
     weigh: Weigh<K, V>,
     spread: u32,
@@ -56,8 +57,8 @@ pub struct CacheBuilder<K, V> {
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     pub(super) fn new(ttl: Duration) -> Self {
-        let (idle, capacity, weigh) = (None, None, Weigh(None));
-        Self { ttl, idle, capacity, weigh, spread: 0, seed: None, listener: None }
+        let (idle, ahead, capacity, weigh) = (None, None, None, Weigh(None));
+        Self { ttl, idle, ahead, capacity, weigh, spread: 0, seed: None, listener: None }
     }
 
     /// How long an entry lives that is not used, more than zero: each [`get`](Cache::get) that
@@ -93,6 +94,45 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// ```
     pub fn time_to_idle(mut self, idle: Duration) -> Self {
         self.idle = Some(idle);
+        self
+    }
+
+    /// In so much of the end of its life, an entry is served as before, but the next value is
+    /// loaded already: more than zero, and less than the time to live.
+    ///
+    /// The first [`get_or_load`](Cache::get_or_load), of either kind, that comes then loads, and
+    /// waits for what it loads; all others are served what there is, at once. If its load fails, or
+    /// what it gives is refused, so is that one, and the next one loads again. For callers none of
+    /// whom is to wait there is [`Cache::refresh_ahead`]. An entry that nobody wants in that time
+    /// expires. It is told from the whole time to live, whatever the time to idle.
+    ///
+    /// *Stale while revalidate* ([RFC 5861]) is the same by other names: a time to live of the
+    /// fresh and the stale time together, of which the latter is this one.
+    ///
+    /// [RFC 5861]: https://www.rfc-editor.org/rfc/rfc5861
+    ///
+    /// # Examples
+    ///
+    /// Fresh for a minute, and served for ten more while it is loaded anew:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::cache::Cache;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let clock = ManualClock::new();
+    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let pages = Cache::builder(11 * minute).refresh_ahead(10 * minute).build(wheel)?;
+    /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("first"))?, "first");
+    /// clock.advance(minute);
+    /// assert_eq!(pages.get_or_load("/", || Err("down"))?, "first");
+    /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("second"))?, "second");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("refresh_after_write", "stale_while_revalidate"))]
+    pub fn refresh_ahead(mut self, ahead: Duration) -> Self {
+        self.ahead = Some(ahead);
         self
     }
 
@@ -261,9 +301,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             wheel,
             ttl: self.ttl,
             idle: self.idle,
+            ahead: self.ahead,
             spread: Spread::new(self.spread, self.seed),
             listener: self.listener.map(|make| make(WeakCache { shared: shared.clone() })),
-            counters: Counters::default(),
+            counters: Counters::new(),
             driver: OnceLock::new(),
             forget: Shared::forget,
         })
@@ -274,6 +315,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         match self.capacity {
             _ if self.ttl.is_zero() => Err(CacheBuildError::TimeToLive),
             _ if self.idle.is_some_and(|idle| idle.is_zero()) => Err(CacheBuildError::TimeToIdle),
+            _ if self.ahead.is_some_and(|ahead| ahead.is_zero() || ahead >= self.ttl) => {
+                Err(CacheBuildError::RefreshAhead { below: self.ttl })
+            }
             Some(asked) if !(1..=most).contains(&asked) => {
                 Err(CacheBuildError::Capacity { asked, most })
             }
@@ -292,6 +336,7 @@ impl<K, V> fmt::Debug for CacheBuilder<K, V> {
             .field("capacity", &self.capacity)
             .field("spread", &self.spread)
             .field("idle", &self.idle)
+            .field("ahead", &self.ahead)
             .finish_non_exhaustive()
     }
 }

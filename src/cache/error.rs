@@ -6,6 +6,7 @@ use crate::{BuildError, Refusal, Refused};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a value was refused.
 ///
@@ -124,6 +125,12 @@ pub enum CacheBuildError {
     TimeToLive,
     /// The time to idle is zero.
     TimeToIdle,
+    /// The time in which entries are [refreshed ahead](super::CacheBuilder::refresh_ahead) is zero,
+    /// or not below the time to live.
+    RefreshAhead {
+        /// The time to live.
+        below: Duration,
+    },
     /// The bound on the entries, or on their weight, is zero, or absurd.
     Capacity {
         /// What was asked for.
@@ -148,6 +155,12 @@ impl fmt::Display for CacheBuildError {
             CacheBuildError::TimeToLive => f.write_str(NO_TIME_TO_LIVE),
             CacheBuildError::TimeToIdle => {
                 f.write_str("a time to idle of zero was asked for; more than that is allowed")
+            }
+            CacheBuildError::RefreshAhead { below } => {
+                write!(
+                    f,
+                    "entries are refreshed ahead by more than zero, and less than the {below:?} that they live"
+                )
             }
             CacheBuildError::Capacity { asked, most } => {
                 write!(f, "a capacity of {asked} was asked for; 1 to {most} is allowed")

@@ -10,6 +10,7 @@
 use crate::{Moment, TimerId};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// When a value ends.
 #[derive(Clone, Copy)]
@@ -41,6 +42,18 @@ impl<V> Held<V> {
     /// From when on it is not served.
     pub(super) fn until(&self) -> Moment {
         Moment { nanos: self.until.load(Relaxed) }
+    }
+
+    /// From when on the next value is to be loaded, if that is so long before its end.
+    pub(super) fn ages(&self, ahead: Duration) -> Moment {
+        let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
+        Moment { nanos: self.at_most.saturating_sub(ahead) }
+    }
+
+    /// Whether it is served until later than so long before a moment.
+    pub(super) fn outlives(&self, at: Moment, before: Duration) -> bool {
+        let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
+        self.until().nanos.saturating_add(before) > at.nanos
     }
 
     /// It was used, and so lives until `idle`, but no longer than it may.

@@ -4,8 +4,9 @@
 
 use super::held::Held;
 use super::load::{Joining, Load, Outcome};
-use super::map::{Found, Ticket};
+use super::map::{Found, Served};
 use super::stats::Count;
+use super::ticket::Ticket;
 use super::{Cache, Cause, IntoKey, LoadError};
 use crate::Refused;
 use std::borrow::Borrow;
@@ -17,13 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How a look for a value that is loaded where it is missing begins.
-enum Begun<'a, K: Eq + Hash, V> {
+enum Begun<K: Eq + Hash, V> {
     /// There is one.
     Found(V),
     /// Another caller loads it.
     Other(Arc<Load<V>>),
     /// This one is to.
-    Own(Ticket<'a, K, V>),
+    Own(Ticket<K, V>),
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
@@ -120,7 +121,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                 Begun::Own(ticket) => ticket,
             };
             let loaded = ticket.run(load);
-            return self.finish(ticket, loaded);
+            return self.served(key, finish(ticket, loaded));
         }
     }
 
@@ -176,19 +177,20 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                 Begun::Own(ticket) => ticket,
             };
             let loaded = poll_fn(|context| ticket.run(|| load.as_mut().poll(context))).await;
-            return self.finish(ticket, loaded);
+            return self.served(key, finish(ticket, loaded));
         }
     }
 
-    /// Looks for the key's value, and takes the place of its load if there is none.
-    fn begin<'q, Q>(&self, key: &'q Q) -> Begun<'_, K, V>
+    /// Looks for the key's value, and takes the place of its load if there is none, or if the next
+    /// is to be loaded.
+    fn begin<'q, Q>(&self, key: &'q Q) -> Begun<K, V>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
         &'q Q: IntoKey<K>,
     {
         let shared = &*self.shared;
-        if let Some(value) = self.live(key) {
+        if let Served::Value(value) = shared.map.get(key, |held| shared.serve(held)) {
             shared.counters.add(Count::Hit);
             return Begun::Found(value);
         }
@@ -198,14 +200,31 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                     shared.counters.add(Count::Hit);
                     return Begun::Found(value);
                 }
-                Found::Stale(key, held) => shared.part([(key, held, Cause::Expired)]),
+                Found::Over(key, held) => shared.part([(key, held, Cause::Expired)]),
                 Found::Loading(other) => return Begun::Other(other),
-                Found::Missing(ticket) => {
+                Found::Missing(key, load) => {
                     shared.counters.add(Count::Miss);
                     shared.counters.add(Count::Load);
-                    return Begun::Own(ticket);
+                    return Begun::Own(Ticket::new(Arc::clone(&self.shared), key, load));
                 }
             }
+        }
+    }
+
+    /// What a load of the caller's own means for it: one that gave no value of use, while there is
+    /// one that has not ended, leaves it that.
+    fn served<Q, E>(
+        &self,
+        key: &Q,
+        loaded: Result<V, LoadError<V, E>>,
+    ) -> Result<V, LoadError<V, E>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        match self.shared.ahead {
+            Some(_) => loaded.or_else(|error| self.live(key).ok_or(error)),
+            None => loaded,
         }
     }
 
@@ -236,43 +255,47 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.counters.add(if answer.is_ok() { Count::Hit } else { Count::Miss });
         Some(answer)
     }
+}
 
-    /// Ends a load, and keeps what it gave if nothing overtook it.
-    fn finish<E: Send + Sync + 'static>(
-        &self,
-        ticket: Ticket<'_, K, V>,
-        loaded: Result<(V, Duration), E>,
-    ) -> Result<V, LoadError<V, E>> {
-        let shared = &*self.shared;
-        let (value, ttl) = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                let error = Arc::new(error);
-                ticket.end(|| Outcome::Failed(Arc::clone(&error) as _));
-                return Err(LoadError::Failed(error));
-            }
-        };
-        shared.counters.add(Count::Loaded);
-        let key = ticket.key().clone();
-        let (timer, lives) = match shared.arm(key.clone(), ttl) {
-            Ok(armed) => armed,
-            Err(reason) => {
-                ticket.end(|| Outcome::Refused(reason, value.clone()));
-                return Err(LoadError::Refused(Refused { reason, value }));
-            }
-        };
-        let kept = ticket.keep(Held::new(value.clone(), timer, lives));
-        // A clone that panics does so when the map's side has been seen to.
-        let end = || ticket.end(|| Outcome::Loaded(value.clone()));
-        let ended = catch_unwind(AssertUnwindSafe(end));
-        match kept {
-            Some(parted) => shared.settle(&key, (timer, lives), parted),
-            // Overtaken: no value has this timer.
-            None => drop(shared.wheel.cancel(timer)),
+/// Ends a load, and keeps what it gave if nothing overtook it.
+pub(super) fn finish<K, V, E>(
+    ticket: Ticket<K, V>,
+    loaded: Result<(V, Duration), E>,
+) -> Result<V, LoadError<V, E>>
+where
+    K: Eq + Hash + Clone + Send,
+    V: Clone,
+    E: Send + Sync + 'static,
+{
+    let shared = &*Arc::clone(ticket.shared());
+    let (value, ttl) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let error = Arc::new(error);
+            ticket.end(|| Outcome::Failed(Arc::clone(&error) as _));
+            return Err(LoadError::Failed(error));
         }
-        if let Err(panic) = ended {
-            resume_unwind(panic);
+    };
+    shared.counters.add(Count::Loaded);
+    let key = ticket.key().clone();
+    let (timer, lives) = match shared.arm(key.clone(), ttl) {
+        Ok(armed) => armed,
+        Err(reason) => {
+            ticket.end(|| Outcome::Refused(reason, value.clone()));
+            return Err(LoadError::Refused(Refused { reason, value }));
         }
-        Ok(value)
+    };
+    let kept = ticket.keep(Held::new(value.clone(), timer, lives));
+    // A clone that panics does so when the map's side has been seen to.
+    let end = || ticket.end(|| Outcome::Loaded(value.clone()));
+    let ended = catch_unwind(AssertUnwindSafe(end));
+    match kept {
+        Some(parted) => shared.settle(&key, (timer, lives), parted),
+        // Overtaken: no value has this timer.
+        None => drop(shared.wheel.cancel(timer)),
     }
+    if let Err(panic) = ended {
+        resume_unwind(panic);
+    }
+    Ok(value)
 }

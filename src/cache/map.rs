@@ -6,9 +6,9 @@
 //! an exchange, and the clone of a value; what the map gives up is returned by each operation, so
 //! that no listener and no `drop` of a value runs under it.
 //!
-//! **A load holds the key's place, not the lock** ([`Ticket`]). An insert or a removal of the key,
-//! or a clear, takes the place away under the same lock: what the load gives is then not kept, and
-//! whoever misses the key after that begins a load of their own.
+//! **A load holds the key's place, not the lock** ([`Ticket`](super::ticket::Ticket)). An insert or
+//! a removal of the key, or a clear, takes the place away under the same lock: what the load gives
+//! is then not kept, and whoever misses the key after that begins a load of their own.
 //!
 //! **Memory.** `quick_cache` does not shrink, so a shard that is down to a quarter of the most that
 //! it held since the last time is built anew, with what it holds. That is paid by the removal that
@@ -18,16 +18,73 @@
 #![forbid(unsafe_code)]
 
 use super::held::Held;
-use super::load::{Load, Outcome};
+use super::load::Load;
 use crate::panics::ignore_poison;
 use crate::{Moment, Refusal, TimerId};
 use crossbeam_utils::CachePadded;
 use quick_cache::unsync::Cache;
-use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
+use quick_cache::{DefaultHashBuilder, Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::sync::{Arc, LazyLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// How keys are hashed, in all caches of the process.
+static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+
+/// A key in the table of a shard.
+struct Own<K>(K);
+
+impl<K: Hash> Hash for Own<K> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(HASHER.hash_one(&self.0));
+    }
+}
+
+impl<K: Eq> PartialEq for Own<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<K: Eq> Eq for Own<K> {}
+
+/// A key that is looked up, or a borrowed form of one, with its hash: shard and table both go by
+/// that.
+struct Sought<'q, Q: ?Sized> {
+    key: &'q Q,
+    hash: u64,
+}
+
+impl<Q: ?Sized> Hash for Sought<'_, Q> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl<K: Borrow<Q>, Q: Eq + ?Sized> Equivalent<Own<K>> for Sought<'_, Q> {
+    fn equivalent(&self, own: &Own<K>) -> bool {
+        self.key == own.0.borrow()
+    }
+}
+
+/// Hashes hashes.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are hashed before");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// What an operation made the map give up.
 pub(super) type Parted<K, V> = Vec<(K, Held<V>)>;
@@ -36,10 +93,10 @@ pub(super) type Parted<K, V> = Vec<(K, Held<V>)>;
 #[derive(Clone)]
 pub(super) struct Collect;
 
-impl<K, V> Lifecycle<K, Held<V>> for Collect {
+impl<K, V> Lifecycle<Own<K>, Held<V>> for Collect {
     type RequestState = Parted<K, V>;
 
-    fn on_evict(&self, parted: &mut Parted<K, V>, key: K, held: Held<V>) {
+    fn on_evict(&self, parted: &mut Parted<K, V>, Own(key): Own<K>, held: Held<V>) {
         parted.push((key, held));
     }
 }
@@ -51,14 +108,14 @@ pub(super) struct Weigh<K, V>(pub(super) Option<Arc<Weigher<K, V>>>);
 /// Weighs entries.
 pub(super) type Weigher<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 
-impl<K, V> Weighter<K, Held<V>> for Weigh<K, V> {
-    fn weight(&self, key: &K, held: &Held<V>) -> u64 {
+impl<K, V> Weighter<Own<K>, Held<V>> for Weigh<K, V> {
+    fn weight(&self, Own(key): &Own<K>, held: &Held<V>) -> u64 {
         // What weighs nothing would never be evicted.
         self.0.as_ref().map_or(1, |weigh| weigh(key, &held.value).max(1))
     }
 }
 
-type Entries<K, V> = Cache<K, Held<V>, Weigh<K, V>, DefaultHashBuilder, Collect>;
+type Entries<K, V> = Cache<Own<K>, Held<V>, Weigh<K, V>, BuildHasherDefault<AsItIs>, Collect>;
 type Loads<K, V> = HashMap<K, Arc<Load<V>>, DefaultHashBuilder>;
 
 type Locked<K, V> = CachePadded<RwLock<Shard<K, V>>>;
@@ -76,7 +133,6 @@ struct Shard<K, V> {
     /// The most entries since these were built anew.
     most: usize,
     bound: Bound<K, V>,
-    hasher: DefaultHashBuilder,
 }
 
 /// How much there may be.
@@ -96,15 +152,25 @@ impl<K, V> Bound<K, V> {
     }
 }
 
+/// What a value is good for.
+pub(super) enum Served<V> {
+    /// It is served.
+    Value(V),
+    /// It is, but the next one is to be loaded.
+    Ageing(V),
+    /// It is not.
+    Over,
+}
+
 /// What [`Map::value_or_load`] found.
-pub(super) enum Found<'a, K: Eq + Hash, V> {
+pub(super) enum Found<K, V> {
     Value(V),
     /// It was no longer to be served, and is out of the map.
-    Stale(K, Held<V>),
+    Over(K, Held<V>),
     /// Another caller is loading it.
     Loading(Arc<Load<V>>),
-    /// Nobody is: the caller is to load it.
-    Missing(Ticket<'a, K, V>),
+    /// Nobody is: the caller, whose place it is now, is to load it.
+    Missing(K, Arc<Load<V>>),
 }
 
 impl<K: Eq + Hash, V: Clone> Map<K, V> {
@@ -121,18 +187,23 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let worth = bound.most.map_or(wanted, |most| (most / Self::SHARD).max(1));
         // Rounded down to a power of two.
         let shards = 1_usize << worth.min(wanted).ilog2();
-        let hasher = DefaultHashBuilder::default();
-        let shard = || CachePadded::new(RwLock::new(Shard::new(bound.share(shards), &hasher)));
-        Self { shards: (0..shards).map(|_| shard()).collect(), hasher }
+        let shard = || CachePadded::new(RwLock::new(Shard::new(bound.share(shards))));
+        Self { shards: (0..shards).map(|_| shard()).collect(), hasher: HASHER.clone() }
     }
 
-    /// What `look` makes of the key's value, which counts as a use of it.
-    pub(super) fn get<Q, R>(&self, key: &Q, look: impl FnOnce(&Held<V>) -> R) -> Option<R>
+    /// What `serve` says of the key's value, which counts as a use of it; it is not to be loaded by
+    /// one more caller.
+    pub(super) fn get<Q>(&self, key: &Q, serve: impl FnOnce(&Held<V>) -> Served<V>) -> Served<V>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.read(key).entries.get(key).map(look)
+        let sought = self.sought(key);
+        let shard = self.read(&sought);
+        match shard.entries.get(&sought).map_or(Served::Over, serve) {
+            Served::Ageing(value) if shard.loads.contains_key(key) => Served::Value(value),
+            served => served,
+        }
     }
 
     /// What `look` makes of the key's value, without a word to the policy of eviction.
@@ -141,7 +212,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.read(key).entries.peek(key).map(look)
+        let key = self.sought(key);
+        self.read(&key).entries.peek(&key).map(look)
     }
 
     /// What `change` makes of the key's value, whose weight it must leave alone.
@@ -150,7 +222,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.write(key).entries.peek_mut(key).map(|mut held| change(&mut held))
+        let key = self.sought(key);
+        self.write(&key).entries.peek_mut(&key).map(|mut held| change(&mut held))
     }
 
     /// Puts a value in, unless the key has one that is to be served: it comes back then.
@@ -160,8 +233,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         held: Held<V>,
         is_live: impl FnOnce(&Held<V>) -> bool,
     ) -> Result<Parted<K, V>, Held<V>> {
-        let mut shard = self.write(&key);
-        if shard.entries.peek(&key).is_some_and(is_live) {
+        let sought = self.sought(&key);
+        let mut shard = self.write(&sought);
+        if shard.entries.peek(&sought).is_some_and(is_live) {
             return Err(held);
         }
         Ok(shard.put(key, held))
@@ -178,7 +252,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     {
         let shard = ignore_poison(self.shards.get(number)?.read());
         let live = shard.entries.iter().filter(|(_, held)| is_live(held));
-        Some(live.map(|(key, held)| (key.clone(), held.value.clone())).collect())
+        Some(live.map(|(Own(key), held)| (key.clone(), held.value.clone())).collect())
     }
 
     /// Removes what `stays` does not want, one shard after the other, each at once.
@@ -189,10 +263,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let mut parted = Parted::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let all = shard.entries.iter().map(|(key, held)| (key, &held.value));
+            let all = shard.entries.iter().map(|(Own(key), held)| (key, &held.value));
             let leaves = all.filter(|(key, value)| !stays(key, value)).map(|(key, _)| key.clone());
             for key in leaves.collect::<Vec<_>>() {
-                parted.extend(shard.entries.remove(&key));
+                parted.extend(shard.remove(&self.sought(&key)));
             }
             shard.shrink();
         }
@@ -200,7 +274,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     pub(super) fn insert(&self, key: K, held: Held<V>) -> Parted<K, V> {
-        self.write(&key).put(key, held)
+        self.write(&self.sought(&key)).put(key, held)
     }
 
     pub(super) fn remove<Q>(&self, key: &Q) -> Option<(K, Held<V>)>
@@ -208,9 +282,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let mut shard = self.write(key);
+        let sought = self.sought(key);
+        let mut shard = self.write(&sought);
         shard.overtake(key);
-        let removed = shard.entries.remove(key);
+        let removed = shard.remove(&sought);
         shard.shrink();
         removed
     }
@@ -224,8 +299,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         is_live: impl FnOnce(&Held<V>) -> bool,
         arm: impl FnOnce(&K, Moment) -> Result<TimerId, Refusal>,
     ) -> Option<(K, Held<V>)> {
-        let mut shard = self.write(key);
-        if let Some(mut held) = shard.entries.peek_mut(key) {
+        let sought = self.sought(key);
+        let mut shard = self.write(&sought);
+        if let Some(mut held) = shard.entries.peek_mut(&sought) {
             if held.timer == timer && is_live(&held) {
                 match arm(key, held.until()) {
                     Ok(timer) => {
@@ -238,7 +314,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
                 }
             }
         }
-        shard.remove_of(key, timer)
+        shard.remove_of(&sought, timer)
     }
 
     /// Removes the value of this timer, which is gone, if it is no longer to be served.
@@ -248,9 +324,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         timer: TimerId,
         is_live: impl FnOnce(&Held<V>) -> bool,
     ) -> Option<(K, Held<V>)> {
-        let mut shard = self.write(key);
-        let stays = shard.entries.peek(key).is_some_and(is_live);
-        if stays { None } else { shard.remove_of(key, timer) }
+        let sought = self.sought(key);
+        let mut shard = self.write(&sought);
+        let stays = shard.entries.peek(&sought).is_some_and(is_live);
+        if stays { None } else { shard.remove_of(&sought, timer) }
     }
 
     /// Removes all: one shard after the other, each at once.
@@ -258,7 +335,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let mut all = Parted::new();
         for shard in &self.shards {
             let mut taken = lock(shard).take();
-            all.extend(taken.drain());
+            all.extend(taken.drain().map(|(Own(key), held)| (key, held)));
         }
         all
     }
@@ -274,49 +351,102 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     pub(super) fn value_or_load<Q>(
         &self,
         key: &Q,
-        serve: impl FnOnce(&Held<V>) -> Option<V>,
+        serve: impl FnOnce(&Held<V>) -> Served<V>,
         own: impl FnOnce() -> K,
-    ) -> Found<'_, K, V>
+    ) -> Found<K, V>
     where
         K: Borrow<Q> + Clone,
         Q: Eq + Hash + ?Sized,
     {
-        let mut shard = self.write(key);
-        if let Some(held) = shard.entries.get(key) {
-            if let Some(value) = serve(held) {
-                return Found::Value(value);
-            }
-            let removed = shard.entries.remove(key);
-            shard.shrink();
-            if let Some((key, held)) = removed {
-                return Found::Stale(key, held);
+        let sought = self.sought(key);
+        let mut shard = self.write(&sought);
+        let mut ageing = None;
+        if let Some(held) = shard.entries.get(&sought) {
+            match serve(held) {
+                Served::Value(value) => return Found::Value(value),
+                Served::Ageing(value) => ageing = Some(value),
+                Served::Over => {
+                    let removed = shard.remove(&sought);
+                    shard.shrink();
+                    if let Some((key, held)) = removed {
+                        return Found::Over(key, held);
+                    }
+                }
             }
         }
-        if let Some(load) = shard.loads.get(key) {
-            return Found::Loading(Arc::clone(load));
+        match (shard.loads.get(key), ageing) {
+            (Some(_), Some(value)) => Found::Value(value),
+            (Some(load), None) => Found::Loading(Arc::clone(load)),
+            (None, _) => {
+                let (key, load) = shard.begin(own());
+                Found::Missing(key, load)
+            }
         }
-        let (key, load) = (own(), Arc::new(Load::new()));
-        shard.loads.insert(key.clone(), Arc::clone(&load));
-        Found::Missing(Ticket { map: self, key, load, runs: false, ended: false })
+    }
+
+    /// The right to load the key's value, for one caller at a time, if it has one that `ages`.
+    pub(super) fn load_ahead<Q>(
+        &self,
+        key: &Q,
+        ages: impl Fn(&Held<V>) -> bool,
+        own: impl FnOnce() -> K,
+    ) -> Option<(K, Arc<Load<V>>)>
+    where
+        K: Borrow<Q> + Clone,
+        Q: Eq + Hash + ?Sized,
+    {
+        let sought = self.sought(key);
+        let wanted = |shard: &Shard<K, V>| {
+            shard.entries.peek(&sought).is_some_and(&ages) && !shard.loads.contains_key(key)
+        };
+        // Mostly not, which readers find out side by side.
+        if !wanted(&self.read(&sought)) {
+            return None;
+        }
+        let mut shard = self.write(&sought);
+        wanted(&shard).then(|| shard.begin(own()))
+    }
+
+    /// Puts what a load gave into the key's place; `None` if that was taken away by an insert or a
+    /// removal of the key.
+    pub(super) fn keep(&self, key: &K, load: &Arc<Load<V>>, held: Held<V>) -> Option<Parted<K, V>>
+    where
+        K: Clone,
+    {
+        let mut shard = self.write(&self.sought(key));
+        shard.land(key, load).then(|| shard.insert(key.clone(), held))
     }
 }
 
 impl<K: Eq + Hash, V> Map<K, V> {
-    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &RwLock<Shard<K, V>> {
+    /// Ends a load's hold on the key's place.
+    pub(super) fn land(&self, key: &K, load: &Arc<Load<V>>) {
+        self.write(&self.sought(key)).land(key, load);
+    }
+
+    fn sought<'q, Q: Hash + ?Sized>(&self, key: &'q Q) -> Sought<'q, Q> {
+        Sought { key, hash: self.hasher.hash_one(key) }
+    }
+
+    fn shard<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> &RwLock<Shard<K, V>> {
         // Bits from the middle: the table of a shard goes by the lowest and the highest ones.
-        let hash = self.hasher.hash_one(key).rotate_right(usize::BITS / 2);
+        let hash = key.hash.rotate_right(usize::BITS / 2);
         let last = self.shards.len() - 1;
         // The count of shards is a power of two.
         &self.shards[usize::try_from(hash & last as u64).unwrap_or(last)]
     }
 
-    fn read<Q: Hash + ?Sized>(&self, key: &Q) -> RwLockReadGuard<'_, Shard<K, V>> {
+    fn read<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> RwLockReadGuard<'_, Shard<K, V>> {
         ignore_poison(self.shard(key).read())
     }
 
-    fn write<Q: Hash + ?Sized>(&self, key: &Q) -> RwLockWriteGuard<'_, Shard<K, V>> {
+    fn write<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> RwLockWriteGuard<'_, Shard<K, V>> {
         lock(self.shard(key))
     }
+}
+
+fn no_loads<K, V>() -> Loads<K, V> {
+    Loads::with_hasher(HASHER.clone())
 }
 
 /// The shard, alone. A panic of a key or a clone leaves nothing half done.
@@ -331,13 +461,11 @@ impl<K: Eq + Hash, V> Shard<K, V> {
     /// For how many entries the policy of a shard is made, if a bound by weight does not tell.
     const GUESS: usize = 1 << 10;
 
-    fn new(bound: Bound<K, V>, hasher: &DefaultHashBuilder) -> Self {
-        let hasher = hasher.clone();
-        let (entries, loads) = (Self::fresh(&bound, &hasher), Loads::with_hasher(hasher.clone()));
-        Self { entries, loads, most: 0, bound, hasher }
+    fn new(bound: Bound<K, V>) -> Self {
+        Self { entries: Self::fresh(&bound), loads: no_loads(), most: 0, bound }
     }
 
-    fn fresh(bound: &Bound<K, V>, hasher: &DefaultHashBuilder) -> Entries<K, V> {
+    fn fresh(bound: &Bound<K, V>) -> Entries<K, V> {
         let weigh = Weigh(bound.weigh.0.clone());
         let known = if weigh.0.is_some() { Self::GUESS } else { usize::MAX };
         let options = OptionsBuilder::new()
@@ -345,12 +473,22 @@ impl<K: Eq + Hash, V> Shard<K, V> {
             .weight_capacity(bound.most.map_or(u64::MAX, |most| most as u64))
             .build();
         let options = options.unwrap_or_else(|_| unreachable!("both numbers were given"));
-        Cache::with_options(options, weigh, hasher.clone(), Collect)
+        Cache::with_options(options, weigh, BuildHasherDefault::default(), Collect)
+    }
+
+    /// A load takes the key's place.
+    fn begin(&mut self, key: K) -> (K, Arc<Load<V>>)
+    where
+        K: Clone,
+    {
+        let load = Arc::new(Load::new());
+        self.loads.insert(key.clone(), Arc::clone(&load));
+        (key, load)
     }
 
     fn insert(&mut self, key: K, held: Held<V>) -> Parted<K, V> {
         let mut parted = Parted::new();
-        self.entries.insert_with_lifecycle(key, held, &mut parted);
+        self.entries.insert_with_lifecycle(Own(key), held, &mut parted);
         self.most = self.most.max(self.entries.len());
         parted
     }
@@ -384,9 +522,9 @@ impl<K: Eq + Hash, V> Shard<K, V> {
 
     /// Takes everything out, also the places of the loads.
     fn take(&mut self) -> Entries<K, V> {
-        self.loads = Loads::with_hasher(self.hasher.clone());
+        self.loads = no_loads();
         self.most = 0;
-        std::mem::replace(&mut self.entries, Self::fresh(&self.bound, &self.hasher))
+        std::mem::replace(&mut self.entries, Self::fresh(&self.bound))
     }
 
     /// Gives back the memory of entries that have gone.
@@ -395,7 +533,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         if self.most <= Self::WORTH || len > self.most / 4 {
             return;
         }
-        let fresh = Self::fresh(&self.bound, &self.hasher);
+        let fresh = Self::fresh(&self.bound);
         let mut old = std::mem::replace(&mut self.entries, fresh);
         self.entries.reserve(len);
         for (key, held) in old.drain() {
@@ -405,69 +543,25 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         self.most = len;
     }
 
+    fn remove<Q>(&mut self, key: &Sought<'_, Q>) -> Option<(K, Held<V>)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.entries.remove(key).map(|(Own(key), held)| (key, held))
+    }
+
     /// Removes the value that this timer ends, if the key still has that one.
-    fn remove_of(&mut self, key: &K, timer: TimerId) -> Option<(K, Held<V>)> {
+    fn remove_of(&mut self, key: &Sought<'_, K>, timer: TimerId) -> Option<(K, Held<V>)> {
         let removed = self.entries.remove_if(key, |held| held.timer == timer);
         self.shrink();
-        removed
+        removed.map(|(Own(key), held)| (key, held))
     }
 
     fn shrink_loads(&mut self) {
         let (len, room) = (self.loads.len(), self.loads.capacity());
         if room > Self::WORTH && len <= room / 4 {
             self.loads.shrink_to(2 * len);
-        }
-    }
-}
-
-/// The place of a key whose value is being loaded: for whoever loads it. Dropped without an end, as
-/// by a panic, it tells those who wait that the load has panicked, or that they are to load.
-pub(super) struct Ticket<'a, K: Eq + Hash, V> {
-    map: &'a Map<K, V>,
-    key: K,
-    load: Arc<Load<V>>,
-    /// Whether a part of the load is running: if it ends while that is so, it has panicked.
-    runs: bool,
-    ended: bool,
-}
-
-impl<K: Eq + Hash + Clone, V> Ticket<'_, K, V> {
-    pub(super) fn key(&self) -> &K {
-        &self.key
-    }
-
-    /// Runs the load, or as much of it as one poll does.
-    pub(super) fn run<R>(&mut self, part: impl FnOnce() -> R) -> R {
-        self.runs = true;
-        let output = part();
-        self.runs = false;
-        output
-    }
-
-    /// Puts the value into the key's place; `None` if that was taken away by an insert or a removal
-    /// of the key.
-    pub(super) fn keep(&self, held: Held<V>) -> Option<Parted<K, V>> {
-        let mut shard = self.map.write(&self.key);
-        shard.land(&self.key, &self.load).then(|| shard.insert(self.key.clone(), held))
-    }
-
-    /// Ends the load, with what `outcome` makes if anybody waits for it.
-    pub(super) fn end(mut self, outcome: impl FnOnce() -> Outcome<V>) {
-        self.map.write(&self.key).land(&self.key, &self.load);
-        // Nobody can find the load any more, so that those who wait can only become fewer.
-        let outcome = (Arc::strong_count(&self.load) > 1).then(outcome);
-        self.ended = true;
-        if let Some(outcome) = outcome {
-            self.load.end(outcome);
-        }
-    }
-}
-
-impl<K: Eq + Hash, V> Drop for Ticket<'_, K, V> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.map.write(&self.key).land(&self.key, &self.load);
-            self.load.end(if self.runs { Outcome::Panicked } else { Outcome::Dropped });
         }
     }
 }

@@ -75,9 +75,11 @@ mod load;
 mod loading;
 mod look;
 mod map;
+mod refresh;
 mod shared;
 mod spread;
 mod stats;
+mod ticket;
 mod timer;
 mod weak;
 
@@ -86,13 +88,14 @@ pub use error::{CacheBuildError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
 pub use key::IntoKey;
 pub use look::Entries;
+pub use refresh::Refresh;
 pub use stats::CacheStats;
 pub use timer::CacheTimer;
 pub use weak::WeakCache;
 
 use crate::{Driver, Expired, Refused};
 use held::Held;
-use map::Parted;
+use map::{Parted, Served};
 use shared::Shared;
 use stats::Count;
 use std::borrow::Borrow;
@@ -463,7 +466,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     {
         // The clock is read after the map was: the value is live now, and not only when the
         // look-up began.
-        self.shared.map.get(key, |held| self.shared.serve(held)).flatten()
+        match self.shared.map.get(key, |held| self.shared.serve(held)) {
+            Served::Value(value) | Served::Ageing(value) => Some(value),
+            Served::Over => None,
+        }
     }
 }
 

@@ -21,7 +21,7 @@
 use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted, Listener};
 use super::held::{Held, Lives};
-use super::map::{Map, Parted};
+use super::map::{Map, Parted, Served};
 use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::timer::CacheTimer;
@@ -45,6 +45,8 @@ pub(super) struct Shared<K, V> {
     pub(super) ttl: Duration,
     /// How long a value lives that is not used.
     pub(super) idle: Option<Duration>,
+    /// How long before its end the next value is loaded.
+    pub(super) ahead: Option<Duration>,
     pub(super) spread: Spread,
     pub(super) listener: Option<Listener<K, V>>,
     pub(super) counters: Counters,
@@ -61,14 +63,41 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         !self.wheel.has_come(held.until())
     }
 
-    /// A value that is to be served, which is a use of it.
-    pub(super) fn serve(&self, held: &Held<V>) -> Option<V> {
-        self.is_live(held).then(|| {
-            if let Some(idle) = self.idle {
-                held.used(self.wheel.moment_after(idle));
-            }
-            held.value.clone()
-        })
+    /// What a value is good for; to be served is a use of it.
+    #[inline]
+    pub(super) fn serve(&self, held: &Held<V>) -> Served<V> {
+        let is_live = match self.idle {
+            None => self.is_live(held),
+            Some(idle) => self.use_if_live(held, idle),
+        };
+        if !is_live {
+            return Served::Over;
+        }
+        let value = held.value.clone();
+        if self.ages(held) { Served::Ageing(value) } else { Served::Value(value) }
+    }
+
+    /// As [`is_live`](Self::is_live), where that is a use: by one look at the clock, mostly.
+    #[inline]
+    fn use_if_live(&self, held: &Held<V>, idle: Duration) -> bool {
+        // With the lag that is added to delays, it is no earlier than that long after now.
+        let used = self.wheel.moment_after(idle);
+        let is_live = held.outlives(used, idle) || self.is_live(held);
+        if is_live {
+            held.used(used);
+        }
+        is_live
+    }
+
+    /// Whether the next value is to be loaded in the place of this one, which is served until then.
+    #[inline]
+    fn ages(&self, held: &Held<V>) -> bool {
+        self.ahead.is_some_and(|ahead| self.wheel.has_come(held.ages(ahead)))
+    }
+
+    /// As [`ages`](Self::ages), of a value that may have ended.
+    pub(super) fn is_live_and_ages(&self, held: &Held<V>) -> bool {
+        self.is_live(held) && self.ages(held)
     }
 
     /// Step 1: arms the timer of a value that is to live for about `ttl`.

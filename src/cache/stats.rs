@@ -1,11 +1,12 @@
-//! [`CacheStats`], what a cache counts, and the counters behind it: a stripe for each of some
-//! threads, so that readers do not write to one word.
+//! [`CacheStats`], what a cache counts, and the counters behind it: each of many threads has its
+//! own, which it alone writes, so that to count is a plain load and store.
 
 #![forbid(unsafe_code)]
 
+use crate::Caller;
 use crossbeam_utils::CachePadded;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What a cache has counted since it was made.
 ///
@@ -32,8 +33,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub struct CacheStats {
     /// Reads that found a value, or had one from another caller's load.
     pub hits: u64,
-    /// Reads that found none, or one that had expired, those included that waited for another
-    /// caller's load in vain.
+    /// Reads that found none, or one that had expired, or whose next they loaded ahead; those
+    /// included that waited for another caller's load in vain.
     pub misses: u64,
     /// Loads that began.
     pub loads: u64,
@@ -57,34 +58,42 @@ pub(super) enum Count {
 }
 
 const KINDS: usize = 6;
-const STRIPES: usize = 16;
+type Row = CachePadded<[AtomicU64; KINDS]>;
 
 /// The counters of a cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counters {
-    stripes: Box<[CachePadded<[AtomicU64; KINDS]>; STRIPES]>,
-}
-
-thread_local! {
-    /// Which stripe this thread counts in.
-    static STRIPE: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        // Relaxed: threads take turns, in whatever order.
-        NEXT.fetch_add(1, Relaxed) % STRIPES
-    };
+    /// Of the threads with the lowest numbers, each its own.
+    own: Box<[Row; Self::OWN]>,
+    /// Of all others.
+    shared: Row,
 }
 
 impl Counters {
+    const OWN: usize = 64;
+
+    pub(super) fn new() -> Self {
+        Self { own: Box::new(std::array::from_fn(|_| Row::default())), shared: Row::default() }
+    }
+
     pub(super) fn add(&self, count: Count) {
-        let stripe = STRIPE.try_with(|&stripe| stripe).unwrap_or(0);
-        // Relaxed: a figure.
-        self.stripes[stripe][count as usize].fetch_add(1, Relaxed);
+        // Relaxed, as all here: a figure. A thread has its number over an exchange from the one
+        // before, and so goes on from what that has counted.
+        match self.own.get(Caller::current().number as usize) {
+            Some(own) => {
+                let counter = &own[count as usize];
+                counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+            }
+            None => {
+                self.shared[count as usize].fetch_add(1, Relaxed);
+            }
+        }
     }
 
     pub(super) fn read(&self) -> CacheStats {
-        // Relaxed: figures.
         let sum = |count: Count| {
-            self.stripes.iter().map(|stripe| stripe[count as usize].load(Relaxed)).sum()
+            let rows = self.own.iter().chain([&self.shared]);
+            rows.map(|row| row[count as usize].load(Relaxed)).sum()
         };
         CacheStats {
             hits: sum(Count::Hit),
@@ -94,5 +103,30 @@ impl Counters {
             expired: sum(Count::Expired),
             evicted: sum(Count::Evicted),
         }
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::{Count, Counters};
+    use crate::Caller;
+    use std::sync::Barrier;
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
+    fn no_count_is_lost_of_more_threads_than_have_their_own() {
+        const THREADS: usize = Counters::OWN + 16;
+        let (counters, all_alive) = (Counters::new(), Barrier::new(THREADS));
+        let counts = || {
+            Caller::take();
+            all_alive.wait();
+            (0..10_000).for_each(|_| counters.add(Count::Hit));
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(counts);
+            }
+        });
+        assert_eq!(counters.read().hits, THREADS as u64 * 10_000);
     }
 }

@@ -287,40 +287,16 @@ impl<T: Send> DelayQueueHandle<T> {
         self.then_wake(|wheel| wheel.take(id).inspect(|_| self.perhaps_the_last()))
     }
 
-    fn insert_silently(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
+    pub(super) fn insert_silently(
+        &self,
+        value: T,
+        deadline: Instant,
+    ) -> Result<TimerId, InsertError<T>> {
         self.tried(self.wheel.insert_at(value, deadline))
     }
 
-    fn cancel_silently(&self, id: TimerId) -> Option<T> {
+    pub(super) fn cancel_silently(&self, id: TimerId) -> Option<T> {
         self.wheel.cancel(id).inspect(|_| self.perhaps_the_last())
-    }
-
-    /// Inserts and cancels without waking the stream's task, until the guard is dropped.
-    ///
-    /// For a caller with a lock that the task may want where it is woken: take the guard before the
-    /// lock, and give it back after it.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::sync::Mutex;
-    /// use std::time::Instant;
-    /// use tourbillon::Builder;
-    /// use tourbillon::future::{DelayQueue, Timer};
-    ///
-    /// let timer = Timer::spawn(Builder::new().driver())?;
-    /// let queue = DelayQueue::new(&timer, Builder::new())?;
-    /// let last = Mutex::new(None);
-    ///
-    /// let quiet = queue.hold_wake();
-    /// let mut held = last.lock().unwrap();
-    /// *held = Some(quiet.insert_at("due", Instant::now())?);
-    /// drop(held);
-    /// drop(quiet); // the task is woken here
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn hold_wake(&self) -> HeldWake<'_, T> {
-        HeldWake { handle: self }
     }
 
     /// Sets when a value comes out to `delay` from now, earlier or later; whether it was still in
@@ -347,6 +323,27 @@ impl<T: Send> DelayQueueHandle<T> {
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
         self.wheel.deadline(id)
+    }
+
+    /// The value that comes out next, and when; `None` if the queue is empty. Values of the same
+    /// tick come in no particular order. O(entries of the wheel): for a look, not for each turn.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::future::DelayQueue;
+    ///
+    /// let retries = DelayQueue::default();
+    /// retries.insert("later", Duration::from_secs(9))?;
+    /// let soon = retries.insert("soon", Duration::from_secs(5))?;
+    /// let (next, at) = retries.peek().unwrap();
+    /// assert_eq!((next, Some(at)), (soon, retries.deadline(soon)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn peek(&self) -> Option<(TimerId, Instant)> {
+        self.wheel.snapshot().next
     }
 
     /// How many values are in the queue.
@@ -476,63 +473,11 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 }
 
-/// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before;
-/// made by [`hold_wake`](DelayQueueHandle::hold_wake).
-///
-/// # Examples
-///
-/// One retry takes the place of another while a table of them is locked:
-///
-/// ```
-/// use std::collections::HashMap;
-/// use std::sync::Mutex;
-/// use std::time::Duration;
-/// use tourbillon::Builder;
-/// use tourbillon::future::{DelayQueue, Timer};
-///
-/// let timer = Timer::spawn(Builder::new().driver())?;
-/// let queue = DelayQueue::new(&timer, Builder::new())?;
-/// let retries = Mutex::new(HashMap::from([(7, queue.insert("old", Duration::from_secs(5))?)]));
-///
-/// let quiet = queue.hold_wake();
-/// let mut table = retries.lock().unwrap();
-/// let old = table.remove(&7).and_then(|id| quiet.cancel(id));
-/// table.insert(7, quiet.insert_at("new", timer.now())?);
-/// drop(table);
-/// drop(quiet); // the task is woken here, and finds the table unlocked
-/// assert_eq!((old, queue.len()), (Some("old"), 1));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "it wakes the task when it is dropped"]
-pub struct HeldWake<'q, T> {
-    handle: &'q DelayQueueHandle<T>,
-}
-
-impl<T: Send> HeldWake<'_, T> {
-    /// As [`DelayQueueHandle::insert_at`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Wheel::insert_at`]; the value comes back.
-    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.handle.insert_silently(value, deadline)
-    }
-
-    /// As [`DelayQueueHandle::cancel`].
-    pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.handle.cancel_silently(id)
-    }
-}
-
-impl<T> Drop for HeldWake<'_, T> {
-    fn drop(&mut self) {
-        self.handle.stream.wake_if_rung();
-    }
-}
-
-impl<T> fmt::Debug for HeldWake<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldWake").finish_non_exhaustive()
+/// For the drop of what holds the wake-up back, whatever the values are.
+impl<T> DelayQueueHandle<T> {
+    /// Wakes the stream's task, if an operation has rung for it.
+    pub(super) fn wake_if_rung(&self) {
+        self.stream.wake_if_rung();
     }
 }
 

@@ -69,6 +69,7 @@ mod bell;
 mod budget;
 mod delay_queue;
 mod drive;
+mod held_wake;
 mod interval;
 #[cfg(not(modelled))]
 mod process;
@@ -79,8 +80,9 @@ mod timer;
 mod wake;
 
 pub use crate::scheduler::MissedTickBehavior;
-pub use delay_queue::{DelayQueue, DelayQueueHandle, HeldWake};
+pub use delay_queue::{DelayQueue, DelayQueueHandle};
 pub use drive::{Drive, drive};
+pub use held_wake::HeldWake;
 pub use interval::{Interval, ZeroPeriod};
 #[cfg(not(modelled))]
 pub use process::{

@@ -1,7 +1,8 @@
-//! The timer of the process: sleeps, time-outs and intervals without a handle.
+//! The timer of the process: sleeps, time-outs, intervals and queues without a handle.
 
 #![forbid(unsafe_code)]
 
+use super::delay_queue::DelayQueue;
 use super::interval::{Interval, ZeroPeriod};
 use super::sleep::Sleep;
 use super::timeout::Timeout;
@@ -149,4 +150,13 @@ pub fn interval(period: Duration) -> Result<Interval, ZeroPeriod> {
 /// The period is zero.
 pub fn interval_at(start: Instant, period: Duration) -> Result<Interval, ZeroPeriod> {
     default_timer().interval_at(start, period)
+}
+
+/// An empty queue on the [timer of the process](default_timer), on a wheel as a
+/// [`Builder`] makes it that was told nothing.
+impl<T: Send> Default for DelayQueue<T> {
+    fn default() -> Self {
+        let queue = Self::new(&default_timer(), Builder::new());
+        queue.unwrap_or_else(|refused| unreachable!("what it is by default is allowed: {refused}"))
+    }
 }

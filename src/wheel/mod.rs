@@ -28,15 +28,16 @@
 //! * [`front`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
 //! * [`engine`]: all shards and callers, and the closing of the wheel.
-//! * Two halves on top. [`handle`], [`pinned`] and [`owned`]: what any thread calls. [`sweep`]: the
-//!   one exclusive owner, who hands over what is due, rests, and keeps memory in bounds.
+//! * Two halves on top. [`handle`], [`pinned`], [`owned`] and [`snapshot`]: what any thread calls.
+//!   [`sweep`]: the one exclusive owner, who hands over what is due, rests, and keeps memory in
+//!   bounds.
 //!
 //! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`], [`front::swept`]
 //! and [`front::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so, and what was rejected.
 
 mod bits;
 mod builder;
-mod caller;
+pub(crate) mod caller;
 mod engine;
 mod front;
 mod handle;
@@ -55,6 +56,7 @@ pub mod probe;
 mod shard;
 mod shared;
 mod slab;
+mod snapshot;
 mod sweep;
 mod tally;
 mod tick;
@@ -67,4 +69,5 @@ pub use metrics::{Lateness, Metrics};
 pub use moment::Moment;
 pub use owned::Owned;
 pub use pinned::Pinned;
+pub use snapshot::{Level, Snapshot};
 pub use sweep::{Expired, Sweep, Sweeper};

@@ -236,6 +236,23 @@ fn a_value_is_removed_once_and_only_while_it_is_there() {
 }
 
 #[test]
+fn a_peek_shows_what_comes_next_and_leaves_it() {
+    with_desks(|mut desk| {
+        assert_eq!(desk.queue.peek(), None);
+        let now = desk.sandbox.clock.now();
+        let [later, next] = [500, 64].map(|delay| desk.queue.insert(delay, MS * delay).unwrap());
+        assert_eq!(desk.queue.peek(), Some((next, now + MS * 64)));
+        assert!(desk.poll().is_pending());
+        desk.queue.reset(later, MS * 5).unwrap();
+        assert_eq!(desk.queue.peek(), Some((later, now + MS * 5)));
+        desk.queue.cancel(later);
+        desk.advance(80);
+        assert_eq!(desk.queue.peek().map(|(id, _)| id), Some(next), "due, and still there");
+        assert_eq!((desk.come(), desk.queue.peek()), (vec![64], None));
+    });
+}
+
+#[test]
 fn resets_earlier_and_later_are_obeyed_and_the_last_one_counts() {
     with_desks(|mut desk| {
         let start = desk.sandbox.clock.start();

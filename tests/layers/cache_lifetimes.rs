@@ -30,6 +30,16 @@ fn what_is_used_lives_on_until_its_time_to_live_has_passed() {
 }
 
 #[test]
+fn what_is_not_used_is_not_served_however_late_the_sweep() {
+    let rig = Rig::new(|builder| builder.time_to_idle(TICK * 30));
+    rig.cache.insert(1, 10).unwrap();
+    rig.clock.advance(TICK * 30 - TICK / 4);
+    assert_eq!(rig.cache.get(&1), Some(10));
+    rig.clock.advance(TICK * 30);
+    assert_eq!((rig.cache.get(&1), rig.cache.len()), (None, 1));
+}
+
+#[test]
 fn a_use_is_a_store_and_the_wheel_hears_of_it_when_the_timer_fires() {
     let mut rig = Rig::new(|builder| builder.time_to_idle(TICK * 30));
     rig.cache.insert(1, 10).unwrap();

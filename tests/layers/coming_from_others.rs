@@ -119,6 +119,18 @@ fn moka_iter() {
 }
 
 #[test]
+fn caffeine_refresh_after_write() {
+    let mut rig = Rig::new(|builder| builder.refresh_ahead(TTL / 2));
+    rig.cache.insert(1, 10).unwrap();
+    rig.advance(TTL / 2);
+    assert_eq!(rig.cache.get_or_load(&1, || Err("down")), Ok(10));
+    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(11)), Ok(11));
+    rig.advance(TTL / 2);
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    assert_eq!(refresh.load(|| Ok::<_, &str>((12, TTL))), Ok(12));
+}
+
+#[test]
 fn moka_run_pending_tasks() {
     let rig = Rig::new(|builder| builder.capacity(64));
     for key in 0..1000 {

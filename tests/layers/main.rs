@@ -10,6 +10,8 @@ mod cache_lifetimes;
 #[cfg(feature = "cache")]
 mod cache_loads;
 #[cfg(feature = "cache")]
+mod cache_refresh;
+#[cfg(feature = "cache")]
 mod cache_tasks;
 #[cfg(feature = "cron")]
 mod calendar;

@@ -235,6 +235,32 @@ fn lateness_is_counted_in_powers_of_two() {
 }
 
 #[test]
+fn a_snapshot_shows_what_is_armed_how_far_ahead_and_in_which_slots() {
+    let bench = small();
+    let empty = bench.wheel.snapshot();
+    assert_eq!((empty.armed, empty.next, empty.ahead().count()), (0, None, 0));
+    assert!(empty.levels.iter().all(|level| level.occupied == 0 && level.slots > 0));
+
+    let ids = [5, 4, 3, 9].map(|ticks| bench.wheel.insert(7, TICK * ticks).unwrap());
+    bench.wheel.cancel(ids[2]);
+    let (start, snapshot) = (bench.clock.now(), bench.wheel.snapshot());
+    assert_eq!((snapshot.armed, snapshot.taken), (3, start));
+    assert_eq!(snapshot.next, Some((ids[1], start + TICK * 4)));
+    let ahead: Vec<_> = snapshot.ahead().filter(|(_, timers)| *timers > 0).collect();
+    assert_eq!(ahead, [(TICK * 4, 1), (TICK * 8, 1), (TICK * 16, 1)]);
+    let occupied: usize = snapshot.levels.iter().map(|level| level.occupied).sum();
+    assert_eq!(occupied, 4, "the name of what was cancelled waits to be swept");
+    assert_eq!(snapshot.levels[0].slot, TICK);
+    assert!(snapshot.levels.windows(2).all(|levels| levels[0].slot < levels[1].slot));
+
+    // Due and not yet swept: no longer ahead.
+    bench.clock.advance(TICK * 8);
+    let late = bench.wheel.snapshot();
+    assert_eq!(late.next, snapshot.next);
+    assert_eq!(late.ahead().collect::<Vec<_>>(), [(TICK, 3)]);
+}
+
+#[test]
 fn everything_has_a_text_for_people() {
     let Bench { wheel, sweeper, clock, .. } = small();
     let id = wheel.insert(1, TICK).unwrap();

@@ -31,6 +31,7 @@ mod reuse_of_names;
 #[cfg(shuttle)]
 mod shutdown_vs_handler;
 mod sleep;
+mod snapshot_vs_all;
 mod stale_id_vs_reuse;
 mod upkeep_vs_callers;
 mod wear;

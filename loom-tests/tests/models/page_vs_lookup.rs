@@ -40,3 +40,21 @@ fn a_stale_id_on_a_page_that_comes_again() {
         assert_eq!(sweep_after(&mut sweeper, &clock, 1), [2]);
     });
 }
+
+/// A look at all timers comes by the page.
+#[test]
+fn a_snapshot_while_a_page_is_freed() {
+    model(2, || {
+        let World { wheel, mut sweeper, .. } = World::new();
+        let ids = [1, 2].map(|number| wheel.insert(v(number), TICK * 2).unwrap());
+        for id in ids {
+            assert!(wheel.cancel(id).is_some());
+        }
+        let other = beside(&wheel, |wheel| wheel.snapshot().armed);
+        sweep_with_upkeep(&wheel, &mut sweeper);
+        for _ in 0..3 {
+            crossbeam_epoch::pin().flush();
+        }
+        assert_eq!(other.join().unwrap(), 0);
+    });
+}

@@ -416,6 +416,13 @@ impl<T> Engine<T> {
         self.look_at_memory();
     }
 
+    /// Calls `visit` with each armed timer and its deadline, as they are when it is looked at.
+    pub(crate) fn for_each_armed(&self, guard: &Guard, mut visit: impl FnMut(TimerId, Tick)) {
+        for shard in &self.shards {
+            shard.for_each_armed(&self.front, guard, &mut visit);
+        }
+    }
+
     /// What a sweeper that has gone left behind; nothing there is half done by a panic.
     pub(crate) fn leftovers(&self) -> MutexGuard<'_, Option<Leftovers<T>>> {
         ignore_poison(self.leftovers.lock())

@@ -119,6 +119,14 @@ impl Hierarchy {
         }
     }
 
+    /// Of each level, the finest first: how many ticks its slots are wide, how many there are, and
+    /// how many are occupied.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
+        self.levels
+            .iter()
+            .map(|grain| (grain.taken_at(1).0, grain.row().len(), self.occupied.count(grain.row())))
+    }
+
     /// The blocks that names lie in.
     pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks

@@ -69,6 +69,13 @@ impl Occupancy {
         })
     }
 
+    /// How many slots are occupied of these, which are in words of their own.
+    pub(crate) fn count(&self, row: Range<usize>) -> usize {
+        let words = &self.words[row.start / 64..row.end.div_ceil(64)];
+        // Relaxed: a figure.
+        words.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
+    }
+
     /// The first occupied slot of those that a word's masked bits are for.
     fn first_in(&self, word: usize, mask: u64) -> Option<usize> {
         // Acquire: pairs with `mark`, so that the take which follows finds what was pushed.

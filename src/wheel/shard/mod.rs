@@ -267,6 +267,28 @@ impl<T> Shard<T> {
         (state.generation() == id.generation()).then(|| state.deadline(front.swept()))
     }
 
+    /// Calls `visit` with each armed timer and its deadline, as they are when it is looked at.
+    pub(crate) fn for_each_armed(
+        &self,
+        front: &Front,
+        guard: &Guard,
+        mut visit: impl FnMut(TimerId, Tick),
+    ) {
+        self.slab.for_each(guard, |index, entry| {
+            let state = entry.state.load();
+            if state.is_armed() {
+                let id = TimerId::new(self.number, state.generation(), index);
+                visit(id, state.deadline(front.swept()));
+            }
+        });
+    }
+
+    /// Of each level, the finest first: how many ticks its slots are wide, how many there are, and
+    /// how many may hold names.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
+        self.hierarchy.levels()
+    }
+
     /// Calls `hand_back` with each armed timer after ending it.
     pub(crate) fn drain(
         &self,

@@ -1,0 +1,180 @@
+//! [`Refresh`]: the right to load a value anew before the one that there is has ended.
+
+#![forbid(unsafe_code)]
+
+use super::held::Held;
+use super::loading::finish;
+use super::stats::Count;
+use super::ticket::Ticket;
+use super::{Cache, IntoKey, LoadError};
+use std::borrow::Borrow;
+use std::fmt;
+use std::future::poll_fn;
+use std::hash::Hash;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
+    /// The right to load the key's value anew, if it is near its end, as
+    /// [`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead) says, and nobody else is
+    /// loading it. It is given to one caller at a time, and is no use of the entry. O(1).
+    ///
+    /// The load can run elsewhere, while this caller serves what [`get`](Self::get) has found.
+    ///
+    /// # Examples
+    ///
+    /// Nobody waits for a page that is there:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::cache::Cache;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// const LIVES: Duration = Duration::from_secs(60);
+    ///
+    /// /// As one would call `tokio::spawn`.
+    /// fn spawn(load: impl Future<Output = ()> + Send + 'static) {
+    ///     pollster::block_on(load);
+    /// }
+    ///
+    /// fn page(pages: &Cache<String, &'static str>) -> Option<&'static str> {
+    ///     let page = pages.get("/")?;
+    ///     if let Some(refresh) = pages.refresh_ahead("/") {
+    ///         spawn(async {
+    ///             let load = async { Ok::<_, String>(("new", LIVES)) };
+    ///             let _logged = refresh.load_async(load).await;
+    ///         });
+    ///     }
+    ///     Some(page)
+    /// }
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let pages = Cache::builder(LIVES).refresh_ahead(LIVES / 4).build(wheel)?;
+    /// pages.insert(String::from("/"), "old")?;
+    /// assert!(pages.refresh_ahead("/").is_none());
+    /// clock.advance(LIVES - LIVES / 4);
+    /// assert_eq!((page(&pages), page(&pages)), (Some("old"), Some("new")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refresh_ahead<'q, Q>(&self, key: &'q Q) -> Option<Refresh<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+    {
+        let shared = &*self.shared;
+        shared.ahead?;
+        let ages = |held: &Held<V>| shared.is_live_and_ages(held);
+        let (key, load) = shared.map.load_ahead(key, ages, || key.into_key())?;
+        shared.counters.add(Count::Load);
+        Some(Refresh { ticket: Ticket::new(Arc::clone(&self.shared), key, load) })
+    }
+}
+
+/// The right to load a key's value anew, before the one that there is has ended; made by
+/// [`Cache::refresh_ahead`].
+///
+/// Until it is dropped, whoever misses the key waits for what it gives. It keeps the cache.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::cache::{Cache, Refresh};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// fn reload(refresh: Refresh<u32, String>) {
+///     let text = format!("page {}, again", refresh.key());
+///     let _kept = refresh.load(|| Ok::<_, ()>((text, Duration::from_secs(60))));
+/// }
+///
+/// let clock = ManualClock::new();
+/// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let pages = Cache::builder(Duration::from_secs(60)).refresh_ahead(Duration::from_secs(15));
+/// let pages = pages.build(wheel)?;
+/// pages.insert(7, String::from("page 7"))?;
+/// clock.advance(Duration::from_secs(50));
+/// pages.refresh_ahead(&7).map(reload);
+/// assert_eq!(pages.get(&7).as_deref(), Some("page 7, again"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "whoever misses the key waits for it"]
+pub struct Refresh<K: Eq + Hash, V> {
+    ticket: Ticket<K, V>,
+}
+
+impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.ticket.key()
+    }
+
+    /// Runs the load, which says how long its value is to live, and puts what it gives in the place
+    /// of what is there; unless the key was given a value, or removed, meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The load's own, or its value was refused, as by [`Cache::insert`], and comes back. What is
+    /// there stays.
+    ///
+    /// # Examples
+    ///
+    /// On a thread of a pool:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::cache::Cache;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let clock = ManualClock::new();
+    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let rates = Cache::builder(2 * minute).refresh_ahead(minute).build(wheel)?;
+    /// rates.insert("EUR", 107)?;
+    /// clock.advance(minute);
+    /// if let Some(refresh) = rates.refresh_ahead(&"EUR") {
+    ///     rayon::scope(|pool| pool.spawn(|_| {
+    ///         let _logged = refresh.load(|| Ok::<_, std::io::Error>((108, 2 * minute)));
+    ///     }));
+    /// }
+    /// assert_eq!(rates.get(&"EUR"), Some(108));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn load<E: Send + Sync + 'static>(
+        mut self,
+        load: impl FnOnce() -> Result<(V, Duration), E>,
+    ) -> Result<V, LoadError<V, E>> {
+        let loaded = self.ticket.run(load);
+        finish(self.ticket, loaded)
+    }
+
+    /// As [`load`](Self::load), for tasks. If it is dropped before its end, one of those who wait
+    /// loads in its place.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    ///
+    /// # Examples
+    ///
+    /// See [`Cache::refresh_ahead`].
+    pub async fn load_async<E: Send + Sync + 'static>(
+        mut self,
+        load: impl Future<Output = Result<(V, Duration), E>>,
+    ) -> Result<V, LoadError<V, E>> {
+        let loaded = {
+            let mut load = pin!(load);
+            poll_fn(|context| self.ticket.run(|| load.as_mut().poll(context))).await
+        };
+        finish(self.ticket, loaded)
+    }
+}
+
+impl<K: Eq + Hash + fmt::Debug, V> fmt::Debug for Refresh<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refresh").field("key", self.ticket.key()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,71 @@
+//! [`Ticket`]: the place of a key whose value is being loaded.
+
+#![forbid(unsafe_code)]
+
+use super::held::Held;
+use super::load::{Load, Outcome};
+use super::map::Parted;
+use super::shared::Shared;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// The place of a key whose value is being loaded: for whoever loads it. Dropped without an end, as
+/// by a panic, it tells those who wait that the load has panicked, or that they are to load.
+pub(super) struct Ticket<K: Eq + Hash, V> {
+    shared: Arc<Shared<K, V>>,
+    key: K,
+    load: Arc<Load<V>>,
+    /// Whether a part of the load is running: if it ends while that is so, it has panicked.
+    runs: bool,
+    ended: bool,
+}
+
+impl<K: Eq + Hash, V> Ticket<K, V> {
+    pub(super) fn new(shared: Arc<Shared<K, V>>, key: K, load: Arc<Load<V>>) -> Self {
+        Self { shared, key, load, runs: false, ended: false }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared<K, V>> {
+        &self.shared
+    }
+
+    pub(super) fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Runs the load, or as much of it as one poll does.
+    pub(super) fn run<R>(&mut self, part: impl FnOnce() -> R) -> R {
+        self.runs = true;
+        let output = part();
+        self.runs = false;
+        output
+    }
+
+    /// Ends the load, with what `outcome` makes if anybody waits for it.
+    pub(super) fn end(mut self, outcome: impl FnOnce() -> Outcome<V>) {
+        self.shared.map.land(&self.key, &self.load);
+        // Nobody can find the load any more, so that those who wait can only become fewer.
+        let outcome = (Arc::strong_count(&self.load) > 1).then(outcome);
+        self.ended = true;
+        if let Some(outcome) = outcome {
+            self.load.end(outcome);
+        }
+    }
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Ticket<K, V> {
+    /// Puts the value into the key's place; `None` if that was taken away by an insert or a removal
+    /// of the key.
+    pub(super) fn keep(&self, held: Held<V>) -> Option<Parted<K, V>> {
+        self.shared.map.keep(&self.key, &self.load, held)
+    }
+}
+
+impl<K: Eq + Hash, V> Drop for Ticket<K, V> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.shared.map.land(&self.key, &self.load);
+            self.load.end(if self.runs { Outcome::Panicked } else { Outcome::Dropped });
+        }
+    }
+}

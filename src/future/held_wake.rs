@@ -1,0 +1,99 @@
+//! [`HeldWake`]: inserts into a [`DelayQueue`](super::DelayQueue) and cancels, and wakes its task
+//! afterwards.
+
+#![forbid(unsafe_code)]
+
+use super::delay_queue::DelayQueueHandle;
+use crate::{InsertError, TimerId};
+use std::fmt;
+use std::time::Instant;
+
+impl<T: Send> DelayQueueHandle<T> {
+    /// Inserts and cancels without waking the stream's task, until the guard is dropped.
+    ///
+    /// For a caller with a lock that the task may want where it is woken: take the guard before the
+    /// lock, and give it back after it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use std::time::Instant;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::{DelayQueue, Timer};
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let queue = DelayQueue::new(&timer, Builder::new())?;
+    /// let last = Mutex::new(None);
+    ///
+    /// let quiet = queue.hold_wake();
+    /// let mut held = last.lock().unwrap();
+    /// *held = Some(quiet.insert_at("due", Instant::now())?);
+    /// drop(held);
+    /// drop(quiet); // the task is woken here
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hold_wake(&self) -> HeldWake<'_, T> {
+        HeldWake { handle: self }
+    }
+}
+
+/// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before;
+/// made by [`hold_wake`](DelayQueueHandle::hold_wake).
+///
+/// # Examples
+///
+/// One retry takes the place of another while a table of them is locked:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Mutex;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{DelayQueue, Timer};
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let queue = DelayQueue::new(&timer, Builder::new())?;
+/// let retries = Mutex::new(HashMap::from([(7, queue.insert("old", Duration::from_secs(5))?)]));
+///
+/// let quiet = queue.hold_wake();
+/// let mut table = retries.lock().unwrap();
+/// let old = table.remove(&7).and_then(|id| quiet.cancel(id));
+/// table.insert(7, quiet.insert_at("new", timer.now())?);
+/// drop(table);
+/// drop(quiet); // the task is woken here, and finds the table unlocked
+/// assert_eq!((old, queue.len()), (Some("old"), 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "it wakes the task when it is dropped"]
+pub struct HeldWake<'q, T> {
+    handle: &'q DelayQueueHandle<T>,
+}
+
+impl<T: Send> HeldWake<'_, T> {
+    /// As [`DelayQueueHandle::insert_at`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Wheel::insert_at`](crate::Wheel::insert_at); the value comes back.
+    pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
+        self.handle.insert_silently(value, deadline)
+    }
+
+    /// As [`DelayQueueHandle::cancel`].
+    pub fn cancel(&self, id: TimerId) -> Option<T> {
+        self.handle.cancel_silently(id)
+    }
+}
+
+impl<T> Drop for HeldWake<'_, T> {
+    fn drop(&mut self) {
+        self.handle.wake_if_rung();
+    }
+}
+
+impl<T> fmt::Debug for HeldWake<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldWake").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,139 @@
+//! [`Snapshot`]: what a wheel holds at a moment, looked at timer by timer and slot by slot.
+
+#![forbid(unsafe_code)]
+
+use crate::wheel::engine::Engine;
+use crate::wheel::handle::Wheel;
+use crate::wheel::id::TimerId;
+use crate::wheel::memory::pin;
+use crate::wheel::tick::Tick;
+use std::time::{Duration, Instant};
+
+/// What a wheel holds at a moment; made by [`Wheel::snapshot`].
+///
+/// # Examples
+///
+/// How far ahead the timers of a server are:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build()?;
+/// for seconds in [1, 1, 30] {
+///     wheel.insert("connection", Duration::from_secs(seconds))?;
+/// }
+/// let snapshot = wheel.snapshot();
+/// let near = snapshot.ahead().filter(|(bound, _)| *bound < Duration::from_secs(5));
+/// assert_eq!(near.map(|(_, timers)| timers).sum::<u64>(), 2);
+/// assert_eq!(snapshot.next.map(|(_, at)| at - snapshot.taken), Some(Duration::from_secs(1)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// When it was taken, by the wheel's clock.
+    pub taken: Instant,
+    /// Timers that were armed.
+    pub armed: u64,
+    /// The timer that is due first, and its deadline, which may have passed.
+    pub next: Option<(TimerId, Instant)>,
+    /// The levels of slots, the finest first.
+    pub levels: Vec<Level>,
+    ahead: Vec<(Duration, u64)>,
+}
+
+/// One level of slots, of all shards together.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build()?;
+/// wheel.insert("soon", Duration::from_secs(1))?;
+/// let finest = wheel.snapshot().levels[0];
+/// assert_eq!((finest.slot, finest.occupied), (Duration::from_millis(1), 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Level {
+    /// How much time a slot is for.
+    pub slot: Duration,
+    /// How many slots there are.
+    pub slots: usize,
+    /// How many of them may hold names of timers, stale ones included.
+    pub occupied: usize,
+}
+
+impl Snapshot {
+    /// How many timers were ahead by so much at most, and by more than the bound before: the bounds
+    /// are powers of two of the wheel's resolution. Those that were due are in the first.
+    pub fn ahead(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
+        self.ahead.iter().copied()
+    }
+
+    fn of<T>(engine: &Engine<T>, taken: Instant) -> Self {
+        let timeline = engine.timeline();
+        let now = timeline.floor(taken);
+        let (mut counts, mut first) = (Vec::<u64>::new(), None::<(Tick, TimerId)>);
+        engine.for_each_armed(&pin(), |id, deadline| {
+            let bucket = deadline.since(now).max(1).next_power_of_two().ilog2() as usize;
+            if counts.len() <= bucket {
+                counts.resize(bucket + 1, 0);
+            }
+            counts[bucket] += 1;
+            if first.is_none_or(|(earliest, _)| deadline < earliest) {
+                first = Some((deadline, id));
+            }
+        });
+        Self {
+            taken,
+            armed: counts.iter().sum(),
+            next: first.map(|(deadline, id)| (id, timeline.instant(deadline))),
+            levels: levels(engine),
+            ahead: (0..).map(|bucket| timeline.duration(1 << bucket)).zip(counts).collect(),
+        }
+    }
+}
+
+fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
+    let mut levels = Vec::<Level>::new();
+    for shard in engine.shards() {
+        for (number, (ticks, slots, occupied)) in shard.levels().enumerate() {
+            if levels.len() == number {
+                let slot = engine.timeline().duration(ticks);
+                levels.push(Level { slot, slots: 0, occupied: 0 });
+            }
+            levels[number].slots += slots;
+            levels[number].occupied += occupied;
+        }
+    }
+    levels
+}
+
+impl<T: Send> Wheel<T> {
+    /// What the wheel holds: each timer as it is when its entry is looked at, so that what is
+    /// inserted, reset or ended meanwhile may be in it or not. Nobody waits for it. O(entries of
+    /// the wheel and slots), some nanoseconds each: for a person who looks, not for each turn; what
+    /// is [counted](Self::metrics) costs nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().build()?;
+    /// let id = wheel.insert("idle", Duration::from_secs(30))?;
+    /// let snapshot = wheel.snapshot();
+    /// assert_eq!(snapshot.armed, 1);
+    /// assert_eq!(snapshot.next, wheel.deadline(id).map(|at| (id, at)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.inner.engine, self.inner.clock.now())
+    }
+}

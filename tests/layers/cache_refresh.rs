@@ -1,0 +1,186 @@
+//! Entries of the cache that are loaded anew before they end.
+
+use crate::rig::{Rig, TICK, TTL};
+use std::future::{pending, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tourbillon::cache::{Cache, CacheBuildError, CacheRefusal, Cause, LoadError};
+use tourbillon::{Builder, Refused};
+
+/// The part of an entry's life in which it is refreshed.
+const AHEAD: Duration = Duration::from_millis(40);
+
+type Loaded = Result<u64, LoadError<u64, &'static str>>;
+
+/// With an entry that is as old as that.
+fn aged(age: Duration) -> Rig {
+    let mut rig = Rig::new(|builder| builder.refresh_ahead(AHEAD));
+    rig.cache.insert(1, 10).unwrap();
+    rig.advance(age);
+    rig
+}
+
+fn fails() -> Result<u64, &'static str> {
+    Err("down")
+}
+
+#[test]
+fn one_who_comes_near_the_end_loads_and_all_others_are_served() {
+    let mut rig = aged(TTL - AHEAD - TICK);
+    assert_eq!(rig.cache.get_or_load(&1, || -> Result<_, ()> { panic!("too early") }), Ok(10));
+    rig.advance(TICK);
+    let start = tourbillon::Clock::now(&rig.clock);
+    let loaded = rig.cache.get_or_load(&1, || {
+        assert_eq!(rig.cache.get(&1), Some(10));
+        let other = rig.cache.get_or_load(&1, || -> Result<_, ()> { panic!("one at a time") });
+        assert_eq!(other, Ok(10));
+        Ok::<_, ()>(11)
+    });
+    assert_eq!(loaded, Ok(11));
+    assert_eq!(rig.told(), [(1, 10, Cause::Replaced)]);
+    assert_eq!((rig.cache.get(&1), rig.cache.deadline(&1)), (Some(11), Some(start + TTL)));
+    assert_eq!(rig.cache.get_or_load(&1, fails), Ok(11), "and it is fresh");
+    let stats = rig.cache.stats();
+    assert_eq!((stats.loads, stats.loaded, stats.hits, stats.misses), (1, 1, 5, 1));
+    rig.advance(TTL);
+    assert_eq!(rig.told(), [(1, 11, Cause::Expired)]);
+    assert!(rig.wheel.is_empty());
+}
+
+#[test]
+fn what_is_not_wanted_near_its_end_expires() {
+    let rig = aged(TTL);
+    assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
+    assert!(rig.cache.refresh_ahead(&1).is_none());
+    rig.cache.insert(1, 12).unwrap();
+    rig.clock.advance(TTL);
+    assert!(rig.cache.refresh_ahead(&1).is_none(), "it is over, swept or not");
+}
+
+#[test]
+fn a_load_ahead_that_is_of_no_use_leaves_what_there_is_until_its_end() {
+    let mut rig = aged(TTL - TICK);
+    assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
+    let no_time = || Ok::<_, &str>((11, Duration::ZERO));
+    assert_eq!(rig.cache.get_or_load_with_ttl(&1, no_time), Ok(10));
+    let slow = || {
+        rig.clock.advance(TICK);
+        fails()
+    };
+    assert_eq!(rig.cache.get_or_load(&1, slow), Err(LoadError::Failed("down".into())));
+    rig.sweep();
+    assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
+    let refused = Err(LoadError::Refused(Refused { reason: CacheRefusal::TimeToLive, value: 11 }));
+    assert_eq!(rig.cache.get_or_load_with_ttl(&1, no_time), refused);
+}
+
+#[test]
+fn who_misses_what_has_ended_meanwhile_waits_for_the_load_ahead() {
+    let mut rig = aged(TTL - AHEAD);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut gone = Box::pin(rig.cache.get_or_load_async(&1, pending::<Result<_, ()>>()));
+    assert!(gone.as_mut().poll(&mut context).is_pending());
+    let load = ready(Ok((12, TTL)));
+    let mut other = pin!(rig.cache.get_or_load_async(&1, load));
+    let served: Poll<Loaded> = other.as_mut().poll(&mut context);
+    assert_eq!(served, Poll::Ready(Ok(10)));
+    let load = ready(Ok((13, TTL)));
+    rig.clock.advance(AHEAD);
+    let mut late = pin!(rig.cache.get_or_load_async(&1, load));
+    let waits: Poll<Loaded> = late.as_mut().poll(&mut context);
+    assert!(waits.is_pending());
+    drop(gone);
+    assert_eq!(late.as_mut().poll(&mut context), Poll::Ready(Ok(13)));
+    let _ = rig.sweeper.sweep(|timer| rig.cache.fire(timer));
+    assert_eq!(rig.cache.get(&1), Some(13));
+}
+
+#[test]
+fn the_right_to_refresh_is_given_to_one_at_a_time_near_the_end() {
+    let mut rig = aged(TTL - AHEAD - TICK);
+    assert!(rig.cache.refresh_ahead(&1).is_none() && rig.cache.refresh_ahead(&2).is_none());
+    rig.advance(TICK);
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    assert_eq!(refresh.key(), &1);
+    assert!(rig.cache.refresh_ahead(&1).is_none());
+    assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
+    drop(refresh);
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    assert_eq!(refresh.load(|| Ok::<_, ()>((11, TTL))), Ok(11));
+    assert!(rig.cache.refresh_ahead(&1).is_none());
+    assert_eq!(rig.cache.get(&1), Some(11));
+    assert_eq!(rig.cache.stats().loads, 2);
+}
+
+#[test]
+fn a_refresh_by_a_task_ends_with_it() {
+    let rig = aged(TTL - AHEAD);
+    let mut context = Context::from_waker(Waker::noop());
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let mut stopped = Box::pin(refresh.load_async(pending::<Result<_, ()>>()));
+    assert!(stopped.as_mut().poll(&mut context).is_pending());
+    assert!(rig.cache.refresh_ahead(&1).is_none());
+    drop(stopped);
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let failed = pin!(refresh.load_async(ready(Err("down")))).poll(&mut context);
+    assert_eq!(failed, Poll::Ready(Err(LoadError::Failed("down".into()))));
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let load = ready(Ok::<_, ()>((11, TTL)));
+    assert_eq!(pin!(refresh.load_async(load)).poll(&mut context), Poll::Ready(Ok(11)));
+    assert_eq!(rig.cache.get(&1), Some(11));
+}
+
+#[test]
+fn a_refresh_that_an_insert_or_a_removal_overtakes_changes_nothing() {
+    let rig = aged(TTL - AHEAD);
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    rig.cache.insert(1, 12).unwrap();
+    assert_eq!(refresh.load(|| Ok::<_, ()>((11, TTL))), Ok(11));
+    assert_eq!(rig.cache.get(&1), Some(12));
+    rig.clock.advance(TTL - AHEAD);
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    rig.cache.remove(&1);
+    assert_eq!(refresh.load(|| Ok::<_, ()>((11, TTL))), Ok(11));
+    assert_eq!((rig.cache.get(&1), rig.wheel.len()), (None, 0));
+}
+
+#[test]
+fn a_refresh_keeps_the_cache() {
+    let rig = aged(TTL - AHEAD);
+    let refresh = rig.cache.refresh_ahead(&1).unwrap();
+    let (weak, wheel) = (rig.cache.downgrade(), rig.wheel.clone());
+    drop(rig);
+    assert_eq!((weak.upgrade().unwrap().len(), wheel.len()), (1, 1));
+    drop(refresh);
+    assert!(weak.upgrade().is_none() && wheel.is_empty());
+}
+
+#[test]
+fn the_end_of_the_whole_time_to_live_counts() {
+    let ticks = |rig: &mut Rig, ticks| {
+        rig.advance(TICK * ticks);
+        assert_eq!(rig.cache.get(&1), Some(10));
+        rig.cache.refresh_ahead(&1).is_some()
+    };
+    let set = |builder: tourbillon::cache::CacheBuilder<u32, u64>| {
+        builder.refresh_ahead(AHEAD).time_to_idle(TICK * 30)
+    };
+    let mut rig = Rig::new(set);
+    rig.cache.insert(1, 10).unwrap();
+    assert!(!ticks(&mut rig, 20) && !ticks(&mut rig, 20) && !ticks(&mut rig, 19));
+    assert!(ticks(&mut rig, 1));
+    rig.cache.touch(&1, TTL).unwrap();
+    assert!(!ticks(&mut rig, 0), "a touch makes it fresh");
+}
+
+#[test]
+fn a_time_ahead_is_within_the_time_to_live() {
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    for ahead in [Duration::ZERO, TTL, TTL * 2] {
+        let builder = Cache::<u32, u32>::builder(TTL).refresh_ahead(ahead);
+        let refused = builder.build(wheel.clone()).unwrap_err();
+        assert!(matches!(refused, CacheBuildError::RefreshAhead { below: TTL }), "{refused}");
+    }
+    assert!(Cache::<u32, u32>::builder(TTL).refresh_ahead(TTL - TICK).build(wheel).is_ok());
+}
