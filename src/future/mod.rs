@@ -67,6 +67,7 @@
 
 mod bell;
 mod budget;
+mod deadline;
 mod delay_queue;
 mod drive;
 mod held_wake;
@@ -80,6 +81,7 @@ mod timer;
 mod wake;
 
 pub use crate::scheduler::MissedTickBehavior;
+pub use deadline::{Deadline, WithDeadline};
 pub use delay_queue::{DelayQueue, DelayQueueHandle};
 pub use drive::{Drive, drive};
 pub use held_wake::HeldWake;

@@ -4,7 +4,7 @@
 
 use super::sleep::Sleep;
 use super::timer::Timer;
-use crate::Refusal;
+use crate::{Moment, Refusal};
 use pin_project_lite::pin_project;
 use std::error::Error;
 use std::fmt;
@@ -55,14 +55,16 @@ pin_project! {
 }
 
 impl Timer {
-    /// The output of `future`, or an error if it has none when `delay` has passed from now.
+    /// The output of `future`, or an error if it has none when `delay` has passed from now, or at
+    /// the [`Deadline`](super::Deadline) that the caller is under, if that is sooner.
     ///
     /// With no delay `future` is polled once.
     pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timeout<F::IntoFuture> {
-        Timeout::new(future.into_future(), self.sleep(delay))
+        self.timeout_by(self.after(delay), future.into_future())
     }
 
-    /// The output of `future`, or an error if it has none at `deadline`.
+    /// The output of `future`, or an error if it has none at `deadline`, or at the
+    /// [`Deadline`](super::Deadline) that the caller is under, if that is sooner.
     ///
     /// # Examples
     ///
@@ -88,15 +90,15 @@ impl Timer {
         deadline: Instant,
         future: F,
     ) -> Timeout<F::IntoFuture> {
-        Timeout::new(future.into_future(), self.sleep_until(deadline))
+        self.timeout_by(self.wheel().moment(deadline), future.into_future())
+    }
+
+    fn timeout_by<F>(&self, at: Moment, future: F) -> Timeout<F> {
+        Timeout { future, sleep: Sleep::new(self.share(), self.respecting_deadline(at)) }
     }
 }
 
 impl<F> Timeout<F> {
-    pub(super) fn new(future: F, sleep: Sleep) -> Self {
-        Self { future, sleep }
-    }
-
     /// The future.
     pub fn get_ref(&self) -> &F {
         &self.future

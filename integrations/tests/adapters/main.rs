@@ -8,6 +8,7 @@ mod backon;
 mod common;
 mod config;
 mod export;
+mod grpc;
 mod hyper;
 mod hyper_pool;
 mod quinn;

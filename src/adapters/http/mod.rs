@@ -7,6 +7,7 @@
 //! | what comes too late | is ended by | with |
 //! |---|---|---|
 //! | the response of the service | [`TimeoutLayer`] | a response of the status you choose |
+//! | the response of a gRPC service | [`GrpcTimeoutLayer`] | `DEADLINE_EXCEEDED` |
 //! | the next frame of a request's body | [`RequestBodyTimeoutLayer`] | an error to the service |
 //! | the next frame of a response's body | [`ResponseBodyTimeoutLayer`] | an error to the server |
 //!
@@ -21,6 +22,8 @@
 
 mod body;
 mod body_layer;
+mod grpc;
+mod grpc_header;
 mod timeout;
 
 pub use crate::adapters::tower::BoxError;
@@ -29,4 +32,6 @@ pub use body_layer::{
     RequestBodyTimeout, RequestBodyTimeoutLayer, ResponseBodyTimeout, ResponseBodyTimeoutFuture,
     ResponseBodyTimeoutLayer,
 };
+pub use grpc::{GrpcResponseFuture, GrpcTimeout, GrpcTimeoutLayer};
+pub use grpc_header::{GrpcDeadline, GrpcDeadlineLayer};
 pub use timeout::{ResponseFuture, Timeout, TimeoutLayer};

@@ -1,0 +1,184 @@
+//! [`GrpcTimeoutLayer`]: gRPC requests end at the deadline that the client has given them.
+
+#![forbid(unsafe_code)]
+
+use super::grpc_header::asked;
+use crate::adapters::tower::wraps_a_service;
+use crate::future::{self, Deadline, TimeoutError, Timer, WithDeadline};
+use ::http::header::CONTENT_TYPE;
+use ::http::{HeaderValue, Request, Response};
+use pin_project_lite::pin_project;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Ends gRPC requests at the deadline that their client has given them by the header
+/// `grpc-timeout`, with the status `DEADLINE_EXCEEDED` (4): the status that gRPC has for it.
+/// (tonic's own `Server::timeout` ends them with `CANCELLED`.)
+///
+/// The time counts from the call to the head of the response. The request has the [`Deadline`]
+/// among its extensions, and the service is called and polled under it: so each
+/// [`Timer::timeout`] that is made for the request respects it, and a client with a
+/// [`GrpcDeadlineLayer`](super::GrpcDeadlineLayer) hands it on.
+///
+/// A request whose header is missing or wrong has no deadline, but for one that the server
+/// [allows at most](Self::at_most). When the timer refuses, requests that are not answered at once
+/// end with `UNAVAILABLE` (14).
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response};
+/// use std::convert::Infallible;
+/// use std::task::{Context, Poll};
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::Timer;
+/// use tourbillon::http::GrpcTimeoutLayer;
+/// use tower_layer::Layer;
+/// use tower_service::Service;
+///
+/// /// A service that does not answer.
+/// struct Silent;
+///
+/// impl Service<Request<()>> for Silent {
+///     type Response = Response<String>;
+///     type Error = Infallible;
+///     type Future = std::future::Pending<Result<Response<String>, Infallible>>;
+///
+///     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+///         Poll::Ready(Ok(()))
+///     }
+///
+///     fn call(&mut self, _: Request<()>) -> Self::Future {
+///         std::future::pending()
+///     }
+/// }
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// let layer = GrpcTimeoutLayer::new(timer).at_most(Duration::from_secs(30));
+/// let request = Request::builder().header("grpc-timeout", "5m").body(())?; // milliseconds
+/// let Ok(response) = pollster::block_on(layer.layer(Silent).call(request));
+/// assert_eq!(response.headers()["grpc-status"], "4");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GrpcTimeoutLayer {
+    timer: Timer,
+    at_most: Option<Duration>,
+}
+
+impl GrpcTimeoutLayer {
+    /// Deadlines by `timer`.
+    #[must_use]
+    pub fn new(timer: Timer) -> Self {
+        Self { timer, at_most: None }
+    }
+
+    /// No request has more time than that, whatever its client says. Not limited by default.
+    #[must_use]
+    pub fn at_most(mut self, limit: Duration) -> Self {
+        self.at_most = Some(limit);
+        self
+    }
+
+    /// Until when a request is to be answered that came now.
+    fn deadline<B>(&self, request: &Request<B>) -> Option<Deadline> {
+        let limit = asked(request).into_iter().chain(self.at_most).min()?;
+        self.timer.now().checked_add(limit).map(Deadline::at)
+    }
+}
+
+impl<S> Layer<S> for GrpcTimeoutLayer {
+    type Service = GrpcTimeout<S>;
+
+    fn layer(&self, inner: S) -> GrpcTimeout<S> {
+        GrpcTimeout { inner, layer: self.clone() }
+    }
+}
+
+/// A service whose requests end at the deadline that their client has given them; made by a
+/// [`GrpcTimeoutLayer`].
+#[derive(Clone, Debug)]
+pub struct GrpcTimeout<S> {
+    inner: S,
+    layer: GrpcTimeoutLayer,
+}
+
+wraps_a_service!(GrpcTimeout);
+
+impl<S, Body, Answer> Service<Request<Body>> for GrpcTimeout<S>
+where
+    S: Service<Request<Body>, Response = Response<Answer>>,
+    Answer: Default,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = GrpcResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let Some(deadline) = self.layer.deadline(&request) else {
+            let response = Pending::Unlimited { response: self.inner.call(request) };
+            return GrpcResponseFuture { response };
+        };
+        request.extensions_mut().insert(deadline);
+        let response = deadline.scope(deadline.run(|| self.inner.call(request)));
+        let response = self.layer.timer.timeout_at(deadline.instant(), response);
+        GrpcResponseFuture { response: Pending::Limited { response } }
+    }
+}
+
+pin_project! {
+    /// The response of a [`GrpcTimeout`] service. Dropping it cancels the timer.
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is polled"]
+    pub struct GrpcResponseFuture<F> {
+        #[pin]
+        response: Pending<F>,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = PendingProjected]
+    enum Pending<F> {
+        Unlimited { #[pin] response: F },
+        Limited { #[pin] response: future::Timeout<WithDeadline<F>> },
+    }
+}
+
+impl<F, Answer, E> Future for GrpcResponseFuture<F>
+where
+    F: Future<Output = Result<Response<Answer>, E>>,
+    Answer: Default,
+{
+    type Output = Result<Response<Answer>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let limited = match self.project().response.project() {
+            PendingProjected::Unlimited { response } => return response.poll(context),
+            PendingProjected::Limited { response } => response,
+        };
+        Poll::Ready(match ready!(limited.poll(context)) {
+            Ok(answer) => answer,
+            Err(TimeoutError::Elapsed) => Ok(status("4", "the deadline has passed")),
+            Err(TimeoutError::Refused(_)) => Ok(status("14", "no deadline can be kept")),
+        })
+    }
+}
+
+/// A response that is a status alone.
+fn status<Answer: Default>(code: &'static str, message: &'static str) -> Response<Answer> {
+    let mut response = Response::new(Answer::default());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from_static(code));
+    headers.insert("grpc-message", HeaderValue::from_static(message));
+    response
+}
