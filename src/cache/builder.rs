@@ -123,7 +123,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// let minute = Duration::from_secs(60);
     /// let clock = ManualClock::new();
     /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
-    /// let pages = Cache::builder(11 * minute).refresh_ahead(10 * minute).build(wheel)?;
+    /// let pages = Cache::<String, _>::builder(11 * minute).refresh_ahead(10 * minute);
+    /// let pages = pages.build(wheel)?;
     /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("first")), Ok("first"));
     /// clock.advance(minute);
     /// assert_eq!(pages.get_or_load("/", || Err("down")), Ok("first"));
