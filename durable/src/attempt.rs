@@ -387,7 +387,7 @@ mod tests {
 
     impl StoreClock for Slow {
         fn now(&self) -> SystemTime {
-            let now = UNIX_EPOCH + Duration::from_secs(1) + self.clock.elapsed();
+            let now = self.clock.wall();
             self.clock.advance(Duration::from_millis(LEASE - self.less));
             now
         }
@@ -398,6 +398,7 @@ mod tests {
         let name = format!("tourbillon-late-{less}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let clock = ManualClock::new();
+        clock.set_wall(UNIX_EPOCH + Duration::from_secs(1));
         let store = Embedded::open_with_clock(&path, Slow { clock: clock.clone(), less })?;
         let (wheel, _sweeper) = Builder::new().clock(clock).build()?;
         let timer = Timer::new(wheel);

@@ -4,6 +4,7 @@
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tourbillon::ManualClock;
 
 /// Milliseconds since 1970, in UTC: every time in a store.
 pub(super) type Millis = u64;
@@ -17,24 +18,30 @@ pub(super) const LATEST: Millis = 253_402_300_799_999;
 /// # Examples
 ///
 /// ```
-/// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+/// use std::time::{Duration, SystemTime};
 /// use tourbillon::ManualClock;
-/// use tourbillon_durable::StoreClock;
+/// use tourbillon_durable::{Embedded, StoreClock};
 ///
-/// /// A day in 2027, and as long after it as the manual clock has moved.
-/// #[derive(Debug)]
-/// struct Wall(ManualClock);
-///
-/// impl StoreClock for Wall {
-///     fn now(&self) -> SystemTime {
-///         UNIX_EPOCH + Duration::from_secs(1_800_000_000) + self.0.elapsed()
-///     }
-/// }
-/// # let _ = Wall(ManualClock::new()).now();
+/// let clock = ManualClock::new(); // a timer's, too
+/// let day_in_2027 = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+/// clock.set_wall(day_in_2027);
+/// # let file = std::env::temp_dir().join(format!("tourbillon-wall-{}", std::process::id()));
+/// let store = Embedded::open_with_clock(&file, clock.clone())?;
+/// assert_eq!(StoreClock::now(&clock), day_in_2027);
+/// # drop(store);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoreClock: Send + Sync + Debug + 'static {
     /// The time of day.
     fn now(&self) -> SystemTime;
+}
+
+/// Its [time of day](ManualClock::wall): one clock for the store and for the timer beside it.
+impl StoreClock for ManualClock {
+    fn now(&self) -> SystemTime {
+        self.wall()
+    }
 }
 
 /// The system's wall clock.

@@ -17,7 +17,7 @@ use std::fmt::{self, Debug};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A clock that never goes back.
 ///
@@ -182,6 +182,8 @@ type Wakes = Vec<Box<dyn Fn() -> bool + Send + Sync>>;
 #[derive(Default)]
 struct Moved {
     elapsed_nanos: AtomicU64,
+    /// The time of day at the clock's start, if it was set.
+    wall: Mutex<Option<SystemTime>>,
     wakes: Mutex<Wakes>,
 }
 
@@ -215,6 +217,47 @@ impl ManualClock {
             .elapsed_nanos
             .fetch_update(Release, Acquire, |elapsed| Some(elapsed.saturating_add(step)));
         self.wakes().retain(|wake| wake());
+    }
+
+    /// The time of day: 1970-01-01 00:00 UTC when the clock starts, unless it is
+    /// [set](Self::set_wall); it moves on with the clock.
+    ///
+    /// So one clock serves a wheel, the calendars of a scheduler, and a store of durable timers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::ManualClock;
+    ///
+    /// let clock = ManualClock::new();
+    /// clock.advance(Duration::from_secs(5));
+    /// assert_eq!(clock.wall(), SystemTime::UNIX_EPOCH + Duration::from_secs(5));
+    /// ```
+    #[must_use]
+    pub fn wall(&self) -> SystemTime {
+        let start = *ignore_poison(self.shared.wall.lock());
+        start.unwrap_or(SystemTime::UNIX_EPOCH) + self.elapsed()
+    }
+
+    /// Sets the time of day, forward or back, as people and time servers do; the clock itself stays
+    /// where it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::{Clock, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let billennium = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    /// clock.set_wall(billennium);
+    /// assert_eq!((clock.wall(), clock.now()), (billennium, clock.start()));
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(clock.wall(), billennium + Duration::from_secs(1));
+    /// ```
+    pub fn set_wall(&self, time: SystemTime) {
+        *ignore_poison(self.shared.wall.lock()) = time.checked_sub(self.elapsed());
     }
 
     fn wakes(&self) -> MutexGuard<'_, Wakes> {

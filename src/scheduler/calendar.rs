@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 use super::rule::{LastRun, Next, Rule};
+use crate::ManualClock;
 use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
@@ -41,9 +42,8 @@ const SET_BACK: Duration = Duration::from_secs(3 * 3600);
 ///
 /// let clock = ManualClock::new();
 /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
-/// let (scheduler, moved) = (Scheduler::new(wheel), clock.clone());
-/// let wall = move || SystemTime::UNIX_EPOCH + moved.elapsed();
-/// let hourly = Calendar::with_wall_clock("0 * * * *", "UTC", wall)?;
+/// let scheduler = Scheduler::new(wheel);
+/// let hourly = Calendar::with_wall_clock("0 * * * *", "UTC", clock.clone())?;
 /// let (send, runs) = mpsc::channel();
 /// scheduler.by(hourly).run(move || drop(send.send("an hour has passed")))?;
 ///
@@ -62,6 +62,13 @@ pub trait WallClock: Send + 'static {
 impl<F: Fn() -> SystemTime + Send + 'static> WallClock for F {
     fn now(&self) -> SystemTime {
         self()
+    }
+}
+
+/// Its [time of day](ManualClock::wall).
+impl WallClock for ManualClock {
+    fn now(&self) -> SystemTime {
+        self.wall()
     }
 }
 

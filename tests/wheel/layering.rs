@@ -205,8 +205,13 @@ const ATOMICS: [&str; 9] = [
 ];
 
 /// The services of tower.
-const SERVICES: [&str; 3] =
-    ["adapters/tower.rs", "adapters/http/timeout.rs", "adapters/http/body_layer.rs"];
+const SERVICES: [&str; 5] = [
+    "adapters/tower.rs",
+    "adapters/http/timeout.rs",
+    "adapters/http/body_layer.rs",
+    "adapters/http/grpc.rs",
+    "adapters/http/grpc_header.rs",
+];
 
 #[test]
 fn each_thing_outside_has_one_door() {

@@ -38,30 +38,23 @@ pub(crate) trait Place: Send + Sync + 'static {
     fn set_clock(&self, millis: i64);
 }
 
-/// A wall clock in virtual time, and where it starts.
-#[derive(Clone, Debug)]
-pub(crate) struct Wall {
-    pub(crate) clock: ManualClock,
-    pub(crate) set: Arc<AtomicI64>,
-}
-
 /// When virtual time begins: 2027-01-15 08:00:00 UTC.
 pub(crate) fn start() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-impl Wall {
-    pub(crate) fn new() -> Self {
-        Self { clock: ManualClock::new(), set: Arc::default() }
-    }
+/// A clock at the beginning of virtual time.
+pub(crate) fn clock() -> ManualClock {
+    let clock = ManualClock::new();
+    clock.set_wall(start());
+    clock
 }
 
-impl StoreClock for Wall {
-    fn now(&self) -> SystemTime {
-        let set = Duration::from_millis(self.set.load(SeqCst).unsigned_abs());
-        let now = start() + self.clock.elapsed();
-        if self.set.load(SeqCst) < 0 { now - set } else { now + set }
-    }
+/// Sets the wall clock back, or forward.
+pub(crate) fn set(clock: &ManualClock, millis: i64) {
+    let step = Duration::from_millis(millis.unsigned_abs());
+    let now = clock.wall();
+    clock.set_wall(if millis < 0 { now - step } else { now + step });
 }
 
 /// A file that goes with its test.
@@ -84,36 +77,36 @@ impl Drop for TempFile {
 /// An embedded store in virtual time.
 pub(crate) struct OneFile {
     pub(crate) file: TempFile,
-    pub(crate) wall: Wall,
+    pub(crate) clock: ManualClock,
 }
 
 impl OneFile {
     pub(crate) fn new() -> Self {
-        Self { file: TempFile::new(), wall: Wall::new() }
+        Self { file: TempFile::new(), clock: clock() }
     }
 }
 
 impl Place for OneFile {
     fn open(&self) -> AnyStore {
-        let store = Embedded::open_with_clock(&self.file.0, self.wall.clone());
+        let store = Embedded::open_with_clock(&self.file.0, self.clock.clone());
         store.expect("the store opens").into()
     }
 
     fn timer(&self) -> Timer {
-        let driver = Builder::new().clock(self.wall.clock.clone()).driver();
+        let driver = Builder::new().clock(self.clock.clone()).driver();
         Timer::spawn(driver).expect("a thread starts")
     }
 
     fn now(&self) -> SystemTime {
-        self.wall.now()
+        self.clock.wall()
     }
 
     fn advance(&self, step: Duration) {
-        self.wall.clock.advance(step);
+        self.clock.advance(step);
     }
 
     fn set_clock(&self, millis: i64) {
-        self.wall.set.fetch_add(millis, SeqCst);
+        set(&self.clock, millis);
     }
 }
 

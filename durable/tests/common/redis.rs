@@ -1,12 +1,11 @@
 //! A store on a Redis server, in virtual time.
 
-use super::bench::{Bench, Place, Wall};
+use super::bench::{self, Bench, Place};
 use super::servers::Server;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
-use tourbillon::Builder;
 use tourbillon::future::Timer;
+use tourbillon::{Builder, ManualClock};
 use tourbillon_durable::{AnyStore, DurableError, Redis, RedisOptions};
 
 /// A runtime for the connections of a store.
@@ -20,13 +19,13 @@ pub(crate) struct OneNode {
     // Before the server: its connections end first.
     runtime: Runtime,
     pub(crate) server: Server,
-    wall: Wall,
+    clock: ManualClock,
 }
 
 impl OneNode {
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
         let server = Server::start(options)?;
-        Some(Self { runtime: runtime(), server, wall: Wall::new() })
+        Some(Self { runtime: runtime(), server, clock: bench::clock() })
     }
 
     /// Timers on a server with its defaults.
@@ -35,7 +34,7 @@ impl OneNode {
     }
 
     pub(crate) fn try_open(&self) -> Result<AnyStore, DurableError> {
-        let options = RedisOptions::new("timers").clock(self.wall.clone());
+        let options = RedisOptions::new("timers").clock(self.clock.clone());
         let store = self.runtime.block_on(Redis::connect(&self.server.url(), options));
         store.map(AnyStore::from)
     }
@@ -47,19 +46,19 @@ impl Place for OneNode {
     }
 
     fn timer(&self) -> Timer {
-        let driver = Builder::new().clock(self.wall.clock.clone()).driver();
+        let driver = Builder::new().clock(self.clock.clone()).driver();
         Timer::spawn(driver).expect("a thread starts")
     }
 
     fn now(&self) -> SystemTime {
-        tourbillon_durable::StoreClock::now(&self.wall)
+        self.clock.wall()
     }
 
     fn advance(&self, step: Duration) {
-        self.wall.clock.advance(step);
+        self.clock.advance(step);
     }
 
     fn set_clock(&self, millis: i64) {
-        self.wall.set.fetch_add(millis, SeqCst);
+        bench::set(&self.clock, millis);
     }
 }

@@ -311,7 +311,7 @@ fn a_store_with_wrong_bytes() {
             bytes[at] ^= 1 << random.u8(..8);
         }
         std::fs::write(&place.file.0, bytes).unwrap();
-        let Ok(store) = Embedded::open_with_clock(&place.file.0, place.wall.clone()) else {
+        let Ok(store) = Embedded::open_with_clock(&place.file.0, place.clock.clone()) else {
             continue;
         };
         let timers = DurableTimers::new(store, &place.timer());

@@ -155,8 +155,8 @@ impl Trial {
         let file = TempFile::new();
         std::fs::copy(&self.bench.place.file.0, &file.0).unwrap();
         self.stop();
-        let wall = self.bench.place.wall.clone();
-        self.bench = Bench::new(OneFile { file, wall });
+        let clock = self.bench.place.clock.clone();
+        self.bench = Bench::new(OneFile { file, clock });
         self.running = Some(work(&self.bench));
     }
 }
