@@ -5,7 +5,7 @@
 use futures_channel::oneshot;
 use std::fmt::Display;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -14,7 +14,6 @@ use tourbillon::future::Timer;
 use tourbillon::{Builder, ManualClock};
 use tourbillon_durable::{
     AnyStore, Backoff, Delivery, DurableError, DurableTimers, Embedded, Event, Options, Outcome,
-    StoreClock,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
