@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use tourbillon::scheduler::{Calendar, CalendarError, Due, Ending, Scheduled, Scheduler};
-use tourbillon::{Builder, Clock, ManualClock, Sweeper};
+use tourbillon::{Builder, ManualClock, Sweeper};
 
 const HOUR: i64 = 3600;
 
