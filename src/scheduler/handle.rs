@@ -10,7 +10,10 @@ use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A closure that was scheduled. Clones are of the same one, and equal to each other and to no
@@ -197,10 +200,15 @@ impl<R> Joined<R> {
     ///
     /// The closure panicked, or was not run.
     pub fn join(self) -> Result<R, JoinError> {
-        // The closure, and with it the sender, may live by this handle alone.
+        joined(self.alone().wait())
+    }
+
+    /// The result to come, without the closure: that, and with it who tells the result, may live by
+    /// this handle alone.
+    fn alone(self) -> Awaited<R> {
         let Self { scheduled, result } = self;
         drop(scheduled);
-        result.wait().map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
+        result
     }
 
     /// The result if it is there; it can be had once.
@@ -232,9 +240,57 @@ impl<R> Joined<R> {
     pub fn try_join(&self) -> Result<Option<R>, JoinError> {
         match self.result.look() {
             Err(()) => Ok(None),
-            Ok(None) => Err(JoinError::NotRun),
-            Ok(Some(ran)) => ran.map(Some).map_err(JoinError::Panicked),
+            Ok(told) => joined(told).map(Some),
         }
+    }
+}
+
+fn joined<R>(told: Option<thread::Result<R>>) -> Result<R, JoinError> {
+    told.map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
+}
+
+impl<R> IntoFuture for Joined<R> {
+    type Output = Result<R, JoinError>;
+    type IntoFuture = Joining<R>;
+
+    fn into_future(self) -> Joining<R> {
+        Joining { result: self.alone() }
+    }
+}
+
+/// The result of a closure that runs once, for tasks: what `.await` makes of [`Joined`]. Dropping it
+/// changes nothing.
+///
+/// # Errors
+///
+/// As [`Joined::join`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::Scheduler;
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let answer = pollster::block_on(async {
+///     let answer = scheduler.after(Duration::from_millis(2), || 6 * 7)?;
+///     Ok::<_, Box<dyn std::error::Error>>(answer.await?)
+/// });
+/// assert_eq!(answer?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Joining<R> {
+    result: Awaited<R>,
+}
+
+impl<R> Future for Joining<R> {
+    type Output = Result<R, JoinError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.result.poll(context).map(joined)
     }
 }
 

@@ -32,7 +32,7 @@ mod rule;
 #[cfg(feature = "cron")]
 pub use calendar::{Calendar, CalendarError, WallClock};
 pub use closure::{AfterPanic, Cancel, Due, Ending};
-pub use handle::{JoinError, Joined, Scheduled};
+pub use handle::{JoinError, Joined, Joining, Scheduled};
 pub use owned::Owned;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};

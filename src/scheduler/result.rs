@@ -2,15 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use crate::panics::ignore_poison;
+use crate::panics::{ignore_poison, quietly};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 /// Makes the two ends.
 pub(super) fn result<R>() -> (Teller<R>, Awaited<R>) {
     let shared = Arc::new(Shared {
-        state: Mutex::new(State { told: Told::NotYet, waits: false }),
+        state: Mutex::new(State { told: Told::NotYet, waits: false, task: None }),
         changed: Condvar::new(),
     });
     (Teller(Some(Arc::clone(&shared))), Awaited(shared))
@@ -30,8 +31,10 @@ pub(super) struct Shared<R> {
 
 struct State<R> {
     told: Told<R>,
-    /// Whether somebody sleeps until that changes.
+    /// Whether a thread sleeps until that changes.
     waits: bool,
+    /// The task that does.
+    task: Option<Waker>,
 }
 
 enum Told<R> {
@@ -72,6 +75,19 @@ impl<R> Awaited<R> {
         state.take()
     }
 
+    /// As [`wait`](Self::wait), for a task.
+    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Option<thread::Result<R>>> {
+        let mut state = self.0.lock();
+        if !matches!(state.told, Told::NotYet) {
+            return Poll::Ready(state.take());
+        }
+        let replaced = state.task.replace(context.waker().clone());
+        // A waker's drop is its runtime's code.
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+
     /// The result, once, or `Err` if it may still come.
     pub(super) fn look(&self) -> Result<Option<thread::Result<R>>, ()> {
         let mut state = self.0.lock();
@@ -87,10 +103,13 @@ impl<R> Shared<R> {
     fn change(&self, told: Told<R>) {
         let mut state = self.lock();
         state.told = told;
-        let waits = state.waits;
+        let (waits, task) = (state.waits, state.task.take());
         drop(state);
         if waits {
             self.changed.notify_all();
+        }
+        if let Some(task) = task {
+            quietly(|| task.wake());
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod desk;
 pub(crate) mod leased;
 #[cfg(feature = "future")]
 pub(crate) mod sandbox;
+pub(crate) mod woken;
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;

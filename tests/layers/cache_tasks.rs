@@ -1,10 +1,10 @@
 //! Loads of the cache by tasks, which wait for one another and for threads.
 
+use crate::common::woken::Woken;
 use std::future::{Future, pending, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::SeqCst;
+
 use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -17,16 +17,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 type Loaded = Result<u64, LoadError<u64, &'static str>>;
 type Values = Cache<String, u64>;
-
-/// Counts how often its task was woken.
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
 
 /// A task that asks for one key.
 struct Task<'a> {
@@ -48,7 +38,7 @@ impl<'a> Task<'a> {
     }
 
     fn wakes(&self) -> usize {
-        self.woken.0.load(SeqCst)
+        self.woken.times()
     }
 }
 
@@ -142,7 +132,7 @@ fn who_no_longer_waits_is_not_woken() {
     drop(other);
     assert_eq!(Arc::strong_count(&woken), 1, "its waker has gone with it");
     assert_eq!(first.poll(), Poll::Ready(Ok(1)));
-    assert_eq!(woken.0.load(SeqCst), 0);
+    assert_eq!(woken.times(), 0);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod coming_from;
 mod coming_from_others;
 #[path = "../common/mod.rs"]
 mod common;
+mod joining;
 #[cfg(feature = "keyed")]
 mod keyed;
 #[cfg(feature = "keyed")]
