@@ -258,8 +258,8 @@ impl<R> IntoFuture for Joined<R> {
     }
 }
 
-/// The result of a closure that runs once, for tasks: what `.await` makes of [`Joined`]. Dropping it
-/// changes nothing.
+/// The result of a closure that runs once, for tasks: what `.await` makes of [`Joined`]. Dropping
+/// it changes nothing.
 ///
 /// # Errors
 ///
