@@ -350,6 +350,15 @@ fn a_sleep_pushed_back_on_a_closed_wheel_ends_at_its_time() {
     assert_eq!((task.wakes(), task.poll(&mut sleep)), (1, READY));
 }
 
+#[test]
+fn a_sleep_whose_id_others_know_tells_the_wheel_of_each_reset() {
+    let sandbox = Sandbox::new();
+    let (_task, mut sleep) = armed(&sandbox);
+    let id = sleep.id().unwrap();
+    sleep.reset_after(sandbox.tick * 120);
+    assert_eq!(sandbox.timer.wheel().deadline(id), Some(sleep.deadline()));
+}
+
 /// A connection with a packet now and then tells the wheel while half of its time is still ahead.
 #[test]
 fn a_sleep_pushed_back_again_and_again_is_not_woken() {
