@@ -99,7 +99,7 @@ impl WallClock for ManualClock {
 ///
 /// A run begins at its second or within two ticks of the wheel after it. For a list of times to
 /// come make another calendar, and ask it by [`next_after`](Self::next_after). The wheel's
-/// [`ManualClock`](crate::ManualClock) does not move the wall clock: in virtual time give
+/// [`ManualClock`] does not move the wall clock: in virtual time give
 /// [one of your own](Self::with_wall_clock).
 ///
 /// # Examples
