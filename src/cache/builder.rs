@@ -98,7 +98,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     }
 
     /// In so much of the end of its life, an entry is served as before, but the next value is
-    /// loaded already: more than zero, and less than the time to live.
+    /// loaded already: more than zero, and less than the time to live less its spread. An entry
+    /// that is given less time than that by itself is loaded anew by each load that comes.
     ///
     /// The first [`get_or_load`](Cache::get_or_load), of either kind, that comes then loads, and
     /// waits for what it loads; all others are served what there is, at once. If its load fails, or
@@ -236,9 +237,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// Time to live, time to idle, capacity or spread are out of their ranges; the error tells
-    /// which and what is allowed. A time to live beyond the wheel's range is refused by each
-    /// insert.
+    /// Time to live, time to idle, refresh ahead, capacity or spread are out of their ranges; the
+    /// error tells which and what is allowed. A time to live beyond the wheel's range is refused by
+    /// each insert.
     ///
     /// # Examples
     ///
@@ -311,13 +312,18 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         })
     }
 
+    /// How long an entry lives at least that is given the cache's time to live.
+    fn shortest(&self) -> Duration {
+        self.ttl.saturating_sub(self.ttl.mul_f64(f64::from(self.spread.min(100)) / 100.0))
+    }
+
     fn check(&self) -> Result<(), CacheBuildError> {
         let most = if self.weigh.0.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MOST };
         match self.capacity {
             _ if self.ttl.is_zero() => Err(CacheBuildError::TimeToLive),
             _ if self.idle.is_some_and(|idle| idle.is_zero()) => Err(CacheBuildError::TimeToIdle),
-            _ if self.ahead.is_some_and(|ahead| ahead.is_zero() || ahead >= self.ttl) => {
-                Err(CacheBuildError::RefreshAhead { below: self.ttl })
+            _ if self.ahead.is_some_and(|ahead| ahead.is_zero() || ahead >= self.shortest()) => {
+                Err(CacheBuildError::RefreshAhead { below: self.shortest() })
             }
             Some(asked) if !(1..=most).contains(&asked) => {
                 Err(CacheBuildError::Capacity { asked, most })

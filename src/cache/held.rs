@@ -53,7 +53,8 @@ impl<V> Held<V> {
     /// Whether it is served until later than so long before a moment.
     pub(super) fn outlives(&self, at: Moment, before: Duration) -> bool {
         let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
-        self.until().nanos.saturating_add(before) > at.nanos
+        // None: the moment is the last of all, and that long before it is no moment.
+        at.nanos.checked_sub(before).is_some_and(|then| self.until().nanos > then)
     }
 
     /// It was used, and so lives until `idle`, but no longer than it may.

@@ -290,9 +290,9 @@ where
     let end = || ticket.end(|| Outcome::Loaded(value.clone()));
     let ended = catch_unwind(AssertUnwindSafe(end));
     match kept {
-        Some(parted) => shared.settle(&key, (timer, lives), parted),
+        Ok(parted) => shared.settle(&key, (timer, lives), parted),
         // Overtaken: no value has this timer.
-        None => drop(shared.wheel.cancel(timer)),
+        Err(_) => drop(shared.wheel.cancel(timer)),
     }
     if let Err(panic) = ended {
         resume_unwind(panic);

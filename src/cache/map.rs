@@ -359,8 +359,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let sought = self.sought(key);
-        let mut shard = self.write(&sought);
+        // Before the lock, and so dropped after it.
         let mut ageing = None;
+        let mut shard = self.write(&sought);
         if let Some(held) = shard.entries.get(&sought) {
             match serve(held) {
                 Served::Value(value) => return Found::Value(value),
@@ -374,14 +375,11 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
                 }
             }
         }
-        match (shard.loads.get(key), ageing) {
-            (Some(_), Some(value)) => Found::Value(value),
-            (Some(load), None) => Found::Loading(Arc::clone(load)),
-            (None, _) => {
-                let (key, load) = shard.begin(own());
-                Found::Missing(key, load)
-            }
-        }
+        let Some(load) = shard.loads.get(key) else {
+            let (key, load) = shard.begin(own());
+            return Found::Missing(key, load);
+        };
+        ageing.take().map_or_else(|| Found::Loading(Arc::clone(load)), Found::Value)
     }
 
     /// The right to load the key's value, for one caller at a time, if it has one that `ages`.
@@ -407,14 +405,19 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         wanted(&shard).then(|| shard.begin(own()))
     }
 
-    /// Puts what a load gave into the key's place; `None` if that was taken away by an insert or a
-    /// removal of the key.
-    pub(super) fn keep(&self, key: &K, load: &Arc<Load<V>>, held: Held<V>) -> Option<Parted<K, V>>
+    /// Puts what a load gave into the key's place; it comes back if that was taken away by an
+    /// insert or a removal of the key.
+    pub(super) fn keep(
+        &self,
+        key: &K,
+        load: &Arc<Load<V>>,
+        held: Held<V>,
+    ) -> Result<Parted<K, V>, Held<V>>
     where
         K: Clone,
     {
         let mut shard = self.write(&self.sought(key));
-        shard.land(key, load).then(|| shard.insert(key.clone(), held))
+        if shard.land(key, load) { Ok(shard.insert(key.clone(), held)) } else { Err(held) }
     }
 }
 

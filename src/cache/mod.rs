@@ -42,9 +42,9 @@
 //!
 //! # What keeps a cache
 //!
-//! Its handles. One that the cache itself holds, in its listener or in a value, keeps it for ever,
-//! with its driver: give these a [`WeakCache`] ([`CacheBuilder::listener_with`],
-//! [`Cache::downgrade`]). A load may borrow any handle, as it ends.
+//! Its handles, and a [`Refresh`] as long as it runs. A handle that the cache itself holds, in its
+//! listener or in a value, keeps it for ever, with its driver: give these a [`WeakCache`] (by
+//! [`CacheBuilder::listener_with`] or [`Cache::downgrade`]). A load may borrow any handle: it ends.
 //!
 //! # Examples
 //!

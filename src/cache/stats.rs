@@ -71,6 +71,8 @@ pub(super) struct Counters {
 
 impl Counters {
     const OWN: usize = 64;
+    /// The number that threads share is none of these.
+    const _SHARED: () = assert!(Self::OWN <= Caller::OWN as usize);
 
     pub(super) fn new() -> Self {
         Self { own: Box::new(std::array::from_fn(|_| Row::default())), shared: Row::default() }

@@ -54,9 +54,9 @@ impl<K: Eq + Hash, V> Ticket<K, V> {
 }
 
 impl<K: Eq + Hash + Clone, V: Clone> Ticket<K, V> {
-    /// Puts the value into the key's place; `None` if that was taken away by an insert or a removal
-    /// of the key.
-    pub(super) fn keep(&self, held: Held<V>) -> Option<Parted<K, V>> {
+    /// Puts the value into the key's place; it comes back if that was taken away by an insert or a
+    /// removal of the key.
+    pub(super) fn keep(&self, held: Held<V>) -> Result<Parted<K, V>, Held<V>> {
         self.shared.map.keep(&self.key, &self.load, held)
     }
 }

@@ -153,7 +153,8 @@ pub fn interval_at(start: Instant, period: Duration) -> Result<Interval, ZeroPer
 }
 
 /// An empty queue on the [timer of the process](default_timer), on a wheel as a
-/// [`Builder`] makes it that was told nothing.
+/// [`Builder`] makes it that was told nothing. As [`default_timer`], it panics if the system starts
+/// no thread.
 impl<T: Send> Default for DelayQueue<T> {
     fn default() -> Self {
         let queue = Self::new(&default_timer(), Builder::new());

@@ -4,7 +4,6 @@
 
 use crate::wheel::engine::Engine;
 use crate::wheel::handle::Wheel;
-use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::tick::Tick;
 use std::time::{Duration, Instant};
@@ -26,7 +25,7 @@ use std::time::{Duration, Instant};
 /// let snapshot = wheel.snapshot();
 /// let near = snapshot.ahead().filter(|(bound, _)| *bound < Duration::from_secs(5));
 /// assert_eq!(near.map(|(_, timers)| timers).sum::<u64>(), 2);
-/// assert_eq!(snapshot.next.map(|(_, at)| at - snapshot.taken), Some(Duration::from_secs(1)));
+/// assert_eq!(snapshot.next.map(|at| at - snapshot.taken), Some(Duration::from_secs(1)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +35,9 @@ pub struct Snapshot {
     pub taken: Instant,
     /// Timers that were armed.
     pub armed: u64,
-    /// The timer that is due first, and its deadline, which may have passed.
-    pub next: Option<(TimerId, Instant)>,
+    /// The deadline of the timer that is due first; it may have passed. Not its id: whoever inserts
+    /// it may not have it yet, and nobody may cancel a timer before its insert has returned.
+    pub next: Option<Instant>,
     /// The levels of slots, the finest first.
     pub levels: Vec<Level>,
     ahead: Vec<(Duration, u64)>,
@@ -78,21 +78,21 @@ impl Snapshot {
     fn of<T>(engine: &Engine<T>, taken: Instant) -> Self {
         let timeline = engine.timeline();
         let now = timeline.floor(taken);
-        let (mut counts, mut first) = (Vec::<u64>::new(), None::<(Tick, TimerId)>);
-        engine.for_each_armed(&pin(), |id, deadline| {
+        let (mut counts, mut first) = (Vec::<u64>::new(), None::<Tick>);
+        engine.for_each_armed(&pin(), |deadline| {
             let bucket = deadline.since(now).max(1).next_power_of_two().ilog2() as usize;
             if counts.len() <= bucket {
                 counts.resize(bucket + 1, 0);
             }
             counts[bucket] += 1;
-            if first.is_none_or(|(earliest, _)| deadline < earliest) {
-                first = Some((deadline, id));
+            if first.is_none_or(|earliest| deadline < earliest) {
+                first = Some(deadline);
             }
         });
         Self {
             taken,
             armed: counts.iter().sum(),
-            next: first.map(|(deadline, id)| (id, timeline.instant(deadline))),
+            next: first.map(|deadline| timeline.instant(deadline)),
             levels: levels(engine),
             ahead: (0..).map(|bucket| timeline.duration(1 << bucket)).zip(counts).collect(),
         }
@@ -129,7 +129,7 @@ impl<T: Send> Wheel<T> {
     /// let id = wheel.insert("idle", Duration::from_secs(30))?;
     /// let snapshot = wheel.snapshot();
     /// assert_eq!(snapshot.armed, 1);
-    /// assert_eq!(snapshot.next, wheel.deadline(id).map(|at| (id, at)));
+    /// assert_eq!(snapshot.next, wheel.deadline(id));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

@@ -40,6 +40,18 @@ fn what_is_not_used_is_not_served_however_late_the_sweep() {
 }
 
 #[test]
+fn a_time_to_idle_beyond_all_time_keeps_nothing_past_its_time_to_live() {
+    for idle in [Duration::MAX, Duration::from_secs(584 * 366 * 86_400)] {
+        let rig = Rig::new(|builder| builder.time_to_idle(idle));
+        rig.cache.insert(1, 10).unwrap();
+        rig.clock.advance(TTL - TICK);
+        assert_eq!(rig.cache.get(&1), Some(10));
+        rig.clock.advance(TICK);
+        assert_eq!((rig.cache.get(&1), rig.cache.contains(&1)), (None, false), "{idle:?}");
+    }
+}
+
+#[test]
 fn a_use_is_a_store_and_the_wheel_hears_of_it_when_the_timer_fires() {
     let mut rig = Rig::new(|builder| builder.time_to_idle(TICK * 30));
     rig.cache.insert(1, 10).unwrap();

@@ -3,10 +3,12 @@
 use crate::rig::{Rig, TICK, TTL};
 use std::future::{pending, ready};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuildError, CacheRefusal, Cause, LoadError};
-use tourbillon::{Builder, Refused};
+use tourbillon::cache::{Cache, CacheBuildError, CacheRefusal, Cause, LoadError, WeakCache};
+use tourbillon::{Builder, ManualClock, Refused};
 
 /// The part of an entry's life in which it is refreshed.
 const AHEAD: Duration = Duration::from_millis(40);
@@ -183,4 +185,47 @@ fn a_time_ahead_is_within_the_time_to_live() {
         assert!(matches!(refused, CacheBuildError::RefreshAhead { below: TTL }), "{refused}");
     }
     assert!(Cache::<u32, u32>::builder(TTL).refresh_ahead(TTL - TICK).build(wheel).is_ok());
+}
+
+#[test]
+fn a_time_ahead_is_within_the_shortest_life_that_the_spread_allows() {
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let builder = || Cache::<u32, u32>::builder(TTL).spread(50);
+    assert!(builder().refresh_ahead(TTL / 2).build(wheel.clone()).is_err());
+    assert!(builder().refresh_ahead(TTL / 2 - TICK).build(wheel).is_ok());
+}
+
+/// A value whose drop looks into the cache: under a lock of the map it would wait for itself.
+struct Looks(WeakCache<u32, Looks>, Arc<AtomicU32>);
+
+impl Clone for Looks {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), Arc::clone(&self.1))
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        if let Some(cache) = self.0.upgrade() {
+            let _present = cache.contains(&1);
+            self.1.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn no_value_is_dropped_under_a_lock() {
+    let clock = ManualClock::new();
+    let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+    let cache = Cache::builder(TTL).refresh_ahead(AHEAD).build(wheel).unwrap();
+    let (weak, drops) = (cache.downgrade(), Arc::new(AtomicU32::new(0)));
+    let value = || Looks(weak.clone(), Arc::clone(&drops));
+    cache.insert(1, value()).unwrap();
+    clock.advance(TTL - AHEAD);
+    let overtaken = cache.get_or_load(&1, || {
+        cache.insert(1, value()).unwrap();
+        Ok::<_, ()>(value())
+    });
+    assert!(overtaken.is_ok());
+    assert!(drops.load(Relaxed) > 1);
 }

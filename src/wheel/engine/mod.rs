@@ -416,8 +416,8 @@ impl<T> Engine<T> {
         self.look_at_memory();
     }
 
-    /// Calls `visit` with each armed timer and its deadline, as they are when it is looked at.
-    pub(crate) fn for_each_armed(&self, guard: &Guard, mut visit: impl FnMut(TimerId, Tick)) {
+    /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at.
+    pub(crate) fn for_each_armed(&self, guard: &Guard, mut visit: impl FnMut(Tick)) {
         for shard in &self.shards {
             shard.for_each_armed(&self.front, guard, &mut visit);
         }

@@ -267,18 +267,13 @@ impl<T> Shard<T> {
         (state.generation() == id.generation()).then(|| state.deadline(front.swept()))
     }
 
-    /// Calls `visit` with each armed timer and its deadline, as they are when it is looked at.
-    pub(crate) fn for_each_armed(
-        &self,
-        front: &Front,
-        guard: &Guard,
-        mut visit: impl FnMut(TimerId, Tick),
-    ) {
-        self.slab.for_each(guard, |index, entry| {
+    /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at. Not with
+    /// its id, which nobody may have before its insert has returned.
+    pub(crate) fn for_each_armed(&self, front: &Front, guard: &Guard, mut visit: impl FnMut(Tick)) {
+        self.slab.for_each(guard, |_, entry| {
             let state = entry.state.load();
             if state.is_armed() {
-                let id = TimerId::new(self.number, state.generation(), index);
-                visit(id, state.deadline(front.swept()));
+                visit(state.deadline(front.swept()));
             }
         });
     }
