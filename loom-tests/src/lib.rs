@@ -180,6 +180,14 @@ pub fn beside<R: Send + 'static>(
     thread::spawn(move || run(&wheel))
 }
 
+/// Inserts a timer on another thread of the model, and cancels it.
+pub fn comes_and_goes(wheel: &Wheel<Value>) -> thread::JoinHandle<()> {
+    beside(wheel, |wheel| {
+        let id = wheel.insert(v(2), TICK).expect("the wheel is open");
+        assert_eq!(wheel.cancel(id), Some(v(2)));
+    })
+}
+
 /// As [`beside`], by a thread that has a number of its own and so vacant entries in its hand; it
 /// leaves them behind when it ends.
 pub fn seated<R: Send + 'static>(

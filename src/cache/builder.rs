@@ -312,18 +312,14 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         })
     }
 
-    /// How long an entry lives at least that is given the cache's time to live.
-    fn shortest(&self) -> Duration {
-        self.ttl.saturating_sub(self.ttl.mul_f64(f64::from(self.spread.min(100)) / 100.0))
-    }
-
     fn check(&self) -> Result<(), CacheBuildError> {
         let most = if self.weigh.0.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MOST };
+        let below = Spread::least(self.ttl, self.spread);
         match self.capacity {
             _ if self.ttl.is_zero() => Err(CacheBuildError::TimeToLive),
             _ if self.idle.is_some_and(|idle| idle.is_zero()) => Err(CacheBuildError::TimeToIdle),
-            _ if self.ahead.is_some_and(|ahead| ahead.is_zero() || ahead >= self.shortest()) => {
-                Err(CacheBuildError::RefreshAhead { below: self.shortest() })
+            _ if self.ahead.is_some_and(|ahead| ahead.is_zero() || ahead >= below) => {
+                Err(CacheBuildError::RefreshAhead { below })
             }
             Some(asked) if !(1..=most).contains(&asked) => {
                 Err(CacheBuildError::Capacity { asked, most })

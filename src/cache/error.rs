@@ -126,9 +126,9 @@ pub enum CacheBuildError {
     /// The time to idle is zero.
     TimeToIdle,
     /// The time in which entries are [refreshed ahead](super::CacheBuilder::refresh_ahead) is zero,
-    /// or not below the time to live.
+    /// or not below the shortest time that an entry lives which is given none of its own.
     RefreshAhead {
-        /// The time to live.
+        /// The time to live, less its spread.
         below: Duration,
     },
     /// The bound on the entries, or on their weight, is zero, or absurd.

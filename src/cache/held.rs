@@ -46,15 +46,13 @@ impl<V> Held<V> {
 
     /// From when on the next value is to be loaded, if that is so long before its end.
     pub(super) fn ages(&self, ahead: Duration) -> Moment {
-        let ahead = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
-        Moment { nanos: self.at_most.saturating_sub(ahead) }
+        Moment { nanos: self.at_most.saturating_sub(nanos(ahead)) }
     }
 
     /// Whether it is served until later than so long before a moment.
     pub(super) fn outlives(&self, at: Moment, before: Duration) -> bool {
-        let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
         // None: the moment is the last of all, and that long before it is no moment.
-        at.nanos.checked_sub(before).is_some_and(|then| self.until().nanos > then)
+        at.nanos.checked_sub(nanos(before)).is_some_and(|then| self.until().nanos > then)
     }
 
     /// It was used, and so lives until `idle`, but no longer than it may.
@@ -71,4 +69,9 @@ impl<V> Held<V> {
         self.until = AtomicU64::new(lives.until.nanos);
         self.at_most = lives.at_most.nanos;
     }
+}
+
+/// At most 584 years.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

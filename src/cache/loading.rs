@@ -10,7 +10,6 @@ use super::ticket::Ticket;
 use super::{Cache, Cause, IntoKey, LoadError};
 use crate::Refused;
 use std::borrow::Borrow;
-use std::future::poll_fn;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -176,7 +175,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                 },
                 Begun::Own(ticket) => ticket,
             };
-            let loaded = poll_fn(|context| ticket.run(|| load.as_mut().poll(context))).await;
+            let loaded = ticket.run_async(load.as_mut()).await;
             return self.served(key, finish(ticket, loaded));
         }
     }

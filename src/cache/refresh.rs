@@ -9,7 +9,6 @@ use super::ticket::Ticket;
 use super::{Cache, IntoKey, LoadError};
 use std::borrow::Borrow;
 use std::fmt;
-use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::pin;
 use std::sync::Arc;
@@ -165,10 +164,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
         mut self,
         load: impl Future<Output = Result<(V, Duration), E>>,
     ) -> Result<V, LoadError<V, E>> {
-        let loaded = {
-            let mut load = pin!(load);
-            poll_fn(|context| self.ticket.run(|| load.as_mut().poll(context))).await
-        };
+        let loaded = self.ticket.run_async(pin!(load)).await;
         finish(self.ticket, loaded)
     }
 }

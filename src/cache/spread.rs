@@ -31,12 +31,22 @@ impl Spread {
         if self.percent == 0 {
             return ttl;
         }
-        let width = u64::try_from((ttl / 100 * self.percent).as_nanos()).unwrap_or(u64::MAX);
-        let width = width.min(u64::MAX / 2);
+        let width = Self::width(ttl, self.percent);
         // Relaxed: each draw needs a seed of its own, in whatever order.
         let seed = self.seeds.fetch_add(Self::STEP, Relaxed);
         let drawn = fastrand::Rng::with_seed(seed).u64(0..=2 * width);
         (ttl - Duration::from_nanos(width)).saturating_add(Duration::from_nanos(drawn))
+    }
+
+    /// The least that may be drawn around `ttl`.
+    pub(super) fn least(ttl: Duration, percent: u32) -> Duration {
+        ttl - Duration::from_nanos(Self::width(ttl, percent.min(Self::MOST)))
+    }
+
+    /// How far a draw may lie from `ttl`, in nanoseconds.
+    fn width(ttl: Duration, percent: u32) -> u64 {
+        let width = u64::try_from((ttl / 100 * percent).as_nanos()).unwrap_or(u64::MAX);
+        width.min(u64::MAX / 2)
     }
 }
 

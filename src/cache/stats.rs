@@ -69,10 +69,11 @@ pub(super) struct Counters {
     shared: Row,
 }
 
+// The number that threads share is none of these.
+const _: () = assert!(Counters::OWN <= Caller::OWN as usize);
+
 impl Counters {
     const OWN: usize = 64;
-    /// The number that threads share is none of these.
-    const _SHARED: () = assert!(Self::OWN <= Caller::OWN as usize);
 
     pub(super) fn new() -> Self {
         Self { own: Box::new(std::array::from_fn(|_| Row::default())), shared: Row::default() }

@@ -6,7 +6,9 @@ use super::held::Held;
 use super::load::{Load, Outcome};
 use super::map::Parted;
 use super::shared::Shared;
+use std::future::poll_fn;
 use std::hash::Hash;
+use std::pin::Pin;
 use std::sync::Arc;
 
 /// The place of a key whose value is being loaded: for whoever loads it. Dropped without an end, as
@@ -39,6 +41,11 @@ impl<K: Eq + Hash, V> Ticket<K, V> {
         let output = part();
         self.runs = false;
         output
+    }
+
+    /// As [`run`](Self::run), to the end of a load that is a future.
+    pub(super) async fn run_async<F: Future>(&mut self, mut load: Pin<&mut F>) -> F::Output {
+        poll_fn(|context| self.run(|| load.as_mut().poll(context))).await
     }
 
     /// Ends the load, with what `outcome` makes if anybody waits for it.

@@ -68,18 +68,20 @@ impl<R> Awaited<R> {
     /// The result, once; `None` if none comes. Waits for it.
     pub(super) fn wait(self) -> Option<thread::Result<R>> {
         let mut state = self.0.lock();
-        while matches!(state.told, Told::NotYet) {
+        loop {
+            if let Ok(told) = state.look() {
+                return told;
+            }
             state.waits = true;
             state = ignore_poison(self.0.changed.wait(state));
         }
-        state.take()
     }
 
     /// As [`wait`](Self::wait), for a task.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Option<thread::Result<R>>> {
         let mut state = self.0.lock();
-        if !matches!(state.told, Told::NotYet) {
-            return Poll::Ready(state.take());
+        if let Ok(told) = state.look() {
+            return Poll::Ready(told);
         }
         let replaced = state.task.replace(context.waker().clone());
         // A waker's drop is its runtime's code.
@@ -90,8 +92,7 @@ impl<R> Awaited<R> {
 
     /// The result, once, or `Err` if it may still come.
     pub(super) fn look(&self) -> Result<Option<thread::Result<R>>, ()> {
-        let mut state = self.0.lock();
-        if matches!(state.told, Told::NotYet) { Err(()) } else { Ok(state.take()) }
+        self.0.lock().look()
     }
 }
 
@@ -115,10 +116,15 @@ impl<R> Shared<R> {
 }
 
 impl<R> State<R> {
-    fn take(&mut self) -> Option<thread::Result<R>> {
+    /// The result, once, or `Err` if it may still come.
+    fn look(&mut self) -> Result<Option<thread::Result<R>>, ()> {
         match std::mem::replace(&mut self.told, Told::Nothing) {
-            Told::Ran(ran) => Some(ran),
-            Told::NotYet | Told::Nothing => None,
+            Told::Ran(ran) => Ok(Some(ran)),
+            Told::Nothing => Ok(None),
+            Told::NotYet => {
+                self.told = Told::NotYet;
+                Err(())
+            }
         }
     }
 }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuildError, CacheRefusal, Cause, LoadError, WeakCache};
-use tourbillon::{Builder, ManualClock, Refused};
+use tourbillon::cache::{
+    Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, LoadError, WeakCache,
+};
+use tourbillon::{Builder, Clock, ManualClock, Refused};
 
 /// The part of an entry's life in which it is refreshed.
 const AHEAD: Duration = Duration::from_millis(40);
@@ -32,7 +34,7 @@ fn one_who_comes_near_the_end_loads_and_all_others_are_served() {
     let mut rig = aged(TTL - AHEAD - TICK);
     assert_eq!(rig.cache.get_or_load(&1, || -> Result<_, ()> { panic!("too early") }), Ok(10));
     rig.advance(TICK);
-    let start = tourbillon::Clock::now(&rig.clock);
+    let start = rig.clock.now();
     let loaded = rig.cache.get_or_load(&1, || {
         assert_eq!(rig.cache.get(&1), Some(10));
         let other = rig.cache.get_or_load(&1, || -> Result<_, ()> { panic!("one at a time") });
@@ -165,9 +167,8 @@ fn the_end_of_the_whole_time_to_live_counts() {
         assert_eq!(rig.cache.get(&1), Some(10));
         rig.cache.refresh_ahead(&1).is_some()
     };
-    let set = |builder: tourbillon::cache::CacheBuilder<u32, u64>| {
-        builder.refresh_ahead(AHEAD).time_to_idle(TICK * 30)
-    };
+    let set =
+        |builder: CacheBuilder<u32, u64>| builder.refresh_ahead(AHEAD).time_to_idle(TICK * 30);
     let mut rig = Rig::new(set);
     rig.cache.insert(1, 10).unwrap();
     assert!(!ticks(&mut rig, 20) && !ticks(&mut rig, 20) && !ticks(&mut rig, 19));

@@ -24,17 +24,30 @@ pub(crate) trait Place: Send + Sync + 'static {
     /// Opens the store; what was there before is there.
     fn open(&self) -> AnyStore;
 
-    /// A timer that runs by the same time.
-    fn timer(&self) -> Timer;
+    /// The clock of the store and of the timers beside it.
+    fn clock(&self) -> &ManualClock;
 
-    /// The store's clock.
-    fn now(&self) -> SystemTime;
+    /// A timer that runs by the same time.
+    fn timer(&self) -> Timer {
+        let driver = Builder::new().clock(self.clock().clone()).driver();
+        Timer::spawn(driver).expect("a thread starts")
+    }
+
+    /// The store's time of day.
+    fn now(&self) -> SystemTime {
+        self.clock().wall()
+    }
 
     /// Lets time pass.
-    fn advance(&self, step: Duration);
+    fn advance(&self, step: Duration) {
+        self.clock().advance(step);
+    }
 
     /// Sets the store's wall clock back, or forward, while no time passes.
-    fn set_clock(&self, millis: i64);
+    fn set_clock(&self, millis: i64) {
+        let (now, step) = (self.now(), Duration::from_millis(millis.unsigned_abs()));
+        self.clock().set_wall(if millis < 0 { now - step } else { now + step });
+    }
 }
 
 /// When virtual time begins: 2027-01-15 08:00:00 UTC.
@@ -47,13 +60,6 @@ pub(crate) fn clock() -> ManualClock {
     let clock = ManualClock::new();
     clock.set_wall(start());
     clock
-}
-
-/// Sets the wall clock back, or forward.
-pub(crate) fn set(clock: &ManualClock, millis: i64) {
-    let step = Duration::from_millis(millis.unsigned_abs());
-    let now = clock.wall();
-    clock.set_wall(if millis < 0 { now - step } else { now + step });
 }
 
 /// A file that goes with its test.
@@ -91,21 +97,8 @@ impl Place for OneFile {
         store.expect("the store opens").into()
     }
 
-    fn timer(&self) -> Timer {
-        let driver = Builder::new().clock(self.clock.clone()).driver();
-        Timer::spawn(driver).expect("a thread starts")
-    }
-
-    fn now(&self) -> SystemTime {
-        self.clock.wall()
-    }
-
-    fn advance(&self, step: Duration) {
-        self.clock.advance(step);
-    }
-
-    fn set_clock(&self, millis: i64) {
-        set(&self.clock, millis);
+    fn clock(&self) -> &ManualClock {
+        &self.clock
     }
 }
 

@@ -2,10 +2,8 @@
 
 use super::bench::{self, Bench, Place};
 use super::servers::Server;
-use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
-use tourbillon::future::Timer;
-use tourbillon::{Builder, ManualClock};
+use tourbillon::ManualClock;
 use tourbillon_durable::{AnyStore, DurableError, Redis, RedisOptions};
 
 /// A runtime for the connections of a store.
@@ -45,20 +43,7 @@ impl Place for OneNode {
         self.try_open().expect("the store opens")
     }
 
-    fn timer(&self) -> Timer {
-        let driver = Builder::new().clock(self.clock.clone()).driver();
-        Timer::spawn(driver).expect("a thread starts")
-    }
-
-    fn now(&self) -> SystemTime {
-        self.clock.wall()
-    }
-
-    fn advance(&self, step: Duration) {
-        self.clock.advance(step);
-    }
-
-    fn set_clock(&self, millis: i64) {
-        bench::set(&self.clock, millis);
+    fn clock(&self) -> &ManualClock {
+        &self.clock
     }
 }

@@ -84,21 +84,22 @@ fn a_timer_that_refuses_leaves_nobody_without_a_deadline() {
     assert_eq!(status.code(), Code::Unavailable);
 }
 
+/// Answers what it is told by the header.
+async fn tells(request: Request<()>) -> Result<Option<String>, Infallible> {
+    let told = request.headers().get("grpc-timeout");
+    Ok(told.map(|value| value.to_str().unwrap().to_owned()))
+}
+
 /// A server asks another one: what the latter is told is what the former has left.
 #[test]
 fn a_deadline_is_handed_on_to_whom_the_server_asks() {
     let told = testing::block_on(|timer| async move {
-        let asked = service_fn(|request: Request<()>| async move {
-            Ok::<_, Infallible>(request.headers().get("grpc-timeout").cloned())
-        });
-        let client = GrpcDeadlineLayer::new(timer.clone()).layer(asked);
+        let client = GrpcDeadlineLayer::new(timer.clone()).layer(service_fn(tells));
         let server = service_fn(|_: Request<()>| {
             let (client, work) = (client.clone(), timer.sleep(SECOND * 2));
             async move {
                 work.await.unwrap();
-                let told = client.oneshot(Request::new(())).await?;
-                let told = told.map(|value| value.to_str().unwrap().to_owned());
-                Ok::<_, Infallible>(Response::new(told))
+                Ok::<_, Infallible>(Response::new(client.oneshot(Request::new(())).await?))
             }
         });
         let server =
@@ -113,11 +114,7 @@ fn a_deadline_is_handed_on_to_whom_the_server_asks() {
 #[test]
 fn what_a_request_says_itself_stays_and_the_sooner_deadline_is_told() {
     testing::block_on(|timer| async move {
-        let asked = service_fn(|request: Request<()>| async move {
-            let told = request.headers().get("grpc-timeout");
-            Ok::<_, Infallible>(told.map(|value| value.to_str().unwrap().to_owned()))
-        });
-        let client = GrpcDeadlineLayer::new(timer.clone()).layer(asked);
+        let client = GrpcDeadlineLayer::new(timer.clone()).layer(service_fn(tells));
         let ask = |own: Option<Duration>, said: Option<&str>| {
             let mut request = Request::new(());
             if let Some(own) = own {

@@ -1,6 +1,6 @@
 //! The count of armed timers against the verbs: never more ended than begun, exact when quiet.
 
-use loom_tests::{TICK, World, beside, model, sweep, v};
+use loom_tests::{TICK, World, beside, comes_and_goes, model, sweep, v};
 
 #[test]
 fn against_insert_and_cancel() {
@@ -38,10 +38,7 @@ fn against_verbs_on_another_timer() {
     model(3, || {
         let World { wheel, sweeper: _sweeper, .. } = World::new();
         wheel.insert(v(1), TICK * 3).unwrap();
-        let other = beside(&wheel, move |wheel| {
-            let id = wheel.insert(v(2), TICK).unwrap();
-            assert_eq!(wheel.cancel(id), Some(v(2)));
-        });
+        let other = comes_and_goes(&wheel);
         assert!((1..=2).contains(&wheel.len()));
         other.join().unwrap();
         assert_eq!(wheel.len(), 1);

@@ -1,6 +1,6 @@
 //! A look at all timers against the verbs: each is shown as it was at some moment meanwhile.
 
-use loom_tests::{TICK, World, beside, model, sweep, v};
+use loom_tests::{TICK, World, beside, comes_and_goes, model, sweep, v};
 
 /// One is armed all the while, and is shown, whatever comes and goes.
 #[test]
@@ -8,10 +8,7 @@ fn against_insert_and_cancel() {
     model(3, || {
         let World { wheel, sweeper: _sweeper, .. } = World::new();
         wheel.insert(v(1), TICK * 3).unwrap();
-        let other = beside(&wheel, move |wheel| {
-            let id = wheel.insert(v(2), TICK).unwrap();
-            assert_eq!(wheel.cancel(id), Some(v(2)));
-        });
+        let other = comes_and_goes(&wheel);
         let snapshot = wheel.snapshot();
         other.join().unwrap();
         let next = snapshot.next.map(|at| at - snapshot.taken);
