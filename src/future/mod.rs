@@ -76,6 +76,7 @@ mod interval;
 mod process;
 mod sleep;
 mod stream;
+mod ticks;
 mod timeout;
 mod timer;
 mod wake;
@@ -93,6 +94,7 @@ pub use process::{
 };
 pub use sleep::Sleep;
 pub use stream::{ChunksTimeout, ItemTimeout, Throttle};
+pub use ticks::Ticks;
 pub use timeout::{Timeout, TimeoutError};
 pub use timer::Timer;
 pub use wake::Wake;

@@ -24,19 +24,17 @@
 
 #![forbid(unsafe_code)]
 
+use super::aim::{Aim, Jitter, Plan};
 use super::rule::{LastRun, Next, Rule};
 use crate::panics::discard;
 use crate::panics::ignore_poison;
-use crate::{BeyondRange, InsertError, Pinned, Refusal, TimerId, Wheel};
+use crate::{InsertError, Pinned, Refusal, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
-
-/// What a delay counts as that no instant can tell: 2^32 s, 136 years.
-const FAR: Duration = Duration::from_secs(1 << 32);
+use std::time::{Instant, SystemTime};
 
 /// What the wheel of a scheduler holds: the timer of a closure, to be given to
 /// [`Scheduler::fire`](super::Scheduler::fire). Dropping it instead ends the closure.
@@ -46,7 +44,7 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 /// A turn of an event loop that sweeps for its scheduler:
 ///
 /// ```
-/// use std::time::{Duration, Instant};
+/// use std::time::{Instant, SystemTime};
 /// use tourbillon::scheduler::{Due, Scheduler};
 /// use tourbillon::{Builder, ManualClock, Sweeper};
 ///
@@ -188,6 +186,7 @@ pub enum Cancel {
 pub(super) struct Work {
     pub(super) body: Box<dyn FnMut() + Send>,
     pub(super) rule: Box<dyn Rule>,
+    pub(super) jitter: Jitter,
     pub(super) after_panic: AfterPanic,
 }
 
@@ -230,13 +229,6 @@ struct Armed {
     on_the_way: bool,
 }
 
-/// What is to come, and when.
-#[derive(Clone, Copy)]
-pub(super) struct Aim {
-    due: Instant,
-    asks: bool,
-}
-
 #[derive(Clone, Copy)]
 enum Wanted {
     Aim(Aim),
@@ -248,7 +240,7 @@ type Payload = Box<dyn Any + Send>;
 
 /// How an attempt to run ended.
 struct Outcome {
-    next: Next,
+    next: Plan,
     ending: Ending,
     panic: Option<Payload>,
 }
@@ -258,7 +250,7 @@ impl Closure {
     /// with `last`. `f` becomes its work once the wheel has accepted it, and comes back otherwise.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
-        (first, last, repeats): (Next, LastRun, bool),
+        (first, last, repeats): (Plan, LastRun, bool),
         f: F,
         work: impl FnOnce(F) -> Work,
     ) -> Result<Arc<Self>, InsertError<F>> {
@@ -271,7 +263,7 @@ impl Closure {
         // A timer that fires before the work is there waits for this lock.
         let mut state = ignore_poison(closure.state.lock());
         let pinned = wheel.pin();
-        let armed = aim(wheel, &pinned, first).and_then(|aim| {
+        let armed = first.aim(wheel, &pinned).and_then(|aim| {
             let aim = aim.map(|aim| closure.arm(&mut state, &pinned, aim));
             aim.transpose()
         });
@@ -293,10 +285,11 @@ impl Closure {
         }
         let outcome = match &mut *ignore_poison(self.work.lock()) {
             Some((work, last)) => work.act(last, armed.aim, deadline, wheel),
-            None => Outcome { next: Next::End, ending: Ending::Done, panic: None },
+            None => Outcome { next: Plan::plain(Next::End), ending: Ending::Done, panic: None },
         };
         let may_be_moved = outcome.ending == Ending::Done;
-        self.finish(wheel, aim(wheel, &wheel.pin(), outcome.next), outcome.ending, may_be_moved);
+        let next = outcome.next.aim(wheel, &wheel.pin());
+        self.finish(wheel, next, outcome.ending, may_be_moved);
         // Reported as any panic of a handler is.
         if let Some(payload) = outcome.panic {
             resume_unwind(payload);
@@ -341,7 +334,7 @@ impl Closure {
             Phase::Busy { .. } | Phase::Armed(_) => {}
         }
         let pinned = wheel.pin();
-        let Some(aim) = aim(wheel, &pinned, next)? else { return Ok(false) };
+        let Some(aim) = Plan::plain(next).aim(wheel, &pinned)? else { return Ok(false) };
         if let Phase::Busy { wanted, .. } = &mut state.phase {
             *wanted = Some(Wanted::Aim(aim));
             return Ok(true);
@@ -373,6 +366,14 @@ impl Closure {
     pub(super) fn next_run(&self) -> Option<Instant> {
         match ignore_poison(self.state.lock()).phase {
             Phase::Armed(armed) => Some(armed.aim.due),
+            _ => None,
+        }
+    }
+
+    /// What the wall clock says at the next run, if its rule goes by that.
+    pub(super) fn next_time(&self) -> Option<SystemTime> {
+        match ignore_poison(self.state.lock()).phase {
+            Phase::Armed(armed) => armed.aim.time,
             _ => None,
         }
     }
@@ -493,24 +494,6 @@ impl Closure {
     }
 }
 
-/// What comes next as an instant, with the clock's lag where it is a delay; `None` for the end.
-fn aim(wheel: &Wheel<Due>, pinned: &Pinned<'_, Due>, next: Next) -> Result<Option<Aim>, Refusal> {
-    let (delay, asks) = match next {
-        Next::End => return Ok(None),
-        Next::At(due) => return Ok(Some(Aim { due, asks: false })),
-        Next::After(delay) => (delay, false),
-        Next::AskAfter(delay) => (delay, true),
-    };
-    match pinned.instant_after(delay).or_else(|| pinned.instant_after(FAR)) {
-        Some(due) => Ok(Some(Aim { due, asks })),
-        // A clock near the last instant that can be told.
-        None => {
-            let longest = wheel.longest_delay();
-            Err(Refusal::BeyondRange(BeyondRange { longest, unswept: false }))
-        }
-    }
-}
-
 impl Work {
     /// Runs, if that is what the timer was for, and asks the rule what comes next.
     fn act(
@@ -523,16 +506,17 @@ impl Work {
         let mut panic = None;
         if !aim.asks {
             last.runs += 1;
-            last.due = aim.due;
+            last.due = aim.wanted();
             last.began = wheel.pin().now();
             last.late = last.began.saturating_duration_since(aim.due.max(deadline));
             panic = catch_unwind(AssertUnwindSafe(&mut self.body)).err();
             last.ended = wheel.pin().now();
         }
         if panic.is_some() && self.after_panic == AfterPanic::Stop {
-            return Outcome { next: Next::End, ending: Ending::Panicked, panic };
+            return Outcome { next: Plan::plain(Next::End), ending: Ending::Panicked, panic };
         }
-        match catch_unwind(AssertUnwindSafe(|| self.rule.next(last))) {
+        let ask = AssertUnwindSafe(|| Plan::ask(&mut *self.rule, last, self.jitter));
+        match catch_unwind(ask) {
             Ok(next) => Outcome { next, ending: Ending::Done, panic },
             Err(payload) => {
                 let first = match panic {
@@ -542,7 +526,8 @@ impl Work {
                     }
                     None => payload,
                 };
-                Outcome { next: Next::End, ending: Ending::Panicked, panic: Some(first) }
+                let next = Plan::plain(Next::End);
+                Outcome { next, ending: Ending::Panicked, panic: Some(first) }
             }
         }
     }

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A closure that was scheduled. Clones are of the same one, and equal to each other and to no
 /// others; dropping them changes nothing.
@@ -83,10 +83,34 @@ impl Scheduled {
     }
 
     /// When it runs next, or when its rule is asked for that, as a calendar is every minute; `None`
-    /// during a run and after the last.
+    /// during a run and after the last. [`next_time`](Self::next_time) is a calendar's next run.
     #[must_use]
     pub fn next_run(&self) -> Option<Instant> {
         self.closure.next_run()
+    }
+
+    /// What the wall clock will say when it runs next, by a rule that goes by the wall clock, as a
+    /// [`Calendar`](super::Calendar) does, and without its jitter; `None` by other rules, during a
+    /// run, after the last, and if [`reset`](Self::reset) has moved the next run.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "cron")] {
+    /// use std::time::SystemTime;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::{Calendar, Scheduler};
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let nightly = Calendar::new("30 2 * * *", "Europe/Berlin")?;
+    /// let backup = scheduler.by(nightly).run(|| println!("the files are copied"))?;
+    /// assert!(backup.next_time() > Some(SystemTime::now()));
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn next_time(&self) -> Option<SystemTime> {
+        self.closure.next_time()
     }
 
     /// Whether a run is under way.

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aim;
 #[cfg(feature = "cron")]
 mod calendar;
 mod closure;
@@ -28,16 +29,20 @@ mod owned;
 mod repeat;
 mod result;
 mod rule;
+mod tasks;
 
 #[cfg(feature = "cron")]
-pub use calendar::{Calendar, CalendarError, WallClock};
+pub use calendar::{Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes, WallClock};
 pub use closure::{AfterPanic, Cancel, Due, Ending};
 pub use handle::{JoinError, Joined, Joining, Scheduled};
 pub use owned::Owned;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
+pub use tasks::{Overlap, Task, Tasks};
 
 use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
+pub(crate) use aim::Jitter;
+use aim::Plan;
 use closure::{Closure, Work};
 use result::result;
 use rule::Once;
@@ -343,10 +348,16 @@ impl Scheduler {
                     resume_unwind(payload);
                 }
             };
-            Work { body: Box::new(body), rule: Box::new(Once), after_panic: AfterPanic::Stop }
+            Work {
+                body: Box::new(body),
+                rule: Box::new(Once),
+                jitter: Jitter::default(),
+                after_panic: AfterPanic::Stop,
+            }
         };
         let none = LastRun::none(self.wheel.pin().now());
-        let closure = Closure::schedule(&self.wheel, (next, none, false), closure, work)?;
+        let first = (Plan::plain(next), none, false);
+        let closure = Closure::schedule(&self.wheel, first, closure, work)?;
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Ok(Joined { scheduled, result })
     }

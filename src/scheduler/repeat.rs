@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::Scheduler;
+use super::aim::{Jitter, Plan};
 use super::closure::{AfterPanic, Closure, Work};
 use super::handle::Scheduled;
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
+use super::tasks::{Overlap, Task, Tasks};
 use crate::{InsertError, Refusal, Refused};
 use std::error::Error;
 use std::fmt;
@@ -36,6 +38,7 @@ pub struct Every<'s> {
     first: Option<Next>,
     fixed_delay: bool,
     missed: MissedTickBehavior,
+    jitter: Jitter,
     after_panic: AfterPanic,
 }
 
@@ -71,6 +74,17 @@ pub struct Every<'s> {
 pub struct By<'s, R> {
     scheduler: &'s Scheduler,
     rule: R,
+    jitter: Jitter,
+    after_panic: AfterPanic,
+}
+
+/// A repetition that is to be started.
+struct Repetition<'s> {
+    scheduler: &'s Scheduler,
+    first: Plan,
+    none: LastRun,
+    rule: Box<dyn Rule>,
+    jitter: Jitter,
     after_panic: AfterPanic,
 }
 
@@ -109,6 +123,7 @@ impl<'s> Every<'s> {
             first: None,
             fixed_delay: false,
             missed: MissedTickBehavior::default(),
+            jitter: Jitter::default(),
             after_panic: AfterPanic::default(),
         }
     }
@@ -164,6 +179,31 @@ impl<'s> Every<'s> {
         self
     }
 
+    /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do not
+    /// run at one instant. What follows counts from when the run was due before that: a rate does
+    /// not drift. A run that is put off past others makes them missed. None by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let scheduler = Scheduler::new(wheel);
+    /// let minute = Duration::from_secs(60);
+    /// let report = scheduler.every(minute).jitter(minute / 6).run(|| println!("a minute"))?;
+    /// let next = report.next_run().unwrap();
+    /// assert!(next >= clock.start() + minute && next <= clock.start() + minute * 7 / 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn jitter(mut self, most: Duration) -> Self {
+        self.jitter = Jitter(most);
+        self
+    }
+
     /// What becomes of the repetition after a run that panicked; it stops by default.
     pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
         self.after_panic = after_panic;
@@ -179,23 +219,88 @@ impl<'s> Every<'s> {
         self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        let Self { scheduler, period, first, fixed_delay, missed, after_panic } = self;
+        match self.repetition() {
+            Ok(repetition) => repetition.start(closure, |closure| closure),
+            Err(reason) => Err(Refused { reason, value: closure }),
+        }
+    }
+
+    /// Schedules tasks: each run makes one by `job`, and gives it to `spawn`, which has a runtime
+    /// poll it. `overlap` says what becomes of a run that comes while a task still works; a
+    /// [fixed delay](Self::fixed_delay) counts from when a task was spawned.
+    ///
+    /// Both are called where closures run, outside of any runtime: for tokio, `spawn` needs a
+    /// `Handle`.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run); `spawn` and `job` come back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::{Overlap, Scheduler};
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let (send, runs) = mpsc::channel();
+    /// let job = move || {
+    ///     let send = send.clone();
+    ///     async move { drop(send.send("a task has run")) }
+    /// };
+    /// // With tokio: `move |task| drop(handle.spawn(task))`.
+    /// let spawn = |task| pollster::block_on(task);
+    /// let every = scheduler.every(Duration::from_millis(1));
+    /// let tasks = every.run_tasks(Overlap::Forbid, spawn, job)?;
+    /// assert_eq!(runs.recv()?, "a task has run");
+    /// let _ = tasks.scheduled().cancel();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_tasks<S, J, F>(
+        self,
+        overlap: Overlap,
+        spawn: S,
+        job: J,
+    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+    where
+        S: FnMut(Task) + Send + 'static,
+        J: FnMut() -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match self.repetition() {
+            Ok(repetition) => repetition.start_tasks(overlap, spawn, job),
+            Err(reason) => Err(Refused { reason, value: (spawn, job) }),
+        }
+    }
+
+    fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
+        let Self { scheduler, period, first, fixed_delay, missed, jitter, after_panic } = self;
         if period.is_zero() {
-            return Err(Refused { reason: RepeatRefusal::ZeroPeriod, value: closure });
+            return Err(RepeatRefusal::ZeroPeriod);
         }
         let rule: Box<dyn Rule> = match fixed_delay {
             true => Box::new(FixedDelay(period)),
             false => Box::new(FixedRate { period, missed }),
         };
-        let first = first.unwrap_or(Next::After(period));
+        let first = Plan::put_off(first.unwrap_or(Next::After(period)), jitter);
         let none = LastRun::none(scheduler.wheel().pin().now());
-        start(scheduler, (first, none), rule, after_panic, closure)
+        Ok(Repetition { scheduler, first, none, rule, jitter, after_panic })
     }
 }
 
 impl<'s, R: Rule> By<'s, R> {
     pub(super) fn new(scheduler: &'s Scheduler, rule: R) -> Self {
-        Self { scheduler, rule, after_panic: AfterPanic::default() }
+        Self { scheduler, rule, jitter: Jitter::default(), after_panic: AfterPanic::default() }
+    }
+
+    /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do not
+    /// run at one instant. What follows counts from when the run was due before that: a rate does
+    /// not drift. A run that is put off past others makes them missed. None by default.
+    pub fn jitter(mut self, most: Duration) -> Self {
+        self.jitter = Jitter(most);
+        self
     }
 
     /// What becomes of the repetition after a run that panicked; it stops by default.
@@ -210,34 +315,80 @@ impl<'s, R: Rule> By<'s, R> {
     ///
     /// The rule knows no first run, or the wheel is closed or full. Nothing is scheduled.
     pub fn run<F: FnMut() + Send + 'static>(
-        mut self,
+        self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        let none = LastRun::none(self.scheduler.wheel().pin().now());
-        match self.rule.next(&none) {
-            Next::End => Err(Refused { reason: RepeatRefusal::Never, value: closure }),
-            first => {
-                let rule = Box::new(self.rule);
-                start(self.scheduler, (first, none), rule, self.after_panic, closure)
-            }
+        match self.repetition() {
+            Ok(repetition) => repetition.start(closure, |closure| closure),
+            Err(reason) => Err(Refused { reason, value: closure }),
         }
+    }
+
+    /// Schedules tasks, as [`Every::run_tasks`].
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run); `spawn` and `job` come back.
+    pub fn run_tasks<S, J, F>(
+        self,
+        overlap: Overlap,
+        spawn: S,
+        job: J,
+    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+    where
+        S: FnMut(Task) + Send + 'static,
+        J: FnMut() -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match self.repetition() {
+            Ok(repetition) => repetition.start_tasks(overlap, spawn, job),
+            Err(reason) => Err(Refused { reason, value: (spawn, job) }),
+        }
+    }
+
+    fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
+        let Self { scheduler, mut rule, jitter, after_panic } = self;
+        let none = LastRun::none(scheduler.wheel().pin().now());
+        let first = Plan::ask(&mut rule, &none, jitter);
+        if first.ends() {
+            return Err(RepeatRefusal::Never);
+        }
+        Ok(Repetition { scheduler, first, none, rule: Box::new(rule), jitter, after_panic })
     }
 }
 
-fn start<F: FnMut() + Send + 'static>(
-    scheduler: &Scheduler,
-    (first, none): (Next, LastRun),
-    rule: Box<dyn Rule>,
-    after_panic: AfterPanic,
-    closure: F,
-) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-    let wheel = scheduler.wheel().clone();
-    let work = |closure| Work { body: Box::new(closure), rule, after_panic };
-    match Closure::schedule(&wheel, (first, none, true), closure, work) {
-        Ok(closure) => Ok(Scheduled { closure, wheel }),
-        Err(InsertError { reason, value: closure }) => {
-            Err(Refused { reason: RepeatRefusal::Wheel(reason), value: closure })
+impl Repetition<'_> {
+    /// Schedules what `body` makes of `value`, which comes back if the wheel refuses.
+    fn start<T, F: FnMut() + Send + 'static>(
+        self,
+        value: T,
+        body: impl FnOnce(T) -> F,
+    ) -> Result<Scheduled, Refused<RepeatRefusal, T>> {
+        let Self { scheduler, first, none, rule, jitter, after_panic } = self;
+        let wheel = scheduler.wheel().clone();
+        let work = |value| Work { body: Box::new(body(value)), rule, jitter, after_panic };
+        match Closure::schedule(&wheel, (first, none, true), value, work) {
+            Ok(closure) => Ok(Scheduled { closure, wheel }),
+            Err(InsertError { reason, value }) => {
+                Err(Refused { reason: RepeatRefusal::Wheel(reason), value })
+            }
         }
+    }
+
+    fn start_tasks<S, J, F>(
+        self,
+        overlap: Overlap,
+        spawn: S,
+        job: J,
+    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+    where
+        S: FnMut(Task) + Send + 'static,
+        J: FnMut() -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Tasks::start(|running| {
+            self.start((spawn, job), |(spawn, job)| running.body(overlap, spawn, job))
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What a [`Rule`] returns.
 ///
@@ -96,7 +96,7 @@ pub struct LastRun {
 
 impl LastRun {
     /// None yet.
-    pub(super) fn none(now: Instant) -> Self {
+    pub(crate) fn none(now: Instant) -> Self {
         Self { runs: 0, due: now, began: now, ended: now, late: Duration::ZERO }
     }
 }
@@ -130,6 +130,13 @@ impl LastRun {
 pub trait Rule: Send + 'static {
     /// When to run next, after `last`.
     fn next(&mut self, last: &LastRun) -> Next;
+
+    /// What the wall clock says at the run that [`next`](Self::next) was last asked for, for
+    /// [`Scheduled::next_time`](super::Scheduled::next_time); `None` for rules that do not go by
+    /// the wall clock.
+    fn next_time(&self) -> Option<SystemTime> {
+        None
+    }
 }
 
 impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {

@@ -16,4 +16,5 @@ mod streams;
 #[cfg(feature = "testing")]
 mod testing;
 mod threads;
+mod ticks;
 mod timeout_interval;

@@ -26,7 +26,11 @@ fn wheel() -> Bench<&'static str> {
 #[test]
 fn every_row_of_the_table_has_its_test_and_every_test_its_row() {
     let table = include_str!("../../docs/COMING-FROM.md");
-    let source = concat!(include_str!("coming_from.rs"), include_str!("coming_from_others.rs"));
+    let source = concat!(
+        include_str!("coming_from.rs"),
+        include_str!("coming_from_others.rs"),
+        include_str!("coming_from_schedulers.rs"),
+    );
     let of_row = |line: &str| Some(line.strip_prefix("| ")?.rsplit('`').nth(1)?.to_owned());
     let mut rows: Vec<String> = table.lines().filter_map(of_row).collect();
     let tests = source.lines().filter_map(|line| line.strip_prefix("fn ")?.strip_suffix("() {"));
@@ -487,11 +491,11 @@ fn jdk_timer_purge() {
     assert!(bench.wheel.is_empty(), "a cancelled timer's place is free at once");
 }
 
-// Quartz and Spring
+// Spring
 
 #[test]
 #[cfg(feature = "cron")]
-fn quartz_weekdays() {
+fn spring_weekdays() {
     use std::time::SystemTime;
     use tourbillon::scheduler::Calendar;
 

@@ -19,8 +19,13 @@ mod calendar;
 mod coming_from;
 #[cfg(all(feature = "cache", feature = "io", feature = "keyed"))]
 mod coming_from_others;
+#[cfg(feature = "cron")]
+mod coming_from_schedulers;
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "cron")]
+mod dialects;
+mod jitter;
 mod joining;
 #[cfg(feature = "keyed")]
 mod keyed;
@@ -32,3 +37,4 @@ mod owned;
 #[path = "../common/cache.rs"]
 mod rig;
 mod scheduler;
+mod tasks;

@@ -1,23 +1,26 @@
-//! Times of the wall clock as a [`Rule`]: cron expressions in a time zone. The only file that knows
-//! the wall clock, and the crates that know calendars (`croner`, `jiff`).
+//! Times of the wall clock as a [`Rule`]: cron expressions in a time zone. The only place that
+//! knows the wall clock, and the crates that know calendars (`croner`, `jiff`).
 //!
 //! The wheel runs on monotonic time, and the wall clock may be set at any moment. So nothing is
 //! armed far ahead: the rule is asked again after [`LOOK`] at most, and each time looks at the wall
 //! clock anew. What has run is remembered by its wall time.
 //!
-//! `croner` reads the expressions and finds the times on a wall clock that nobody changes. What
-//! becomes of them where the clocks change is decided here, as Vixie's cron does.
+//! An `Expression` finds the times on a wall clock that nobody changes. What becomes of them where
+//! the clocks change is decided here, as Vixie's cron does.
 
 #![forbid(unsafe_code)]
 
+mod builder;
+mod expression;
+
+pub use builder::{CalendarBuilder, CalendarError, MissedTimes};
+pub use expression::Dialect;
+
 use super::rule::{LastRun, Next, Rule};
 use crate::ManualClock;
-use croner::Cron;
-use croner::errors::CronError;
-use croner::parser::{CronParser, Seconds, Year};
-use jiff::Timestamp;
+use expression::Expression;
 use jiff::tz::{AmbiguousOffset, TimeZone};
-use std::error::Error;
+use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -76,11 +79,13 @@ impl WallClock for ManualClock {
 ///
 /// **Expressions** have five fields (minute, hour, day of the month, month, day of the week) or
 /// six, with seconds first; lists, ranges, steps, names, `L` for the last day and `#` for the nth
-/// weekday of a month (the dialect of the crate `croner`). If both days are given, either will do.
+/// weekday of a month. If both days are given, either will do. Those of Quartz are another
+/// [`Dialect`], asked for by the [`builder`](Self::builder).
 ///
 /// **Where the clocks change**, it matters whether an expression means fixed times or a step. It
-/// means a step if its second, minute or hour has a star (`*`, `*/10`), as in Vixie's cron;
-/// numbers, lists and ranges (`30 2,14 * * *`, `0 0-23 * * *`) are fixed times.
+/// means a step if its second, minute or hour has a star (`*`, `*/10`), as in Vixie's cron, or an
+/// open step of Quartz's (`0/10`); numbers, lists and ranges (`30 2,14 * * *`, `0 0-23 * * *`) are
+/// fixed times.
 ///
 /// * Where clocks go *forward*, fixed times that do not exist run at the first time that does,
 ///   once for all of them (02:30 runs at 03:00); a step leaves them out.
@@ -89,13 +94,14 @@ impl WallClock for ManualClock {
 ///
 /// **Time zones** come from the system's IANA database: in `TZDIR`, or in the usual places such as
 /// `/usr/share/zoneinfo`. A container image without that (scratch, distroless and Alpine images
-/// often are) knows no zone but UTC: install the package `tzdata`, or have the program depend on
-/// `jiff` with its feature `tzdb-bundle-always`, which compiles the database in.
+/// often are) knows no zone but UTC: install the package `tzdata`, or turn on the feature `tzdb`,
+/// which compiles the database in, for where there is none.
 ///
 /// **If the wall clock is set**, that is noticed within a minute. Set forward, or after the machine
-/// has slept, what was passed over runs once, at once, however many times it was. Set back by up
-/// to three hours, nothing runs twice: it waits until the time comes again. Set back by more, the
-/// clock is taken to have been wrong, and the present one counts.
+/// has slept, what was passed over runs once, at once, however many times it was, unless
+/// [`MissedTimes`] says otherwise. Set back by up to three hours, nothing runs twice: it waits
+/// until the time comes again. Set back by more, the clock is taken to have been wrong, and the
+/// present one counts.
 ///
 /// A run begins at its second or within two ticks of the wheel after it. For a list of times to
 /// come make another calendar, and ask it by [`next_after`](Self::next_after). In virtual time,
@@ -116,49 +122,18 @@ impl WallClock for ManualClock {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Calendar {
-    cron: Cron,
-    /// Whether it means fixed times, and not a step.
-    fixed: bool,
+    expression: Expression,
     zone: TimeZone,
+    missed: MissedTimes,
     wall: Box<dyn WallClock>,
     /// Up to here everything has run.
     passed: Option<Timestamp>,
+    /// The next run.
+    coming: Option<Timestamp>,
     /// How many runs this rule knows of.
     runs: u64,
     /// Whether the next run is this rule's own: a handle may let it run at other times.
     answered: bool,
-}
-
-/// Why there is no such calendar.
-///
-/// # Examples
-///
-/// ```
-/// use tourbillon::scheduler::{Calendar, CalendarError};
-///
-/// match Calendar::new("30 25 * * *", "UTC") {
-///     Err(CalendarError::Expression { field, .. }) => assert_eq!(field, Some("hour")),
-///     other => panic!("{other:?}"),
-/// }
-/// let error = Calendar::new("30 2 * * *", "Europe/Nowhere").unwrap_err();
-/// assert_eq!(error.to_string(), "there is no time zone \"Europe/Nowhere\"");
-/// let thirtieth = Calendar::new("0 0 30 2 *", "UTC"); // of February
-/// assert!(matches!(thirtieth, Err(CalendarError::Never(_))));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CalendarError {
-    /// The expression cannot be read.
-    Expression {
-        /// The field that is wrong, if it is one.
-        field: Option<&'static str>,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The IANA database knows no such zone.
-    Zone(String),
-    /// The expression names no time that ever comes.
-    Never(String),
 }
 
 impl Calendar {
@@ -167,9 +142,13 @@ impl Calendar {
     /// # Errors
     ///
     /// The expression cannot be read, or names no time to come; the zone does not exist.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
     pub fn new(expression: &str, zone: &str) -> Result<Self, CalendarError> {
-        Self::with_wall_clock(expression, zone, SystemTime::now)
+        Self::builder(expression).zone(zone).build()
+    }
+
+    /// Begins to say more of a calendar than its expression: dialect, zone, missed times, clock.
+    pub fn builder(expression: &str) -> CalendarBuilder<'_> {
+        CalendarBuilder::new(expression)
     }
 
     /// As [`new`](Self::new), by another wall clock than the system's.
@@ -182,19 +161,7 @@ impl Calendar {
         zone: &str,
         wall: impl WallClock,
     ) -> Result<Self, CalendarError> {
-        let parser =
-            CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron =
-            parser.parse(expression).map_err(|error| unreadable(&parser, expression, &error))?;
-        let zone = TimeZone::get(zone).map_err(|_| CalendarError::Zone(zone.to_owned()))?;
-        let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
-        let fixed = !times.iter().any(|field| field.from_wildcard);
-        let wall = Box::new(wall);
-        let calendar = Self { cron, fixed, zone, wall, passed: None, runs: 0, answered: false };
-        match calendar.next_after(calendar.wall.now()) {
-            Some(_) => Ok(calendar),
-            None => Err(CalendarError::Never(expression.to_owned())),
-        }
+        Self::builder(expression).zone(zone).wall_clock(wall).build()
     }
 
     /// The first time of the calendar after `time`; `None` if none comes.
@@ -218,7 +185,7 @@ impl Calendar {
     }
 
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        if self.fixed { self.next_fixed(after) } else { self.next_step(after) }
+        if self.expression.fixed { self.next_fixed(after) } else { self.next_step(after) }
     }
 
     /// The first moment after `after` at which the wall clock reaches a time of the expression, or
@@ -226,7 +193,7 @@ impl Calendar {
     fn next_fixed(&self, after: Timestamp) -> Option<Timestamp> {
         let mut time = self.zone.to_datetime(after);
         loop {
-            time = self.cron.find_next_occurrence(&time, false).ok()?;
+            time = self.expression.next(&time, false)?;
             let ambiguous = self.zone.to_ambiguous_timestamp(time);
             let reached = match ambiguous.offset() {
                 AmbiguousOffset::Gap { after, .. } => {
@@ -250,7 +217,7 @@ impl Calendar {
         loop {
             let offset = self.zone.to_offset(from);
             let time = offset.to_datetime(from);
-            let time = self.cron.find_next_occurrence(&time, inclusive).ok()?;
+            let time = self.expression.next(&time, inclusive)?;
             let next = offset.to_timestamp(time).ok()?;
             match self.zone.following(from).next() {
                 Some(change) if change.timestamp() <= next => {
@@ -264,6 +231,7 @@ impl Calendar {
 
 impl Rule for Calendar {
     fn next(&mut self, last: &LastRun) -> Next {
+        self.coming = None;
         // A wall clock that is out of its mind may come to itself.
         let Ok(now) = Timestamp::try_from(self.wall.now()) else { return Next::AskAfter(LOOK) };
         let passed = match self.passed {
@@ -275,69 +243,37 @@ impl Rule for Calendar {
         let own = std::mem::take(&mut self.answered);
         // A run at another time stands for all that had come by then.
         let passed = if has_run && !own { passed.max(now) } else { passed };
+        let passed = self.missed_before(now).map_or(passed, |missed| passed.max(missed));
         self.passed = Some(passed);
-        let Some(next) = Calendar::next(self, passed) else { return Next::AskAfter(LOOK) };
+        self.coming = Calendar::next(self, passed);
+        let Some(next) = self.coming else { return Next::AskAfter(LOOK) };
         if next <= now {
-            self.passed = Some(now);
+            self.passed = Some(if self.missed == MissedTimes::All { next } else { now });
             self.answered = true;
             return Next::After(Duration::ZERO);
         }
         Next::AskAfter(next.duration_since(now).unsigned_abs().min(LOOK))
     }
+
+    fn next_time(&self) -> Option<SystemTime> {
+        self.coming.map(SystemTime::from)
+    }
 }
 
-/// The fields of an expression, of six; one of five has no seconds.
-const FIELDS: [&str; 6] =
-    ["second", "minute", "hour", "day of the month", "month", "day of the week"];
-
-/// Finds the field that is wrong: the first that cannot be read among fields that can.
-fn unreadable(parser: &CronParser, expression: &str, error: &CronError) -> CalendarError {
-    let given: Vec<&str> = expression.split_whitespace().collect();
-    let names: &[&str] = match given.len() {
-        5 => &FIELDS[1..],
-        6 => &FIELDS,
-        _ => &[],
-    };
-    let wrong = names.iter().zip(&given).enumerate().find_map(|(place, field)| {
-        let (name, text) = field;
-        let mut alone = vec!["*"; given.len()];
-        *alone.get_mut(place)? = text;
-        let error = parser.parse(&alone.join(" ")).err()?;
-        Some((*name, error))
-    });
-    match wrong {
-        Some((name, error)) => {
-            CalendarError::Expression { field: Some(name), reason: error.to_string() }
-        }
-        None => CalendarError::Expression { field: None, reason: error.to_string() },
+impl Calendar {
+    /// Up to here times are left out that did not run.
+    fn missed_before(&self, now: Timestamp) -> Option<Timestamp> {
+        let longest = SignedDuration::try_from(self.missed.longest()?).ok()?;
+        // A time that came just so long ago counts.
+        now.checked_sub(longest).ok()?.checked_sub(SignedDuration::from_nanos(1)).ok()
     }
 }
 
 impl fmt::Debug for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calendar")
-            .field("expression", &self.cron.as_str())
+            .field("expression", &self.expression.text())
             .field("zone", &self.zone.iana_name())
             .finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for CalendarError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CalendarError::Expression { field: Some(field), reason } => {
-                write!(f, "the field for the {field} cannot be read: {reason}")
-            }
-            CalendarError::Expression { field: None, reason } => {
-                f.write_str(
-                    "the expression cannot be read, of five fields, or six with seconds: ",
-                )?;
-                f.write_str(reason)
-            }
-            CalendarError::Zone(name) => write!(f, "there is no time zone {name:?}"),
-            CalendarError::Never(expression) => write!(f, "{expression:?} names no time to come"),
-        }
-    }
-}
-
-impl Error for CalendarError {}

@@ -1,0 +1,247 @@
+//! [`CalendarBuilder`]: how a calendar is asked for, and why there may be none.
+
+#![forbid(unsafe_code)]
+
+use super::expression::{Dialect, Expression};
+use super::{Calendar, WallClock};
+use jiff::tz::TimeZone;
+use std::error::Error;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// What becomes of a calendar's times that were passed over: because a run took long, the machine
+/// slept, nobody swept, or the wall clock was set forward.
+///
+/// # Examples
+///
+/// A job of each full hour, on a machine that sleeps from 10:30 to 14:20:
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::{Duration, SystemTime};
+/// use tourbillon::scheduler::{Calendar, MissedTimes, Scheduler};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let minutes = |minutes| Duration::from_secs(60 * minutes);
+/// for (missed, runs) in [
+///     (MissedTimes::Once, 1),
+///     (MissedTimes::All, 4),
+///     (MissedTimes::Skip, 0),
+///     (MissedTimes::Within(minutes(15)), 0),
+///     (MissedTimes::Within(minutes(30)), 1),
+/// ] {
+///     let clock = ManualClock::new();
+///     clock.set_wall(SystemTime::UNIX_EPOCH + minutes(10 * 60 + 30));
+///     let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+///     let scheduler = Scheduler::new(wheel);
+///     let hourly = Calendar::builder("0 * * * *").missed(missed).wall_clock(clock.clone());
+///     let (send, ran) = mpsc::channel();
+///     scheduler.by(hourly.build()?).run(move || drop(send.send("an hour")))?;
+///     clock.advance(minutes(3 * 60 + 50));
+///     while sweeper.sweep(|timer| scheduler.fire(timer)).expired > 0 {}
+///     assert_eq!(ran.try_iter().count(), runs, "{missed:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissedTimes {
+    /// One run for all of them, at once.
+    #[default]
+    Once,
+    /// One run for each, one right after the other.
+    All,
+    /// None: a run that cannot begin within a second of its time is left out. On a wheel whose
+    /// ticks are longer than that, say [`Within`](Self::Within) some of them.
+    Skip,
+    /// One run for those that came no longer ago than this, at once; if there are none, none.
+    /// (Kubernetes' `startingDeadlineSeconds`.)
+    Within(Duration),
+}
+
+impl MissedTimes {
+    /// How long ago a time may have come and count still; `None` if that does not matter.
+    pub(super) fn longest(self) -> Option<Duration> {
+        match self {
+            Self::Once | Self::All => None,
+            Self::Skip => Some(Duration::from_secs(1)),
+            Self::Within(longest) => Some(longest),
+        }
+    }
+}
+
+/// Says what a [`Calendar`] is to be; made by [`Calendar::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{Calendar, Dialect, MissedTimes, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let third_fridays = Calendar::builder("0 0 18 ? * FRI#3")
+///     .dialect(Dialect::Quartz)
+///     .zone("Europe/Berlin")
+///     .missed(MissedTimes::Within(Duration::from_secs(3600)))
+///     .build()?;
+/// scheduler.by(third_fridays).run(|| println!("the meeting begins"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub struct CalendarBuilder<'e> {
+    expression: &'e str,
+    dialect: Dialect,
+    zone: Zone<'e>,
+    missed: MissedTimes,
+    wall: Box<dyn WallClock>,
+}
+
+#[derive(Debug)]
+enum Zone<'e> {
+    Named(&'e str),
+    System,
+}
+
+/// Why there is no such calendar.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::scheduler::{Calendar, CalendarError};
+///
+/// match Calendar::new("30 25 * * *", "UTC") {
+///     Err(CalendarError::Expression { field, .. }) => assert_eq!(field, Some("hour")),
+///     other => panic!("{other:?}"),
+/// }
+/// let error = Calendar::new("30 2 * * *", "Europe/Nowhere").unwrap_err();
+/// assert_eq!(error.to_string(), "there is no time zone \"Europe/Nowhere\"");
+/// let thirtieth = Calendar::new("0 0 30 2 *", "UTC"); // of February
+/// assert!(matches!(thirtieth, Err(CalendarError::Never(_))));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CalendarError {
+    /// The expression cannot be read.
+    Expression {
+        /// The field that is wrong, if it is one.
+        field: Option<&'static str>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The IANA database knows no such zone.
+    Zone(String),
+    /// The system does not say which zone it is in, or names one that there is not; why.
+    SystemZone(String),
+    /// The expression names no time that ever comes.
+    Never(String),
+}
+
+impl<'e> CalendarBuilder<'e> {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
+    pub(super) fn new(expression: &'e str) -> Self {
+        Self {
+            expression,
+            dialect: Dialect::default(),
+            zone: Zone::Named("UTC"),
+            missed: MissedTimes::default(),
+            wall: Box::new(SystemTime::now),
+        }
+    }
+
+    /// How the expression is written; as on Unix by default.
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
+        self
+    }
+
+    /// The zone of this IANA name; UTC by default.
+    pub fn zone(mut self, name: &'e str) -> Self {
+        self.zone = Zone::Named(name);
+        self
+    }
+
+    /// The zone that the system is in when the calendar is built: by the variable `TZ`, or
+    /// `/etc/localtime`.
+    pub fn system_zone(mut self) -> Self {
+        self.zone = Zone::System;
+        self
+    }
+
+    /// What becomes of times that were passed over; they run once by default.
+    pub fn missed(mut self, missed: MissedTimes) -> Self {
+        self.missed = missed;
+        self
+    }
+
+    /// Where to read the time of day; the system's by default.
+    pub fn wall_clock(mut self, wall: impl WallClock) -> Self {
+        self.wall = Box::new(wall);
+        self
+    }
+
+    /// The calendar.
+    ///
+    /// # Errors
+    ///
+    /// The expression cannot be read, or names no time to come; the zone does not exist, or the
+    /// system does not tell its own.
+    pub fn build(self) -> Result<Calendar, CalendarError> {
+        let Self { expression, dialect, zone, missed, wall } = self;
+        let zone = match zone {
+            Zone::Named(name) => {
+                TimeZone::get(name).map_err(|_| CalendarError::Zone(name.to_owned()))?
+            }
+            Zone::System => TimeZone::try_system()
+                .map_err(|error| CalendarError::SystemZone(error.to_string()))?,
+        };
+        let calendar = Calendar {
+            expression: Expression::read(expression, dialect)?,
+            zone,
+            missed,
+            wall,
+            passed: None,
+            coming: None,
+            runs: 0,
+            answered: false,
+        };
+        match calendar.next_after(calendar.wall.now()) {
+            Some(_) => Ok(calendar),
+            None => Err(CalendarError::Never(expression.to_owned())),
+        }
+    }
+}
+
+impl fmt::Debug for CalendarBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CalendarBuilder")
+            .field("expression", &self.expression)
+            .field("dialect", &self.dialect)
+            .field("zone", &self.zone)
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for CalendarError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CalendarError::Expression { field: Some(field), reason } => {
+                write!(f, "the field for the {field} cannot be read: {reason}")
+            }
+            CalendarError::Expression { field: None, reason } => {
+                f.write_str(
+                    "the expression cannot be read, of five fields, or six with seconds, ",
+                )?;
+                f.write_str("or in Quartz's dialect six with seconds, or seven with years: ")?;
+                f.write_str(reason)
+            }
+            CalendarError::Zone(name) => write!(f, "there is no time zone {name:?}"),
+            CalendarError::SystemZone(reason) => {
+                write!(f, "the system's time zone cannot be told: {reason}")
+            }
+            CalendarError::Never(expression) => write!(f, "{expression:?} names no time to come"),
+        }
+    }
+}
+
+impl Error for CalendarError {}

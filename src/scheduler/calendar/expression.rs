@@ -1,0 +1,146 @@
+//! [`Expression`]: a cron expression, in the dialect that it is written in. The only file that
+//! knows the crate that reads them (`croner`), which finds the times on a wall clock that nobody
+//! changes.
+
+#![forbid(unsafe_code)]
+
+use super::CalendarError;
+use croner::Cron;
+use croner::errors::CronError;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::civil::DateTime;
+use std::borrow::Cow;
+
+/// How a cron expression is written, and which convention the numbers of its weekdays follow. Names
+/// (`MON-FRI`) are the same in both.
+///
+/// Both know lists, ranges, steps, `?` for a day that is not given, `L` for the last day of a
+/// month, `LW` for its last weekday, `15W` for the weekday nearest to the 15th, `FRI#3` for the
+/// third Friday and `FRIL` for the last. A range does not go over the end: `22-23,0-2`, and not
+/// `22-2`.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::scheduler::{Calendar, Dialect};
+///
+/// let unix = Calendar::builder("15 10 * * 1-5").build()?;
+/// let quartz = Calendar::builder("0 15 10 ? * 2-6").dialect(Dialect::Quartz).build()?;
+/// let now = std::time::SystemTime::now();
+/// assert_eq!(unix.next_after(now), quartz.next_after(now)); // Monday to Friday
+/// # Ok::<(), tourbillon::scheduler::CalendarError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Five fields (minute, hour, day of the month, month, day of the week) or six, with seconds
+    /// first. Weekdays from 0 or 7 for Sunday to 6 for Saturday. If both days are given, either
+    /// will do.
+    #[default]
+    Unix,
+    /// That of Quartz: six fields, with seconds, or seven, with years last. Weekdays from 1 for
+    /// Sunday to 7 for Saturday; `L` alone is a Saturday. `0/15` is every 15 from 0. One of the
+    /// two days is `?` or `*`. Days counted from a month's end (`L-3`) are refused.
+    Quartz,
+}
+
+/// A cron expression.
+#[derive(Clone)]
+pub(super) struct Expression {
+    cron: Cron,
+    /// Whether it means fixed times, and not a step.
+    pub(super) fixed: bool,
+}
+
+/// The fields of an expression of seven. One of six has no years, one of five no seconds either.
+const FIELDS: [&str; 7] =
+    ["second", "minute", "hour", "day of the month", "month", "day of the week", "year"];
+
+const DAY_OF_MONTH: usize = 3;
+const DAY_OF_WEEK: usize = 5;
+
+impl Expression {
+    /// Reads it.
+    pub(super) fn read(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {
+        let text = match dialect {
+            Dialect::Unix => Cow::Borrowed(text),
+            Dialect::Quartz => Cow::Owned(from_quartz(text)?),
+        };
+        let parser = dialect.parser();
+        let cron = parser.parse(&text).map_err(|error| unreadable(&parser, &text, &error))?;
+        let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
+        let fixed = !times.iter().any(|field| field.from_wildcard) && !has_open_step(&text);
+        Ok(Self { cron, fixed })
+    }
+
+    /// The first time after `time`, or at it if that counts.
+    pub(super) fn next(&self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
+        self.cron.find_next_occurrence(time, inclusive).ok()
+    }
+
+    /// As it was read.
+    pub(super) fn text(&self) -> &str {
+        self.cron.as_str()
+    }
+}
+
+impl Dialect {
+    fn parser(self) -> CronParser {
+        let parser = CronParser::builder();
+        let parser = match self {
+            Self::Unix => parser.seconds(Seconds::Optional).year(Year::Disallowed),
+            Self::Quartz => {
+                let parser = parser.seconds(Seconds::Required).year(Year::Optional);
+                parser.alternative_weekdays(true).sloppy_ranges(true)
+            }
+        };
+        parser.build()
+    }
+}
+
+/// What Quartz means, for `croner`: a Saturday that is written `L`. Refuses two days, as Quartz
+/// does.
+fn from_quartz(text: &str) -> Result<String, CalendarError> {
+    let mut fields: Vec<&str> = text.split_whitespace().collect();
+    let is_given = |place: usize| fields.get(place).is_some_and(|day| !matches!(*day, "?" | "*"));
+    if is_given(DAY_OF_MONTH) && is_given(DAY_OF_WEEK) {
+        let reason = "a day of the month is given too; one of both must be `?`".to_owned();
+        return Err(CalendarError::Expression { field: Some(FIELDS[DAY_OF_WEEK]), reason });
+    }
+    if let Some(day) = fields.get_mut(DAY_OF_WEEK).filter(|day| day.eq_ignore_ascii_case("L")) {
+        *day = "SAT";
+    }
+    Ok(fields.join(" "))
+}
+
+/// Whether a second, minute or hour goes on in steps from a number (`0/15`), as from a star.
+fn has_open_step(text: &str) -> bool {
+    let times = text.split_whitespace().take(DAY_OF_MONTH);
+    let mut parts = times.flat_map(|field| field.split(','));
+    parts.any(|part| part.split_once('/').is_some_and(|(from, _)| !from.contains('-')))
+}
+
+/// Finds the field that is wrong: the first that cannot be read among fields that can.
+fn unreadable(parser: &CronParser, text: &str, error: &CronError) -> CalendarError {
+    let given: Vec<&str> = text.split_whitespace().collect();
+    let names: &[&str] = match given.len() {
+        5 => &FIELDS[1..6],
+        6 => &FIELDS[..6],
+        7 => &FIELDS,
+        _ => &[],
+    };
+    let wrong = names.iter().zip(&given).enumerate().find_map(|(place, (name, field))| {
+        let mut alone = vec!["*"; given.len()];
+        *alone.get_mut(place)? = field;
+        // Nothing else is wrong with a pattern of stars, unless it has too many fields.
+        parser.parse(&vec!["*"; given.len()].join(" ")).ok()?;
+        let error = parser.parse(&alone.join(" ")).err()?;
+        Some((*name, error))
+    });
+    match wrong {
+        Some((name, error)) => {
+            CalendarError::Expression { field: Some(name), reason: error.to_string() }
+        }
+        None => CalendarError::Expression { field: None, reason: error.to_string() },
+    }
+}

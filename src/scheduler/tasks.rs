@@ -1,0 +1,339 @@
+//! Repeated tasks: [`Task`] is what a runtime polls of one run, [`Tasks`] what the caller keeps of
+//! all, [`Overlap`] says what becomes of a run that comes while a task still works.
+//!
+//! A run of the scheduler's closure is short: it makes a task and gives it away. The tasks that
+//! work are counted in one state under a lock, which is held while neither futures nor wakers nor
+//! the user's closures run. A task leaves the count when it is dropped, so one that panics, or that
+//! its runtime drops, leaves it too.
+
+#![forbid(unsafe_code)]
+
+use super::closure::Cancel;
+use super::handle::Scheduled;
+use crate::panics::{ignore_poison, quietly};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+/// What becomes of a run that comes while a task of an earlier one still works. The choices are
+/// those of Kubernetes' `concurrencyPolicy`, and one more.
+///
+/// # Examples
+///
+/// The newest request for a picture of the sky counts:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{Overlap, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let spawn = |task| drop(std::thread::spawn(|| pollster::block_on(task)));
+/// let minutely = scheduler.every(Duration::from_secs(60));
+/// let pictures = minutely.run_tasks(Overlap::Replace, spawn, || async { println!("click") })?;
+/// assert_eq!(pictures.working(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// It is left out.
+    #[default]
+    Forbid,
+    /// It begins when the task has ended; one run waits so at most, others are left out. Its future
+    /// is made at its time. If the task panics, or its runtime drops it, the run that waits is left
+    /// out too.
+    Queue,
+    /// It begins beside the task.
+    Allow,
+    /// It begins, and the task is dropped at its next poll, for which it is woken.
+    Replace,
+}
+
+/// What a runtime polls of one run: the future of a job, counted while it lives.
+pub struct Task {
+    running: Arc<Running>,
+    number: u64,
+    /// None when it has ended or was replaced.
+    future: Option<Job>,
+}
+
+type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a caller keeps of a repetition of tasks. Clones are of the same one; dropping them changes
+/// nothing.
+///
+/// # Examples
+///
+/// ```
+/// use std::future::pending;
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{Ending, Overlap, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let spawn = |task| drop(std::thread::spawn(|| pollster::block_on(task)));
+/// let every = scheduler.every(Duration::from_millis(1));
+/// let tasks = every.run_tasks(Overlap::Forbid, spawn, pending::<()>)?;
+/// while tasks.working() == 0 {
+///     std::thread::yield_now();
+/// }
+/// let _ = tasks.abort();
+/// pollster::block_on(tasks.wait());
+/// assert_eq!(tasks.scheduled().ending(), Some(Ending::Cancelled));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    scheduled: Scheduled,
+    running: Arc<Running>,
+}
+
+/// The tasks of a repetition that work.
+#[derive(Default)]
+pub(super) struct Running {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many tasks there have been.
+    begun: u64,
+    /// Those that work, with what wakes them once they have been polled.
+    working: Vec<(u64, Option<Waker>)>,
+    /// Tasks up to this number are to be dropped.
+    replaced: u64,
+    /// What the task that works goes on with when it has ended.
+    queued: Option<Job>,
+    /// Those who wait until nothing works.
+    waiting: Vec<Waker>,
+}
+
+/// The closure's end of the running tasks: when it is gone, no run begins any more.
+struct Begins {
+    running: Arc<Running>,
+    overlap: Overlap,
+}
+
+impl Tasks {
+    /// A repetition of tasks, by what schedules the closure that begins them.
+    pub(super) fn start<E>(
+        schedule: impl FnOnce(&Arc<Running>) -> Result<Scheduled, E>,
+    ) -> Result<Self, E> {
+        let running = Arc::default();
+        let scheduled = schedule(&running)?;
+        Ok(Self { scheduled, running })
+    }
+
+    /// The closure that begins the tasks. To cancel it leaves those that work alone.
+    #[must_use]
+    pub fn scheduled(&self) -> &Scheduled {
+        &self.scheduled
+    }
+
+    /// How many tasks work: were spawned, and are neither ended nor dropped.
+    #[must_use]
+    pub fn working(&self) -> usize {
+        self.running.lock().working.len()
+    }
+
+    /// Lets no more begin, as [`Scheduled::cancel`], and has those that work dropped at their next
+    /// poll, for which they are woken.
+    pub fn abort(&self) -> Cancel {
+        let cancel = self.scheduled.cancel();
+        let wakers = self.running.lock().replace(u64::MAX);
+        wake(wakers);
+        cancel
+    }
+
+    /// Waits until no task works, also if others are to come: for a quiet end, cancel before. A
+    /// task of these would wait for itself. Dropping the future changes nothing.
+    pub async fn wait(&self) {
+        poll_fn(|context| {
+            let waker = context.waker().clone();
+            let mut state = self.running.lock();
+            if state.working.is_empty() {
+                return Poll::Ready(());
+            }
+            if !state.waiting.iter().any(|waiting| waiting.will_wake(&waker)) {
+                state.waiting.push(waker);
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Running {
+    /// What the scheduler's closure does: it begins a task at each run.
+    pub(super) fn body<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        overlap: Overlap,
+        mut spawn: impl FnMut(Task) + Send + 'static,
+        mut job: impl FnMut() -> F + Send + 'static,
+    ) -> impl FnMut() + Send + 'static {
+        let begins = Begins { running: Arc::clone(self), overlap };
+        move || {
+            let task = begins.has_room().then(|| begins.begin(Box::pin(job()))).flatten();
+            if let Some(task) = task {
+                spawn(task);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        ignore_poison(self.state.lock())
+    }
+
+    /// Before a poll. Returns whether the task is still wanted; then `waker` will wake it.
+    fn is_wanted(&self, number: u64, waker: Waker) -> bool {
+        let mut state = self.lock();
+        let wanted = number > state.replaced;
+        let place = state.working.iter_mut().find(|(working, _)| *working == number);
+        let last = match place {
+            Some((_, place)) if wanted => place.replace(waker),
+            _ => Some(waker),
+        };
+        // A waker's drop is its runtime's code.
+        drop(state);
+        drop(last);
+        wanted
+    }
+
+    /// A task's future has ended. Returns what it goes on with; if nothing, it works no more.
+    fn next(&self, number: u64) -> Option<Job> {
+        let mut state = self.lock();
+        if let Some(queued) = state.queued.take() {
+            return Some(queued);
+        }
+        let left = state.leave(number);
+        drop(state);
+        left.wake();
+        None
+    }
+}
+
+impl Begins {
+    /// Whether a run that comes now is to have a future.
+    fn has_room(&self) -> bool {
+        let state = self.running.lock();
+        state.working.is_empty()
+            || match self.overlap {
+                Overlap::Forbid => false,
+                Overlap::Queue => state.queued.is_none(),
+                Overlap::Allow | Overlap::Replace => true,
+            }
+    }
+
+    /// A task for a run's future, to be spawned; `None` if one that works will go on with it.
+    fn begin(&self, future: Job) -> Option<Task> {
+        let mut state = self.running.lock();
+        if self.overlap == Overlap::Queue && !state.working.is_empty() {
+            state.queued = Some(future);
+            return None;
+        }
+        let before = state.begun;
+        let wakers = match self.overlap {
+            Overlap::Replace => state.replace(before),
+            _ => Vec::new(),
+        };
+        let number = before + 1;
+        state.begun = number;
+        state.working.push((number, None));
+        drop(state);
+        wake(wakers);
+        Some(Task { running: Arc::clone(&self.running), number, future: Some(future) })
+    }
+}
+
+impl Drop for Begins {
+    fn drop(&mut self) {
+        let queued = self.running.lock().queued.take();
+        drop(queued);
+    }
+}
+
+impl State {
+    /// Has the tasks up to this number dropped, once they are woken by what this returns.
+    fn replace(&mut self, number: u64) -> Vec<Waker> {
+        self.replaced = self.replaced.max(number);
+        let before = self.working.iter_mut().filter(|(working, _)| *working <= number);
+        before.filter_map(|(_, waker)| waker.take()).collect()
+    }
+
+    /// Counts a task no more. Returns what is to be dropped and woken without the lock.
+    fn leave(&mut self, number: u64) -> Left {
+        let place = self.working.iter().position(|(working, _)| *working == number);
+        let own = place.and_then(|place| self.working.swap_remove(place).1);
+        let waiting = match self.working.is_empty() {
+            true => std::mem::take(&mut self.waiting),
+            false => Vec::new(),
+        };
+        // A run waits for its turn behind one task alone.
+        let queued = place.and_then(|_| self.queued.take());
+        Left { _own: own, _queued: queued, waiting }
+    }
+}
+
+/// What a task has left that works no more.
+struct Left {
+    _own: Option<Waker>,
+    _queued: Option<Job>,
+    waiting: Vec<Waker>,
+}
+
+impl Left {
+    fn wake(self) {
+        wake(self.waiting);
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        quietly(|| waker.wake());
+    }
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if !self.running.is_wanted(self.number, context.waker().clone()) {
+                self.end();
+            }
+            let Some(future) = &mut self.future else { return Poll::Ready(()) };
+            if future.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.future = None;
+            self.future = self.running.next(self.number);
+        }
+    }
+}
+
+impl Task {
+    /// Drops the future, and is counted no more.
+    fn end(&mut self) {
+        self.future = None;
+        let left = self.running.lock().leave(self.number);
+        left.wake();
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("working", &self.lock().working.len()).finish()
+    }
+}

@@ -1,0 +1,165 @@
+//! The rows of `docs/COMING-FROM.md` for Quartz and tokio-cron-scheduler.
+
+use crate::common::desk::{Desk, counting};
+use jiff::Timestamp;
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::{Duration, SystemTime};
+use tourbillon::scheduler::{
+    Calendar, CalendarBuilder, Cancel, Dialect, MissedTimes, Overlap, Scheduled, Task, Tasks,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A Thursday, half past ten.
+const START: &str = "2026-01-01T10:30:00Z";
+
+fn at(time: &str) -> SystemTime {
+    SystemTime::from(time.parse::<Timestamp>().unwrap())
+}
+
+fn quartz(expression: &str) -> CalendarBuilder<'_> {
+    Calendar::builder(expression).dialect(Dialect::Quartz)
+}
+
+fn next(calendar: CalendarBuilder<'_>) -> SystemTime {
+    calendar.build().unwrap().next_after(at(START)).unwrap()
+}
+
+/// A scheduler in virtual time, at half past ten.
+fn desk() -> Desk {
+    let desk = Desk::new();
+    desk.clock.set_wall(at(START));
+    desk
+}
+
+/// Lets so many minutes pass, and each sweep find what the one before armed.
+fn pass(desk: &mut Desk, minutes: u32) {
+    for _ in 0..minutes * 2 {
+        desk.advance(MINUTE / 2);
+        desk.advance(Duration::ZERO);
+    }
+}
+
+// Quartz
+
+#[test]
+fn quartz_weekdays() {
+    assert_eq!(next(quartz("0 15 10 ? * MON-FRI")), at("2026-01-02T10:15:00Z"));
+    assert_eq!(next(quartz("0 15 10 ? * 2-6")), at("2026-01-02T10:15:00Z"));
+}
+
+#[test]
+fn quartz_time_zone() {
+    let noon = quartz("0 0 12 * * ?").zone("America/New_York");
+    assert_eq!(next(noon), at("2026-01-01T17:00:00Z"));
+}
+
+/// A job every hour, after a day that was slept through.
+fn misfire(missed: MissedTimes) -> u32 {
+    let mut desk = desk();
+    let (runs, count) = counting();
+    let hourly = quartz("0 0 * * * ?").missed(missed).wall_clock(desk.clock.clone());
+    desk.scheduler.by(hourly.build().unwrap()).run(count).unwrap();
+    desk.advance(MINUTE * 60 * 24);
+    for _ in 0..30 {
+        desk.advance(Duration::ZERO);
+    }
+    runs.load(Relaxed)
+}
+
+#[test]
+fn quartz_misfire_instructions() {
+    assert_eq!(misfire(MissedTimes::Once), 1);
+    assert_eq!(misfire(MissedTimes::All), 24);
+    assert_eq!(misfire(MissedTimes::Skip), 0);
+}
+
+/// Tasks each minute, that never end, and what their runtime has of them.
+fn tasks(overlap: Overlap) -> (Desk, Tasks, Arc<Mutex<Vec<Task>>>) {
+    let desk = desk();
+    let spawned = Arc::<Mutex<Vec<Task>>>::default();
+    let runtime = Arc::clone(&spawned);
+    let spawn = move |task| runtime.lock().unwrap().push(task);
+    let minutely = Calendar::builder("* * * * *").wall_clock(desk.clock.clone()).build().unwrap();
+    let by = desk.scheduler.by(minutely);
+    let tasks = by.run_tasks(overlap, spawn, std::future::pending).unwrap();
+    (desk, tasks, spawned)
+}
+
+#[test]
+fn quartz_disallow_concurrent_execution() {
+    let (mut desk, tasks, spawned) = tasks(Overlap::Forbid);
+    pass(&mut desk, 5);
+    assert_eq!((tasks.working(), spawned.lock().unwrap().len()), (1, 1));
+}
+
+fn hourly(desk: &Desk) -> Scheduled {
+    let hourly = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone()).build().unwrap();
+    desk.scheduler.by(hourly).run(|| ()).unwrap()
+}
+
+#[test]
+fn quartz_next_fire_time() {
+    let desk = desk();
+    assert_eq!(hourly(&desk).next_time(), Some(at("2026-01-01T11:00:00Z")));
+}
+
+// tokio-cron-scheduler
+
+#[test]
+fn tokio_cron_job_new() {
+    let mut desk = desk();
+    let (runs, count) = counting();
+    let calendar = Calendar::builder("1/20 * * * * *").dialect(Dialect::Quartz);
+    let calendar = calendar.wall_clock(desk.clock.clone()).build().unwrap();
+    desk.scheduler.by(calendar).run(count).unwrap();
+    for _ in 0..120 {
+        desk.advance(MINUTE / 60);
+        desk.advance(Duration::ZERO);
+    }
+    assert_eq!(runs.load(Relaxed), 6);
+}
+
+#[test]
+fn tokio_cron_job_new_async() {
+    let (mut desk, tasks, spawned) = tasks(Overlap::Allow);
+    pass(&mut desk, 3);
+    assert_eq!((tasks.working(), spawned.lock().unwrap().len()), (3, 3));
+}
+
+#[test]
+fn tokio_cron_remove() {
+    let (mut desk, tasks, spawned) = tasks(Overlap::Allow);
+    pass(&mut desk, 2);
+    assert_eq!(tasks.abort(), Cancel::Prevented);
+    let mut context = Context::from_waker(Waker::noop());
+    spawned.lock().unwrap().retain_mut(|task| pin!(task).poll(&mut context).is_pending());
+    pass(&mut desk, 2);
+    assert_eq!((tasks.working(), spawned.lock().unwrap().len()), (0, 0));
+}
+
+#[test]
+fn tokio_cron_next_tick_for_job() {
+    let desk = desk();
+    assert_eq!(hourly(&desk).next_time(), Some(at("2026-01-01T11:00:00Z")));
+}
+
+#[test]
+fn tokio_cron_new_repeated() {
+    let mut desk = desk();
+    let (runs, count) = counting();
+    desk.scheduler.every(MINUTE).run(count).unwrap();
+    pass(&mut desk, 3);
+    assert_eq!(runs.load(Relaxed), 3);
+}
+
+#[test]
+fn tokio_cron_new_one_shot() {
+    let mut desk = desk();
+    let answer = desk.scheduler.after(MINUTE, || 42).unwrap();
+    pass(&mut desk, 1);
+    assert_eq!(answer.join().unwrap(), 42);
+}

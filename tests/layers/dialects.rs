@@ -1,0 +1,181 @@
+//! What is said of a calendar beside a Unix expression: Quartz's dialect, zones, missed times.
+
+use crate::common::desk::{Desk, counting};
+use jiff::Timestamp;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+use tourbillon::scheduler::{Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(time: &str) -> SystemTime {
+    SystemTime::from(time.parse::<Timestamp>().unwrap())
+}
+
+/// So many times of a calendar from the first of January 2026 on; RFC 3339.
+fn times(calendar: CalendarBuilder<'_>, count: usize) -> Vec<String> {
+    let mut time = at("2026-01-01T00:00:00Z");
+    let calendar = calendar.wall_clock(move || time).build().unwrap();
+    let mut next = || {
+        time = calendar.next_after(time).unwrap();
+        Timestamp::try_from(time).unwrap().to_string()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn quartz(expression: &str) -> CalendarBuilder<'_> {
+    Calendar::builder(expression).dialect(Dialect::Quartz)
+}
+
+/// The days, of times that are at noon.
+fn days(expression: &str, count: usize) -> Vec<String> {
+    let times = times(quartz(expression), count);
+    times.iter().map(|time| time.strip_suffix("T12:00:00Z").unwrap().to_owned()).collect()
+}
+
+#[test]
+fn quartz_counts_weekdays_from_sunday_as_one() {
+    // The 1st of January 2026 is a Thursday.
+    assert_eq!(days("0 0 12 ? * 1", 2), ["2026-01-04", "2026-01-11"]);
+    assert_eq!(days("0 0 12 ? * 7", 1), ["2026-01-03"]);
+    assert_eq!(days("0 0 12 ? * SUN", 1), ["2026-01-04"]);
+    assert_eq!(days("0 0 12 ? * 2-6", 3), ["2026-01-01", "2026-01-02", "2026-01-05"]);
+    assert_eq!(days("0 0 12 ? * 2-6", 3), days("0 0 12 ? * MON-FRI", 3));
+    assert_eq!(times(Calendar::builder("0 12 * * 1"), 1), ["2026-01-05T12:00:00Z"]);
+}
+
+#[test]
+fn quartz_has_steps_from_a_number_years_and_days_that_a_month_decides() {
+    assert_eq!(
+        times(quartz("0 5/20 12 * * ?"), 4),
+        [
+            "2026-01-01T12:05:00Z",
+            "2026-01-01T12:25:00Z",
+            "2026-01-01T12:45:00Z",
+            "2026-01-02T12:05:00Z",
+        ],
+    );
+    assert_eq!(days("0 0 12 1 6 ? 2027-2028", 2), ["2027-06-01", "2028-06-01"]);
+    assert_eq!(days("0 0 12 ? * 6#3", 3), ["2026-01-16", "2026-02-20", "2026-03-20"]);
+    assert_eq!(days("0 0 12 ? * 6L", 3), ["2026-01-30", "2026-02-27", "2026-03-27"]);
+    assert_eq!(days("0 0 12 ? * L", 2), ["2026-01-03", "2026-01-10"]);
+    assert_eq!(days("0 0 12 L * ?", 2), ["2026-01-31", "2026-02-28"]);
+    assert_eq!(days("0 0 12 LW * ?", 3), ["2026-01-30", "2026-02-27", "2026-03-31"]);
+    assert_eq!(days("0 0 12 15W 1,2,8 ?", 3), ["2026-01-15", "2026-02-16", "2026-08-14"]);
+}
+
+#[test]
+fn what_quartz_refuses_or_croner_cannot_is_refused_by_its_field() {
+    let refused = |calendar: CalendarBuilder<'_>| match calendar.build().unwrap_err() {
+        CalendarError::Expression { field, .. } => field,
+        other => panic!("{other}"),
+    };
+    assert_eq!(refused(quartz("0 0 12 1 * MON")), Some("day of the week"));
+    assert_eq!(refused(quartz("0 0 12 ? * 8")), Some("day of the week"));
+    assert_eq!(refused(quartz("0 0 12 ? * 0")), Some("day of the week"));
+    assert_eq!(refused(quartz("0 0 12 L-3 * ?")), Some("day of the month"));
+    assert_eq!(refused(quartz("0 0 22-2 * * ?")), Some("hour"));
+    assert_eq!(refused(quartz("0 0 12 * * ? 1066x")), Some("year"));
+    assert_eq!(refused(quartz("0 12 * * ?")), None);
+    assert_eq!(refused(Calendar::builder("0/15 * * * *")), Some("minute"));
+    let past = quartz("0 0 12 * * ? 2020").build().unwrap_err();
+    assert_eq!(past, CalendarError::Never("0 0 12 * * ? 2020".into()));
+}
+
+/// From 02:00 to 03:00 there is nothing on the 29th of March 2026 in Berlin.
+#[test]
+fn an_open_step_is_a_step_where_clocks_change() {
+    let before = at("2026-03-28T23:10:00Z");
+    let next = |calendar: CalendarBuilder<'_>| {
+        let calendar = calendar.zone("Europe/Berlin").wall_clock(move || before).build().unwrap();
+        Timestamp::try_from(calendar.next_after(before).unwrap()).unwrap().to_string()
+    };
+    assert_eq!(next(quartz("0 30/15 2 ? * *")), "2026-03-30T00:30:00Z");
+    assert_eq!(next(quartz("0 30,45 2 ? * *")), "2026-03-29T01:00:00Z");
+    assert_eq!(next(quartz("0 30-59/15 2 ? * *")), "2026-03-29T01:00:00Z");
+}
+
+/// The variable is read when the calendar is built, so the process is another.
+#[test]
+fn the_systems_zone_is_the_one_it_is_in() {
+    let noon = || Calendar::builder("0 12 * * *").system_zone();
+    if std::env::var("TZ").as_deref() == Ok("Asia/Kathmandu") {
+        assert_eq!(times(noon(), 1), ["2026-01-01T06:15:00Z"]);
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let name = "dialects::the_systems_zone_is_the_one_it_is_in";
+    let child = std::process::Command::new(this)
+        .args(["--exact", name])
+        .env("TZ", "Asia/Kathmandu")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[cfg(feature = "tzdb")]
+#[test]
+fn the_zones_are_there_where_the_system_has_none() {
+    let zones = jiff::tz::TimeZoneDatabase::bundled();
+    assert!(zones.get("Asia/Kathmandu").is_ok());
+}
+
+/// How often a calendar of full hours runs, after so much of it was passed over at once.
+fn runs_after(missed: MissedTimes, asleep: Duration) -> u32 {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
+    let hourly = Calendar::builder("0 * * * *").missed(missed).wall_clock(desk.clock.clone());
+    let (runs, count) = counting();
+    let scheduled = desk.scheduler.by(hourly.build().unwrap()).run(count).unwrap();
+    desk.advance(asleep);
+    for _ in 0..10 {
+        desk.advance(Duration::ZERO);
+    }
+    let count = runs.load(Relaxed);
+    // Whatever was left out, the next hour comes.
+    let next = scheduled.next_time().unwrap();
+    while desk.clock.wall() < next + Duration::from_millis(2) {
+        desk.advance(MINUTE / 4);
+        desk.advance(Duration::ZERO);
+    }
+    assert_eq!(runs.load(Relaxed), count + 1, "{missed:?}");
+    count
+}
+
+#[test]
+fn what_was_passed_over_runs_as_it_was_said() {
+    // To 14:20: past 11, 12, 13 and 14 o'clock.
+    let asleep = HOUR * 4 - MINUTE * 10;
+    assert_eq!(runs_after(MissedTimes::Once, asleep), 1);
+    assert_eq!(runs_after(MissedTimes::All, asleep), 4);
+    assert_eq!(runs_after(MissedTimes::Skip, asleep), 0);
+    assert_eq!(runs_after(MissedTimes::Within(MINUTE * 19), asleep), 0);
+    assert_eq!(runs_after(MissedTimes::Within(MINUTE * 20), asleep), 1);
+    assert_eq!(runs_after(MissedTimes::Within(HOUR * 10), asleep), 1);
+    assert_eq!(runs_after(MissedTimes::Within(Duration::MAX), asleep), 1);
+    // A run that is as late as timers are has not been missed.
+    let on_time = MINUTE * 30 + Duration::from_millis(2);
+    for missed in [MissedTimes::Once, MissedTimes::All, MissedTimes::Skip] {
+        assert_eq!(runs_after(missed, on_time), 1, "{missed:?}");
+    }
+}
+
+#[test]
+fn the_next_run_is_told_by_the_wall_clock() {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
+    let noon = Calendar::builder("0 12 * * *").wall_clock(desk.clock.clone()).build().unwrap();
+    let scheduled = desk.scheduler.by(noon).run(|| ()).unwrap();
+    assert_eq!(scheduled.next_time(), Some(at("2026-01-01T12:00:00Z")));
+    for _ in 0..100 {
+        desk.advance(MINUTE);
+        desk.advance(Duration::ZERO);
+    }
+    assert_eq!(scheduled.next_time(), Some(at("2026-01-02T12:00:00Z")));
+    scheduled.reset(HOUR).unwrap();
+    assert_eq!(scheduled.next_time(), None, "it was moved");
+    let every = desk.scheduler.every(HOUR).run(|| ()).unwrap();
+    assert_eq!(every.next_time(), None, "it does not go by the wall clock");
+}

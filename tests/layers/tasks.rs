@@ -1,0 +1,255 @@
+//! Repeated tasks: which run where another still works, and what ends them.
+
+use crate::common::desk::Desk;
+use crate::common::woken::Woken;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tourbillon::scheduler::{Cancel, Ending, Overlap, RepeatRefusal, Task, Tasks};
+
+use Did::{Begun, Dropped, Ended, Made};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What each task has done, by its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Did {
+    #[default]
+    Made,
+    Begun,
+    Ended,
+    Dropped,
+}
+
+/// The futures of one job: each works until it is told to end.
+#[derive(Clone, Default)]
+struct Jobs(Arc<Mutex<Vec<(Did, bool)>>>);
+
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Did, bool)>> {
+        self.0.lock().unwrap()
+    }
+
+    fn make(&self) -> Job {
+        self.lock().push((Did::Made, false));
+        Job { jobs: self.clone(), number: self.lock().len() - 1 }
+    }
+
+    fn end(&self, number: usize) {
+        self.lock()[number].1 = true;
+    }
+
+    fn did(&self) -> Vec<Did> {
+        self.lock().iter().map(|(did, _)| *did).collect()
+    }
+}
+
+struct Job {
+    jobs: Jobs,
+    number: usize,
+}
+
+impl Future for Job {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
+        let (did, ends) = &mut self.jobs.lock()[self.number];
+        *did = if *ends { Did::Ended } else { Did::Begun };
+        if *ends { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let did = &mut self.jobs.lock()[self.number].0;
+        if *did != Did::Ended {
+            *did = Did::Dropped;
+        }
+    }
+}
+
+/// A repetition of tasks every second, and a runtime that is polled by hand.
+struct Bench {
+    desk: Desk,
+    jobs: Jobs,
+    spawned: Arc<Mutex<Vec<Task>>>,
+    woken: Arc<Woken>,
+    tasks: Tasks,
+}
+
+impl Bench {
+    fn new(overlap: Overlap) -> Self {
+        let (desk, jobs) = (Desk::new(), Jobs::default());
+        let spawned = Arc::<Mutex<Vec<Task>>>::default();
+        let (made, runtime) = (jobs.clone(), Arc::clone(&spawned));
+        let spawn = move |task| runtime.lock().unwrap().push(task);
+        let every = desk.scheduler.every(SECOND);
+        let tasks = every.run_tasks(overlap, spawn, move || made.make()).unwrap();
+        Self { desk, jobs, spawned, woken: Arc::default(), tasks }
+    }
+
+    /// Lets a second pass, and then polls all tasks.
+    fn pass(&mut self) {
+        self.desk.advance(SECOND);
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        let mut context = Context::from_waker(&waker);
+        self.spawned.lock().unwrap().retain_mut(|task| pin!(task).poll(&mut context).is_pending());
+    }
+}
+
+#[test]
+fn a_run_that_is_forbidden_is_left_out() {
+    let mut bench = Bench::new(Overlap::Forbid);
+    bench.pass();
+    bench.pass();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Begun], 1));
+    bench.jobs.end(0);
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended], 0));
+    bench.pass();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended, Begun], 1));
+}
+
+#[test]
+fn one_run_waits_in_the_queue_and_goes_on_where_the_task_ended() {
+    let mut bench = Bench::new(Overlap::Queue);
+    bench.pass();
+    bench.pass();
+    bench.pass();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Begun, Made], 1));
+    bench.jobs.end(0);
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended, Begun], 1));
+    bench.jobs.end(1);
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended, Ended], 0));
+    bench.pass();
+    assert_eq!(bench.jobs.did(), [Ended, Ended, Begun]);
+}
+
+#[test]
+fn runs_that_are_allowed_work_side_by_side() {
+    let mut bench = Bench::new(Overlap::Allow);
+    bench.pass();
+    bench.pass();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Begun, Begun], 2));
+    bench.jobs.end(0);
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended, Begun], 1));
+}
+
+#[test]
+fn a_run_replaces_the_task_that_works_and_wakes_it_for_that() {
+    let mut bench = Bench::new(Overlap::Replace);
+    bench.pass();
+    assert_eq!(bench.woken.times(), 0);
+    bench.desk.advance(SECOND);
+    assert_eq!(bench.woken.times(), 1, "it is polled, to be dropped");
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Dropped, Begun], 1));
+    bench.jobs.end(1);
+    bench.poll();
+    bench.pass();
+    assert_eq!((bench.jobs.did(), bench.woken.times()), (vec![Dropped, Ended, Begun], 1));
+}
+
+#[test]
+fn a_task_that_its_runtime_drops_works_no_more() {
+    for overlap in [Overlap::Forbid, Overlap::Queue] {
+        let mut bench = Bench::new(overlap);
+        bench.pass();
+        bench.pass();
+        bench.spawned.lock().unwrap().clear();
+        assert_eq!(bench.tasks.working(), 0);
+        assert!(bench.jobs.did().iter().all(|did| *did == Dropped), "and what waited behind it");
+        bench.pass();
+        assert_eq!(bench.jobs.did().last(), Some(&Begun));
+    }
+}
+
+#[test]
+fn to_cancel_leaves_the_task_alone_and_what_waits_does_not_begin() {
+    let mut bench = Bench::new(Overlap::Queue);
+    bench.pass();
+    bench.pass();
+    assert_eq!(bench.tasks.scheduled().cancel(), Cancel::Prevented);
+    assert_eq!(bench.jobs.did(), [Begun, Dropped]);
+    bench.jobs.end(0);
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended, Dropped], 0));
+}
+
+#[test]
+fn to_abort_drops_the_tasks_that_work_and_tells_who_waits() {
+    let mut bench = Bench::new(Overlap::Allow);
+    bench.pass();
+    bench.pass();
+    let waits = Arc::<Woken>::default();
+    let tasks = bench.tasks.clone();
+    let mut quiet = Box::pin(tasks.wait());
+    let waker = Waker::from(Arc::clone(&waits));
+    let mut context = Context::from_waker(&waker);
+    assert!(quiet.as_mut().poll(&mut context).is_pending());
+    assert!(quiet.as_mut().poll(&mut context).is_pending());
+    assert_eq!(bench.tasks.abort(), Cancel::Prevented);
+    assert_eq!((bench.woken.times(), waits.times()), (2, 0));
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Dropped, Dropped], 0));
+    assert_eq!(waits.times(), 1);
+    assert!(quiet.as_mut().poll(&mut context).is_ready());
+    assert_eq!(bench.tasks.scheduled().ending(), Some(Ending::Cancelled));
+}
+
+/// A run may be under way when the tasks are aborted: its task is not to work either.
+#[test]
+fn a_task_that_is_spawned_after_the_abort_does_nothing() {
+    let mut desk = Desk::new();
+    let (handle, spawned) = (Arc::new(Mutex::new(None::<Tasks>)), Arc::new(Mutex::new(None)));
+    let (aborts, runtime) = (Arc::clone(&handle), Arc::clone(&spawned));
+    let jobs = Jobs::default();
+    let made = jobs.clone();
+    let job = move || {
+        let tasks = aborts.lock().unwrap().clone().unwrap();
+        assert_eq!(tasks.abort(), Cancel::LastRun);
+        made.make()
+    };
+    let spawn = move |task| *runtime.lock().unwrap() = Some(task);
+    let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
+    *handle.lock().unwrap() = Some(tasks.clone());
+    desk.advance(SECOND);
+    let mut task = spawned.lock().unwrap().take().unwrap();
+    assert!(pin!(&mut task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!((jobs.did(), tasks.working()), (vec![Dropped], 0));
+}
+
+#[test]
+fn a_job_that_panics_is_a_run_that_does() {
+    let mut desk = Desk::new();
+    let job = || -> std::future::Ready<()> { panic!("on purpose") };
+    let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, drop, job).unwrap();
+    let fired = catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND)));
+    assert!(fired.is_err());
+    assert_eq!((tasks.scheduled().ending(), tasks.working()), (Some(Ending::Panicked), 0));
+}
+
+#[test]
+fn what_is_refused_comes_back() {
+    let desk = Desk::new();
+    let every = desk.scheduler.every(Duration::ZERO);
+    let refused = every.run_tasks(Overlap::Allow, drop, || async {}).unwrap_err();
+    assert_eq!(refused.reason, RepeatRefusal::ZeroPeriod);
+    let (spawn, job) = refused.value;
+    desk.scheduler.wheel().close();
+    let by = desk.scheduler.every(SECOND);
+    let refused = by.run_tasks(Overlap::Allow, spawn, job).unwrap_err();
+    assert!(matches!(refused.reason, RepeatRefusal::Wheel(_)));
+    let by = desk.scheduler.by(|_| None);
+    let refused = by.run_tasks(Overlap::Allow, refused.value.0, refused.value.1).unwrap_err();
+    assert_eq!(refused.reason, RepeatRefusal::Never);
+}
