@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::Parser;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,10 @@ pub(crate) struct Options {
     /// How long a connection may be silent, for example 500ms or 4s.
     #[arg(long, default_value = "4s", value_parser = idle_timeout)]
     pub(crate) idle_timeout: Duration,
+
+    /// Tell the example `watch` how the wheel fares, at this address (127.0.0.1:7878).
+    #[arg(long)]
+    pub(crate) watch: Option<SocketAddr>,
 
     /// Write the report as JSON to this file.
     #[arg(long)]

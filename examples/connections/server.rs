@@ -1,6 +1,7 @@
 //! The server that is played: workers with their connections, and a driver that fires.
 
 use crate::cpu;
+use crate::endpoint;
 use crate::ledger::{Faults, Ledger, Ticket};
 use crate::options::Options;
 use cpu_time::ProcessTime;
@@ -68,6 +69,10 @@ pub(crate) fn play(options: &Options) -> Result<Outcome, Box<dyn Error>> {
         fired: AtomicU64::new(0),
     });
     let driver = start(options, &world)?;
+    if let Some(address) = options.watch {
+        endpoint::open(driver.wheel().clone(), address)
+            .map_err(|error| format!("{address}: {error}"))?;
+    }
     let workers = options.workers();
     let opened = Arc::new(Barrier::new(workers as usize + 1));
     let threads: Vec<_> = (0..workers)

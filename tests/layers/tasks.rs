@@ -160,6 +160,18 @@ fn a_run_replaces_the_task_that_works_and_wakes_it_for_that() {
 }
 
 #[test]
+fn a_task_that_has_ended_works_no_more_though_its_runtime_keeps_it() {
+    let mut bench = Bench::new(Overlap::Forbid);
+    bench.desk.advance(SECOND);
+    bench.jobs.end(0);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut spawned = bench.spawned.lock().unwrap();
+    assert!(pin!(&mut spawned[0]).poll(&mut context).is_ready());
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended], 0));
+    assert!(pin!(&mut spawned[0]).poll(&mut context).is_ready(), "and may poll it again");
+}
+
+#[test]
 fn a_task_that_its_runtime_drops_works_no_more() {
     for overlap in [Overlap::Forbid, Overlap::Queue] {
         let mut bench = Bench::new(overlap);

@@ -371,3 +371,18 @@ fn extension(code: &str, what: String) -> Fault {
         _ => DurableError::Io(what),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{DurableError, Fault, fault};
+    use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+    #[test]
+    fn a_master_that_has_become_a_replica_is_left_for_another() {
+        let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
+        let said = RedisError::from((read_only, "a replica takes no writes"));
+        assert!(matches!(fault(&said, true), Fault::Undone(_)), "the cluster has another");
+        let alone = fault(&said, false);
+        assert!(matches!(alone, Fault::Refused(DurableError::ReadOnly(_))), "it may have none");
+    }
+}

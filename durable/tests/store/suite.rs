@@ -71,11 +71,15 @@ fn nothing_is_early_when_the_clock_is_set_back<P: Place>(bench: Bench<P>) {
     let running = bench.work_well();
     wait(bench.timers().insert("id", "", 5 * SECOND, quick())).unwrap();
     bench.advance(4 * SECOND);
-    bench.place.set_clock(-3_600_000);
+    bench.place.set_clock(-30_000);
     // By the wheel its time has come; by the store's clock it has not.
     bench.advance(2 * SECOND);
-    assert!(wait(bench.timers().get("id")).unwrap().is_some());
-    bench.advance(3598 * SECOND);
+    for _second in 0..28 {
+        assert!(wait(bench.timers().get("id")).unwrap().is_some());
+        bench.advance(SECOND);
+    }
+    bench.place.set_clock(-3_600_000);
+    bench.advance(3600 * SECOND);
     assert!(wait(bench.timers().get("id")).unwrap().is_some());
     bench.advance(SECOND);
     while let Outcome::Retry { .. } = running.next().outcome {

@@ -1,0 +1,109 @@
+//! The dashboard of `examples/watch`: what an endpoint tells of a wheel, and what is drawn of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "real sockets are on real time")]
+
+#[path = "../../examples/watch/endpoint.rs"]
+mod endpoint;
+#[path = "../../examples/watch/figures.rs"]
+mod figures;
+#[path = "../../examples/watch/heard.rs"]
+mod heard;
+#[path = "../../examples/watch/screen.rs"]
+mod screen;
+
+use figures::Figures;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use screen::Screen;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::time::Duration;
+use tourbillon::{Builder, ManualClock, Sweeper, Wheel};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A thousand timers a second ahead, one an hour; two have fired 3 ms late.
+fn wheel() -> (Wheel<u64>, Sweeper<u64>) {
+    let clock = ManualClock::new();
+    let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+    for _ in 0..2 {
+        wheel.insert(0, Duration::from_millis(10)).unwrap();
+    }
+    clock.advance(Duration::from_millis(13));
+    let _ = sweeper.sweep(|_| ());
+    for number in 0..1000 {
+        wheel.insert(number, SECOND).unwrap();
+    }
+    let hour = wheel.insert(0, SECOND * 1800).unwrap();
+    wheel.reset(hour, SECOND * 3600).unwrap();
+    let gone = wheel.insert(0, SECOND).unwrap();
+    wheel.cancel(gone).unwrap();
+    (wheel, sweeper)
+}
+
+#[test]
+fn an_endpoint_tells_what_the_wheel_holds() {
+    let (wheel, _sweeper) = wheel();
+    let address = endpoint::open(wheel.clone(), "127.0.0.1:0").unwrap();
+    let mut line = String::new();
+    let mut lines = BufReader::new(TcpStream::connect(address).unwrap());
+    lines.read_line(&mut line).unwrap();
+    let heard = Figures::read(&line).unwrap();
+    assert_eq!(heard, Figures::of(&wheel, heard.at));
+    assert_eq!((heard.armed, heard.inserted, heard.cancelled), (1001, 1004, 1));
+    assert_eq!((heard.reset, heard.fired), (1, 2));
+    assert_eq!(heard.ahead.iter().map(|(_, timers)| timers).sum::<u64>(), 1001);
+    assert_eq!(heard.late[2], Duration::from_micros(4096)); // 3 ms, rounded up
+    assert!(heard.levels.iter().any(|(_, _, occupied)| *occupied > 0));
+}
+
+#[test]
+fn what_is_no_line_of_figures_is_refused() {
+    let (wheel, _sweeper) = wheel();
+    let line = Figures::of(&wheel, SECOND).line();
+    assert!(Figures::read(&line).is_some());
+    for wrong in ["", "{}", "HTTP/1.1 400 Bad Request", &line.replace("armed", "alarmed")] {
+        assert_eq!(Figures::read(wrong), None, "{wrong}");
+    }
+    assert_eq!(Figures::read(&line.replace("[[", "[")), None);
+}
+
+/// The picture, without its colours.
+fn drawn(screen: &Screen) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(100, 30)).unwrap();
+    terminal.draw(|frame| screen.draw(frame, "here")).unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn the_picture_has_rates_bars_levels_and_lateness() {
+    let mut screen = Screen::default();
+    assert!(drawn(&screen).contains("Nothing was heard of here yet"));
+    let (wheel, _sweeper) = wheel();
+    let first = Figures::of(&wheel, SECOND);
+    let next = Figures { at: SECOND * 3, reset: first.reset + 2_469_134, ..first.clone() };
+    screen.hear(first);
+    screen.hear(next);
+    let picture = drawn(&screen);
+    for text in
+        ["resets         1 234 567", "armed          1 001", "4 ms all", "1000", "slots in use"]
+    {
+        assert!(picture.contains(text), "{text} in\n{picture}");
+    }
+    // A second lies within 1024 ticks of a millisecond, an hour within 2^22 of them.
+    assert!(picture.contains("1 s") && picture.contains("69 min"), "{picture}");
+}
+
+#[test]
+fn a_terminal_that_is_too_small_is_drawn_as_far_as_it_goes() {
+    let (wheel, _sweeper) = wheel();
+    let mut screen = Screen::default();
+    for second in 0..400 {
+        screen.hear(Figures::of(&wheel, SECOND * second));
+    }
+    for (width, height) in [(1, 1), (10, 3), (40, 12), (300, 80)] {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| screen.draw(frame, "here")).unwrap();
+    }
+}
