@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::closure::Due;
 use super::rule::{LastRun, Next, Rule};
 use crate::{BeyondRange, Pinned, Refusal, Wheel};
 use std::hash::{BuildHasher, RandomState};
@@ -74,10 +73,10 @@ impl Plan {
     }
 
     /// As an instant, with the clock's lag where it is a delay; `None` for the end.
-    pub(super) fn aim(
+    pub(super) fn aim<T: Send>(
         self,
-        wheel: &Wheel<Due>,
-        pinned: &Pinned<'_, Due>,
+        wheel: &Wheel<T>,
+        pinned: &Pinned<'_, T>,
     ) -> Result<Option<Aim>, Refusal> {
         let Self { next, put_off, time } = self;
         let (delay, asks) = match next {

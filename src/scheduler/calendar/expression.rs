@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::CalendarError;
+use super::error::CalendarError;
 use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};

@@ -11,9 +11,11 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod error;
 mod expression;
 
-pub use builder::{CalendarBuilder, CalendarError, MissedTimes};
+pub use builder::{CalendarBuilder, MissedTimes};
+pub use error::CalendarError;
 pub use expression::Dialect;
 
 use super::rule::{LastRun, Next, Rule};
