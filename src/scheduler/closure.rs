@@ -44,7 +44,7 @@ use std::time::{Instant, SystemTime};
 /// A turn of an event loop that sweeps for its scheduler:
 ///
 /// ```
-/// use std::time::{Instant, SystemTime};
+/// use std::time::{Duration, Instant};
 /// use tourbillon::scheduler::{Due, Scheduler};
 /// use tourbillon::{Builder, ManualClock, Sweeper};
 ///

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 /// use tourbillon::scheduler::{Calendar, MissedTimes, Scheduler};
 /// use tourbillon::{Builder, ManualClock};
 ///
-/// let minutes = |minutes| Duration::from_secs(60 * minutes);
+/// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
 /// for (missed, runs) in [
 ///     (MissedTimes::Once, 1),
 ///     (MissedTimes::All, 4),
