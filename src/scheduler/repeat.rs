@@ -181,7 +181,8 @@ impl<'s> Every<'s> {
 
     /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do not
     /// run at one instant. What follows counts from when the run was due before that: a rate does
-    /// not drift. A run that is put off past others makes them missed. None by default.
+    /// not drift. Let it be shorter than what lies between two runs, or they bunch. None by
+    /// default.
     ///
     /// # Examples
     ///
@@ -219,10 +220,7 @@ impl<'s> Every<'s> {
         self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        match self.repetition() {
-            Ok(repetition) => repetition.start(closure, |closure| closure),
-            Err(reason) => Err(Refused { reason, value: closure }),
-        }
+        Repetition::start(self.repetition(), closure, |closure| closure)
     }
 
     /// Schedules tasks: each run makes one by `job`, and gives it to `spawn`, which has a runtime
@@ -269,10 +267,7 @@ impl<'s> Every<'s> {
         J: FnMut() -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        match self.repetition() {
-            Ok(repetition) => repetition.start_tasks(overlap, spawn, job),
-            Err(reason) => Err(Refused { reason, value: (spawn, job) }),
-        }
+        Repetition::start_tasks(self.repetition(), overlap, spawn, job)
     }
 
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
@@ -297,7 +292,8 @@ impl<'s, R: Rule> By<'s, R> {
 
     /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do not
     /// run at one instant. What follows counts from when the run was due before that: a rate does
-    /// not drift. A run that is put off past others makes them missed. None by default.
+    /// not drift. Let it be shorter than what lies between two runs, or they bunch. None by
+    /// default.
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = Jitter(most);
         self
@@ -318,10 +314,7 @@ impl<'s, R: Rule> By<'s, R> {
         self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        match self.repetition() {
-            Ok(repetition) => repetition.start(closure, |closure| closure),
-            Err(reason) => Err(Refused { reason, value: closure }),
-        }
+        Repetition::start(self.repetition(), closure, |closure| closure)
     }
 
     /// Schedules tasks, as [`Every::run_tasks`].
@@ -340,10 +333,7 @@ impl<'s, R: Rule> By<'s, R> {
         J: FnMut() -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        match self.repetition() {
-            Ok(repetition) => repetition.start_tasks(overlap, spawn, job),
-            Err(reason) => Err(Refused { reason, value: (spawn, job) }),
-        }
+        Repetition::start_tasks(self.repetition(), overlap, spawn, job)
     }
 
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
@@ -358,13 +348,17 @@ impl<'s, R: Rule> By<'s, R> {
 }
 
 impl Repetition<'_> {
-    /// Schedules what `body` makes of `value`, which comes back if the wheel refuses.
+    /// Schedules what `body` makes of `value`, which comes back if there is no repetition, or the
+    /// wheel refuses.
     fn start<T, F: FnMut() + Send + 'static>(
-        self,
+        repetition: Result<Self, RepeatRefusal>,
         value: T,
         body: impl FnOnce(T) -> F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, T>> {
-        let Self { scheduler, first, none, rule, jitter, after_panic } = self;
+        let Self { scheduler, first, none, rule, jitter, after_panic } = match repetition {
+            Ok(repetition) => repetition,
+            Err(reason) => return Err(Refused { reason, value }),
+        };
         let wheel = scheduler.wheel().clone();
         let work = |value| Work { body: Box::new(body(value)), rule, jitter, after_panic };
         match Closure::schedule(&wheel, (first, none, true), value, work) {
@@ -376,7 +370,7 @@ impl Repetition<'_> {
     }
 
     fn start_tasks<S, J, F>(
-        self,
+        repetition: Result<Self, RepeatRefusal>,
         overlap: Overlap,
         spawn: S,
         job: J,
@@ -387,7 +381,8 @@ impl Repetition<'_> {
         F: Future<Output = ()> + Send + 'static,
     {
         Tasks::start(|running| {
-            self.start((spawn, job), |(spawn, job)| running.body(overlap, spawn, job))
+            let body = |(spawn, job)| running.body(overlap, spawn, job);
+            Self::start(repetition, (spawn, job), body)
         })
     }
 }

@@ -105,6 +105,8 @@ impl WallClock for ManualClock {
 /// until the time comes again. Set back by more, the clock is taken to have been wrong, and the
 /// present one counts.
 ///
+/// A calendar whose last year is over goes on looking each minute, since the clock may be set back.
+///
 /// A run begins at its second or within two ticks of the wheel after it. For a list of times to
 /// come make another calendar, and ask it by [`next_after`](Self::next_after). In virtual time,
 /// give it [a clock](Self::with_wall_clock) too: the wheel's own [`ManualClock`] will do.
