@@ -3,13 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::error::CacheRefusal;
-use crate::panics::{ignore_poison, quietly};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::panics::ignore_poison;
+use crate::sync::{Condvar, Mutex, MutexGuard, Place, Waiters};
 use std::any::Any;
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// What became of a load. Everyone who waited for it gets a clone.
 #[derive(Clone)]
@@ -35,28 +34,23 @@ pub(super) struct Load<V> {
 struct State<V> {
     /// Set once, by whoever runs the load.
     outcome: Option<Outcome<V>>,
-    /// Of the tasks that wait.
-    wakers: HashMap<u64, Waker>,
-    /// The number of the next task that waits.
-    next: u64,
+    /// The tasks that wait.
+    waiting: Waiters,
 }
 
 impl<V> Load<V> {
     pub(super) fn new() -> Self {
-        let state = State { outcome: None, wakers: HashMap::new(), next: 0 };
+        let state = State { outcome: None, waiting: Waiters::default() };
         Self { state: Mutex::new(state), ended: Condvar::new() }
     }
 
     pub(super) fn end(&self, outcome: Outcome<V>) {
         let mut state = self.lock();
         state.outcome = Some(outcome);
-        let wakers = std::mem::take(&mut state.wakers);
+        let told = state.waiting.tell();
         drop(state);
         self.ended.notify_all();
-        for waker in wakers.into_values() {
-            // One that panics harms no other.
-            quietly(|| waker.wake());
-        }
+        told.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, State<V>> {
@@ -82,13 +76,12 @@ impl<V: Clone> Load<V> {
 /// Waits for a load, as a future.
 pub(super) struct Joining<V> {
     load: Arc<Load<V>>,
-    /// This task's among those that wait.
-    number: Option<u64>,
+    place: Place,
 }
 
 impl<V> Joining<V> {
     pub(super) fn new(load: Arc<Load<V>>) -> Self {
-        Self { load, number: None }
+        Self { load, place: Place::default() }
     }
 }
 
@@ -97,14 +90,13 @@ impl<V: Clone> Future for Joining<V> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
         let this = &mut *self;
+        // Before the lock: a waker is its runtime's code.
+        let waker = context.waker().clone();
         let mut state = this.load.lock();
         if let Some(outcome) = &state.outcome {
             return Poll::Ready(outcome.clone());
         }
-        let number = *this.number.get_or_insert(state.next);
-        state.next = state.next.max(number + 1);
-        let replaced = state.wakers.insert(number, context.waker().clone());
-        // A waker's drop is its runtime's code.
+        let replaced = state.waiting.wait(&mut this.place, waker);
         drop(state);
         drop(replaced);
         Poll::Pending
@@ -113,9 +105,7 @@ impl<V: Clone> Future for Joining<V> {
 
 impl<V> Drop for Joining<V> {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let waker = self.load.lock().wakers.remove(&number);
-            drop(waker);
-        }
+        let waker = self.load.lock().waiting.give_up(&self.place);
+        drop(waker);
     }
 }

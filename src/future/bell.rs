@@ -1,22 +1,40 @@
-//! [`Bell`]: wakes the task that sweeps a timer.
+//! [`Bell`]: wakes the task that sweeps a timer, and tells it that this has ended.
 
 #![forbid(unsafe_code)]
 
+use crate::sync::{AtomicBool, Relaxed};
 use atomic_waker::AtomicWaker;
 use std::task::Waker;
 
 /// Wakes the task that has registered last.
 #[derive(Debug, Default)]
-pub(super) struct Bell(AtomicWaker);
+pub(super) struct Bell {
+    task: AtomicWaker,
+    ended: AtomicBool,
+}
 
 impl Bell {
     /// From here on it is this task that is woken.
     pub(super) fn register(&self, task: &Waker) {
-        self.0.register(task);
+        self.task.register(task);
     }
 
     /// Wakes the task, if there is one.
     pub(super) fn ring(&self) {
-        self.0.wake();
+        self.task.wake();
+    }
+
+    /// Rings for the last time: nothing waits in the wheel any more, whatever its counts say yet.
+    pub(super) fn end(&self) {
+        // Relaxed: it is seen by whoever this wakes, and by whoever registers too late for that
+        // (both synchronize, in `AtomicWaker`).
+        self.ended.store(true, Relaxed);
+        self.ring();
+    }
+
+    /// Whether it has rung for the last time. To be asked after [`register`](Self::register).
+    pub(super) fn has_ended(&self) -> bool {
+        // Relaxed: with the store of `end`, as said there.
+        self.ended.load(Relaxed)
     }
 }

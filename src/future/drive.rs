@@ -89,8 +89,8 @@ struct Swept {
     sweeper: Option<Sweeper<Wake>>,
 }
 
-impl Drop for Swept {
-    fn drop(&mut self) {
+impl Swept {
+    fn end(&mut self) {
         // It closes the wheel, and leaves behind what it had in hand.
         self.sweeper = None;
         for timer in self.wheel.drain() {
@@ -99,8 +99,17 @@ impl Drop for Swept {
     }
 }
 
+impl Drop for Swept {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// How many tasks one poll wakes at most.
 const SHARE: usize = 256;
+
+/// How often one poll sweeps at most, if what it sleeps is over at once.
+const SWEEPS: usize = 8;
 
 impl<F, S> Future for Drive<F, S>
 where
@@ -116,14 +125,14 @@ where
         let Swept { wheel, sweeper: Some(sweeper) } = this.swept else {
             return Poll::Ready(());
         };
-        loop {
+        for _ in 0..SWEEPS {
             let sweep = sweeper.sweep_some(SHARE, |timer| timer.value.wake_quietly());
             if !sweep.finished {
                 return let_go(context.waker());
             }
-            if wheel.is_closed() && wheel.is_empty() {
+            if wheel.is_closed() && (wheel.is_empty() || this.bell.has_ended()) {
                 this.sleeping.set(None);
-                this.swept.sweeper = None;
+                this.swept.end();
                 return Poll::Ready(());
             }
             // The wheel's range of deadlines moves with the sweeps.
@@ -149,11 +158,36 @@ where
             }
             *this.until = None;
         }
+        let_go(context.waker())
     }
 }
 
 impl<F, S> fmt::Debug for Drive<F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Drive").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    /// What a shutdown has left may be counted for a while, by whoever cancels beside it.
+    #[test]
+    fn it_ends_by_a_shutdown_whatever_the_wheel_counts() {
+        let builder = Builder::new().clock(ManualClock::new());
+        let (timer, mut driving) = drive(builder, |_| std::future::pending::<()>()).unwrap();
+        let (mut context, mut sleep) =
+            (Context::from_waker(Waker::noop()), pin!(timer.sleep(Duration::from_secs(1))));
+        assert!(sleep.as_mut().poll(&mut context).is_pending());
+        timer.wheel().close();
+        assert!(pin!(&mut driving).poll(&mut context).is_pending());
+        driving.bell.end();
+        assert!(pin!(&mut driving).poll(&mut context).is_ready());
+        let closed = Err(crate::Refusal::Closed);
+        assert_eq!(sleep.poll(&mut context), Poll::Ready(closed), "and nobody waits for it");
     }
 }

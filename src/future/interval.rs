@@ -170,7 +170,7 @@ impl Interval {
         // Deadlines round up to the resolution: that much is not late, unless it hides a period.
         let rounded = timer.wheel().resolution().min(self.period);
         let late = began.saturating_duration_since(due).saturating_sub(rounded);
-        let last = LastRun { runs: 0, due, began, ended: began, late };
+        let last = LastRun { due, late, ..LastRun::none(began) };
         match self.missed.next(&last, self.period) {
             Some(next) => self.reset_at(next),
             None => self.reset_after(Duration::MAX),

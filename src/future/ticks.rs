@@ -197,7 +197,7 @@ impl<R: Rule> Ticks<R> {
         // Deadlines round up to the resolution: that much is not late.
         let late = began.saturating_duration_since(deadline);
         let late = late.saturating_sub(timer.wheel().resolution());
-        self.last = LastRun { runs: self.last.runs + 1, due, began, ended: began, late };
+        self.last = LastRun { runs: self.last.runs + 1, due, late, ..LastRun::none(began) };
         Some(due)
     }
 }

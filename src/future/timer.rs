@@ -203,7 +203,7 @@ impl Timer {
         }
         if let SweptBy::Future(driven) = &self.0.swept_by {
             // The wheel is empty now.
-            driven.bell.ring();
+            driven.bell.end();
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Aim {
     pub(super) put_off: Duration,
     /// Whether it is a question to the rule, and no run.
     pub(super) asks: bool,
+    /// Whether a handle wants it, and not the rule.
+    pub(super) moved: bool,
     /// What the wall clock says then, if the rule goes by that.
     pub(super) time: Option<SystemTime>,
 }
@@ -38,10 +40,11 @@ pub(crate) struct Jitter(pub(crate) Duration);
 impl Aim {
     /// A run at `wanted`, put off; as wanted, if that is beyond all time.
     fn later(wanted: Instant, put_off: Duration, time: Option<SystemTime>) -> Self {
-        match wanted.checked_add(put_off) {
-            Some(due) => Self { due, put_off, asks: false, time },
-            None => Self { due: wanted, put_off: Duration::ZERO, asks: false, time },
-        }
+        let (due, put_off) = match wanted.checked_add(put_off) {
+            Some(due) => (due, put_off),
+            None => (wanted, Duration::ZERO),
+        };
+        Self { due, put_off, asks: false, moved: false, time }
     }
 
     /// When the rule wanted it: from there it counts on.
@@ -86,7 +89,7 @@ impl Plan {
             Next::AskAfter(delay) => (delay, true),
         };
         match pinned.instant_after(delay).or_else(|| pinned.instant_after(FAR)) {
-            Some(due) if asks => Ok(Some(Aim { due, put_off: Duration::ZERO, asks, time })),
+            Some(due) if asks => Ok(Some(Aim { asks, ..Aim::later(due, Duration::ZERO, time) })),
             Some(due) => Ok(Some(Aim::later(due, put_off, time))),
             // A clock near the last instant that can be told.
             None => {

@@ -190,9 +190,25 @@ pub(super) struct Work {
     pub(super) after_panic: AfterPanic,
 }
 
+/// Is told, where no lock is held, that no run is under way any more, and why the closure has
+/// ended if it has.
+pub(super) trait Observer: Send + Sync {
+    fn is_quiet(&self, ending: Option<Ending>);
+}
+
+/// How a closure begins: with a first run at `first`, which its rule returned when it was asked
+/// with `last`.
+pub(super) struct Start {
+    pub(super) first: Plan,
+    pub(super) last: LastRun,
+    pub(super) repeats: bool,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+}
+
 /// A scheduled closure.
 pub(super) struct Closure {
     repeats: bool,
+    observer: Option<Arc<dyn Observer>>,
     state: Mutex<State>,
     work: Mutex<Option<(Work, LastRun)>>,
     /// Notified when the closure is no longer busy.
@@ -246,16 +262,17 @@ struct Outcome {
 }
 
 impl Closure {
-    /// Arms a closure for the first time, at `first`, which its rule returned when it was asked
-    /// with `last`. `f` becomes its work once the wheel has accepted it, and comes back otherwise.
+    /// Arms a closure for the first time. `f` becomes its work once the wheel has accepted it, and
+    /// comes back otherwise.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
-        (first, last, repeats): (Plan, LastRun, bool),
+        Start { first, last, repeats, observer }: Start,
         f: F,
         work: impl FnOnce(F) -> Work,
     ) -> Result<Arc<Self>, InsertError<F>> {
         let closure = Arc::new(Self {
             repeats,
+            observer,
             state: Mutex::new(State { phase: Phase::Ended(Ending::Done), armings: 0, waiting: 0 }),
             work: Mutex::new(None),
             quiet: Condvar::new(),
@@ -335,6 +352,7 @@ impl Closure {
         }
         let pinned = wheel.pin();
         let Some(aim) = Plan::plain(next).aim(wheel, &pinned)? else { return Ok(false) };
+        let aim = Aim { moved: true, ..aim };
         if let Phase::Busy { wanted, .. } = &mut state.phase {
             *wanted = Some(Wanted::Aim(aim));
             return Ok(true);
@@ -358,7 +376,7 @@ impl Closure {
         let mut state = ignore_poison(self.state.lock());
         let due = state.armed_as(number)?.aim.due;
         state.phase = Phase::Ended(Ending::ShutDown);
-        drop(state);
+        self.tell(state);
         Some((ignore_poison(self.work.lock()).take()?.0, due))
     }
 
@@ -385,10 +403,7 @@ impl Closure {
 
     /// Why it does not run again, once that is so.
     pub(super) fn ending(&self) -> Option<Ending> {
-        match ignore_poison(self.state.lock()).phase {
-            Phase::Ended(ending) => Some(ending),
-            _ => None,
-        }
+        ignore_poison(self.state.lock()).phase.ending()
     }
 
     /// Waits for the end of a run that is under way. `false`: the caller is that run.
@@ -452,17 +467,21 @@ impl Closure {
     /// Ends, and drops the work where no lock is held: it is the user's.
     fn end(&self, mut state: MutexGuard<'_, State>, ending: Ending) {
         state.phase = Phase::Ended(ending);
-        self.tell(state);
         let work = ignore_poison(self.work.lock()).take();
+        self.tell(state);
         drop(work);
     }
 
     /// Lets go of the state, and tells whoever waits for a run to end.
     fn tell(&self, state: MutexGuard<'_, State>) {
         let waiting = state.waiting > 0;
+        let ending = state.phase.ending();
         drop(state);
         if waiting {
             self.quiet.notify_all();
+        }
+        if let Some(observer) = &self.observer {
+            observer.is_quiet(ending);
         }
     }
 
@@ -507,6 +526,7 @@ impl Work {
         if !aim.asks {
             last.runs += 1;
             last.due = aim.wanted();
+            last.moved = aim.moved;
             last.began = wheel.pin().now();
             last.late = last.began.saturating_duration_since(aim.due.max(deadline));
             panic = catch_unwind(AssertUnwindSafe(&mut self.body)).err();
@@ -529,6 +549,15 @@ impl Work {
                 let next = Plan::plain(Next::End);
                 Outcome { next, ending: Ending::Panicked, panic: Some(first) }
             }
+        }
+    }
+}
+
+impl Phase {
+    fn ending(self) -> Option<Ending> {
+        match self {
+            Self::Ended(ending) => Some(ending),
+            _ => None,
         }
     }
 }

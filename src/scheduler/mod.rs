@@ -43,7 +43,7 @@ pub use tasks::{Overlap, Task, Tasks};
 use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 pub(crate) use aim::Jitter;
 use aim::Plan;
-use closure::{Closure, Work};
+use closure::{Closure, Start, Work};
 use result::result;
 use rule::Once;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -356,8 +356,9 @@ impl Scheduler {
             }
         };
         let none = LastRun::none(self.wheel.pin().now());
-        let first = (Plan::plain(next), none, false);
-        let closure = Closure::schedule(&self.wheel, first, closure, work)?;
+        let first = Plan::plain(next);
+        let start = Start { first, last: none, repeats: false, observer: None };
+        let closure = Closure::schedule(&self.wheel, start, closure, work)?;
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Ok(Joined { scheduled, result })
     }

@@ -4,13 +4,14 @@
 
 use super::Scheduler;
 use super::aim::{Jitter, Plan};
-use super::closure::{AfterPanic, Closure, Work};
+use super::closure::{AfterPanic, Closure, Observer, Start, Work};
 use super::handle::Scheduled;
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
 use super::tasks::{Overlap, Task, Tasks};
 use crate::{InsertError, Refusal, Refused};
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A repetition at a fixed rate or with a fixed delay; made by [`Scheduler::every`].
@@ -220,7 +221,7 @@ impl<'s> Every<'s> {
         self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        Repetition::start(self.repetition(), closure, |closure| closure)
+        Repetition::start(self.repetition(), None, closure, |closure| closure)
     }
 
     /// Schedules tasks: each run makes one by `job`, and gives it to `spawn`, which has a runtime
@@ -314,7 +315,7 @@ impl<'s, R: Rule> By<'s, R> {
         self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        Repetition::start(self.repetition(), closure, |closure| closure)
+        Repetition::start(self.repetition(), None, closure, |closure| closure)
     }
 
     /// Schedules tasks, as [`Every::run_tasks`].
@@ -352,6 +353,7 @@ impl Repetition<'_> {
     /// wheel refuses.
     fn start<T, F: FnMut() + Send + 'static>(
         repetition: Result<Self, RepeatRefusal>,
+        observer: Option<Arc<dyn Observer>>,
         value: T,
         body: impl FnOnce(T) -> F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, T>> {
@@ -361,7 +363,8 @@ impl Repetition<'_> {
         };
         let wheel = scheduler.wheel().clone();
         let work = |value| Work { body: Box::new(body(value)), rule, jitter, after_panic };
-        match Closure::schedule(&wheel, (first, none, true), value, work) {
+        let start = Start { first, last: none, repeats: true, observer };
+        match Closure::schedule(&wheel, start, value, work) {
             Ok(closure) => Ok(Scheduled { closure, wheel }),
             Err(InsertError { reason, value }) => {
                 Err(Refused { reason: RepeatRefusal::Wheel(reason), value })
@@ -382,7 +385,7 @@ impl Repetition<'_> {
     {
         Tasks::start(|running| {
             let body = |(spawn, job)| running.body(overlap, spawn, job);
-            Self::start(repetition, (spawn, job), body)
+            Self::start(repetition, Some(running.clone()), (spawn, job), body)
         })
     }
 }

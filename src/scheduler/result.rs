@@ -79,12 +79,13 @@ impl<R> Awaited<R> {
 
     /// As [`wait`](Self::wait), for a task.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Option<thread::Result<R>>> {
+        // Before the lock: a waker is its runtime's code.
+        let waker = context.waker().clone();
         let mut state = self.0.lock();
         if let Ok(told) = state.look() {
             return Poll::Ready(told);
         }
-        let replaced = state.task.replace(context.waker().clone());
-        // A waker's drop is its runtime's code.
+        let replaced = state.task.replace(waker);
         drop(state);
         drop(replaced);
         Poll::Pending

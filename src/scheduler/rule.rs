@@ -92,12 +92,14 @@ pub struct LastRun {
     pub ended: Instant,
     /// How far behind it began, beyond the rounding of deadlines to ticks.
     pub late: Duration,
+    /// Whether a handle had moved it, so that it was not when the rule had said.
+    pub moved: bool,
 }
 
 impl LastRun {
     /// None yet.
     pub(crate) fn none(now: Instant) -> Self {
-        Self { runs: 0, due: now, began: now, ended: now, late: Duration::ZERO }
+        Self { runs: 0, due: now, began: now, ended: now, late: Duration::ZERO, moved: false }
     }
 }
 
@@ -253,7 +255,7 @@ mod tests {
         let after = |missed, began: u64| {
             let began = start + Duration::from_millis(began);
             let late = began - start;
-            let last = LastRun { runs: 1, due: start, began, ended: began, late };
+            let last = LastRun { runs: 1, due: start, began, late, ..LastRun::none(began) };
             match (FixedRate { period, missed }).next(&last) {
                 Next::At(at) => (at - start).as_millis(),
                 next => panic!("{next:?}"),

@@ -5,14 +5,19 @@
 //! work are counted in one state under a lock, which is held while neither futures nor wakers nor
 //! the user's closures run. A task leaves the count when it is dropped, so one that panics, or that
 //! its runtime drops, leaves it too.
+//!
+//! **All is quiet** when no run is under way and no task works. Whoever waits for that is in the
+//! state first, and then looks at both in this order, since a run makes a task and no task a run.
+//! Whatever ends of the two afterwards finds the waiter.
 
 #![forbid(unsafe_code)]
 
-use super::closure::Cancel;
+use super::closure::{Cancel, Ending, Observer};
 use super::handle::Scheduled;
-use crate::panics::{ignore_poison, quietly};
+use crate::panics::{DropEach, ignore_poison, quietly};
+use crate::sync::{Place, Told, Waiters};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -41,8 +46,8 @@ pub enum Overlap {
     #[default]
     Forbid,
     /// It begins when the task has ended; one run waits so at most, others are left out. Its future
-    /// is made at its time. If the task panics, or its runtime drops it, the run that waits is left
-    /// out too.
+    /// is made at its time. It is left out too if the task panics or its runtime drops it, and if
+    /// the repetition is cancelled or shut down, but not if that ends by itself.
     Queue,
     /// It begins beside the task.
     Allow,
@@ -99,19 +104,25 @@ struct State {
     /// How many tasks there have been.
     begun: u64,
     /// Those that work, with what wakes them once they have been polled.
-    working: Vec<(u64, Option<Waker>)>,
+    working: BTreeMap<u64, Option<Waker>>,
     /// Tasks up to this number are to be dropped.
     replaced: u64,
     /// What the task that works goes on with when it has ended.
     queued: Option<Job>,
-    /// Those who wait until nothing works.
-    waiting: Vec<Waker>,
+    /// Those who wait until all is quiet.
+    waiting: Waiters,
 }
 
-/// The closure's end of the running tasks: when it is gone, no run begins any more.
+/// The closure's end of the running tasks.
 struct Begins {
     running: Arc<Running>,
     overlap: Overlap,
+}
+
+/// A task that waits until all is quiet.
+struct Quiet<'t> {
+    tasks: &'t Tasks,
+    place: Place,
 }
 
 impl Tasks {
@@ -139,27 +150,52 @@ impl Tasks {
     /// Lets no more begin, as [`Scheduled::cancel`], and has those that work dropped at their next
     /// poll, for which they are woken.
     pub fn abort(&self) -> Cancel {
-        let cancel = self.scheduled.cancel();
+        // First, so that no task works on if what the closure holds panics when it is dropped.
         let wakers = self.running.lock().replace(u64::MAX);
         wake(wakers);
-        cancel
+        self.scheduled.cancel()
     }
 
-    /// Waits until no task works, also if others are to come: for a quiet end, cancel before. A
-    /// task of these would wait for itself. Dropping the future changes nothing.
+    /// Waits until no run is under way and no task works, also if others are to come: for a quiet
+    /// end, cancel before. A task of these, or the job that makes them, would wait for itself.
+    /// Dropping the future changes nothing.
     pub async fn wait(&self) {
-        poll_fn(|context| {
-            let waker = context.waker().clone();
-            let mut state = self.running.lock();
-            if state.working.is_empty() {
-                return Poll::Ready(());
-            }
-            if !state.waiting.iter().any(|waiting| waiting.will_wake(&waker)) {
-                state.waiting.push(waker);
-            }
-            Poll::Pending
-        })
-        .await;
+        Quiet { tasks: self, place: Place::default() }.await;
+    }
+}
+
+impl Future for Quiet<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let (waker, this) = (context.waker().clone(), &mut *self);
+        let replaced = this.tasks.running.lock().waiting.wait(&mut this.place, waker);
+        drop(replaced);
+        match this.tasks.scheduled.is_running() || this.tasks.working() > 0 {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        let waker = self.tasks.running.lock().waiting.give_up(&self.place);
+        drop(waker);
+    }
+}
+
+impl Observer for Running {
+    fn is_quiet(&self, ending: Option<Ending>) {
+        let mut state = self.lock();
+        let queued = match ending {
+            Some(Ending::Cancelled | Ending::ShutDown) => state.queued.take(),
+            _ => None,
+        };
+        let told = state.quiet();
+        drop(state);
+        told.wake();
+        drop(queued);
     }
 }
 
@@ -188,9 +224,8 @@ impl Running {
     fn is_wanted(&self, number: u64, waker: Waker) -> bool {
         let mut state = self.lock();
         let wanted = number > state.replaced;
-        let place = state.working.iter_mut().find(|(working, _)| *working == number);
-        let last = match place {
-            Some((_, place)) if wanted => place.replace(waker),
+        let last = match state.working.get_mut(&number) {
+            Some(place) if wanted => place.replace(waker),
             _ => Some(waker),
         };
         // A waker's drop is its runtime's code.
@@ -207,8 +242,14 @@ impl Running {
         }
         let left = state.leave(number);
         drop(state);
-        left.wake();
+        left.end();
         None
+    }
+
+    /// A task ended otherwise.
+    fn leave(&self, number: u64) {
+        let left = self.lock().leave(number);
+        left.end();
     }
 }
 
@@ -238,17 +279,10 @@ impl Begins {
         };
         let number = before + 1;
         state.begun = number;
-        state.working.push((number, None));
+        state.working.insert(number, None);
         drop(state);
         wake(wakers);
         Some(Task { running: Arc::clone(&self.running), number, future: Some(future) })
-    }
-}
-
-impl Drop for Begins {
-    fn drop(&mut self) {
-        let queued = self.running.lock().queued.take();
-        drop(queued);
     }
 }
 
@@ -256,34 +290,50 @@ impl State {
     /// Has the tasks up to this number dropped, once they are woken by what this returns.
     fn replace(&mut self, number: u64) -> Vec<Waker> {
         self.replaced = self.replaced.max(number);
-        let before = self.working.iter_mut().filter(|(working, _)| *working <= number);
+        let before = self.working.range_mut(..=number);
         before.filter_map(|(_, waker)| waker.take()).collect()
+    }
+
+    /// Those to be told if no task works.
+    fn quiet(&mut self) -> Told {
+        match self.working.is_empty() {
+            true => self.waiting.tell(),
+            false => Told::default(),
+        }
     }
 
     /// Counts a task no more. Returns what is to be dropped and woken without the lock.
     fn leave(&mut self, number: u64) -> Left {
-        let place = self.working.iter().position(|(working, _)| *working == number);
-        let own = place.and_then(|place| self.working.swap_remove(place).1);
-        let waiting = match self.working.is_empty() {
-            true => std::mem::take(&mut self.waiting),
-            false => Vec::new(),
-        };
+        let own = self.working.remove(&number);
         // A run waits for its turn behind one task alone.
-        let queued = place.and_then(|_| self.queued.take());
-        Left { _own: own, _queued: queued, waiting }
+        let queued = own.as_ref().and_then(|_| self.queued.take());
+        Left { own: own.flatten(), queued, told: self.quiet() }
     }
 }
 
 /// What a task has left that works no more.
 struct Left {
-    _own: Option<Waker>,
-    _queued: Option<Job>,
-    waiting: Vec<Waker>,
+    own: Option<Waker>,
+    queued: Option<Job>,
+    told: Told,
 }
 
 impl Left {
-    fn wake(self) {
-        wake(self.waiting);
+    /// Tells who waits, and drops what is the user's, also because of a panic.
+    fn end(self) {
+        self.told.wake();
+        let mut each = DropEach::default();
+        each.drop_one(self.own);
+        each.drop_one(self.queued);
+    }
+}
+
+/// Counts a task no more when it is dropped.
+struct Leaves<'r>(&'r Running, u64);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
     }
 }
 
@@ -312,11 +362,10 @@ impl Future for Task {
 }
 
 impl Task {
-    /// Drops the future, and is counted no more.
+    /// Drops the future, and is counted no more, also if that panics.
     fn end(&mut self) {
+        let _leaves = Leaves(&self.running, self.number);
         self.future = None;
-        let left = self.running.lock().leave(self.number);
-        left.wake();
     }
 }
 

@@ -18,6 +18,7 @@ use shuttle as source;
 
 #[cfg(traced)]
 pub mod traced;
+mod waiters;
 
 pub(crate) use source::sync::Arc;
 #[cfg(not(traced))]
@@ -27,6 +28,7 @@ pub(crate) use source::sync::atomic::{
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 #[cfg(traced)]
 pub(crate) use traced::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
+pub(crate) use waiters::{Place, Told, Waiters};
 
 #[cfg(not(shuttle))]
 use std as blocking;

@@ -111,7 +111,8 @@ impl Builder {
     /// Called by the thread that arms a timer earlier than the sweeper's
     /// [`next_deadline`](Sweeper::next_deadline), so that an event loop can wake up: write to its
     /// event fd, or wake its poll. It is called also when the wheel is closed or wants upkeep, may
-    /// be called more often than needed, from any thread, and must neither block nor panic. A
+    /// be called more often than needed, from any thread, and must neither block nor panic, nor use
+    /// a layer of this wheel's, which may have locked what it arms a timer for. A
     /// [`Driver`](crate::Driver) brings its own and replaces this one.
     pub fn waker(mut self, wake: impl Fn() + Send + Sync + 'static) -> Self {
         self.waker = Some(Box::new(wake));

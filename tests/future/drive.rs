@@ -156,6 +156,23 @@ fn many_that_are_due_are_woken_in_shares() {
 }
 
 #[test]
+fn a_runtime_whose_sleeps_are_over_at_once_has_its_turn() {
+    let (clock, mut made) = (Running(ManualClock::new()), 0);
+    let (timer, mut driving) = drive(Builder::new().clock(clock), move |_delay| {
+        made += 1;
+        assert!(made < 100, "it sleeps on and on");
+        std::future::ready(())
+    })
+    .unwrap();
+    let (sweeping, task, mut sleep) = (Task::new(), Task::new(), timer.sleep(MS * 5));
+    assert!(task.poll(&mut sleep).is_pending());
+    for _ in 0..3 {
+        assert!(sweeping.poll(&mut driving).is_pending());
+        assert!(sweeping.wakes() > 0, "it goes on by itself");
+    }
+}
+
+#[test]
 fn a_poll_keeps_what_is_slept_if_that_ends_in_time() {
     let sandbox = Sandbox::new();
     let (runtime, made) = (sandbox.timer.share(), Rc::new(Cell::new(0)));

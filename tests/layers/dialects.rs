@@ -3,8 +3,11 @@
 use crate::common::desk::{Desk, counting};
 use jiff::Timestamp;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use tourbillon::scheduler::{Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes};
+use tourbillon::scheduler::{
+    Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes, Scheduled,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -159,6 +162,70 @@ fn what_was_passed_over_runs_as_it_was_said() {
     let on_time = MINUTE * 30 + Duration::from_millis(2);
     for missed in [MissedTimes::Once, MissedTimes::All, MissedTimes::Skip] {
         assert_eq!(runs_after(missed, on_time), 1, "{missed:?}");
+    }
+}
+
+/// A run of 11:00 takes until 13:30, and moves the next one, which is due by then, to 14:30.
+#[test]
+fn a_run_that_was_moved_stands_for_what_came_by_then() {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
+    let hourly = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone()).build().unwrap();
+    let handle = Arc::new(Mutex::new(None::<Scheduled>));
+    let (moves, clock, (runs, mut count)) = (Arc::clone(&handle), desk.clock.clone(), counting());
+    let scheduled = desk.scheduler.by(hourly).run(move || {
+        count();
+        if let Some(scheduled) = moves.lock().unwrap().take() {
+            clock.advance(HOUR * 5 / 2);
+            assert_eq!(scheduled.reset(HOUR), Ok(true));
+        }
+    });
+    *handle.lock().unwrap() = Some(scheduled.unwrap());
+    desk.advance(MINUTE * 30);
+    desk.advance(Duration::ZERO);
+    assert_eq!(runs.load(Relaxed), 1);
+    for _ in 0..HOUR.as_secs() / 60 * 3 / 2 - 1 {
+        desk.advance(MINUTE);
+        desk.advance(Duration::ZERO);
+    }
+    // At 14:30, and not at 15:00 yet.
+    assert_eq!(runs.load(Relaxed), 2);
+    desk.advance(MINUTE * 2);
+    desk.advance(Duration::ZERO);
+    assert_eq!(runs.load(Relaxed), 3);
+}
+
+#[test]
+fn a_wall_clock_that_is_out_of_its_mind_refuses_no_calendar() {
+    let wall = SystemTime::UNIX_EPOCH + HOUR * 24 * 366 * 20_000;
+    assert!(Calendar::builder("0 * * * *").wall_clock(move || wall).build().is_ok());
+}
+
+/// The crate that reads expressions takes Monday for one o'clock, and more of the kind.
+#[test]
+fn what_has_no_meaning_in_its_field_is_refused() {
+    let wrong = [
+        ("0 MON * * *", "hour"),
+        ("JAN 0 * * *", "minute"),
+        ("0 12 * MON *", "month"),
+        ("0 12 * * JAN", "day of the week"),
+        ("0 12 * * MON,L", "day of the week"),
+        ("0 12 * * l", "day of the week"),
+        ("0 12 15W3 * *", "day of the month"),
+        ("0 12 L,LW * *", "day of the month"),
+    ];
+    for (expression, name) in wrong {
+        let with_seconds = format!("0 {expression}");
+        for expression in [expression, with_seconds.as_str()] {
+            match Calendar::builder(expression).build() {
+                Err(CalendarError::Expression { field: Some(field), .. }) if field == name => {}
+                other => panic!("{expression}: {other:?}"),
+            }
+        }
+    }
+    let right = ["0 12 1,15,L jan-mar,DEC *", "0 12 * * mon-FRI,6", "0 12 15W * *", "0 12 lw * *"];
+    for expression in right.into_iter().chain(["@daily", "0 12 * * MON#2,friL", "0 12 * * 5L"]) {
+        assert!(Calendar::builder(expression).build().is_ok(), "{expression}");
     }
 }
 

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-use tourbillon::scheduler::{Cancel, Ending, Overlap, RepeatRefusal, Task, Tasks};
+use std::time::{Duration, Instant};
+use tourbillon::scheduler::{Cancel, Ending, Overlap, RepeatRefusal, Task, Tasks, Unrun};
 
 use Did::{Begun, Dropped, Ended, Made};
 
@@ -81,12 +81,16 @@ struct Bench {
 
 impl Bench {
     fn new(overlap: Overlap) -> Self {
+        Self::by(overlap, |last| Some(last + SECOND))
+    }
+
+    fn by(overlap: Overlap, rule: impl FnMut(Instant) -> Option<Instant> + Send + 'static) -> Self {
         let (desk, jobs) = (Desk::new(), Jobs::default());
         let spawned = Arc::<Mutex<Vec<Task>>>::default();
         let (made, runtime) = (jobs.clone(), Arc::clone(&spawned));
         let spawn = move |task| runtime.lock().unwrap().push(task);
-        let every = desk.scheduler.every(SECOND);
-        let tasks = every.run_tasks(overlap, spawn, move || made.make()).unwrap();
+        let by = desk.scheduler.by(rule);
+        let tasks = by.run_tasks(overlap, spawn, move || made.make()).unwrap();
         Self { desk, jobs, spawned, woken: Arc::default(), tasks }
     }
 
@@ -198,6 +202,35 @@ fn to_cancel_leaves_the_task_alone_and_what_waits_does_not_begin() {
 }
 
 #[test]
+fn what_waits_begins_though_the_repetition_has_ended_by_itself() {
+    let mut left = 2;
+    let mut bench = Bench::by(Overlap::Queue, move |last| {
+        left -= 1;
+        (left >= 0).then(|| last + SECOND)
+    });
+    bench.pass();
+    bench.pass();
+    assert_eq!(bench.tasks.scheduled().ending(), Some(Ending::Done));
+    bench.jobs.end(0);
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended, Begun], 1));
+}
+
+#[test]
+fn what_waits_does_not_begin_after_the_scheduler_was_shut_down() {
+    let mut bench = Bench::new(Overlap::Queue);
+    bench.pass();
+    bench.pass();
+    let unrun = bench.desk.scheduler.shutdown();
+    assert_eq!((bench.jobs.did(), unrun.len()), (vec![Begun, Dropped], 1));
+    // Unless it is run by hand.
+    unrun.into_iter().for_each(Unrun::run);
+    bench.jobs.end(0);
+    bench.poll();
+    assert_eq!(bench.jobs.did(), [Ended, Dropped, Begun]);
+}
+
+#[test]
 fn to_abort_drops_the_tasks_that_work_and_tells_who_waits() {
     let mut bench = Bench::new(Overlap::Allow);
     bench.pass();
@@ -235,6 +268,94 @@ fn a_task_that_is_spawned_after_the_abort_does_nothing() {
     let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
     *handle.lock().unwrap() = Some(tasks.clone());
     desk.advance(SECOND);
+    let mut task = spawned.lock().unwrap().take().unwrap();
+    assert!(pin!(&mut task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!((jobs.did(), tasks.working()), (vec![Dropped], 0));
+}
+
+/// A future that waits until all is quiet, and may be polled by anyone.
+type Waits = Arc<Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
+
+/// A run may be under way that has made no task yet, and makes none: what it would have made is
+/// dropped at once here.
+#[test]
+fn who_waits_waits_for_a_run_that_is_under_way() {
+    let mut desk = Desk::new();
+    let (waits, woken) = (Waits::default(), Arc::<Woken>::default());
+    let (polls, waker) = (Arc::clone(&waits), Waker::from(Arc::clone(&woken)));
+    let is_quiet = move || {
+        let mut waits = polls.lock().unwrap();
+        waits.as_mut().unwrap().as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+    };
+    let (in_job, in_spawn) = (is_quiet.clone(), is_quiet.clone());
+    let job = move || {
+        assert!(!in_job());
+        std::future::ready(())
+    };
+    let spawn = move |task| {
+        drop::<Task>(task);
+        assert!(!in_spawn());
+    };
+    let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
+    let waiting = tasks.clone();
+    *waits.lock().unwrap() = Some(Box::pin(async move { waiting.wait().await }));
+    desk.advance(SECOND);
+    assert_eq!((tasks.scheduled().ending(), woken.times()), (None, 2), "by the task and the run");
+    assert!(is_quiet());
+}
+
+#[test]
+fn who_no_longer_waits_leaves_nothing() {
+    let mut bench = Bench::new(Overlap::Forbid);
+    bench.pass();
+    let woken = Arc::<Woken>::default();
+    for _ in 0..3 {
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(pin!(bench.tasks.wait()).poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    assert_eq!((bench.tasks.working(), Arc::strong_count(&woken)), (1, 1));
+}
+
+/// Panics when it is dropped.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn a_task_that_panics_when_it_is_dropped_works_no_more() {
+    let (mut desk, spawned) = (Desk::new(), Arc::<Mutex<Vec<Task>>>::default());
+    let runtime = Arc::clone(&spawned);
+    let spawn = move |task| runtime.lock().unwrap().push(task);
+    let job = || {
+        let grenade = Grenade;
+        async move { drop(grenade) }
+    };
+    let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
+    desk.advance(SECOND);
+    let task = spawned.lock().unwrap().pop().unwrap();
+    assert_eq!(tasks.working(), 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(task))).is_err());
+    assert_eq!(tasks.working(), 0);
+}
+
+#[test]
+fn to_abort_drops_the_tasks_though_their_job_panics_when_it_is_dropped() {
+    let (mut desk, jobs) = (Desk::new(), Jobs::default());
+    let (made, spawned) = (jobs.clone(), Arc::new(Mutex::new(None)));
+    let runtime = Arc::clone(&spawned);
+    let spawn = move |task| *runtime.lock().unwrap() = Some(task);
+    let grenade = Grenade;
+    let job = move || {
+        let _held = &grenade;
+        made.make()
+    };
+    let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
+    desk.advance(SECOND);
+    assert!(catch_unwind(AssertUnwindSafe(|| tasks.abort())).is_err());
     let mut task = spawned.lock().unwrap().take().unwrap();
     assert!(pin!(&mut task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert_eq!((jobs.did(), tasks.working()), (vec![Dropped], 0));

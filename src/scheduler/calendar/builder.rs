@@ -5,12 +5,16 @@
 use super::error::CalendarError;
 use super::expression::{Dialect, Expression};
 use super::{Calendar, WallClock};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// What becomes of a calendar's times that were passed over: because a run took long, the machine
 /// slept, nobody swept, or the wall clock was set forward.
+///
+/// That is decided when the calendar notices that a time has come. A run that waits for its thread
+/// after that is late, and not passed over.
 ///
 /// # Examples
 ///
@@ -170,9 +174,12 @@ impl<'e> CalendarBuilder<'e> {
             runs: 0,
             answered: false,
         };
-        match calendar.next_after(calendar.wall.now()) {
-            Some(_) => Ok(calendar),
-            None => Err(CalendarError::Never(expression.to_owned())),
+        match Timestamp::try_from(calendar.wall.now()) {
+            Ok(now) if calendar.next(now).is_none() => {
+                Err(CalendarError::Never(expression.to_owned()))
+            }
+            // A clock that is out of its mind may come to itself.
+            _ => Ok(calendar),
         }
     }
 }

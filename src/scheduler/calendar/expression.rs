@@ -57,7 +57,13 @@ const FIELDS: [&str; 7] =
     ["second", "minute", "hour", "day of the month", "month", "day of the week", "year"];
 
 const DAY_OF_MONTH: usize = 3;
+const MONTH: usize = 4;
 const DAY_OF_WEEK: usize = 5;
+
+const MONTHS: [&str; 12] =
+    ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
+
+const DAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
 impl Expression {
     /// Reads it.
@@ -66,11 +72,13 @@ impl Expression {
             Dialect::Unix => Cow::Borrowed(text),
             Dialect::Quartz => Cow::Owned(from_quartz(text)?),
         };
+        refuse_misplaced(&text)?;
         let parser = dialect.parser();
         let cron = parser.parse(&text).map_err(|error| unreadable(&parser, &text, &error))?;
         let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
-        let fixed = !times.iter().any(|field| field.from_wildcard) && !has_open_step(&text);
-        Ok(Self { cron, fixed })
+        let star = times.iter().any(|field| field.from_wildcard);
+        let step = star || dialect == Dialect::Quartz && has_open_step(&text);
+        Ok(Self { cron, fixed: !step })
     }
 
     /// The first time after `time`, or at it if that counts.
@@ -113,23 +121,69 @@ fn from_quartz(text: &str) -> Result<String, CalendarError> {
     Ok(fields.join(" "))
 }
 
-/// Whether a second, minute or hour goes on in steps from a number (`0/15`), as from a star.
+/// Whether a second, minute or hour of Quartz's goes on in steps from a number (`0/15`), as from a
+/// star.
 fn has_open_step(text: &str) -> bool {
     let times = text.split_whitespace().take(DAY_OF_MONTH);
     let mut parts = times.flat_map(|field| field.split(','));
     parts.any(|part| part.split_once('/').is_some_and(|(from, _)| !from.contains('-')))
 }
 
+/// The fields that are given, and the place in [`FIELDS`] of the first; none of a nickname.
+fn given(text: &str) -> (usize, Vec<&str>) {
+    let given: Vec<&str> = text.split_whitespace().collect();
+    match given.len() {
+        5 => (1, given),
+        6 | 7 => (0, given),
+        _ => (0, Vec::new()),
+    }
+}
+
+/// Refuses what `croner` reads and nobody means: `MON` as an hour, `15W3` as `15W`.
+fn refuse_misplaced(text: &str) -> Result<(), CalendarError> {
+    let (first, given) = given(text);
+    let mut fields = given.into_iter().enumerate();
+    let wrong = fields.find_map(|(place, field)| {
+        let part = misplaced(first + place, &field.to_ascii_uppercase())?;
+        Some((FIELDS[first + place], format!("`{part}` has no meaning there")))
+    });
+    match wrong {
+        Some((name, reason)) => Err(CalendarError::Expression { field: Some(name), reason }),
+        None => Ok(()),
+    }
+}
+
+/// The part of a field that has no meaning there.
+fn misplaced(place: usize, field: &str) -> Option<String> {
+    let is_misplaced = |part: &&str| match place {
+        // The other days of a list with `LW` would be forgotten.
+        DAY_OF_MONTH if part.contains('W') => {
+            !part.ends_with('W') || *part == "LW" && *part != field
+        }
+        DAY_OF_WEEK if *part == "L" => true,
+        _ => words(part).any(|word| !is_known(place, word)),
+    };
+    field.split(',').find(is_misplaced).map(str::to_owned)
+}
+
+fn words(part: &str) -> impl Iterator<Item = &str> {
+    part.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !word.is_empty())
+}
+
+fn is_known(place: usize, word: &str) -> bool {
+    match place {
+        DAY_OF_MONTH => word == "L",
+        MONTH => MONTHS.contains(&word),
+        DAY_OF_WEEK => word == "L" || DAYS.contains(&word.strip_suffix('L').unwrap_or(word)),
+        _ => false,
+    }
+}
+
 /// Finds the field that is wrong: the first that cannot be read among fields that can.
 fn unreadable(parser: &CronParser, text: &str, error: &CronError) -> CalendarError {
-    let given: Vec<&str> = text.split_whitespace().collect();
-    let names: &[&str] = match given.len() {
-        5 => &FIELDS[1..6],
-        6 => &FIELDS[..6],
-        7 => &FIELDS,
-        _ => &[],
-    };
-    let wrong = names.iter().zip(&given).enumerate().find_map(|(place, (name, field))| {
+    let (first, given) = given(text);
+    let names = FIELDS.iter().skip(first);
+    let wrong = names.zip(&given).enumerate().find_map(|(place, (name, field))| {
         let mut alone = vec!["*"; given.len()];
         *alone.get_mut(place)? = field;
         // Nothing else is wrong with a pattern of stars, unless it has too many fields.

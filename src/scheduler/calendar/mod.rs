@@ -33,6 +33,9 @@ const LOOK: Duration = Duration::from_secs(60);
 /// again.
 const SET_BACK: Duration = Duration::from_secs(3 * 3600);
 
+/// Two offsets from UTC differ by less: each is of a day and two hours at most.
+const FARTHEST_CHANGE: SignedDuration = SignedDuration::from_hours(2 * 26);
+
 /// Where a [`Calendar`] reads the time of day. Every `Fn() -> SystemTime` is one.
 ///
 /// # Examples
@@ -225,7 +228,9 @@ impl Calendar {
             let next = offset.to_timestamp(time).ok()?;
             match self.zone.following(from).next() {
                 Some(change) if change.timestamp() <= next => {
-                    (from, inclusive) = (change.timestamp(), true);
+                    // Whatever the clocks do, they do not reach that time much before.
+                    let near = next.checked_sub(FARTHEST_CHANGE).ok()?;
+                    (from, inclusive) = (change.timestamp().max(near), true);
                 }
                 _ => return Some(next),
             }
@@ -244,7 +249,7 @@ impl Rule for Calendar {
             _ => now,
         };
         let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
-        let own = std::mem::take(&mut self.answered);
+        let own = std::mem::take(&mut self.answered) && !last.moved;
         // A run at another time stands for all that had come by then.
         let passed = if has_run && !own { passed.max(now) } else { passed };
         let passed = self.missed_before(now).map_or(passed, |missed| passed.max(missed));
