@@ -157,7 +157,8 @@ fn every_kind_of_change_of_clocks_is_as_minute_by_minute() {
         ("*/20 2 * * *", true),
         ("5 * * * *", true),
         ("5 */2 * * *", true),
-        ("30 2 */1 * *", false), // of days, not of hours
+        ("30 2 */1 * *", false),  // of days, not of hours
+        ("*/20 2 25 10 *", true), // once a year, on a day when clocks go back
     ];
     for (zone, from) in changes {
         let tz = TimeZone::get(zone).unwrap();

@@ -33,9 +33,6 @@ const LOOK: Duration = Duration::from_secs(60);
 /// again.
 const SET_BACK: Duration = Duration::from_secs(3 * 3600);
 
-/// Two offsets from UTC differ by less: each is of a day and two hours at most.
-const FARTHEST_CHANGE: SignedDuration = SignedDuration::from_hours(2 * 26);
-
 /// Where a [`Calendar`] reads the time of day. Every `Fn() -> SystemTime` is one.
 ///
 /// # Examples
@@ -228,9 +225,7 @@ impl Calendar {
             let next = offset.to_timestamp(time).ok()?;
             match self.zone.following(from).next() {
                 Some(change) if change.timestamp() <= next => {
-                    // Whatever the clocks do, they do not reach that time much before.
-                    let near = next.checked_sub(FARTHEST_CHANGE).ok()?;
-                    (from, inclusive) = (change.timestamp().max(near), true);
+                    (from, inclusive) = (change.timestamp(), true);
                 }
                 _ => return Some(next),
             }
