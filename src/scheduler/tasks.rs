@@ -14,7 +14,7 @@
 
 use super::closure::{Cancel, Ending, Observer};
 use super::handle::Scheduled;
-use crate::panics::{DropEach, ignore_poison, quietly};
+use crate::panics::{DropEach, ignore_poison};
 use crate::sync::{Place, Told, Waiters};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -151,8 +151,8 @@ impl Tasks {
     /// poll, for which they are woken.
     pub fn abort(&self) -> Cancel {
         // First, so that no task works on if what the closure holds panics when it is dropped.
-        let wakers = self.running.lock().replace(u64::MAX);
-        wake(wakers);
+        let replaced = self.running.lock().replace(u64::MAX);
+        replaced.wake();
         self.scheduled.cancel()
     }
 
@@ -245,12 +245,6 @@ impl Running {
         left.end();
         None
     }
-
-    /// A task ended otherwise.
-    fn leave(&self, number: u64) {
-        let left = self.lock().leave(number);
-        left.end();
-    }
 }
 
 impl Begins {
@@ -273,22 +267,22 @@ impl Begins {
             return None;
         }
         let before = state.begun;
-        let wakers = match self.overlap {
+        let replaced = match self.overlap {
             Overlap::Replace => state.replace(before),
-            _ => Vec::new(),
+            _ => Told::default(),
         };
         let number = before + 1;
         state.begun = number;
         state.working.insert(number, None);
         drop(state);
-        wake(wakers);
+        replaced.wake();
         Some(Task { running: Arc::clone(&self.running), number, future: Some(future) })
     }
 }
 
 impl State {
     /// Has the tasks up to this number dropped, once they are woken by what this returns.
-    fn replace(&mut self, number: u64) -> Vec<Waker> {
+    fn replace(&mut self, number: u64) -> Told {
         self.replaced = self.replaced.max(number);
         let before = self.working.range_mut(..=number);
         before.filter_map(|(_, waker)| waker.take()).collect()
@@ -328,21 +322,6 @@ impl Left {
     }
 }
 
-/// Counts a task no more when it is dropped.
-struct Leaves<'r>(&'r Running, u64);
-
-impl Drop for Leaves<'_> {
-    fn drop(&mut self) {
-        self.0.leave(self.1);
-    }
-}
-
-fn wake(wakers: Vec<Waker>) {
-    for waker in wakers {
-        quietly(|| waker.wake());
-    }
-}
-
 impl Future for Task {
     type Output = ();
 
@@ -364,8 +343,10 @@ impl Future for Task {
 impl Task {
     /// Drops the future, and is counted no more, also if that panics.
     fn end(&mut self) {
-        let _leaves = Leaves(&self.running, self.number);
-        self.future = None;
+        let mut each = DropEach::default();
+        each.drop_one(self.future.take());
+        let left = self.running.lock().leave(self.number);
+        left.end();
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Place(Option<u64>);
 /// Tasks that are to be woken, without the lock.
 #[derive(Default)]
 #[must_use]
-pub(crate) struct Told(BTreeMap<u64, Waker>);
+pub(crate) struct Told(Vec<Waker>);
 
 impl Waiters {
     /// Lets a task wait, or wait again. What it returns is to be dropped without the lock, since
@@ -44,14 +44,20 @@ impl Waiters {
 
     /// All who wait; from here on nobody does.
     pub(crate) fn tell(&mut self) -> Told {
-        Told(std::mem::take(&mut self.wakers))
+        std::mem::take(&mut self.wakers).into_values().collect()
+    }
+}
+
+impl FromIterator<Waker> for Told {
+    fn from_iter<I: IntoIterator<Item = Waker>>(wakers: I) -> Self {
+        Self(wakers.into_iter().collect())
     }
 }
 
 impl Told {
     /// Wakes them. One that panics harms no other.
     pub(crate) fn wake(self) {
-        for waker in self.0.into_values() {
+        for waker in self.0 {
             quietly(|| waker.wake());
         }
     }

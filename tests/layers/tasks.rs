@@ -70,6 +70,10 @@ impl Drop for Job {
     }
 }
 
+fn each_second(last: Instant) -> Option<Instant> {
+    Some(last + SECOND)
+}
+
 /// A repetition of tasks every second, and a runtime that is polled by hand.
 struct Bench {
     desk: Desk,
@@ -81,16 +85,24 @@ struct Bench {
 
 impl Bench {
     fn new(overlap: Overlap) -> Self {
-        Self::by(overlap, |last| Some(last + SECOND))
+        Self::by(overlap, each_second)
     }
 
     fn by(overlap: Overlap, rule: impl FnMut(Instant) -> Option<Instant> + Send + 'static) -> Self {
+        Self::of(overlap, rule, Jobs::make)
+    }
+
+    fn of<F: Future<Output = ()> + Send + 'static>(
+        overlap: Overlap,
+        rule: impl FnMut(Instant) -> Option<Instant> + Send + 'static,
+        mut job: impl FnMut(&Jobs) -> F + Send + 'static,
+    ) -> Self {
         let (desk, jobs) = (Desk::new(), Jobs::default());
         let spawned = Arc::<Mutex<Vec<Task>>>::default();
         let (made, runtime) = (jobs.clone(), Arc::clone(&spawned));
         let spawn = move |task| runtime.lock().unwrap().push(task);
         let by = desk.scheduler.by(rule);
-        let tasks = by.run_tasks(overlap, spawn, move || made.make()).unwrap();
+        let tasks = by.run_tasks(overlap, spawn, move || job(&made)).unwrap();
         Self { desk, jobs, spawned, woken: Arc::default(), tasks }
     }
 
@@ -327,38 +339,29 @@ impl Drop for Grenade {
 
 #[test]
 fn a_task_that_panics_when_it_is_dropped_works_no_more() {
-    let (mut desk, spawned) = (Desk::new(), Arc::<Mutex<Vec<Task>>>::default());
-    let runtime = Arc::clone(&spawned);
-    let spawn = move |task| runtime.lock().unwrap().push(task);
-    let job = || {
+    let mut bench = Bench::of(Overlap::Forbid, each_second, |_| {
         let grenade = Grenade;
         async move { drop(grenade) }
-    };
-    let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
-    desk.advance(SECOND);
-    let task = spawned.lock().unwrap().pop().unwrap();
-    assert_eq!(tasks.working(), 1);
+    });
+    bench.desk.advance(SECOND);
+    let task = bench.spawned.lock().unwrap().pop().unwrap();
+    assert_eq!(bench.tasks.working(), 1);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(task))).is_err());
-    assert_eq!(tasks.working(), 0);
+    assert_eq!(bench.tasks.working(), 0);
 }
 
 #[test]
 fn to_abort_drops_the_tasks_though_their_job_panics_when_it_is_dropped() {
-    let (mut desk, jobs) = (Desk::new(), Jobs::default());
-    let (made, spawned) = (jobs.clone(), Arc::new(Mutex::new(None)));
-    let runtime = Arc::clone(&spawned);
-    let spawn = move |task| *runtime.lock().unwrap() = Some(task);
     let grenade = Grenade;
-    let job = move || {
+    let mut bench = Bench::of(Overlap::Forbid, each_second, move |jobs| {
         let _held = &grenade;
-        made.make()
-    };
-    let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
-    desk.advance(SECOND);
-    assert!(catch_unwind(AssertUnwindSafe(|| tasks.abort())).is_err());
-    let mut task = spawned.lock().unwrap().take().unwrap();
+        jobs.make()
+    });
+    bench.desk.advance(SECOND);
+    assert!(catch_unwind(AssertUnwindSafe(|| bench.tasks.abort())).is_err());
+    let mut task = bench.spawned.lock().unwrap().pop().unwrap();
     assert!(pin!(&mut task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
-    assert_eq!((jobs.did(), tasks.working()), (vec![Dropped], 0));
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Dropped], 0));
 }
 
 #[test]

@@ -76,9 +76,8 @@ impl Expression {
         let parser = dialect.parser();
         let cron = parser.parse(&text).map_err(|error| unreadable(&parser, &text, &error))?;
         let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
-        let star = times.iter().any(|field| field.from_wildcard);
-        let step = star || dialect == Dialect::Quartz && has_open_step(&text);
-        Ok(Self { cron, fixed: !step })
+        let fixed = !times.iter().any(|field| field.from_wildcard) && !has_open_step(&text);
+        Ok(Self { cron, fixed })
     }
 
     /// The first time after `time`, or at it if that counts.
@@ -121,10 +120,10 @@ fn from_quartz(text: &str) -> Result<String, CalendarError> {
     Ok(fields.join(" "))
 }
 
-/// Whether a second, minute or hour of Quartz's goes on in steps from a number (`0/15`), as from a
-/// star.
+/// Whether a second, minute or hour goes on in steps from a number (`0/15`), as from a star.
 fn has_open_step(text: &str) -> bool {
-    let times = text.split_whitespace().take(DAY_OF_MONTH);
+    let (first, given) = given(text);
+    let times = given.into_iter().take(DAY_OF_MONTH - first);
     let mut parts = times.flat_map(|field| field.split(','));
     parts.any(|part| part.split_once('/').is_some_and(|(from, _)| !from.contains('-')))
 }
