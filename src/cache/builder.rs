@@ -281,7 +281,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     {
         self.check()?;
         let mut made = None;
-        let spawned = driver.spawn_with(|wheel| {
+        let spawned = driver.detach_on_drop().spawn_with(|wheel| {
             let shared = made.insert(self.finish(wheel));
             // Weak: the cache owns the driver, which owns this handler.
             let shared = Arc::downgrade(shared);

@@ -30,8 +30,8 @@
 //!
 //! Values are handed out as clones, and one is made under a lock of the map: put what is large
 //! into an `Arc`. A key is cloned for its timer; `Arc<str>` is cheaper than `String`, and is looked
-//! up by `&str` all the same. Hash, comparison and clone of keys, and the `Clone` of a value, must
-//! not use the cache.
+//! up by `&str` all the same. Hash, comparison, clone and drop of keys, and the `Clone` of a value,
+//! must not use the cache.
 //!
 //! # Memory
 //!
@@ -101,6 +101,7 @@ use stats::Count;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -321,9 +322,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let (key, held) = self.shared.map.remove(key)?;
-        let value = self.shared.is_live(&held).then(|| held.value.clone());
+        let clone = || self.shared.is_live(&held).then(|| held.value.clone());
+        let value = catch_unwind(AssertUnwindSafe(clone));
         self.shared.part([(key, held, Cause::Removed)]);
-        value
+        value.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// How many entries the cache holds, those included that have expired and are still to be
@@ -432,10 +434,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     pub fn shutdown(&self) {
         let shared = &*self.shared;
         shared.wheel.close();
-        let unfired = shared.driver.get().map(Driver::shutdown).unwrap_or_default();
-        for timer in unfired {
-            shared.end(&timer.value.key, timer.id);
-        }
+        shared.end(shared.driver.get().map(Driver::shutdown).unwrap_or_default());
     }
 
     /// The cache's own driver, if it has one: to wait for the listener, after

@@ -25,6 +25,7 @@ use super::map::{Map, Parted, Served};
 use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::timer::CacheTimer;
+use crate::Armed;
 use crate::BeyondRange;
 use crate::Driver;
 use crate::Expired;
@@ -190,11 +191,15 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         })
     }
 
-    /// Takes out the value whose timer was handed back when the wheel was closed, if its time has
-    /// come.
-    pub(super) fn end(&self, key: &K, timer: TimerId) {
-        let ended = self.map.remove_of(key, timer, |held| self.is_live(held));
-        self.part(ended.map(|(key, held)| (key, held, Cause::Expired)));
+    /// Takes out the values whose timers were handed back when the wheel was closed, if their time
+    /// has come.
+    pub(super) fn end(&self, unfired: Vec<Armed<CacheTimer<K>>>) {
+        let ended =
+            unfired.into_iter().filter_map(|Armed { value: CacheTimer { key }, id, .. }| {
+                let (key, held) = self.map.remove_of(&key, id, |held| self.is_live(held))?;
+                Some((key, held, Cause::Expired))
+            });
+        self.part(ended);
     }
 
     /// Step 3, for values that the caller had from the map: cancels their timers, counts them and

@@ -69,8 +69,8 @@ pin_project! {
     ///
     /// It is ready when the timer is [shut down](Timer::shutdown), or the last of its clones and
     /// sleeps is gone. Where it is dropped before that, each sleep that waits ends with
-    /// [`Refusal::Closed`](crate::Refusal::Closed). A poll wakes at most some hundreds of tasks,
-    /// and then lets others have their turn.
+    /// [`Refusal::Closed`](crate::Refusal::Closed). A poll wakes at most some thousands of
+    /// tasks, and then lets others have their turn.
     #[must_use = "nothing sweeps the timer unless it is polled"]
     pub struct Drive<F, S> {
         swept: Swept,

@@ -190,10 +190,10 @@ pub(super) struct Work {
     pub(super) after_panic: AfterPanic,
 }
 
-/// Is told, where no lock is held, that no run is under way any more, and why the closure has
-/// ended if it has.
+/// Is told, where no lock is held, that no run is under way any more; `stopped`: nor is to be,
+/// since the closure was cancelled, or shut down before its next run. To be told does not panic.
 pub(super) trait Observer: Send + Sync {
-    fn is_quiet(&self, ending: Option<Ending>);
+    fn is_quiet(&self, stopped: bool);
 }
 
 /// How a closure begins: with a first run at `first`, which its rule returned when it was asked
@@ -317,7 +317,7 @@ impl Closure {
     pub(super) fn lose(&self, number: u64) {
         let state = ignore_poison(self.state.lock());
         if state.armed_as(number).is_some() {
-            self.end(state, Ending::ShutDown);
+            self.stop(state, Ending::ShutDown);
         }
     }
 
@@ -328,7 +328,7 @@ impl Closure {
             Phase::Armed(armed) => {
                 // If the sweeper has taken it already, it finds the closure ended.
                 let timer = wheel.cancel(armed.id);
-                self.end(state, Ending::Cancelled);
+                self.stop(state, Ending::Cancelled);
                 drop(timer);
                 Cancel::Prevented
             }
@@ -376,7 +376,7 @@ impl Closure {
         let mut state = ignore_poison(self.state.lock());
         let due = state.armed_as(number)?.aim.due;
         state.phase = Phase::Ended(Ending::ShutDown);
-        self.tell(state);
+        self.tell(state, true);
         Some((ignore_poison(self.work.lock()).take()?.0, due))
     }
 
@@ -406,10 +406,16 @@ impl Closure {
         ignore_poison(self.state.lock()).phase.ending()
     }
 
-    /// Waits for the end of a run that is under way. `false`: the caller is that run.
+    /// Waits for the end of a run that is under way, and not for those after it. `false`: the
+    /// caller is that run.
     pub(super) fn wait(&self) -> bool {
         let mut state = ignore_poison(self.state.lock());
+        let armings = state.armings;
         while let Phase::Busy { thread, .. } = state.phase {
+            // The next run is another arming's.
+            if state.armings != armings {
+                break;
+            }
             if thread == thread::current().id() {
                 return false;
             }
@@ -440,7 +446,7 @@ impl Closure {
         let mut state = ignore_poison(self.state.lock());
         let Phase::Busy { wanted, .. } = state.phase else { return };
         let moved = match wanted {
-            Some(Wanted::Cancelled) => return self.end(state, Ending::Cancelled),
+            Some(Wanted::Cancelled) => return self.stop(state, Ending::Cancelled),
             Some(Wanted::Aim(aim)) if may_be_moved => Some(aim),
             _ => None,
         };
@@ -456,32 +462,37 @@ impl Closure {
         match armed {
             Ok(Some(armed)) => {
                 state.phase = Phase::Armed(armed);
-                self.tell(state);
+                self.tell(state, false);
             }
-            Ok(None) => self.end(state, ending),
-            Err(Refusal::Closed) => self.end(state, Ending::ShutDown),
-            Err(refusal) => self.end(state, Ending::Refused(refusal)),
+            Ok(None) => self.end(state, ending, false),
+            // The wheel was closed before this run ended, which is the last one.
+            Err(Refusal::Closed) => self.end(state, Ending::ShutDown, false),
+            Err(refusal) => self.end(state, Ending::Refused(refusal), false),
         }
     }
 
+    /// Ends where a run was still to come.
+    fn stop(&self, state: MutexGuard<'_, State>, ending: Ending) {
+        self.end(state, ending, true);
+    }
+
     /// Ends, and drops the work where no lock is held: it is the user's.
-    fn end(&self, mut state: MutexGuard<'_, State>, ending: Ending) {
+    fn end(&self, mut state: MutexGuard<'_, State>, ending: Ending, stopped: bool) {
         state.phase = Phase::Ended(ending);
         let work = ignore_poison(self.work.lock()).take();
-        self.tell(state);
+        self.tell(state, stopped);
         drop(work);
     }
 
     /// Lets go of the state, and tells whoever waits for a run to end.
-    fn tell(&self, state: MutexGuard<'_, State>) {
+    fn tell(&self, state: MutexGuard<'_, State>, stopped: bool) {
         let waiting = state.waiting > 0;
-        let ending = state.phase.ending();
         drop(state);
         if waiting {
             self.quiet.notify_all();
         }
         if let Some(observer) = &self.observer {
-            observer.is_quiet(ending);
+            observer.is_quiet(stopped);
         }
     }
 
@@ -577,5 +588,43 @@ impl fmt::Debug for Closure {
         let mut closure = f.debug_struct("Closure");
         closure.field("next_run", &self.next_run()).field("ending", &self.ending());
         closure.finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A waiter that comes to look when the next run, its own thread's, is under way already.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a waiter is a thread")]
+    fn a_wait_is_for_one_run() {
+        let busy = |thread| Phase::Busy { thread, runs: true, wanted: None };
+        let closure = Arc::new(Closure {
+            repeats: true,
+            observer: None,
+            state: Mutex::new(State {
+                phase: busy(thread::current().id()),
+                armings: 1,
+                waiting: 0,
+            }),
+            work: Mutex::new(None),
+            quiet: Condvar::new(),
+        });
+        let waits = Arc::clone(&closure);
+        let waiter = thread::spawn(move || waits.wait());
+        let mut state = loop {
+            let state = closure.state.lock().unwrap();
+            if state.waiting > 0 {
+                break state;
+            }
+            drop(state);
+            thread::yield_now();
+        };
+        state.armings = 2;
+        state.phase = busy(waiter.thread().id());
+        drop(state);
+        closure.quiet.notify_all();
+        assert!(waiter.join().unwrap(), "it waited for the run that it came for");
     }
 }

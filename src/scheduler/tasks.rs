@@ -12,9 +12,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::closure::{Cancel, Ending, Observer};
+use super::closure::{Cancel, Observer};
 use super::handle::Scheduled;
-use crate::panics::{DropEach, ignore_poison};
+use crate::panics::{DropEach, ignore_poison, quietly};
 use crate::sync::{Place, Told, Waiters};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,7 +47,8 @@ pub enum Overlap {
     Forbid,
     /// It begins when the task has ended; one run waits so at most, others are left out. Its future
     /// is made at its time. It is left out too if the task panics or its runtime drops it, and if
-    /// the repetition is cancelled or shut down, but not if that ends by itself.
+    /// the repetition is cancelled or shut down, but not if that ends by itself or since its wheel
+    /// was closed.
     Queue,
     /// It begins beside the task.
     Allow,
@@ -186,16 +187,14 @@ impl Drop for Quiet<'_> {
 }
 
 impl Observer for Running {
-    fn is_quiet(&self, ending: Option<Ending>) {
+    fn is_quiet(&self, stopped: bool) {
         let mut state = self.lock();
-        let queued = match ending {
-            Some(Ending::Cancelled | Ending::ShutDown) => state.queued.take(),
-            _ => None,
-        };
+        let queued = state.queued.take_if(|_| stopped);
         let told = state.quiet();
         drop(state);
         told.wake();
-        drop(queued);
+        // Whoever stops it may have others to see to, and work of the user's to drop as well.
+        quietly(|| drop(queued));
     }
 }
 

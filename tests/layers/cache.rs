@@ -17,7 +17,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, LoadError};
-use tourbillon::{BuildError, Builder, Inline, ManualClock, Refusal};
+use tourbillon::{BuildError, Builder, Inline, Job, ManualClock, Refusal};
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
 #[test]
@@ -510,6 +510,76 @@ fn stop_tells_what_has_expired_by_then() {
     assert_eq!(told.1.try_recv().unwrap(), (1, Cause::Expired));
     assert!(told.1.try_recv().is_err());
     assert_eq!((cache.get(&2), cache.len()), (Some(20), 1));
+}
+
+/// As above, where the listener panics at each.
+#[test]
+fn stop_tells_of_all_that_has_expired_though_the_listener_panics() {
+    let clock = ManualClock::new();
+    let (dropped, told) = (mpsc::channel(), Arc::new(AtomicUsize::new(0)));
+    let driver = Builder::new().clock(clock.clone()).driver().executor(move |job| {
+        drop(job);
+        dropped.0.send(()).unwrap();
+    });
+    let count = Arc::clone(&told);
+    let listener = move |_| {
+        count.fetch_add(1, SeqCst);
+        panic!("on purpose");
+    };
+    let cache = Cache::builder(TTL).listener(listener).spawn(driver).unwrap();
+    (0..3_u32).for_each(|key| cache.insert(key, 1_u64).unwrap());
+    clock.advance(TTL);
+    receive(&dropped.1, 1);
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| cache.shutdown())).is_err(),
+        "it goes on to the caller"
+    );
+    assert_eq!((told.load(SeqCst), cache.len()), (3, 0));
+}
+
+/// The tick thread waits for the worker, which drops the last handle.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a drop that does not end is to be seen")]
+fn the_last_handle_of_a_cache_waits_for_nobody() {
+    let clock = ManualClock::new();
+    let (give, jobs) = mpsc::sync_channel::<Job>(0);
+    let driver = Builder::new().clock(clock.clone()).driver().batch(1);
+    let driver = driver.executor(move |job| drop(give.send(job)));
+    let last = Arc::new(Mutex::new(None));
+    let held = Arc::clone(&last);
+    let listener = move |_| drop(held.lock().unwrap().take());
+    let cache = Cache::builder(TTL).listener(listener).spawn(driver).unwrap();
+    (0..2_u32).for_each(|key| cache.insert(key, 1_u64).unwrap());
+    *last.lock().unwrap() = Some(cache);
+    clock.advance(TTL);
+    let (end, ended) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        jobs.recv().unwrap()();
+        end.send(()).unwrap();
+    });
+    receive(&ended, 1);
+    worker.join().unwrap();
+}
+
+/// A clone of it that panics leaves the entry out of the cache all the same, and its listener told.
+#[test]
+fn a_value_that_cannot_be_cloned_is_removed_and_told() {
+    struct Unique;
+    impl Clone for Unique {
+        fn clone(&self) -> Self {
+            panic!("on purpose")
+        }
+    }
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let listener = move |_| {
+        count.fetch_add(1, SeqCst);
+    };
+    let cache = Cache::builder(TTL).listener(listener).build(wheel.clone()).unwrap();
+    cache.insert(1, Unique).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.remove(&1))).is_err());
+    assert_eq!((told.load(SeqCst), cache.len(), wheel.len()), (1, 0, 0));
 }
 
 #[test]

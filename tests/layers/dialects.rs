@@ -49,7 +49,7 @@ fn quartz_counts_weekdays_from_sunday_as_one() {
 }
 
 #[test]
-fn quartz_has_steps_from_a_number_years_and_days_that_a_month_decides() {
+fn quartz_has_steps_from_a_number_and_years() {
     assert_eq!(
         times(quartz("0 5/20 12 * * ?"), 4),
         [
@@ -60,11 +60,34 @@ fn quartz_has_steps_from_a_number_years_and_days_that_a_month_decides() {
         ],
     );
     assert_eq!(days("0 0 12 1 6 ? 2027-2028", 2), ["2027-06-01", "2028-06-01"]);
+    // Steps of years count from 1970.
+    for every_second in ["*/2", "/2", "1970/2", "2030,*/2"] {
+        let june = format!("0 0 12 1 6 ? {every_second}");
+        assert_eq!(days(&june, 3), ["2026-06-01", "2028-06-01", "2030-06-01"]);
+    }
+}
+
+#[test]
+fn quartz_has_days_that_a_month_decides() {
     assert_eq!(days("0 0 12 ? * 6#3", 3), ["2026-01-16", "2026-02-20", "2026-03-20"]);
     assert_eq!(days("0 0 12 ? * 6L", 3), ["2026-01-30", "2026-02-27", "2026-03-27"]);
     assert_eq!(days("0 0 12 ? * L", 2), ["2026-01-03", "2026-01-10"]);
     assert_eq!(days("0 0 12 L * ?", 2), ["2026-01-31", "2026-02-28"]);
     assert_eq!(days("0 0 12 LW * ?", 3), ["2026-01-30", "2026-02-27", "2026-03-31"]);
+    assert_eq!(days("0 0 12 L-3 * ?", 4), ["2026-01-28", "2026-02-25", "2026-03-28", "2026-04-27"]);
+    assert_eq!(days("0 0 12 l-3 2 ? 2026-2028", 3), ["2026-02-25", "2027-02-25", "2028-02-26"]);
+    assert_eq!(days("0 0 12 L-30 * ?", 2), ["2026-01-01", "2026-03-01"]);
+    assert_eq!(days("0 0 12 L-0 * *", 2), days("0 0 12 L * ?", 2));
+    let quarters = times(quartz("0 0/30 23 L-1 1,2 ?"), 4);
+    assert_eq!(
+        quarters,
+        [
+            "2026-01-30T23:00:00Z",
+            "2026-01-30T23:30:00Z",
+            "2026-02-27T23:00:00Z",
+            "2026-02-27T23:30:00Z",
+        ],
+    );
     assert_eq!(days("0 0 12 15W 1,2,8 ?", 3), ["2026-01-15", "2026-02-16", "2026-08-14"]);
 }
 
@@ -77,13 +100,35 @@ fn what_quartz_refuses_or_croner_cannot_is_refused_by_its_field() {
     assert_eq!(refused(quartz("0 0 12 1 * MON")), Some("day of the week"));
     assert_eq!(refused(quartz("0 0 12 ? * 8")), Some("day of the week"));
     assert_eq!(refused(quartz("0 0 12 ? * 0")), Some("day of the week"));
-    assert_eq!(refused(quartz("0 0 12 L-3 * ?")), Some("day of the month"));
+    for day in ["L-3W", "L-31", "L--3", "L-3,5"] {
+        assert_eq!(
+            refused(quartz(&format!("0 0 12 {day} * ?"))),
+            Some("day of the month"),
+            "{day}"
+        );
+    }
+    assert_eq!(refused(Calendar::builder("0 12 L-3 * *")), Some("day of the month"));
     assert_eq!(refused(quartz("0 0 22-2 * * ?")), Some("hour"));
     assert_eq!(refused(quartz("0 0 12 * * ? 1066x")), Some("year"));
     assert_eq!(refused(quartz("0 12 * * ?")), None);
     assert_eq!(refused(Calendar::builder("0/15 * * * *")), Some("minute"));
-    let past = quartz("0 0 12 * * ? 2020").build().unwrap_err();
-    assert_eq!(past, CalendarError::Never("0 0 12 * * ? 2020".into()));
+    for never in ["0 0 12 * * ? 2020", "0 0 12 L-30 2 ?"] {
+        assert_eq!(quartz(never).build().unwrap_err(), CalendarError::Never(never.into()));
+    }
+}
+
+/// As in Vixie's cron.
+#[test]
+fn both_days_must_hold_where_one_is_a_step_from_a_star() {
+    let noons = |days: &str| times(Calendar::builder(&format!("0 12 {days}")), 3);
+    let first_sundays = ["2026-01-04T12:00:00Z", "2026-02-01T12:00:00Z", "2026-03-01T12:00:00Z"];
+    assert_eq!(noons("1-7 * */7"), first_sundays);
+    let odd_mondays = ["2026-01-05T12:00:00Z", "2026-01-19T12:00:00Z", "2026-02-09T12:00:00Z"];
+    assert_eq!(noons("*/2 * 1"), odd_mondays);
+    let either = ["2026-01-01T12:00:00Z", "2026-01-05T12:00:00Z", "2026-01-12T12:00:00Z"];
+    assert_eq!(noons("1 * 1"), either);
+    let odd_days = ["2026-01-01T12:00:00Z", "2026-01-03T12:00:00Z", "2026-01-05T12:00:00Z"];
+    assert_eq!(noons("*/2 * *"), odd_days);
 }
 
 /// From 02:00 to 03:00 there is nothing on the 29th of March 2026 in Berlin.
@@ -197,8 +242,10 @@ fn a_run_that_was_moved_stands_for_what_came_by_then() {
 
 #[test]
 fn a_wall_clock_that_is_out_of_its_mind_refuses_no_calendar() {
-    let wall = SystemTime::UNIX_EPOCH + HOUR * 24 * 366 * 20_000;
-    assert!(Calendar::builder("0 * * * *").wall_clock(move || wall).build().is_ok());
+    for years in [4_000, 20_000] {
+        let wall = SystemTime::UNIX_EPOCH + HOUR * 24 * 366 * years;
+        assert!(Calendar::builder("0 * * * *").wall_clock(move || wall).build().is_ok());
+    }
 }
 
 /// The crate that reads expressions takes Monday for one o'clock, and more of the kind.
@@ -213,6 +260,10 @@ fn what_has_no_meaning_in_its_field_is_refused() {
         ("0 12 * * l", "day of the week"),
         ("0 12 15W3 * *", "day of the month"),
         ("0 12 L,LW * *", "day of the month"),
+        ("0 12 15WW * *", "day of the month"),
+        ("0 12 * * MON#1L", "day of the week"),
+        ("0 12 * * 2#99l", "day of the week"),
+        ("0 12 1 * +MON", "day of the week"),
     ];
     for (expression, name) in wrong {
         let with_seconds = format!("0 {expression}");

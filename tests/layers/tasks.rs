@@ -7,7 +7,9 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tourbillon::scheduler::{Cancel, Ending, Overlap, RepeatRefusal, Task, Tasks, Unrun};
+use tourbillon::scheduler::{
+    Cancel, Ending, JoinError, Overlap, RepeatRefusal, Task, Tasks, Unrun,
+};
 
 use Did::{Begun, Dropped, Ended, Made};
 
@@ -388,4 +390,37 @@ fn what_is_refused_comes_back() {
     let by = desk.scheduler.by(|_| None);
     let refused = by.run_tasks(Overlap::Allow, refused.value.0, refused.value.1).unwrap_err();
     assert_eq!(refused.reason, RepeatRefusal::Never);
+}
+
+/// A run that was queued and panics when it is dropped: whoever shuts down has the other closures.
+#[test]
+fn a_queued_run_that_panics_when_it_is_dropped_costs_nobody_his_closure() {
+    let mut bench = Bench::of(Overlap::Queue, each_second, |_| {
+        let grenade = Grenade;
+        async move {
+            std::future::pending::<()>().await;
+            drop(grenade);
+        }
+    });
+    let other = bench.desk.scheduler.after(SECOND * 3600, || ()).unwrap();
+    bench.pass();
+    bench.pass();
+    let unrun = bench.desk.scheduler.shutdown();
+    assert_eq!(unrun.len(), 2);
+    drop(unrun);
+    assert!(matches!(other.join(), Err(JoinError::NotRun)));
+    let working = bench.spawned.lock().unwrap().pop();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(working))).is_err());
+}
+
+#[test]
+fn the_last_run_before_a_closed_wheel_waits_in_the_queue() {
+    let mut bench = Bench::new(Overlap::Queue);
+    bench.pass();
+    bench.desk.scheduler.wheel().close();
+    bench.pass();
+    assert_eq!(bench.tasks.scheduled().ending(), Some(Ending::ShutDown));
+    bench.jobs.end(0);
+    bench.poll();
+    assert_eq!((bench.jobs.did(), bench.tasks.working()), (vec![Ended, Begun], 1));
 }

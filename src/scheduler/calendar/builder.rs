@@ -174,11 +174,13 @@ impl<'e> CalendarBuilder<'e> {
             runs: 0,
             answered: false,
         };
-        match Timestamp::try_from(calendar.wall.now()) {
-            Ok(now) if calendar.next(now).is_none() => {
+        let now = Timestamp::try_from(calendar.wall.now()).ok();
+        // A clock that is out of its mind may come to itself.
+        let told = now.filter(|now| now.to_zoned(TimeZone::UTC).year() < Expression::NO_YEAR);
+        match told {
+            Some(now) if calendar.next(now).is_none() => {
                 Err(CalendarError::Never(expression.to_owned()))
             }
-            // A clock that is out of its mind may come to itself.
             _ => Ok(calendar),
         }
     }

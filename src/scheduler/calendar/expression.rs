@@ -8,8 +8,9 @@ use super::error::CalendarError;
 use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::civil::DateTime;
+use jiff::civil::{DateTime, Time};
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 /// How a cron expression is written, and which convention the numbers of its weekdays follow. Names
 /// (`MON-FRI`) are the same in both.
@@ -35,12 +36,14 @@ use std::borrow::Cow;
 pub enum Dialect {
     /// Five fields (minute, hour, day of the month, month, day of the week) or six, with seconds
     /// first. Weekdays from 0 or 7 for Sunday to 6 for Saturday. If both days are given, either
-    /// will do.
+    /// will do; but both must hold if one is a step from a star, as in Vixie's cron:
+    /// `0 0 1-7 * */7` is the first Sunday of a month.
     #[default]
     Unix,
     /// That of Quartz: six fields, with seconds, or seven, with years last. Weekdays from 1 for
-    /// Sunday to 7 for Saturday; `L` alone is a Saturday. `0/15` is every 15 from 0. One of the
-    /// two days is `?` or `*`. Days counted from a month's end (`L-3`) are refused.
+    /// Sunday to 7 for Saturday; `L` alone is a Saturday. `0/15` is every 15 from 0, and steps of
+    /// years count from 1970. `L-3` is the third day before the last of a month. One of the two
+    /// days is `?` or `*`.
     Quartz,
 }
 
@@ -48,6 +51,9 @@ pub enum Dialect {
 #[derive(Clone)]
 pub(super) struct Expression {
     cron: Cron,
+    /// How many days before the last of a month it means, if it counts from there: then `cron`
+    /// finds each day that may be so many before.
+    before_last: Option<i8>,
     /// Whether it means fixed times, and not a step.
     pub(super) fixed: bool,
 }
@@ -59,6 +65,10 @@ const FIELDS: [&str; 7] =
 const DAY_OF_MONTH: usize = 3;
 const MONTH: usize = 4;
 const DAY_OF_WEEK: usize = 5;
+const YEAR: usize = 6;
+
+/// How many days a month may have.
+const LENGTHS: RangeInclusive<i8> = 28..=31;
 
 const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
@@ -66,36 +76,53 @@ const MONTHS: [&str; 12] =
 const DAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
 impl Expression {
+    /// From this year on no times are found.
+    pub(super) const NO_YEAR: i16 = 5000;
+
     /// Reads it.
     pub(super) fn read(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {
-        let text = match dialect {
-            Dialect::Unix => Cow::Borrowed(text),
-            Dialect::Quartz => Cow::Owned(from_quartz(text)?),
+        let (text, before_last) = match dialect {
+            Dialect::Unix => (Cow::Borrowed(text), None),
+            Dialect::Quartz => {
+                let (text, before_last) = from_quartz(text)?;
+                (Cow::Owned(text), before_last)
+            }
         };
         refuse_misplaced(&text)?;
-        let parser = dialect.parser();
+        let parser = dialect.parser(&text);
         let cron = parser.parse(&text).map_err(|error| unreadable(&parser, &text, &error))?;
         let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
         let fixed = !times.iter().any(|field| field.from_wildcard) && !has_open_step(&text);
-        Ok(Self { cron, fixed })
+        Ok(Self { cron, before_last, fixed })
     }
 
     /// The first time after `time`, or at it if that counts.
     pub(super) fn next(&self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
-        self.cron.find_next_occurrence(time, inclusive).ok()
+        let mut next = self.cron.find_next_occurrence(time, inclusive).ok()?;
+        // One day of each month is the one; so this ends within the months that are asked for.
+        while self.before_last.is_some_and(|days| next.day() != next.date().days_in_month() - days)
+        {
+            let tomorrow = next.date().tomorrow().ok()?.to_datetime(Time::midnight());
+            next = self.cron.find_next_occurrence(&tomorrow, true).ok()?;
+        }
+        Some(next)
     }
 
-    /// As it was read.
+    /// As it was read, but for what other dialects write otherwise.
     pub(super) fn text(&self) -> &str {
         self.cron.as_str()
     }
 }
 
 impl Dialect {
-    fn parser(self) -> CronParser {
+    /// What reads an expression of this dialect, such as this one.
+    fn parser(self, text: &str) -> CronParser {
         let parser = CronParser::builder();
         let parser = match self {
-            Self::Unix => parser.seconds(Seconds::Optional).year(Year::Disallowed),
+            Self::Unix => {
+                let parser = parser.seconds(Seconds::Optional).year(Year::Disallowed);
+                parser.dom_and_dow(has_day_of_star(text))
+            }
             Self::Quartz => {
                 let parser = parser.seconds(Seconds::Required).year(Year::Optional);
                 parser.alternative_weekdays(true).sloppy_ranges(true)
@@ -105,19 +132,45 @@ impl Dialect {
     }
 }
 
-/// What Quartz means, for `croner`: a Saturday that is written `L`. Refuses two days, as Quartz
-/// does.
-fn from_quartz(text: &str) -> Result<String, CalendarError> {
-    let mut fields: Vec<&str> = text.split_whitespace().collect();
-    let is_given = |place: usize| fields.get(place).is_some_and(|day| !matches!(*day, "?" | "*"));
+/// What Quartz means, for `croner`: a Saturday that is written `L`, years from 1970, and each day
+/// that may be so many before a month's last, with how many. Refuses two days, as Quartz does.
+fn from_quartz(text: &str) -> Result<(String, Option<i8>), CalendarError> {
+    let mut fields: Vec<Cow<'_, str>> = text.split_whitespace().map(Cow::Borrowed).collect();
+    let is_given = |place: usize| fields.get(place).is_some_and(|day| !matches!(&**day, "?" | "*"));
     if is_given(DAY_OF_MONTH) && is_given(DAY_OF_WEEK) {
         let reason = "a day of the month is given too; one of both must be `?`".to_owned();
         return Err(CalendarError::Expression { field: Some(FIELDS[DAY_OF_WEEK]), reason });
     }
     if let Some(day) = fields.get_mut(DAY_OF_WEEK).filter(|day| day.eq_ignore_ascii_case("L")) {
-        *day = "SAT";
+        *day = "SAT".into();
     }
-    Ok(fields.join(" "))
+    if let Some(years) = fields.get_mut(YEAR) {
+        let from_1970 = |part: &str| match part.strip_prefix('*').unwrap_or(part).strip_prefix('/')
+        {
+            Some(step) => format!("1970/{step}"),
+            None => part.to_owned(),
+        };
+        *years = years.split(',').map(from_1970).collect::<Vec<_>>().join(",").into();
+    }
+    let before_last = fields.get(DAY_OF_MONTH).and_then(|day| days_before_last(day));
+    if let Some(before) = before_last {
+        let days = LENGTHS.map(|length| length - before).filter(|&day| day > 0);
+        fields[DAY_OF_MONTH] = days.map(|day| day.to_string()).collect::<Vec<_>>().join(",").into();
+    }
+    Ok((fields.join(" "), before_last))
+}
+
+/// How many days before the last of a month a field means, if that is what it means.
+fn days_before_last(field: &str) -> Option<i8> {
+    let days = field.strip_prefix(['L', 'l'])?.strip_prefix('-')?.parse().ok()?;
+    (0..*LENGTHS.end()).contains(&days).then_some(days)
+}
+
+/// Whether one of the two days is a star, and not that alone.
+fn has_day_of_star(text: &str) -> bool {
+    let (first, given) = given(text);
+    let days = [DAY_OF_MONTH, DAY_OF_WEEK].map(|place| given.get(place - first));
+    days.into_iter().flatten().any(|day| day.len() > 1 && day.starts_with('*'))
 }
 
 /// Whether a second, minute or hour goes on in steps from a number (`0/15`), as from a star.
@@ -138,7 +191,7 @@ fn given(text: &str) -> (usize, Vec<&str>) {
     }
 }
 
-/// Refuses what `croner` reads and nobody means: `MON` as an hour, `15W3` as `15W`.
+/// Refuses what `croner` reads and nobody means: `MON` as an hour, `15W3` as `15W`, `2#3L` as `2L`.
 fn refuse_misplaced(text: &str) -> Result<(), CalendarError> {
     let (first, given) = given(text);
     let mut fields = given.into_iter().enumerate();
@@ -157,9 +210,11 @@ fn misplaced(place: usize, field: &str) -> Option<String> {
     let is_misplaced = |part: &&str| match place {
         // The other days of a list with `LW` would be forgotten.
         DAY_OF_MONTH if part.contains('W') => {
-            !part.ends_with('W') || *part == "LW" && *part != field
+            part.find('W') != Some(part.len() - 1) || *part == "LW" && *part != field
         }
-        DAY_OF_WEEK if *part == "L" => true,
+        DAY_OF_WEEK if *part == "L" || part.contains('#') && part.ends_with('L') => true,
+        // Both days are to hold: said by a star, and not by a sign.
+        _ if part.contains('+') => true,
         _ => words(part).any(|word| !is_known(place, word)),
     };
     field.split(',').find(is_misplaced).map(str::to_owned)

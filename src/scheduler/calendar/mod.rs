@@ -81,8 +81,8 @@ impl WallClock for ManualClock {
 ///
 /// **Expressions** have five fields (minute, hour, day of the month, month, day of the week) or
 /// six, with seconds first; lists, ranges, steps, names, `L` for the last day and `#` for the nth
-/// weekday of a month. If both days are given, either will do. Those of Quartz are another
-/// [`Dialect`], asked for by the [`builder`](Self::builder).
+/// weekday of a month ([`Dialect::Unix`]). Those of Quartz are another [`Dialect`], asked for by
+/// the [`builder`](Self::builder).
 ///
 /// **Where the clocks change**, it matters whether an expression means fixed times or a step. It
 /// means a step if its second, minute or hour has a star (`*`, `*/10`), as in Vixie's cron, or an
