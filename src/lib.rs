@@ -49,8 +49,8 @@ pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 #[cfg(feature = "cache")]
 pub(crate) use wheel::caller::Caller;
 pub use wheel::{
-    Armed, Builder, Expired, Lateness, Level, Metrics, Moment, Owned, Pinned, Snapshot, Sweep,
-    Sweeper, TimerId, Wheel,
+    Armed, Builder, Expired, Lateness, Level, Metrics, Moment, Owned, Pinned, Slot, Snapshot,
+    Sweep, Sweeper, TimerId, Wheel,
 };
 
 #[cfg_attr(

@@ -1,7 +1,7 @@
 //! The endpoint that a program opens to be watched: whoever connects gets a line of [`Figures`]
 //! each second. Nothing is looked at while nobody is connected.
 
-use super::figures::Figures;
+use super::figures::{Figures, Level};
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -44,7 +44,16 @@ impl Figures {
     /// Looks at a wheel, at each of its entries.
     pub(crate) fn of<T: Send>(wheel: &Wheel<T>, at: Duration) -> Self {
         let (metrics, snapshot) = (wheel.metrics(), wheel.snapshot());
-        let levels = snapshot.levels.iter();
+        let names = |level| {
+            let slots = snapshot.slots.iter().filter(|slot| slot.level == level);
+            slots.map(|slot| slot.names).sum()
+        };
+        let levels = snapshot.levels.iter().enumerate().map(|(number, level)| Level {
+            slot: level.slot,
+            slots: level.slots as u64,
+            occupied: level.occupied as u64,
+            names: names(number),
+        });
         Self {
             at,
             armed: metrics.armed,
@@ -57,17 +66,16 @@ impl Figures {
             longest_sweep: metrics.longest_sweep,
             late: [0.5, 0.99, 1.0].map(|quantile| metrics.lateness.quantile(quantile)),
             ahead: snapshot.ahead().collect(),
-            levels: levels
-                .map(|level| (level.slot, level.slots as u64, level.occupied as u64))
-                .collect(),
+            levels: levels.collect(),
         }
     }
 
     /// As a line.
     pub(crate) fn line(&self) -> String {
         let ahead = self.ahead.iter().map(|(bound, timers)| json!([nanos(*bound), timers]));
-        let levels = self.levels.iter();
-        let levels = levels.map(|(slot, slots, occupied)| json!([nanos(*slot), slots, occupied]));
+        let levels = self.levels.iter().map(|&Level { slot, slots, occupied, names }| {
+            json!([nanos(slot), slots, occupied, names])
+        });
         let line = json!({
             "at": nanos(self.at),
             "armed": self.armed,

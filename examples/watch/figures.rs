@@ -20,6 +20,18 @@ pub(crate) struct Figures {
     pub(crate) late: [Duration; 3],
     /// How many timers are so far ahead at most, and farther than the bound before.
     pub(crate) ahead: Vec<(Duration, u64)>,
-    /// How much time a slot is for, how many there are, and how many hold names.
-    pub(crate) levels: Vec<(Duration, u64, u64)>,
+    pub(crate) levels: Vec<Level>,
+}
+
+/// A level of slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Level {
+    /// How much time a slot is for.
+    pub(crate) slot: Duration,
+    /// How many slots there are.
+    pub(crate) slots: u64,
+    /// How many of them hold names.
+    pub(crate) occupied: u64,
+    /// How many names they hold.
+    pub(crate) names: u64,
 }

@@ -1,6 +1,6 @@
 //! Reads what an endpoint tells.
 
-use super::figures::Figures;
+use super::figures::{Figures, Level};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -28,12 +28,19 @@ impl Figures {
                 .iter()
                 .map(|row| Some((time(row.get(0)?)?, row.get(1)?.as_u64()?)))
                 .collect::<Option<_>>()?,
-            levels: levels
-                .iter()
-                .map(|row| Some((time(row.get(0)?)?, row.get(1)?.as_u64()?, row.get(2)?.as_u64()?)))
-                .collect::<Option<_>>()?,
+            levels: levels.iter().map(level).collect::<Option<_>>()?,
         })
     }
+}
+
+fn level(row: &Value) -> Option<Level> {
+    let number = |place: usize| row.get(place)?.as_u64();
+    Some(Level {
+        slot: time(row.get(0)?)?,
+        slots: number(1)?,
+        occupied: number(2)?,
+        names: number(3)?,
+    })
 }
 
 fn time(value: &Value) -> Option<Duration> {

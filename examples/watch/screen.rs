@@ -117,8 +117,9 @@ fn draw_ahead(frame: &mut Frame<'_>, area: Rect, now: &Figures) {
 }
 
 fn levels(now: &Figures) -> Table<'static> {
-    let rows = now.levels.iter().map(|(slot, slots, occupied)| {
-        Row::new([time(*slot), format!("{} of {} slots in use", count(*occupied), count(*slots))])
+    let rows = now.levels.iter().map(|level| {
+        let [slots, occupied, names] = [level.slots, level.occupied, level.names].map(count);
+        Row::new([time(level.slot), format!("{names} names in {occupied} of {slots} slots")])
     });
     Table::new(rows, [Constraint::Length(10), Constraint::Fill(1)])
 }

@@ -55,7 +55,8 @@ fn an_endpoint_tells_what_the_wheel_holds() {
     assert_eq!((heard.reset, heard.fired), (1, 2));
     assert_eq!(heard.ahead.iter().map(|(_, timers)| timers).sum::<u64>(), 1001);
     assert_eq!(heard.late[2], Duration::from_micros(4096)); // 3 ms, rounded up
-    assert!(heard.levels.iter().any(|(_, _, occupied)| *occupied > 0));
+    assert!(heard.levels.iter().all(|level| (level.occupied > 0) == (level.names > 0)));
+    assert!(heard.levels.iter().map(|level| level.names).sum::<u64>() >= 1001);
 }
 
 #[test]
@@ -86,8 +87,7 @@ fn the_picture_has_rates_bars_levels_and_lateness() {
     screen.hear(first);
     screen.hear(next);
     let picture = drawn(&screen);
-    for text in
-        ["resets         1 234 567", "armed          1 001", "4 ms all", "1000", "slots in use"]
+    for text in ["resets         1 234 567", "armed          1 001", "4 ms all", "1000", "names in"]
     {
         assert!(picture.contains(text), "{text} in\n{picture}");
     }

@@ -69,5 +69,5 @@ pub use metrics::{Lateness, Metrics};
 pub use moment::Moment;
 pub use owned::Owned;
 pub use pinned::Pinned;
-pub use snapshot::{Level, Snapshot};
+pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, Sweep, Sweeper};

@@ -6,6 +6,7 @@ use crate::wheel::engine::Engine;
 use crate::wheel::handle::Wheel;
 use crate::wheel::memory::pin;
 use crate::wheel::tick::Tick;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// What a wheel holds at a moment; made by [`Wheel::snapshot`].
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub next: Option<Instant>,
     /// The levels of slots, the finest first.
     pub levels: Vec<Level>,
+    /// The slots in which names wait, by level, and in the order in which they are swept.
+    pub slots: Vec<Slot>,
     ahead: Vec<(Duration, u64)>,
 }
 
@@ -68,6 +71,35 @@ pub struct Level {
     pub occupied: usize,
 }
 
+/// A slot in which names of timers wait: of all shards together, what is swept at one turn.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build()?;
+/// for _ in 0..3 {
+///     wheel.insert("idle", Duration::from_secs(30))?;
+/// }
+/// let snapshot = wheel.snapshot();
+/// let (slot, width) = (snapshot.slots[0], snapshot.levels[1].slot);
+/// assert_eq!((slot.level, slot.names), (1, 3));
+/// assert!(snapshot.next.is_some_and(|due| due >= slot.turn && due < slot.turn + width));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Slot {
+    /// Which of the [levels](Snapshot::levels) it is on; 0 is the finest.
+    pub level: usize,
+    /// When it is swept next: timers of the finest level are due then, others are filed anew.
+    pub turn: Instant,
+    /// How many names wait in it, stale ones included. A guess while it is being swept.
+    pub names: u64,
+}
+
 impl Snapshot {
     /// How many timers were ahead by so much at most, and by more than the bound before: the bounds
     /// are powers of two of the wheel's resolution. Those that were due are in the first.
@@ -94,6 +126,7 @@ impl Snapshot {
             armed: counts.iter().sum(),
             next: first.map(|deadline| timeline.instant(deadline)),
             levels: levels(engine),
+            slots: slots(engine),
             ahead: (0..).map(|bucket| timeline.duration(1 << bucket)).zip(counts).collect(),
         }
     }
@@ -114,11 +147,23 @@ fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
     levels
 }
 
+fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
+    let mut slots = BTreeMap::<(usize, Tick), u64>::new();
+    for shard in engine.shards() {
+        shard.for_each_slot(engine.front(), &pin(), |level, turn, names| {
+            *slots.entry((level, turn)).or_default() += names;
+        });
+    }
+    let slot =
+        |((level, turn), names)| Slot { level, turn: engine.timeline().instant(turn), names };
+    slots.into_iter().map(slot).collect()
+}
+
 impl<T: Send> Wheel<T> {
     /// What the wheel holds: each timer as it is when its entry is looked at, so that what is
     /// inserted, reset or ended meanwhile may be in it or not. Nobody waits for it. O(entries of
-    /// the wheel and slots), some nanoseconds each: for a person who looks, not for each turn; what
-    /// is [counted](Self::metrics) costs nothing.
+    /// the wheel, names and slots), some nanoseconds each: for a person who looks, not for each
+    /// turn; what is [counted](Self::metrics) costs nothing.
     ///
     /// # Examples
     ///

@@ -251,6 +251,9 @@ fn a_snapshot_shows_what_is_armed_how_far_ahead_and_in_which_slots() {
     let occupied: usize = snapshot.levels.iter().map(|level| level.occupied).sum();
     assert_eq!(occupied, 4, "the name of what was cancelled waits to be swept");
     assert_eq!(snapshot.levels[0].slot, TICK);
+    let slots = snapshot.slots.iter().map(|slot| (slot.level, slot.turn - start, slot.names));
+    let waiting = [(0, TICK * 3, 1), (0, TICK * 4, 1), (0, TICK * 5, 1), (1, TICK * 8, 1)];
+    assert_eq!(slots.collect::<Vec<_>>(), waiting);
     assert!(snapshot.levels.windows(2).all(|levels| levels[0].slot < levels[1].slot));
 
     // Due and not yet swept: no longer ahead.

@@ -72,7 +72,7 @@ impl Block {
 
     /// Which block comes after this one.
     pub(crate) fn next(&self) -> BlockNumber {
-        // Relaxed: written before the block was published, to its taker.
+        // Relaxed: written before the block was published, to its taker; a guess to all others.
         BlockNumber(self.next.load(Relaxed))
     }
 
@@ -164,6 +164,11 @@ impl Blocks {
             Some(block) => look(block),
             None => unreachable!("a block that is in use is there"),
         }
+    }
+
+    /// Which block comes after one that may be in use no more, nor be there: then any, or none.
+    pub(crate) fn after(&self, block: BlockNumber, guard: &Guard) -> BlockNumber {
+        self.slab.entry(block.0, guard).map_or(BlockNumber::NONE, Block::next)
     }
 
     /// Begins to fetch a block, if there is one.

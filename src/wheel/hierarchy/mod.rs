@@ -24,6 +24,7 @@ pub(crate) mod name;
 pub(crate) mod occupancy;
 pub(crate) mod slot;
 
+use crate::wheel::memory::Guard;
 use crate::wheel::tick::Tick;
 use block::Blocks;
 use geometry::{Geometry, Grain, Levels, Place, SlotIndex};
@@ -125,6 +126,24 @@ impl Hierarchy {
         self.levels
             .iter()
             .map(|grain| (grain.taken_at(1).0, grain.row().len(), self.occupied.count(grain.row())))
+    }
+
+    /// Calls `visit` for each slot in which names wait: with the number of its level, its next turn,
+    /// and how many.
+    pub(crate) fn for_each_slot(
+        &self,
+        swept: Tick,
+        guard: &Guard,
+        mut visit: impl FnMut(usize, Tick, u64),
+    ) {
+        for (level, grain) in self.levels.iter().enumerate() {
+            for slot in grain.row().map(SlotIndex) {
+                let names = self.slots[slot.0].len(&self.blocks, guard);
+                if names > 0 {
+                    visit(level, grain.next_turn(slot, swept), names);
+                }
+            }
+        }
     }
 
     /// The blocks that names lie in.

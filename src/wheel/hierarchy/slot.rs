@@ -37,6 +37,7 @@ use super::block::{BlockNumber, Blocks, NAMES};
 use super::name::Name;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::bits::{Field, to_index};
+use crate::wheel::memory::Guard;
 
 const COUNT: Field = Field::low(4);
 const BLOCK: Field = COUNT.above(30);
@@ -90,6 +91,25 @@ impl SlotHead {
     pub(crate) fn is_empty(&self) -> bool {
         // Acquire: a taker that finds names goes on to read them; pairs with `push`.
         Head(self.0.load(Acquire)) == Head::EMPTY
+    }
+
+    /// How many names wait here: a figure. A chain that is taken meanwhile may lead on into another.
+    pub(crate) fn len(&self, blocks: &Blocks, guard: &Guard) -> u64 {
+        // Acquire: the block was begun before; pairs with the exchanges of `push`.
+        let head = Head(self.0.load(Acquire));
+        if head == Head::EMPTY {
+            return 0;
+        }
+        let (mut block, mut names) = (head.block(), head.count());
+        // Nor does that lead round for ever.
+        for _ in 1..blocks.len() {
+            block = blocks.after(block, guard);
+            if block == BlockNumber::NONE {
+                break;
+            }
+            names += NAMES;
+        }
+        names as u64
     }
 
     /// As [`push`](Self::push), without making a block: calls `first`, if the first one has room,
@@ -254,13 +274,14 @@ impl Unwritten {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{Blocks, NAMES, Name, Read, SlotHead};
+    use crate::wheel::memory::pin;
 
     #[test]
     fn every_name_pushed_is_taken_once() {
         let (slot, pool) = (SlotHead::new(), Blocks::new());
         let total = u32::try_from(NAMES * 3 + 1).unwrap();
         let blocks = (0..total).filter(|&index| slot.push(Name::new(index), &pool)).count();
-        assert_eq!(blocks, 4);
+        assert_eq!((blocks, slot.len(&pool, &pin())), (4, u64::from(total)));
         let mut chain = slot.take();
         let mut names = Vec::new();
         while let Some(read) = chain.read_block(&mut names, &pool) {
@@ -269,5 +290,6 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, (0..total).map(Name::new).collect::<Vec<_>>());
         assert!(slot.is_empty() && slot.take().read_block(&mut names, &pool).is_none());
+        assert_eq!(slot.len(&pool, &pin()), 0);
     }
 }

@@ -284,6 +284,16 @@ impl<T> Shard<T> {
         self.hierarchy.levels()
     }
 
+    /// As [`Hierarchy::for_each_slot`].
+    pub(crate) fn for_each_slot(
+        &self,
+        front: &Front,
+        guard: &Guard,
+        visit: impl FnMut(usize, Tick, u64),
+    ) {
+        self.hierarchy.for_each_slot(front.swept(), guard, visit);
+    }
+
     /// Calls `hand_back` with each armed timer after ending it.
     pub(crate) fn drain(
         &self,
