@@ -21,8 +21,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::future::{Timer, Wake};
-use crate::{BuildError, Builder, ManualClock, Sweeper};
+use crate::future::Timer;
+use crate::{BuildError, Builder, Clock, Expired, ManualClock, Sweeper};
 use std::cell::RefCell;
 use std::fmt;
 use std::pin::{Pin, pin};
@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 /// Runs the future that `make` makes of a timer, in virtual time.
 ///
@@ -48,8 +49,10 @@ pub fn block_on<F: Future>(make: impl FnOnce(Timer) -> F) -> F::Output {
 
 /// A runtime of one thread in virtual time: tasks, a timer, and the clock that it runs by.
 ///
-/// The same clock may be given to other wheels, to a scheduler's wheel and to a store, so that one
-/// time holds for all.
+/// Other wheels by its clock are swept with it if it is [told](Self::sweep) of them: those of a
+/// scheduler, a cache or keyed timers. It does not wait for threads: where a driver sweeps or a
+/// file's store answers, time would leap past them. For those a test moves a [`ManualClock`] by
+/// hand, and waits for what it expects through a channel.
 ///
 /// # Examples
 ///
@@ -76,9 +79,34 @@ pub fn block_on<F: Future>(make: impl FnOnce(Timer) -> F) -> F::Output {
 pub struct World {
     clock: ManualClock,
     timer: Timer,
-    sweeper: Sweeper<Wake>,
+    /// The timer's own, and others.
+    wheels: Vec<Box<dyn Turns>>,
     tasks: Vec<Task>,
     spawner: Spawner,
+}
+
+/// A wheel that is swept with a world.
+trait Turns {
+    /// When something may be due.
+    fn next(&mut self) -> Option<Instant>;
+    /// How many timers fired.
+    fn sweep(&mut self) -> usize;
+}
+
+/// A wheel's sweeper, and what is to be done with what is due.
+struct Swept<T, H> {
+    sweeper: Sweeper<T>,
+    handler: H,
+}
+
+impl<T: Send, H: FnMut(Expired<T>)> Turns for Swept<T, H> {
+    fn next(&mut self) -> Option<Instant> {
+        self.sweeper.next_deadline()
+    }
+
+    fn sweep(&mut self) -> usize {
+        self.sweeper.sweep(&mut self.handler).expired
+    }
 }
 
 /// Spawns tasks in a [`World`] from within its tasks; made by [`World::spawner`].
@@ -151,7 +179,41 @@ impl World {
         let clock = ManualClock::new();
         let (wheel, sweeper) = builder.clock(clock.clone()).build()?;
         let (timer, spawner) = (Timer::new(wheel), Spawner::default());
-        Ok(Self { clock, timer, sweeper, tasks: Vec::new(), spawner })
+        let mut world = Self { clock, timer, wheels: Vec::new(), tasks: Vec::new(), spawner };
+        world.sweep(sweeper, |timer| timer.value.wake());
+        Ok(world)
+    }
+
+    /// Sweeps another wheel as well, which runs by the world's [clock](Self::clock), and hands what
+    /// is due to `handler`.
+    ///
+    /// # Examples
+    ///
+    /// A scheduler, and a task that waits for its closure:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::Scheduler;
+    /// use tourbillon::testing::World;
+    ///
+    /// let mut world = World::new();
+    /// let (wheel, sweeper) = Builder::new().clock(world.clock().clone()).build()?;
+    /// let scheduler = Scheduler::new(wheel);
+    /// let fires = scheduler.clone();
+    /// world.sweep(sweeper, move |timer| fires.fire(timer));
+    ///
+    /// let answer = scheduler.after(Duration::from_secs(3600), || 42)?;
+    /// assert_eq!(world.block_on(async { answer.await })?, 42);
+    /// assert_eq!(world.clock().elapsed(), Duration::from_secs(3600));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep<T: Send + 'static>(
+        &mut self,
+        sweeper: Sweeper<T>,
+        handler: impl FnMut(Expired<T>) + 'static,
+    ) {
+        self.wheels.push(Box::new(Swept { sweeper, handler }));
     }
 
     /// The timer of this world.
@@ -193,8 +255,21 @@ impl World {
                 }
             }
             if !self.run_tasks() && !awake.0.load(Acquire) {
-                let swept = self.sweeper.advance(&self.clock, |timer| timer.value.wake());
-                assert!(swept.is_some(), "no task is awake, and nothing is armed");
+                assert!(self.leap(), "no task is awake, and nothing is armed");
+            }
+        }
+    }
+
+    /// Moves the clock to what fires next, and sweeps. `false`: nothing is armed.
+    fn leap(&mut self) -> bool {
+        loop {
+            let Some(next) = self.wheels.iter_mut().filter_map(|wheel| wheel.next()).min() else {
+                return false;
+            };
+            self.clock.advance(next.saturating_duration_since(self.clock.now()));
+            // What comes next may have been a slot's turn, and no timer.
+            if self.wheels.iter_mut().map(|wheel| wheel.sweep()).sum::<usize>() > 0 {
+                return true;
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Delays on the wheel for what is written against fastimer: a [`Timer`] is a [`MakeDelay`].
+//! Delays on the wheel for what is written against fastimer, from version 0.10 on: a [`Timer`] is a
+//! [`MakeDelay`].
 //!
 //! Its delays can say nothing but that they have ended. One that the wheel refuses ends early,
 //! after other tasks had their turn, for the reasons that the adapter of backon tells: none hangs.

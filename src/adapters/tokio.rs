@@ -14,6 +14,10 @@ use std::time::Instant;
 
 /// The time of tokio's runtime, which tests may pause and move; the system's, outside of one.
 ///
+/// For a wheel that is swept in the runtime: by [`spawn`], or by
+/// [`future::driven`](crate::future::driven). Not for a [`Driver`](crate::Driver): its thread is
+/// outside, where time is not paused, and timers would fire early by the paused clock.
+///
 /// # Examples
 ///
 /// ```

@@ -97,9 +97,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
         self
     }
 
-    /// In so much of the end of its life, an entry is served as before, but the next value is
-    /// loaded already: more than zero, and less than the time to live less its spread. An entry
-    /// that is given less time than that by itself is loaded anew by each load that comes.
+    /// In the last part of its life, which is so long, an entry is served as before, but the next
+    /// value is loaded already. More than zero, and less than the shortest time to live that the
+    /// spread allows; an entry that is given less time than that by itself is loaded anew by each
+    /// load that comes.
     ///
     /// The first [`get_or_load`](Cache::get_or_load), of either kind, that comes then loads, and
     /// waits for what it loads; all others are served what there is, at once. If its load fails, or

@@ -126,7 +126,7 @@ pub enum CacheBuildError {
     /// The time to idle is zero.
     TimeToIdle,
     /// The time in which entries are [refreshed ahead](super::CacheBuilder::refresh_ahead) is zero,
-    /// or not below the shortest time that an entry lives which is given none of its own.
+    /// or not below the shortest time that an entry lives by default.
     RefreshAhead {
         /// The time to live, less its spread.
         below: Duration,

@@ -346,6 +346,12 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         self.shards.iter().map(|shard| len(shard)).sum()
     }
 
+    /// What the values weigh together. O(shards).
+    pub(super) fn weight(&self) -> u64 {
+        let weight = |shard: &RwLock<Shard<K, V>>| ignore_poison(shard.read()).entries.weight();
+        self.shards.iter().map(|shard| weight(shard)).sum()
+    }
+
     /// The key's value if it is to be served; else the load that is under way, or the right to load
     /// it, for one caller at a time, with the key that `own` makes.
     pub(super) fn value_or_load<Q>(

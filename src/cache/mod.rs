@@ -346,6 +346,43 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.map.len()
     }
 
+    /// What the entries weigh together, as [`len`](Self::len) counts them: what the
+    /// [capacity](CacheBuilder::capacity) bounds. O(shards of the map).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::<_, &str>::builder(Duration::from_secs(1));
+    /// let cache = cache.weigher(|_, page| page.len() as u64).spawn(Builder::new().driver())?;
+    /// cache.insert("/", "hello")?;
+    /// assert_eq!(cache.weight(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.shared.map.weight()
+    }
+
+    /// How long an entry lives that is given no time of its own; for a load that tells how long
+    /// its value lives.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
+    /// let load = async { Ok::<_, ()>(("seven", cache.ttl())) };
+    /// assert_eq!(pollster::block_on(cache.get_or_load_async(&7, load)), Ok("seven"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        self.shared.ttl
+    }
+
     /// Whether the cache holds nothing; see [`len`](Self::len).
     ///
     /// # Examples

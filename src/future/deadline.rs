@@ -18,11 +18,12 @@ thread_local! {
 /// Until when a request is worth an answer: handed down to all that is done for it, so that no
 /// part of the work waits longer than whoever asked for the whole.
 ///
-/// What is polled in its [scope](Self::scope) is under it: a [`Timer::timeout`] that is made there
-/// ends at the deadline, if its own limit is not sooner, and so does each time-out that is built on
-/// that, such as those of the features `tower` and `http`. Sleeps and intervals are not: they wait
-/// because they are to. A task that is spawned is under none, unless it is given a scope of its
-/// own.
+/// What is made in its [scope](Self::scope) is under it: a [`Timer::timeout`] ends at the
+/// deadline, if its own limit is not sooner, and so does each time-out that is built on that, such
+/// as those of the features `tower` and `http`. Sleeps and intervals are not: they wait because
+/// they are to. Nor are the limits of an `io::TimeoutStream`, which outlives a request and may be
+/// given the deadline by its `set_deadline`. A task that is spawned is under none, unless it is
+/// given a scope of its own.
 ///
 /// As Go's `context.WithDeadline`, and gRPC's
 /// [deadlines](https://grpc.io/docs/guides/deadlines/), which the feature `http` takes from
@@ -118,6 +119,10 @@ impl Deadline {
 
     /// The same future, under the deadline whenever it is polled; an outer one that is sooner
     /// stays. The future itself is not ended: its time-outs are.
+    ///
+    /// A time-out counts where it is made. So `scope(async { client.call(request).await })`, where
+    /// the call is made in the scope, and not `scope(client.call(request))`, where it is made
+    /// before.
     pub fn scope<F: IntoFuture>(self, future: F) -> WithDeadline<F::IntoFuture> {
         WithDeadline { future: future.into_future(), deadline: self }
     }

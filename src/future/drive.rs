@@ -1,4 +1,5 @@
-//! [`drive`]: a timer without a thread, swept by a future of the runtime that uses it.
+//! [`drive`] and [`driven`]: a timer, or another wheel, without a thread: swept by a future of the
+//! runtime that uses it.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +7,8 @@ use super::bell::Bell;
 use super::budget::let_go;
 use super::timer::Timer;
 use super::wake::Wake;
-use crate::{BuildError, Builder, Sweeper, Wheel};
+use crate::panics::quietly;
+use crate::{BuildError, Builder, Expired, Sweeper, Wheel};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
@@ -21,7 +23,8 @@ use std::time::{Duration, Instant};
 /// `current_thread`, monoio, glommio, compio): spawn the [`Drive`] there. The timer may be used
 /// from other threads as well. The builder says which clock it runs by, and how the wheel is made;
 /// it has one shard unless the builder says otherwise. (A waker that the builder was given is not
-/// used.)
+/// used.) Where a test pauses tokio's time, the clock must be tokio's as well: that is
+/// `tourbillon::tokio::spawn`, of the feature `tokio`.
 ///
 /// # Errors
 ///
@@ -51,6 +54,49 @@ where
     F: FnMut(Duration) -> S,
     S: Future,
 {
+    let (wheel, undriven) = driven(builder)?;
+    let timer = Timer::driven(wheel, Arc::clone(&undriven.bell));
+    Ok((timer, undriven.by(sleep, |timer: Expired<Wake>| timer.value.wake())))
+}
+
+/// A wheel of any values that is swept by a future, and not by a thread: for a scheduler, a cache
+/// or keyed timers where a runtime has one thread, or one for each core.
+///
+/// As [`drive`], which is this with wakers for values. The future ends when the wheel is closed
+/// and nothing is armed any more; dropped before that, it closes the wheel, and what had not fired
+/// is dropped.
+///
+/// # Errors
+///
+/// As [`Builder::build`].
+///
+/// # Examples
+///
+/// A scheduler by tokio's clock, which tests may pause:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::driven;
+/// use tourbillon::scheduler::Scheduler;
+/// # #[cfg(feature = "tokio")] {
+/// use tourbillon::tokio::RuntimeClock;
+///
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true);
+/// runtime.build()?.block_on(async {
+///     let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock))?;
+///     let scheduler = Scheduler::new(wheel);
+///     let fires = scheduler.clone();
+///     tokio::spawn(undriven.by(tokio::time::sleep, move |timer| fires.fire(timer)));
+///
+///     let answer = scheduler.after(Duration::from_secs(3600), || 42)?;
+///     assert_eq!(answer.await?, 42);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn driven<T: Send>(builder: Builder) -> Result<(Wheel<T>, Undriven<T>), BuildError> {
     let bell = Arc::new(Bell::default());
     let ringing = Arc::clone(&bell);
     let (wheel, sweeper) = builder.or_shards(1).waker(move || ringing.ring()).build()?;
@@ -59,23 +105,47 @@ where
         let bell = moved.upgrade();
         bell.inspect(|bell| bell.ring()).is_some()
     }));
-    let timer = Timer::driven(wheel.clone(), Arc::clone(&bell));
-    let swept = Swept { wheel, sweeper: Some(sweeper) };
-    Ok((timer, Drive { swept, bell, sleep, until: None, sleeping: None }))
+    let swept = Swept { wheel: wheel.clone(), sweeper: Some(sweeper) };
+    Ok((wheel, Undriven { swept, bell }))
+}
+
+/// What a future is to sweep, and does not yet; made by [`driven`].
+#[must_use = "nothing sweeps the wheel unless a future does"]
+pub struct Undriven<T: Send> {
+    swept: Swept<T>,
+    bell: Arc<Bell>,
+}
+
+impl<T: Send> Undriven<T> {
+    /// The future that sweeps: it waits by `sleep`, the runtime's own way, and hands what is due
+    /// to `handler`. One that panics harms no other timer.
+    pub fn by<F, S, H>(self, sleep: F, handler: H) -> Drive<F, S, H, T>
+    where
+        F: FnMut(Duration) -> S,
+        S: Future,
+        H: FnMut(Expired<T>),
+    {
+        let Self { swept, bell } = self;
+        Drive { swept, bell, sleep, handler, until: None, sleeping: None }
+    }
 }
 
 pin_project! {
-    /// The future that sweeps a timer; made by [`drive`].
+    /// The future that sweeps a timer, or another wheel; made by [`drive`] and [`Undriven::by`].
     ///
-    /// It is ready when the timer is [shut down](Timer::shutdown), or the last of its clones and
-    /// sleeps is gone. Where it is dropped before that, each sleep that waits ends with
-    /// [`Refusal::Closed`](crate::Refusal::Closed). A poll wakes at most some thousands of
-    /// tasks, and then lets others have their turn.
+    /// That of a timer is ready when the timer is [shut down](Timer::shutdown), or the last of its
+    /// clones and sleeps is gone. Where it is dropped before that, each sleep that waits ends with
+    /// [`Refusal::Closed`](crate::Refusal::Closed). A poll hands over at most some thousands of
+    /// timers, and then lets others have their turn.
     #[must_use = "nothing sweeps the timer unless it is polled"]
-    pub struct Drive<F, S> {
-        swept: Swept,
+    pub struct Drive<F, S, H = fn(Expired<Wake>), T = Wake>
+    where
+        T: Send,
+    {
+        swept: Swept<T>,
         bell: Arc<Bell>,
         sleep: F,
+        handler: H,
         // When what is slept ends.
         until: Option<Instant>,
         #[pin]
@@ -83,38 +153,41 @@ pin_project! {
     }
 }
 
-/// The sweeper of a timer; nobody waits for it once it is gone.
-struct Swept {
-    wheel: Wheel<Wake>,
-    sweeper: Option<Sweeper<Wake>>,
+/// The sweeper of a wheel; nobody waits for it once it is gone.
+struct Swept<T: Send> {
+    wheel: Wheel<T>,
+    sweeper: Option<Sweeper<T>>,
 }
 
-impl Swept {
+impl<T: Send> Swept<T> {
     fn end(&mut self) {
         // It closes the wheel, and leaves behind what it had in hand.
         self.sweeper = None;
         for timer in self.wheel.drain() {
-            timer.value.wake_quietly();
+            // A waker wakes, and what panics has nobody to tell.
+            quietly(|| drop(timer));
         }
     }
 }
 
-impl Drop for Swept {
+impl<T: Send> Drop for Swept<T> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// How many tasks one poll wakes at most.
+/// How many timers one sweep hands over at most.
 const SHARE: usize = 256;
 
 /// How often one poll sweeps at most, if what it sleeps is over at once.
 const SWEEPS: usize = 8;
 
-impl<F, S> Future for Drive<F, S>
+impl<F, S, H, T> Future for Drive<F, S, H, T>
 where
     F: FnMut(Duration) -> S,
     S: Future,
+    H: FnMut(Expired<T>),
+    T: Send,
 {
     type Output = ();
 
@@ -126,7 +199,7 @@ where
             return Poll::Ready(());
         };
         for _ in 0..SWEEPS {
-            let sweep = sweeper.sweep_some(SHARE, |timer| timer.value.wake_quietly());
+            let sweep = sweeper.sweep_some(SHARE, |timer| quietly(|| (this.handler)(timer)));
             if !sweep.finished {
                 return let_go(context.waker());
             }
@@ -162,9 +235,15 @@ where
     }
 }
 
-impl<F, S> fmt::Debug for Drive<F, S> {
+impl<F, S, H, T: Send> fmt::Debug for Drive<F, S, H, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Drive").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send> fmt::Debug for Undriven<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Undriven").field("wheel", &self.swept.wheel).finish_non_exhaustive()
     }
 }
 

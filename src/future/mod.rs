@@ -84,7 +84,7 @@ mod wake;
 pub use crate::scheduler::MissedTickBehavior;
 pub use deadline::{Deadline, WithDeadline};
 pub use delay_queue::{DelayQueue, DelayQueueHandle};
-pub use drive::{Drive, drive};
+pub use drive::{Drive, Undriven, drive, driven};
 pub use held_wake::HeldWake;
 pub use interval::{Interval, ZeroPeriod};
 #[cfg(not(modelled))]

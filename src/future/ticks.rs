@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Ticks by a [`Rule`], such as a [`Calendar`](crate::scheduler::Calendar); made by
+/// Ticks by a [`Rule`], such as a `Calendar`; made by
 /// [`Timer::ticks`].
 ///
 /// The rule is asked when a tick is awaited. So what a task does between two of them is the run
@@ -154,7 +154,8 @@ impl<R: Rule> Ticks<R> {
     }
 
     /// What the wall clock says at the tick that is awaited, if the rule goes by that and has been
-    /// asked.
+    /// asked: it is when the tick is first polled for. (Whoever wants to know before asks a
+    /// calendar of the same expression, by its `next_after`.)
     #[must_use]
     pub fn next_time(&self) -> Option<SystemTime> {
         match self.state {

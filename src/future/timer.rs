@@ -102,7 +102,8 @@ impl Timer {
     /// Wakers run on the tick thread ([`Inline`]) unless the builder was given another executor: a
     /// waker only passes its task on, which costs less than to hand a batch of them to another
     /// thread. One that panics harms no other and is reported as a handler's panic is. A runtime
-    /// whose wakers do more than that, or wait for locks, is a reason for an executor.
+    /// whose wakers do more than that, or wait for locks, is a reason for an executor. The thread
+    /// knows nothing of a time that a test has paused: there `tourbillon::tokio::spawn` is right.
     ///
     /// # Errors
     ///
@@ -213,8 +214,9 @@ impl Timer {
         self.0.wheel.moment_after(delay)
     }
 
-    /// The same clone once more, with its count of sleeps: without the allocation that another
-    /// [clone](Self::clone) is, for what belongs together, such as the parts of a connection.
+    /// Another handle of this clone, which shares its count of sleeps. It allocates nothing, as
+    /// another [clone](Self::clone) does; for what belongs together, such as the parts of a
+    /// connection.
     ///
     /// # Examples
     ///

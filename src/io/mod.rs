@@ -27,6 +27,7 @@
 //!     }
 //! }
 //!
+//! // In virtual time, by the feature `testing`; any `Timer` will do.
 //! let ended = block_on(|timer| async move {
 //!     let mut stream = TimeoutStream::new(&timer, Silent);
 //!     stream.set_read_timeout(Some(Duration::from_secs(30)));

@@ -24,14 +24,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::aim::{Aim, Jitter, Plan};
-use super::rule::{LastRun, Next, Rule};
-use crate::panics::discard;
+use super::aim::{Aim, Plan};
+use super::ending::{Cancel, Ending};
+use super::rule::{LastRun, Next};
+use super::work::{Outcome, Work};
 use crate::panics::ignore_poison;
 use crate::{InsertError, Pinned, Refusal, TimerId, Wheel};
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::{Instant, SystemTime};
@@ -81,113 +81,6 @@ impl Drop for Due {
             closure.lose(number);
         }
     }
-}
-
-/// What becomes of a repetition after a run that panicked.
-///
-/// # Examples
-///
-/// ```
-/// use std::sync::mpsc;
-/// use std::time::Duration;
-/// use tourbillon::Builder;
-/// use tourbillon::scheduler::{AfterPanic, Scheduler};
-///
-/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
-/// let (send, runs) = mpsc::channel();
-/// let poll = scheduler.every(Duration::from_millis(1)).after_panic(AfterPanic::GoOn);
-/// let mut run = 0;
-/// poll.run(move || {
-///     run += 1;
-///     let _ = send.send(run);
-///     assert!(run > 1, "the first run fails");
-/// })?;
-/// assert_eq!((runs.recv()?, runs.recv()?), (1, 2));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AfterPanic {
-    /// It ends.
-    #[default]
-    Stop,
-    /// It goes on, as if the run had ended well.
-    GoOn,
-}
-
-/// Why a closure will not run again.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tourbillon::scheduler::{Ending, Scheduler};
-/// use tourbillon::{Builder, ManualClock};
-///
-/// let clock = ManualClock::new();
-/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
-/// let scheduler = Scheduler::new(wheel);
-/// let once = scheduler.after(Duration::from_secs(1), || "hello")?;
-/// let often = scheduler.every(Duration::from_secs(1)).run(|| println!("tick"))?;
-///
-/// clock.advance(Duration::from_secs(1));
-/// let _ = sweeper.sweep(|timer| scheduler.fire(timer));
-/// assert_eq!((once.scheduled().ending(), often.ending()), (Some(Ending::Done), None));
-/// drop(scheduler.shutdown());
-/// assert_eq!(often.ending(), Some(Ending::ShutDown));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ending {
-    /// Its rule says so; a closure that was to run once has run.
-    Done,
-    /// A handle cancelled it.
-    Cancelled,
-    /// A run of a repetition panicked. (The panic of a closure that runs once is its result.)
-    Panicked,
-    /// The wheel refused its next timer.
-    Refused(Refusal),
-    /// The scheduler was shut down, or its timer was dropped, before its time came.
-    ShutDown,
-}
-
-/// What came of cancelling.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tourbillon::Builder;
-/// use tourbillon::scheduler::{Cancel, Scheduler};
-///
-/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
-/// let hour = Duration::from_secs(3600);
-/// let backup = scheduler.every(hour).run(|| println!("the files are copied"))?;
-/// match backup.cancel() {
-///     Cancel::Prevented => println!("the files are not in use"),
-///     Cancel::LastRun => backup.wait()?, // the files are in use until it ends
-///     Cancel::Ended => println!("there was no backup any more"),
-/// }
-/// assert_eq!(backup.cancel(), Cancel::Ended);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Cancel {
-    /// It does not run any more, and is not running.
-    Prevented,
-    /// A run is under way, and is the last.
-    LastRun,
-    /// It had ended before.
-    Ended,
-}
-
-/// What a closure does and when.
-pub(super) struct Work {
-    pub(super) body: Box<dyn FnMut() + Send>,
-    pub(super) rule: Box<dyn Rule>,
-    pub(super) jitter: Jitter,
-    pub(super) after_panic: AfterPanic,
 }
 
 /// Is told, where no lock is held, that no run is under way any more; `stopped`: nor is to be,
@@ -251,16 +144,6 @@ enum Wanted {
     Cancelled,
 }
 
-/// What a panic carries.
-type Payload = Box<dyn Any + Send>;
-
-/// How an attempt to run ended.
-struct Outcome {
-    next: Plan,
-    ending: Ending,
-    panic: Option<Payload>,
-}
-
 impl Closure {
     /// Arms a closure for the first time. `f` becomes its work once the wheel has accepted it, and
     /// comes back otherwise.
@@ -301,7 +184,7 @@ impl Closure {
             return self.finish(wheel, Ok(Some(armed.aim)), Ending::Done, true);
         }
         let outcome = match &mut *ignore_poison(self.work.lock()) {
-            Some((work, last)) => work.act(last, armed.aim, deadline, wheel),
+            Some((work, last)) => work.act(last, armed.aim, deadline, || wheel.pin().now()),
             None => Outcome { next: Plan::plain(Next::End), ending: Ending::Done, panic: None },
         };
         let may_be_moved = outcome.ending == Ending::Done;
@@ -519,46 +402,6 @@ impl Closure {
                 // It was never named; its drop would wait for the state.
                 value.take();
                 Err(reason)
-            }
-        }
-    }
-}
-
-impl Work {
-    /// Runs, if that is what the timer was for, and asks the rule what comes next.
-    fn act(
-        &mut self,
-        last: &mut LastRun,
-        aim: Aim,
-        deadline: Instant,
-        wheel: &Wheel<Due>,
-    ) -> Outcome {
-        let mut panic = None;
-        if !aim.asks {
-            last.runs += 1;
-            last.due = aim.wanted();
-            last.moved = aim.moved;
-            last.began = wheel.pin().now();
-            last.late = last.began.saturating_duration_since(aim.due.max(deadline));
-            panic = catch_unwind(AssertUnwindSafe(&mut self.body)).err();
-            last.ended = wheel.pin().now();
-        }
-        if panic.is_some() && self.after_panic == AfterPanic::Stop {
-            return Outcome { next: Plan::plain(Next::End), ending: Ending::Panicked, panic };
-        }
-        let ask = AssertUnwindSafe(|| Plan::ask(&mut *self.rule, last, self.jitter));
-        match catch_unwind(ask) {
-            Ok(next) => Outcome { next, ending: Ending::Done, panic },
-            Err(payload) => {
-                let first = match panic {
-                    Some(first) => {
-                        discard(payload);
-                        first
-                    }
-                    None => payload,
-                };
-                let next = Plan::plain(Next::End);
-                Outcome { next, ending: Ending::Panicked, panic: Some(first) }
             }
         }
     }

@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::closure::{Cancel, Closure, Due, Ending};
+use super::closure::{Closure, Due};
+use super::ending::{Cancel, Ending};
 use super::result::Awaited;
 use super::rule::Next;
 use crate::{Refusal, WaitError, Wheel};
@@ -90,8 +91,8 @@ impl Scheduled {
     }
 
     /// What the wall clock will say when it runs next, by a rule that goes by the wall clock, as a
-    /// [`Calendar`](super::Calendar) does, and without its jitter; `None` by other rules, during a
-    /// run, after the last, and if [`reset`](Self::reset) has moved the next run.
+    /// `Calendar` does, and without its jitter; `None` by other rules, during a run, after the
+    /// last, and if [`reset`](Self::reset) has moved the next run.
     ///
     /// # Examples
     ///

@@ -24,31 +24,36 @@ mod aim;
 #[cfg(feature = "cron")]
 mod calendar;
 mod closure;
+mod ending;
 mod handle;
 mod owned;
 mod repeat;
 mod result;
 mod rule;
 mod tasks;
+mod work;
 
 #[cfg(feature = "cron")]
 pub use calendar::{Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes, WallClock};
-pub use closure::{AfterPanic, Cancel, Due, Ending};
+pub use closure::Due;
+pub use ending::{Cancel, Ending};
 pub use handle::{JoinError, Joined, Joining, Scheduled};
 pub use owned::Owned;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 pub use tasks::{Overlap, Task, Tasks};
+pub use work::AfterPanic;
 
 use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 pub(crate) use aim::Jitter;
 use aim::Plan;
-use closure::{Closure, Start, Work};
+use closure::{Closure, Start};
 use result::result;
 use rule::Once;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use work::Work;
 
 /// Runs closures at their time. Clones share the wheel.
 ///

@@ -4,10 +4,11 @@
 
 use super::Scheduler;
 use super::aim::{Jitter, Plan};
-use super::closure::{AfterPanic, Closure, Observer, Start, Work};
+use super::closure::{Closure, Observer, Start};
 use super::handle::Scheduled;
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
 use super::tasks::{Overlap, Task, Tasks};
+use super::work::{AfterPanic, Work};
 use crate::{InsertError, Refusal, Refused};
 use std::error::Error;
 use std::fmt;
@@ -229,7 +230,8 @@ impl<'s> Every<'s> {
     /// [fixed delay](Self::fixed_delay) counts from when a task was spawned.
     ///
     /// Both are called where closures run, outside of any runtime: for tokio, `spawn` needs a
-    /// `Handle`.
+    /// `Handle`. Of their panics [`after_panic`](Self::after_panic) says what becomes; a task's own
+    /// is its runtime's, and the repetition goes on.
     ///
     /// # Errors
     ///

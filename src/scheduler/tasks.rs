@@ -12,7 +12,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::closure::{Cancel, Observer};
+use super::closure::Observer;
+use super::ending::Cancel;
 use super::handle::Scheduled;
 use crate::panics::{DropEach, ignore_poison, quietly};
 use crate::sync::{Place, Told, Waiters};

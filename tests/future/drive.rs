@@ -3,9 +3,10 @@
 use crate::common::sandbox::{Sandbox, Task};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tourbillon::future::{Drive, Sleep, Timer, drive};
+use tourbillon::future::{Drive, Sleep, Timer, drive, driven};
 use tourbillon::{Builder, Clock, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
@@ -24,7 +25,7 @@ impl Clock for Running {
 type Driven<F> = (Timer, Drive<F, Sleep>);
 
 /// A timer that sleeps by the timer of a sandbox, and by its clock.
-fn driven(sandbox: &Sandbox) -> Driven<impl FnMut(Duration) -> Sleep + use<>> {
+fn driven_timer(sandbox: &Sandbox) -> Driven<impl FnMut(Duration) -> Sleep + use<>> {
     let runtime = sandbox.timer.share();
     let builder = Builder::new().clock(Running(sandbox.clock.clone()));
     drive(builder, move |delay| runtime.sleep(delay)).unwrap()
@@ -33,7 +34,7 @@ fn driven(sandbox: &Sandbox) -> Driven<impl FnMut(Duration) -> Sleep + use<>> {
 #[test]
 fn sleeps_end_when_the_runtime_has_slept() {
     let mut sandbox = Sandbox::new();
-    let (timer, mut driving) = driven(&sandbox);
+    let (timer, mut driving) = driven_timer(&sandbox);
     let (sweeping, task) = (Task::new(), Task::new());
     assert!(sweeping.poll(&mut driving).is_pending());
     let mut sleep = timer.sleep(MS * 5);
@@ -52,7 +53,7 @@ fn sleeps_end_when_the_runtime_has_slept() {
 #[test]
 fn a_later_timer_wakes_nobody_and_an_earlier_one_does() {
     let sandbox = Sandbox::new();
-    let (timer, mut driving) = driven(&sandbox);
+    let (timer, mut driving) = driven_timer(&sandbox);
     let (sweeping, task) = (Task::new(), Task::new());
     let [mut soon, mut later, mut sooner, mut soonest] =
         [50, 90, 20, 10].map(|delay| timer.sleep(MS * delay));
@@ -84,7 +85,7 @@ fn a_clock_that_is_moved_by_hand_is_followed() {
 #[test]
 fn it_ends_with_the_last_clone_and_not_while_something_sleeps() {
     let sandbox = Sandbox::new();
-    let (timer, mut driving) = driven(&sandbox);
+    let (timer, mut driving) = driven_timer(&sandbox);
     let (sweeping, task) = (Task::new(), Task::new());
     let (clone, mut sleep) = (timer.clone(), timer.sleep(MS * 5));
     assert!(task.poll(&mut sleep).is_pending());
@@ -103,7 +104,7 @@ fn it_ends_with_the_last_clone_and_not_while_something_sleeps() {
 #[test]
 fn it_ends_when_the_timer_is_shut_down() {
     let sandbox = Sandbox::new();
-    let (timer, mut driving) = driven(&sandbox);
+    let (timer, mut driving) = driven_timer(&sandbox);
     let (sweeping, task, mut sleep) = (Task::new(), Task::new(), timer.sleep(MS * 5));
     assert!(task.poll(&mut sleep).is_pending());
     assert!(sweeping.poll(&mut driving).is_pending());
@@ -116,7 +117,7 @@ fn it_ends_when_the_timer_is_shut_down() {
 #[test]
 fn a_closed_wheel_is_swept_until_nothing_is_armed() {
     let mut sandbox = Sandbox::new();
-    let (timer, mut driving) = driven(&sandbox);
+    let (timer, mut driving) = driven_timer(&sandbox);
     let (sweeping, task, mut sleep) = (Task::new(), Task::new(), timer.sleep(MS * 5));
     assert!(task.poll(&mut sleep).is_pending());
     timer.wheel().close();
@@ -129,7 +130,7 @@ fn a_closed_wheel_is_swept_until_nothing_is_armed() {
 #[test]
 fn nobody_waits_for_one_that_was_dropped() {
     let sandbox = Sandbox::new();
-    let (timer, driving) = driven(&sandbox);
+    let (timer, driving) = driven_timer(&sandbox);
     let (task, mut sleep) = (Task::new(), timer.sleep(MS * 5));
     assert!(task.poll(&mut sleep).is_pending());
     drop(driving);
@@ -140,7 +141,7 @@ fn nobody_waits_for_one_that_was_dropped() {
 #[test]
 fn many_that_are_due_are_woken_in_shares() {
     let mut sandbox = Sandbox::new();
-    let (timer, mut driving) = driven(&sandbox);
+    let (timer, mut driving) = driven_timer(&sandbox);
     let (sweeping, task) = (Task::new(), Task::new());
     let mut sleeps: Vec<Sleep> = (0..1_000).map(|_| timer.sleep(MS)).collect();
     assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
@@ -191,4 +192,44 @@ fn a_poll_keeps_what_is_slept_if_that_ends_in_time() {
             assert!(task.poll(&mut sleep).is_pending());
         }
     }
+}
+
+/// Values of its own, each of which may be dropped under it.
+#[test]
+fn another_wheel_fires_what_is_due_though_its_handler_panics() {
+    let mut sandbox = Sandbox::new();
+    let (fired, runtime) = (Rc::new(Cell::new(0)), sandbox.timer.share());
+    let builder = Builder::new().clock(Running(sandbox.clock.clone()));
+    let (wheel, undriven) = driven(builder).unwrap();
+    let count = Rc::clone(&fired);
+    let mut driving = undriven.by(
+        move |delay| runtime.sleep(delay),
+        move |timer| {
+            count.set(count.get() + timer.value);
+            assert!(timer.value > 1, "on purpose");
+        },
+    );
+    let sweeping = Task::new();
+    assert!(sweeping.poll(&mut driving).is_pending());
+    for (value, delay) in [(1, MS), (10, MS), (100, MS * 5)] {
+        wheel.insert(value, delay).unwrap();
+    }
+    assert!(sweeping.wakes() > 0, "for the earlier deadline");
+    sandbox.advance(MS);
+    assert!(sweeping.poll(&mut driving).is_pending());
+    assert_eq!(fired.get(), 11);
+    wheel.close();
+    assert!(sweeping.poll(&mut driving).is_pending(), "one is still armed");
+    sandbox.advance(MS * 4);
+    assert_eq!((sweeping.poll(&mut driving), fired.get()), (Poll::Ready(()), 111));
+}
+
+#[test]
+fn a_future_that_is_dropped_closes_its_wheel_and_drops_what_is_armed() {
+    let (wheel, undriven) = driven(Builder::new()).unwrap();
+    let value = Arc::new(());
+    wheel.insert(Arc::clone(&value), MS * 1000).unwrap();
+    drop(undriven.by(|_| std::future::pending::<()>(), |_| ()));
+    assert!(wheel.is_closed());
+    assert_eq!(Arc::strong_count(&value), 1);
 }

@@ -95,3 +95,24 @@ fn time_stands_still_while_a_task_is_awake() {
         Poll::Pending
     }));
 }
+
+/// Two wheels beside the world's own: each fires at its time, the first first.
+#[test]
+fn other_wheels_fire_between_what_the_tasks_wait_for() {
+    let mut world = World::new();
+    let told = Rc::new(RefCell::new(Vec::new()));
+    for (name, minutes) in [("later", 50), ("sooner", 20)] {
+        let builder = Builder::new().clock(world.clock().clone());
+        let (wheel, sweeper) = builder.build::<&str>().unwrap();
+        wheel.insert(name, HOUR / 60 * minutes).unwrap();
+        let (told, clock) = (Rc::clone(&told), world.clock().clone());
+        world.sweep(sweeper, move |timer| {
+            told.borrow_mut().push((timer.value, clock.elapsed()));
+        });
+    }
+    let sleep = world.timer().sleep(HOUR);
+    world.block_on(sleep).unwrap();
+    let minute = HOUR / 60;
+    assert_eq!(*told.borrow(), [("sooner", 20 * minute), ("later", 50 * minute)]);
+    assert_eq!(world.clock().elapsed(), HOUR);
+}

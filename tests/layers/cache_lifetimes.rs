@@ -200,6 +200,7 @@ fn what_entries_weigh_is_bounded() {
         rig.cache.insert(key, 10).unwrap();
     }
     assert!((200..=400).contains(&rig.cache.len()), "{}", rig.cache.len());
+    assert_eq!(rig.cache.weight(), 10 * rig.cache.len() as u64);
     assert_eq!(rig.told().len(), 1000 - rig.cache.len());
     assert_eq!(rig.wheel.len(), rig.cache.len());
 }

@@ -117,6 +117,16 @@ fn what_quartz_refuses_or_croner_cannot_is_refused_by_its_field() {
     }
 }
 
+#[test]
+fn what_cannot_be_read_says_how_it_may_have_been_meant() {
+    let said = |calendar: CalendarBuilder<'_>| calendar.build().unwrap_err().to_string();
+    assert!(said(Calendar::builder("0/15 * * * *")).contains("Dialect::Quartz"));
+    assert!(said(Calendar::builder("0 1,22-2 * * *")).contains("`22-23,0-2`"));
+    assert!(said(quartz("0 0 22-2/2 * * ?")).contains("`22-23,0-2`"));
+    let other = said(Calendar::builder("0 25 * * *"));
+    assert!(!other.contains("Component") && !other.contains(';'), "{other}");
+}
+
 /// As in Vixie's cron.
 #[test]
 fn both_days_must_hold_where_one_is_a_step_from_a_star() {

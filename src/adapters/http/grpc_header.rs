@@ -50,7 +50,8 @@ fn header(left: Duration) -> HeaderValue {
 
 /// Puts the time that is left into a client's requests, as the header `grpc-timeout`: until the
 /// [`Deadline`] that the call is under, or that is among the request's extensions, whichever is
-/// sooner. A request that has the header, or neither of them, stays as it is.
+/// sooner. A request that has the header, or neither of them, stays as it is. (Under a deadline is
+/// a call that is *made* in its [scope](Deadline::scope).)
 ///
 /// # Examples
 ///

@@ -17,7 +17,8 @@ use std::ops::RangeInclusive;
 ///
 /// Both know lists, ranges, steps, `?` for a day that is not given, `L` for the last day of a
 /// month, `LW` for its last weekday, `15W` for the weekday nearest to the 15th, `FRI#3` for the
-/// third Friday and `FRIL` for the last. A range does not go over the end: `22-23,0-2`, and not
+/// third Friday and `FRIL` for the last; and, for a whole expression, `@yearly`, `@monthly`,
+/// `@weekly`, `@daily` and `@hourly`. A range does not go over the end: `22-23,0-2`, and not
 /// `22-2`.
 ///
 /// # Examples
@@ -90,7 +91,7 @@ impl Expression {
         };
         refuse_misplaced(&text)?;
         let parser = dialect.parser(&text);
-        let cron = parser.parse(&text).map_err(|error| unreadable(&parser, &text, &error))?;
+        let cron = parser.parse(&text).map_err(|error| unreadable(dialect, &text, error))?;
         let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
         let fixed = !times.iter().any(|field| field.from_wildcard) && !has_open_step(&text);
         Ok(Self { cron, before_last, fixed })
@@ -129,6 +130,22 @@ impl Dialect {
             }
         };
         parser.build()
+    }
+
+    /// How a field that cannot be read may have been meant.
+    fn hint(self, field: &str) -> Option<&'static str> {
+        let mut parts = field.split(',');
+        let over_the_end = |part: &str| {
+            let (from, to) = part.split_once('-')?;
+            Some(from.parse::<u32>().ok()? > to.split('/').next()?.parse().ok()?)
+        };
+        let steps_from_a_number =
+            |part: &str| part.split_once('/').is_some_and(|(from, _)| from.parse::<u32>().is_ok());
+        if self == Self::Unix && parts.clone().any(steps_from_a_number) {
+            return Some("; `0/15` is Quartz's (`Dialect::Quartz`), and here `*/15` or `0-59/15`");
+        }
+        let over = parts.any(|part| over_the_end(part) == Some(true));
+        over.then_some("; a range does not go over the end: write `22-23,0-2` for `22-2`")
     }
 }
 
@@ -234,21 +251,27 @@ fn is_known(place: usize, word: &str) -> bool {
 }
 
 /// Finds the field that is wrong: the first that cannot be read among fields that can.
-fn unreadable(parser: &CronParser, text: &str, error: &CronError) -> CalendarError {
-    let (first, given) = given(text);
+fn unreadable(dialect: Dialect, text: &str, error: CronError) -> CalendarError {
+    let (parser, (first, given)) = (dialect.parser(text), given(text));
     let names = FIELDS.iter().skip(first);
     let wrong = names.zip(&given).enumerate().find_map(|(place, (name, field))| {
         let mut alone = vec!["*"; given.len()];
         *alone.get_mut(place)? = field;
         // Nothing else is wrong with a pattern of stars, unless it has too many fields.
         parser.parse(&vec!["*"; given.len()].join(" ")).ok()?;
-        let error = parser.parse(&alone.join(" ")).err()?;
-        Some((*name, error))
+        let reason = said(parser.parse(&alone.join(" ")).err()?);
+        Some((*name, reason + dialect.hint(field).unwrap_or_default()))
     });
     match wrong {
-        Some((name, error)) => {
-            CalendarError::Expression { field: Some(name), reason: error.to_string() }
-        }
-        None => CalendarError::Expression { field: None, reason: error.to_string() },
+        Some((name, reason)) => CalendarError::Expression { field: Some(name), reason },
+        None => CalendarError::Expression { field: None, reason: said(error) },
+    }
+}
+
+/// What is wrong, without a word on whose component that is.
+fn said(error: CronError) -> String {
+    match error {
+        CronError::ComponentError(what) => what,
+        error => error.to_string(),
     }
 }

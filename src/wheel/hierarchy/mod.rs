@@ -128,8 +128,8 @@ impl Hierarchy {
             .map(|grain| (grain.taken_at(1).0, grain.row().len(), self.occupied.count(grain.row())))
     }
 
-    /// Calls `visit` for each slot in which names wait: with the number of its level, its next turn,
-    /// and how many.
+    /// Calls `visit` for each slot in which names wait: with the number of its level, its next
+    /// turn, and how many.
     pub(crate) fn for_each_slot(
         &self,
         swept: Tick,

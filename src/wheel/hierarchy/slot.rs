@@ -93,7 +93,8 @@ impl SlotHead {
         Head(self.0.load(Acquire)) == Head::EMPTY
     }
 
-    /// How many names wait here: a figure. A chain that is taken meanwhile may lead on into another.
+    /// How many names wait here: a figure. A chain that is taken meanwhile may lead on into
+    /// another.
     pub(crate) fn len(&self, blocks: &Blocks, guard: &Guard) -> u64 {
         // Acquire: the block was begun before; pairs with the exchanges of `push`.
         let head = Head(self.0.load(Acquire));

@@ -1,0 +1,100 @@
+//! [`Work`]: what a scheduled closure does and when, and one run of it.
+
+#![forbid(unsafe_code)]
+
+use super::aim::{Aim, Jitter, Plan};
+use super::ending::Ending;
+use super::rule::{LastRun, Next, Rule};
+use crate::panics::discard;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+/// What becomes of a repetition after a run that panicked.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::{AfterPanic, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+/// let (send, runs) = mpsc::channel();
+/// let poll = scheduler.every(Duration::from_millis(1)).after_panic(AfterPanic::GoOn);
+/// let mut run = 0;
+/// poll.run(move || {
+///     run += 1;
+///     let _ = send.send(run);
+///     assert!(run > 1, "the first run fails");
+/// })?;
+/// assert_eq!((runs.recv()?, runs.recv()?), (1, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterPanic {
+    /// It ends.
+    #[default]
+    Stop,
+    /// It goes on, as if the run had ended well.
+    GoOn,
+}
+
+/// What a closure does and when.
+pub(super) struct Work {
+    pub(super) body: Box<dyn FnMut() + Send>,
+    pub(super) rule: Box<dyn Rule>,
+    pub(super) jitter: Jitter,
+    pub(super) after_panic: AfterPanic,
+}
+
+/// What a panic carries.
+type Payload = Box<dyn Any + Send>;
+
+/// How an attempt to run ended.
+pub(super) struct Outcome {
+    pub(super) next: Plan,
+    pub(super) ending: Ending,
+    pub(super) panic: Option<Payload>,
+}
+
+impl Work {
+    /// Runs, if that is what the timer was for, and asks the rule what comes next.
+    pub(super) fn act(
+        &mut self,
+        last: &mut LastRun,
+        aim: Aim,
+        deadline: Instant,
+        now: impl Fn() -> Instant,
+    ) -> Outcome {
+        let mut panic = None;
+        if !aim.asks {
+            last.runs += 1;
+            last.due = aim.wanted();
+            last.moved = aim.moved;
+            last.began = now();
+            last.late = last.began.saturating_duration_since(aim.due.max(deadline));
+            panic = catch_unwind(AssertUnwindSafe(&mut self.body)).err();
+            last.ended = now();
+        }
+        if panic.is_some() && self.after_panic == AfterPanic::Stop {
+            return Outcome { next: Plan::plain(Next::End), ending: Ending::Panicked, panic };
+        }
+        let ask = AssertUnwindSafe(|| Plan::ask(&mut *self.rule, last, self.jitter));
+        match catch_unwind(ask) {
+            Ok(next) => Outcome { next, ending: Ending::Done, panic },
+            Err(payload) => {
+                let first = match panic {
+                    Some(first) => {
+                        discard(payload);
+                        first
+                    }
+                    None => payload,
+                };
+                let next = Plan::plain(Next::End);
+                Outcome { next, ending: Ending::Panicked, panic: Some(first) }
+            }
+        }
+    }
+}
