@@ -82,14 +82,14 @@ where
 /// # #[cfg(feature = "tokio")] {
 /// use tourbillon::tokio::RuntimeClock;
 ///
-/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true);
-/// runtime.build()?.block_on(async {
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// runtime.block_on(async {
 ///     let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock))?;
 ///     let scheduler = Scheduler::new(wheel);
 ///     let fires = scheduler.clone();
 ///     tokio::spawn(undriven.by(tokio::time::sleep, move |timer| fires.fire(timer)));
 ///
-///     let answer = scheduler.after(Duration::from_secs(3600), || 42)?;
+///     let answer = scheduler.after(Duration::from_millis(5), || 42)?;
 ///     assert_eq!(answer.await?, 42);
 ///     Ok::<(), Box<dyn std::error::Error>>(())
 /// })?;

@@ -4,8 +4,10 @@
 use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
-use tourbillon::future::{TimeoutError, Timer, drive};
-use tourbillon::tokio::spawn;
+use tourbillon::cache::Cache;
+use tourbillon::future::{TimeoutError, Timer, drive, driven};
+use tourbillon::scheduler::Scheduler;
+use tourbillon::tokio::{RuntimeClock, spawn};
 use tourbillon::{Builder, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
@@ -81,5 +83,34 @@ fn monoio_drives_one_by_its_own_sleeps() {
         uses(timer.share(), MS * 2).await;
         drop(timer);
         sweeping.await;
+    });
+}
+
+/// A scheduler and a cache without a thread, by the paused clock.
+#[test]
+fn other_wheels_follow_tokios_paused_clock() {
+    on_tokio(true).block_on(async {
+        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock)).unwrap();
+        let scheduler = Scheduler::new(wheel);
+        let fires = scheduler.clone();
+        let sweeping = undriven.by(tokio::time::sleep, move |timer| fires.fire(timer));
+        let sweeping = tokio::spawn(sweeping);
+
+        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock)).unwrap();
+        let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+        let listener = move |gone: tourbillon::cache::Evicted<_, _>| told.send(gone.key).unwrap();
+        let cache = Cache::builder(HOUR).listener(listener).build(wheel).unwrap();
+        let fires = cache.clone();
+        tokio::spawn(undriven.by(tokio::time::sleep, move |timer| fires.fire(timer)));
+
+        let start = tokio::time::Instant::now();
+        let answer = scheduler.after(HOUR * 3, || 42).unwrap();
+        cache.insert(7, "seven").unwrap();
+        assert_eq!(hears.recv().await, Some(7));
+        assert!(start.elapsed() >= HOUR && start.elapsed() < HOUR + MS * 20);
+        assert_eq!(answer.await.unwrap(), 42);
+        assert!(start.elapsed() >= HOUR * 3 && start.elapsed() < HOUR * 3 + MS * 20);
+        drop(scheduler.shutdown());
+        sweeping.await.unwrap();
     });
 }
