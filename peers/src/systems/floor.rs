@@ -3,6 +3,10 @@
 //! A handle names an entry of an array. An insert takes the next entry, stores into it and
 //! exchanges its state; a cancel and a reset are one exchange on it. No clock is read, and nothing
 //! is filed. What fires lies in vectors of values, one for each millisecond, behind locks.
+//!
+//! The same once more, *padded*: each operation executes as many instructions more as tourbillon's
+//! does, which wait for nothing and which nothing waits for. What that costs is not their own time,
+//! of some nanoseconds: it is that the processor sees the next operation's entry later.
 
 use super::System;
 use crate::clock::now;
@@ -10,6 +14,7 @@ use crate::tally::fired;
 use crate::ticker;
 use crate::workload::{Move, Workload};
 use parking_lot::Mutex;
+use std::arch::asm;
 use std::hint::black_box;
 use std::mem::take;
 use std::sync::Arc;
@@ -38,13 +43,53 @@ fn millis(delay: Duration) -> u64 {
     delay.as_secs() * 1000 + u64::from(delay.subsec_millis())
 }
 
-/// Operations on entries.
-pub(crate) struct Entries {
+/// Operations on entries, padded or not.
+pub(crate) struct Entries<const PADDED: bool> {
     array: Arc<Array>,
     held: Vec<usize>,
 }
 
-impl Entries {
+/// By how many instructions a plain operation of tourbillon's is longer than the floor's
+/// (`ci/instructions`, less some 15).
+mod longer {
+    pub(super) const INSERT: usize = 216;
+    pub(super) const CANCEL_INSERT: usize = 192;
+    pub(super) const RESET: usize = 80;
+}
+
+/// So many instructions, a multiple of four, that depend on nothing.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "a call would be more of them")]
+fn pad<const COUNT: usize>() {
+    // SAFETY: computes addresses, and forgets them.
+    unsafe {
+        asm!(
+            ".rept {count} / 4",
+            "lea {0}, [rsp + 1]",
+            "lea {1}, [rsp + 2]",
+            "lea {2}, [rsp + 3]",
+            "lea {3}, [rsp + 4]",
+            ".endr",
+            out(reg) _,
+            out(reg) _,
+            out(reg) _,
+            out(reg) _,
+            count = const COUNT,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "as above")]
+fn pad<const COUNT: usize>() {
+    // SAFETY: does nothing.
+    unsafe { asm!(".rept {count}", "nop", ".endr", count = const COUNT, options(nomem, nostack)) }
+}
+
+impl<const PADDED: bool> Entries<PADDED> {
     /// Stores into an entry and exchanges its state.
     fn write(entry: &Entry, value: u64, delay: Duration) {
         let deadline = millis(delay);
@@ -65,8 +110,8 @@ impl Entries {
     }
 }
 
-impl System for Entries {
-    const NAME: &'static str = "floor";
+impl<const PADDED: bool> System for Entries<PADDED> {
+    const NAME: &'static str = if PADDED { "floor-padded" } else { "floor" };
 
     type Shared = Arc<Array>;
 
@@ -85,6 +130,9 @@ impl System for Entries {
 
     fn insert(&mut self, delays: &[Duration]) {
         for &delay in delays {
+            if PADDED {
+                pad::<{ longer::INSERT }>();
+            }
             // Relaxed: only hands out entries.
             let entry = self.array.taken.fetch_add(1, Ordering::Relaxed);
             Self::write(&self.array.entries[entry], self.held.len() as u64, delay);
@@ -94,6 +142,9 @@ impl System for Entries {
 
     fn cancel_insert(&mut self, moves: &[Move]) {
         for &Move { place, delay } in moves {
+            if PADDED {
+                pad::<{ longer::CANCEL_INSERT }>();
+            }
             let entry = &self.array.entries[self.held[place]];
             assert!(Self::exchange(entry, 0));
             // Relaxed: this caller wrote it.
@@ -104,6 +155,9 @@ impl System for Entries {
 
     fn reset(&mut self, moves: &[Move]) {
         for &Move { place, delay } in moves {
+            if PADDED {
+                pad::<{ longer::RESET }>();
+            }
             let entry = &self.array.entries[self.held[place]];
             assert!(Self::exchange(entry, millis(delay)));
         }

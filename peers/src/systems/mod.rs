@@ -87,7 +87,8 @@ pub(crate) fn all() -> Vec<Timer> {
         timer::<async_io::Reactor>(Role::Rival),
         timer::<pingora::Pingora>(Role::Other),
         timer::<hhwt::Threaded>(Role::Other),
-        timer::<floor::Entries>(Role::Floor),
+        timer::<floor::Entries<false>>(Role::Floor),
+        timer::<floor::Entries<true>>(Role::Floor),
         timer::<floor::Vectors>(Role::Floor),
     ]
 }
