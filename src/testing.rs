@@ -87,6 +87,8 @@ pub struct World {
 
 /// A wheel that is swept with a world.
 trait Turns {
+    /// What its clock says.
+    fn now(&self) -> Instant;
     /// When something may be due.
     fn next(&mut self) -> Option<Instant>;
     /// How many timers fired.
@@ -100,6 +102,10 @@ struct Swept<T, H> {
 }
 
 impl<T: Send, H: FnMut(Expired<T>)> Turns for Swept<T, H> {
+    fn now(&self) -> Instant {
+        self.sweeper.clock().now()
+    }
+
     fn next(&mut self) -> Option<Instant> {
         self.sweeper.next_deadline()
     }
@@ -244,7 +250,7 @@ impl World {
     /// # Panics
     ///
     /// None is awake, and nothing is armed: `main` would wait for ever. (What another thread is to
-    /// wake is not waited for.)
+    /// wake is not waited for.) Or a wheel that is [swept](Self::sweep) has another clock.
     pub fn block_on<F: Future>(&mut self, main: F) -> F::Output {
         let (mut main, awake) = (pin!(main), Awake::new());
         let waker = Waker::from(Arc::clone(&awake));
@@ -263,10 +269,13 @@ impl World {
     /// Moves the clock to what fires next, and sweeps. `false`: nothing is armed.
     fn leap(&mut self) -> bool {
         loop {
-            let Some(next) = self.wheels.iter_mut().filter_map(|wheel| wheel.next()).min() else {
+            let nexts = self.wheels.iter_mut().map(|wheel| wheel.next()).enumerate();
+            let first = nexts.filter_map(|(place, next)| Some((next?, place))).min();
+            let Some((next, place)) = first else {
                 return false;
             };
             self.clock.advance(next.saturating_duration_since(self.clock.now()));
+            assert!(self.wheels[place].now() >= next, "a wheel of this world has another clock");
             // What comes next may have been a slot's turn, and no timer.
             if self.wheels.iter_mut().map(|wheel| wheel.sweep()).sum::<usize>() > 0 {
                 return true;

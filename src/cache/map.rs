@@ -349,7 +349,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     /// What the values weigh together. O(shards).
     pub(super) fn weight(&self) -> u64 {
         let weight = |shard: &RwLock<Shard<K, V>>| ignore_poison(shard.read()).entries.weight();
-        self.shards.iter().map(|shard| weight(shard)).sum()
+        self.shards.iter().map(|shard| weight(shard)).fold(0, u64::saturating_add)
     }
 
     /// The key's value if it is to be served; else the load that is under way, or the right to load

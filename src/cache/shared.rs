@@ -239,6 +239,10 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
             self.wheel.cancel(held.timer);
             quietly(|| drop((key, held)));
         }
+        if self.wheel.is_closed() {
+            // Nothing of the cache is armed there any more: whoever sweeps until then is told.
+            self.wheel.close();
+        }
     }
 }
 

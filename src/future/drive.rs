@@ -63,8 +63,12 @@ where
 /// or keyed timers where a runtime has one thread, or one for each core.
 ///
 /// As [`drive`], which is this with wakers for values. The future ends when the wheel is closed
-/// and nothing is armed any more; dropped before that, it closes the wheel, and what had not fired
-/// is dropped.
+/// and what was armed has fired or was [drained](Wheel::drain); where it was cancelled instead,
+/// when its turn would have come, or the wheel is closed once more. Dropped before that, the
+/// future closes the wheel, and what had not fired is dropped.
+///
+/// The handler keeps what it holds until then: a cache or scheduler that it fires ends by its
+/// `shutdown`, and not with the last handle elsewhere.
 ///
 /// # Errors
 ///
@@ -118,7 +122,8 @@ pub struct Undriven<T: Send> {
 
 impl<T: Send> Undriven<T> {
     /// The future that sweeps: it waits by `sleep`, the runtime's own way, and hands what is due
-    /// to `handler`. One that panics harms no other timer.
+    /// to `handler`. A call that panics harms no other timer; nobody but the panic hook hears of
+    /// it.
     pub fn by<F, S, H>(self, sleep: F, handler: H) -> Drive<F, S, H, T>
     where
         F: FnMut(Duration) -> S,
@@ -221,8 +226,9 @@ where
                 Some(Duration::ZERO) => return let_go(context.waker()),
                 // One that ends sooner than it need is kept: it is looked again then.
                 Some(rest) if this.until.is_none_or(|until| until > next) => {
+                    let sleeping = (this.sleep)(rest);
                     *this.until = Some(next);
-                    this.sleeping.set(Some((this.sleep)(rest)));
+                    this.sleeping.set(Some(sleeping));
                 }
                 Some(_) => {}
             }

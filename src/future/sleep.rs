@@ -101,9 +101,11 @@ impl Armed {
     }
 
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
+    /// Not where the wheel has a bound: the sleep would give up its place, which another may take.
     #[inline]
     fn may_keep(&self, wheel: &Wheel<Wake>, deadline: Moment) -> bool {
-        self.slack.reaches(self.at, deadline) && !self.handed_out && !wheel.is_closed()
+        let may = !self.handed_out && !wheel.is_closed() && !wheel.is_bounded();
+        may && self.slack.reaches(self.at, deadline)
     }
 }
 
@@ -118,12 +120,11 @@ impl Slack {
     /// In nanoseconds, as a power of two: the unit, so that some days fit.
     const SHIFT: u32 = 16;
 
-    /// That of a sleep whose deadline is so far ahead; none where it would give up its place, which
-    /// another may then take.
+    /// That of a sleep whose deadline is so far ahead. Beyond six days, less.
     #[inline]
-    fn of(ahead: u64, wheel: &Wheel<Wake>) -> Self {
-        let most = if wheel.is_bounded() { 0 } else { u64::from(u32::MAX) };
-        Self(u32::try_from((ahead >> (Self::SHIFT + 1)).min(most)).unwrap_or(u32::MAX))
+    #[allow(clippy::cast_possible_truncation, reason = "what is left is less, and right as well")]
+    fn of(ahead: u64) -> Self {
+        Self((ahead >> (Self::SHIFT + 1)) as u32)
     }
 
     /// Whether a deadline is not earlier than `at`, and no more than this later.
@@ -235,7 +236,7 @@ impl Sleep {
         let (wheel, deadline) = (self.timer.wheel(), self.deadline);
         let State::Armed(armed) = &mut self.state else { return };
         let id = armed.id;
-        armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0), wheel);
+        armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
         armed.at = deadline;
         armed.sure = false;
         match wheel.reset_at_moment(id, deadline) {
@@ -318,7 +319,7 @@ impl Sleep {
         let Some(soon) = wheel.soon(self.deadline) else {
             return self.arm_by_the_clock(task);
         };
-        let slack = Slack::of(soon.ahead, wheel);
+        let slack = Slack::of(soon.ahead);
         let (wake, waker) = Wake::of(task);
         match wheel.insert_soon(wake, soon) {
             Ok(id) => self.is_armed(id, waker, slack),
@@ -336,7 +337,7 @@ impl Sleep {
         let Some(ahead) = self.wheel().ahead(self.deadline) else {
             return self.elapse();
         };
-        let slack = Slack::of(ahead, self.wheel());
+        let slack = Slack::of(ahead);
         let (wake, waker) = Wake::of(task);
         let armed = insert(self.wheel(), wake, self.deadline);
         self.see(armed, (waker, slack), task)

@@ -48,8 +48,8 @@ pub enum Overlap {
     Forbid,
     /// It begins when the task has ended; one run waits so at most, others are left out. Its future
     /// is made at its time. It is left out too if the task panics or its runtime drops it, and if
-    /// the repetition is cancelled or shut down, but not if that ends by itself or since its wheel
-    /// was closed.
+    /// the repetition is cancelled, or shut down before its next run, but not if that was the last
+    /// one.
     Queue,
     /// It begins beside the task.
     Allow,

@@ -553,10 +553,13 @@ impl<T> Wheel<T> {
     pub fn drain(&self) -> Vec<Armed<T>> {
         let mut drained = Vec::new();
         let engine = &self.inner.engine;
-        let call = Call { local: engine.local(), guard: &pin() };
-        engine.drain(call, |id, tick, value| {
+        engine.drain(Call { local: engine.local(), guard: &pin() }, |id, tick, value| {
             drained.push(Armed { value, id, deadline: engine.timeline().instant(tick) });
         });
+        if engine.is_closed() {
+            // Whoever sweeps until nothing is armed any more: that is now.
+            engine.front().alarm().ring();
+        }
         drained
     }
 

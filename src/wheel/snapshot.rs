@@ -41,7 +41,8 @@ pub struct Snapshot {
     pub next: Option<Instant>,
     /// The levels of slots, the finest first.
     pub levels: Vec<Level>,
-    /// The slots in which names wait, by level, and in the order in which they are swept.
+    /// The slots in which names wait, by level, and in the order in which they are swept. Names
+    /// that are overdue, or in the sweeper's hand, are in none.
     pub slots: Vec<Slot>,
     ahead: Vec<(Duration, u64)>,
 }

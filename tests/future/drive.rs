@@ -224,6 +224,23 @@ fn another_wheel_fires_what_is_due_though_its_handler_panics() {
     assert_eq!((sweeping.poll(&mut driving), fired.get()), (Poll::Ready(()), 111));
 }
 
+/// It has seen that the wheel is closed, and not that nothing is armed any more.
+#[test]
+fn it_is_told_that_a_closed_wheel_was_drained() {
+    let sandbox = Sandbox::new();
+    let runtime = sandbox.timer.share();
+    let (wheel, undriven) = driven(Builder::new().clock(Running(sandbox.clock.clone()))).unwrap();
+    let mut driving = undriven.by(move |delay| runtime.sleep(delay), |_| ());
+    let sweeping = Task::new();
+    wheel.insert(7, MS * 1000).unwrap();
+    wheel.close();
+    assert!(sweeping.poll(&mut driving).is_pending());
+    let _closed = sweeping.wakes();
+    assert_eq!(wheel.drain().len(), 1);
+    assert!(sweeping.wakes() > 0);
+    assert_eq!(sweeping.poll(&mut driving), Poll::Ready(()));
+}
+
 #[test]
 fn a_future_that_is_dropped_closes_its_wheel_and_drops_what_is_armed() {
     let (wheel, undriven) = driven(Builder::new()).unwrap();

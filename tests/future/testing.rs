@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use tourbillon::Builder;
 use tourbillon::future::TimeoutError;
 use tourbillon::testing::{World, block_on};
+use tourbillon::{Builder, ManualClock};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -94,6 +94,16 @@ fn time_stands_still_while_a_task_is_awake() {
         context.waker().wake_by_ref();
         Poll::Pending
     }));
+}
+
+#[test]
+#[should_panic(expected = "another clock")]
+fn a_wheel_by_another_clock_is_noticed() {
+    let mut world = World::new();
+    let (wheel, sweeper) = Builder::new().clock(ManualClock::new()).build().unwrap();
+    wheel.insert(7, HOUR).unwrap();
+    world.sweep(sweeper, |_| ());
+    world.block_on(std::future::pending::<()>());
 }
 
 /// Two wheels beside the world's own: each fires at its time, the first first.

@@ -100,7 +100,7 @@ fn what_quartz_refuses_or_croner_cannot_is_refused_by_its_field() {
     assert_eq!(refused(quartz("0 0 12 1 * MON")), Some("day of the week"));
     assert_eq!(refused(quartz("0 0 12 ? * 8")), Some("day of the week"));
     assert_eq!(refused(quartz("0 0 12 ? * 0")), Some("day of the week"));
-    for day in ["L-3W", "L-31", "L--3", "L-3,5"] {
+    for day in ["L-3W", "L-31", "L--3", "L-+3", "L-3,5"] {
         assert_eq!(
             refused(quartz(&format!("0 0 12 {day} * ?"))),
             Some("day of the month"),
@@ -274,6 +274,7 @@ fn what_has_no_meaning_in_its_field_is_refused() {
         ("0 12 * * MON#1L", "day of the week"),
         ("0 12 * * 2#99l", "day of the week"),
         ("0 12 1 * +MON", "day of the week"),
+        ("0 12 ?/2 * 1", "day of the month"),
     ];
     for (expression, name) in wrong {
         let with_seconds = format!("0 {expression}");

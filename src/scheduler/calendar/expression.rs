@@ -179,8 +179,10 @@ fn from_quartz(text: &str) -> Result<(String, Option<i8>), CalendarError> {
 
 /// How many days before the last of a month a field means, if that is what it means.
 fn days_before_last(field: &str) -> Option<i8> {
-    let days = field.strip_prefix(['L', 'l'])?.strip_prefix('-')?.parse().ok()?;
-    (0..*LENGTHS.end()).contains(&days).then_some(days)
+    let days = field.strip_prefix(['L', 'l'])?.strip_prefix('-')?;
+    // Not a sign as well.
+    let days = days.parse::<u8>().ok().filter(|_| !days.starts_with('+'))?;
+    i8::try_from(days).ok().filter(|days| days < LENGTHS.end())
 }
 
 /// Whether one of the two days is a star, and not that alone.
@@ -231,7 +233,7 @@ fn misplaced(place: usize, field: &str) -> Option<String> {
         }
         DAY_OF_WEEK if *part == "L" || part.contains('#') && part.ends_with('L') => true,
         // Both days are to hold: said by a star, and not by a sign.
-        _ if part.contains('+') => true,
+        _ if part.contains('+') || part.contains('?') && *part != "?" => true,
         _ => words(part).any(|word| !is_known(place, word)),
     };
     field.split(',').find(is_misplaced).map(str::to_owned)

@@ -287,8 +287,17 @@ impl<T: Send> Sweeper<T> {
         (next != Tick::NEVER).then(|| engine.timeline().instant(next))
     }
 
-    /// Where the wheel reads the time.
-    pub(super) fn clock(&self) -> &dyn Clock {
+    /// Where the wheel reads the time; as [`Wheel::clock`](crate::Wheel::clock).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (wheel, sweeper) = tourbillon::Builder::new().build::<u64>()?;
+    /// assert!(sweeper.clock().now() <= wheel.clock().now());
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
         &*self.inner.clock
     }
 
