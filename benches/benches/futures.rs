@@ -1,28 +1,44 @@
 //! Sleeps beside tokio's: one that is made, polled and dropped, and one that is pushed back and
-//! polled, with many armed. tokio's runtime runs its timers on another thread, as our driver does.
+//! polled, with many armed; by one thread, and by two, each of which has its own. tokio's runtime
+//! runs its timers on another thread, as our driver does.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fastrand::Rng;
 use std::pin::Pin;
+use std::sync::Barrier;
 use std::task::{Context, Waker};
+use std::thread;
 use std::time::Duration;
+use tokio::runtime::{EnterGuard, Handle};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_benches::{delay, now};
 
 const ARMED: [u32; 2] = [10_000, 1_000_000];
 
-/// A timer of either kind.
-trait Sleeps {
-    type Sleep: Future;
+/// A timer of either kind, as one thread has it.
+trait Sleeps: Send + Sync {
+    type Sleep: Future + Send;
 
     fn sleep(&self, delay: Duration) -> Self::Sleep;
     /// Pushes back to `delay` from now.
     fn push_back(sleep: Pin<&mut Self::Sleep>, delay: Duration);
+    /// For another thread.
+    fn another(&self) -> Self;
+    /// What holds while this thread makes sleeps.
+    fn enter(&self) -> Option<EnterGuard<'_>>;
 }
 
 impl Sleeps for Timer {
     type Sleep = tourbillon::future::Sleep;
+
+    fn another(&self) -> Self {
+        self.clone()
+    }
+
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        None
+    }
 
     fn sleep(&self, delay: Duration) -> Self::Sleep {
         self.sleep(delay)
@@ -33,11 +49,19 @@ impl Sleeps for Timer {
     }
 }
 
-/// tokio's, in the context of a runtime.
-struct Tokio;
+/// tokio's.
+struct Tokio(Handle);
 
 impl Sleeps for Tokio {
     type Sleep = tokio::time::Sleep;
+
+    fn another(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        Some(self.0.enter())
+    }
 
     fn sleep(&self, delay: Duration) -> Self::Sleep {
         tokio::time::sleep(delay)
@@ -52,28 +76,96 @@ fn poll<F: Future>(sleep: Pin<&mut F>) {
     assert!(sleep.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
-fn sleeps<S: Sleeps>(criterion: &mut Criterion, name: &str, timer: &S) {
-    for armed in ARMED {
+/// What is timed.
+#[derive(Clone, Copy)]
+enum Operation {
+    Made,
+    PushedBack,
+    PolledAgain,
+}
+
+impl Operation {
+    const ALL: [(Self, &str); 3] = [
+        (Self::Made, "made, polled and dropped"),
+        (Self::PushedBack, "pushed back and polled"),
+        (Self::PolledAgain, "polled again"),
+    ];
+}
+
+/// A thread's timer and its armed sleeps.
+struct Armed<S: Sleeps> {
+    timer: S,
+    sleeps: Vec<Pin<Box<S::Sleep>>>,
+    random: Rng,
+}
+
+impl<S: Sleeps> Armed<S> {
+    fn new(timer: S, armed: u32) -> Self {
+        let inside = timer.enter();
         let mut sleeps: Vec<_> = (0..armed).map(|n| Box::pin(timer.sleep(delay(n)))).collect();
+        drop(inside);
         sleeps.iter_mut().for_each(|sleep| poll(sleep.as_mut()));
-        let mut random = Rng::with_seed(7);
-        let mut group = criterion.benchmark_group(format!("a sleep, {armed} armed"));
-        group.bench_function(format!("made, polled and dropped, {name}"), |bencher| {
-            bencher.iter(|| {
-                let mut sleep = std::pin::pin!(timer.sleep(delay(random.u32(..))));
-                poll(sleep.as_mut());
+        Self { timer, sleeps, random: Rng::with_seed(7) }
+    }
+
+    /// So many times; on a random one where that is one of the armed.
+    #[inline]
+    fn run(&mut self, operation: Operation, times: u64) {
+        let Self { timer, sleeps, random } = self;
+        // On this thread's stack: another's lies beside the one that is kept.
+        let mut random = random.fork();
+        let _inside = timer.enter();
+        let any = sleeps.len();
+        for _ in 0..times {
+            match operation {
+                Operation::Made => {
+                    let mut sleep = std::pin::pin!(timer.sleep(delay(random.u32(..))));
+                    poll(sleep.as_mut());
+                }
+                Operation::PushedBack => {
+                    let sleep = &mut sleeps[random.usize(..any)];
+                    S::push_back(sleep.as_mut(), Duration::from_secs(90));
+                    poll(sleep.as_mut());
+                }
+                Operation::PolledAgain => poll(sleeps[random.usize(..any)].as_mut()),
+            }
+        }
+    }
+}
+
+/// The time that all threads take for so many operations each, from the moment that all are ready.
+fn together<S: Sleeps>(threads: &mut [Armed<S>], operation: Operation, times: u64) -> Duration {
+    let ready = Barrier::new(threads.len() + 1);
+    thread::scope(|scope| {
+        for armed in threads {
+            scope.spawn(|| {
+                ready.wait();
+                armed.run(operation, times);
+                ready.wait();
             });
+        }
+        ready.wait();
+        let start = now();
+        ready.wait();
+        now() - start
+    })
+}
+
+fn sleeps<S: Sleeps>(criterion: &mut Criterion, name: &str, timer: &S) {
+    for (armed, threads) in ARMED.into_iter().flat_map(|armed| [(armed, 1), (armed, 2)]) {
+        // Each arms its own, on a thread of its own.
+        let mut all: Vec<Armed<S>> = thread::scope(|scope| {
+            let arm = || scope.spawn(|| Armed::new(timer.another(), armed / threads));
+            let arming: Vec<_> = (0..threads).map(|_| arm()).collect();
+            arming.into_iter().map(|armed| armed.join().expect("it armed all")).collect()
         });
-        group.bench_function(format!("pushed back and polled, {name}"), |bencher| {
-            bencher.iter(|| {
-                let sleep = &mut sleeps[random.usize(..armed as usize)];
-                S::push_back(sleep.as_mut(), Duration::from_secs(90));
-                poll(sleep.as_mut());
+        let whose = if threads == 1 { "one thread" } else { "two threads, each its own" };
+        let mut group = criterion.benchmark_group(format!("a sleep, {armed} armed, {whose}"));
+        for (operation, what) in Operation::ALL {
+            group.bench_function(format!("{what}, {name}"), |bencher| {
+                bencher.iter_custom(|times| together(&mut all, operation, times));
             });
-        });
-        group.bench_function(format!("polled again, {name}"), |bencher| {
-            bencher.iter(|| poll(sleeps[random.usize(..armed as usize)].as_mut()));
-        });
+        }
     }
 }
 
@@ -82,8 +174,7 @@ fn both(criterion: &mut Criterion) {
     sleeps(criterion, "tourbillon", &Timer::spawn(driver).expect("the defaults are in range"));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_time().build().expect("a runtime");
-    let _context = runtime.enter();
-    sleeps(criterion, "tokio", &Tokio);
+    sleeps(criterion, "tokio", &Tokio(runtime.handle().clone()));
 }
 
 criterion_group!(benches, both);
