@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tourbillon::Builder;
+use tourbillon::{Builder, Moment, Sweeper, Wheel};
 use tourbillon_benches::now;
 
 /// An entry's key, and a value that is as small.
@@ -30,13 +30,22 @@ pub(crate) enum Kind {
     Moka,
     /// moka, with a time to idle as well.
     MokaIdle,
+    /// quick_cache, and with each value a look whether some moment has come: what a cache cannot do
+    /// without whose values expire.
+    QuickCacheLooks,
     /// quick_cache, in which nothing expires.
     QuickCache,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Tourbillon, Kind::TourbillonIdle, Kind::Moka, Kind::MokaIdle, Kind::QuickCache];
+    pub(crate) const ALL: [Kind; 6] = [
+        Kind::Tourbillon,
+        Kind::TourbillonIdle,
+        Kind::Moka,
+        Kind::MokaIdle,
+        Kind::QuickCacheLooks,
+        Kind::QuickCache,
+    ];
 
     /// A cache with room for so many entries.
     pub(crate) fn build(self, room: usize, told: Option<Told>) -> Box<dyn Cache> {
@@ -63,6 +72,12 @@ impl Kind {
                 }
                 Box::new(builder.build())
             }
+            Kind::QuickCacheLooks => {
+                let (wheel, sweeper) = Builder::new().build().expect("the defaults are in range");
+                let until = wheel.moment_after(hour);
+                let cache = quick_cache::sync::Cache::new(room);
+                Box::new(Looks { cache, wheel, until, _sweeper: sweeper })
+            }
             Kind::QuickCache => Box::new(quick_cache::sync::Cache::<Number, Number>::new(room)),
         }
     }
@@ -80,6 +95,7 @@ impl fmt::Display for Kind {
             Kind::TourbillonIdle => "tourbillon, time to idle",
             Kind::Moka => "moka",
             Kind::MokaIdle => "moka, time to idle",
+            Kind::QuickCacheLooks => "quick_cache, and a look",
             Kind::QuickCache => "quick_cache",
         })
     }
@@ -92,6 +108,25 @@ impl Cache for tourbillon::cache::Cache<Number, Number> {
 
     fn insert(&self, key: Number, value: Number, ttl: Duration) {
         self.insert_with_ttl(key, value, ttl).expect("the wheel is open");
+    }
+}
+
+/// quick_cache, and a wheel that tells whether a moment has come.
+struct Looks {
+    cache: quick_cache::sync::Cache<Number, Number>,
+    wheel: Wheel<()>,
+    until: Moment,
+    /// Its drop would close the wheel.
+    _sweeper: Sweeper<()>,
+}
+
+impl Cache for Looks {
+    fn get(&self, key: Number) -> Option<Number> {
+        self.cache.get(&key).filter(|_| !self.wheel.has_come(self.until))
+    }
+
+    fn insert(&self, key: Number, value: Number, _ttl: Duration) {
+        self.cache.insert(key, value);
     }
 }
 
