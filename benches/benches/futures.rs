@@ -5,14 +5,12 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use fastrand::Rng;
 use std::pin::Pin;
-use std::sync::Barrier;
 use std::task::{Context, Waker};
-use std::thread;
 use std::time::Duration;
 use tokio::runtime::{EnterGuard, Handle};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
-use tourbillon_benches::{delay, now};
+use tourbillon_benches::{delay, now, on_threads, together};
 
 const ARMED: [u32; 2] = [10_000, 1_000_000];
 
@@ -133,37 +131,16 @@ impl<S: Sleeps> Armed<S> {
     }
 }
 
-/// The time that all threads take for so many operations each, from the moment that all are ready.
-fn together<S: Sleeps>(threads: &mut [Armed<S>], operation: Operation, times: u64) -> Duration {
-    let ready = Barrier::new(threads.len() + 1);
-    thread::scope(|scope| {
-        for armed in threads {
-            scope.spawn(|| {
-                ready.wait();
-                armed.run(operation, times);
-                ready.wait();
-            });
-        }
-        ready.wait();
-        let start = now();
-        ready.wait();
-        now() - start
-    })
-}
-
 fn sleeps<S: Sleeps>(criterion: &mut Criterion, name: &str, timer: &S) {
     for (armed, threads) in ARMED.into_iter().flat_map(|armed| [(armed, 1), (armed, 2)]) {
         // Each arms its own, on a thread of its own.
-        let mut all: Vec<Armed<S>> = thread::scope(|scope| {
-            let arm = || scope.spawn(|| Armed::new(timer.another(), armed / threads));
-            let arming: Vec<_> = (0..threads).map(|_| arm()).collect();
-            arming.into_iter().map(|armed| armed.join().expect("it armed all")).collect()
-        });
+        let mut all = on_threads(threads as usize, || Armed::new(timer.another(), armed / threads));
         let whose = if threads == 1 { "one thread" } else { "two threads, each its own" };
         let mut group = criterion.benchmark_group(format!("a sleep, {armed} armed, {whose}"));
         for (operation, what) in Operation::ALL {
             group.bench_function(format!("{what}, {name}"), |bencher| {
-                bencher.iter_custom(|times| together(&mut all, operation, times));
+                bencher
+                    .iter_custom(|times| together(&mut all, |armed| armed.run(operation, times)));
             });
         }
     }

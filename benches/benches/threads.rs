@@ -2,11 +2,9 @@
 //! on timers half of which lie in another caller's shard.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
 use tourbillon::{Builder, Expired};
-use tourbillon_benches::{BATCH, Caller, Verb, now};
+use tourbillon_benches::{BATCH, Caller, Verb, on_threads, together};
 
 const ARMED: u32 = 1_000_000;
 const BATCHES: usize = 256;
@@ -20,11 +18,8 @@ fn threads(criterion: &mut Criterion) {
             let driver = driver.expect("the defaults are in range");
             let armed = ARMED / u32::try_from(threads).expect("few");
             // Each arms its timers on a thread of its own, in that thread's shard.
-            let mut callers: Vec<Caller> = thread::scope(|scope| {
-                let arm = || scope.spawn(|| Caller::new(driver.wheel().clone(), armed));
-                let arming: Vec<_> = (0..threads).map(|_| arm()).collect();
-                arming.into_iter().map(|caller| caller.join().expect("it armed all")).collect()
-            });
+            let make = || Caller::new(driver.wheel().clone(), armed);
+            let mut callers = on_threads(threads, make);
             if mingled {
                 for pair in callers.chunks_exact_mut(2) {
                     let [one, other] = pair else { unreachable!("pairs") };
@@ -36,30 +31,17 @@ fn threads(criterion: &mut Criterion) {
                 let mut group = criterion.benchmark_group(format!("{verb}, {own}"));
                 group.throughput(Throughput::Elements((threads * BATCHES * BATCH) as u64));
                 group.bench_function(BenchmarkId::from_parameter(threads), |bencher| {
-                    bencher.iter_custom(|rounds| together(&mut callers, verb, rounds));
+                    bencher.iter_custom(|rounds| {
+                        together(&mut callers, |caller| {
+                            let batches = rounds * BATCHES as u64;
+                            (0..batches).for_each(|_| caller.pinned(verb, BATCH));
+                        })
+                    });
                 });
                 group.finish();
             }
         }
     }
-}
-
-/// The time that all callers take for so many rounds, from the moment that all are ready.
-fn together(callers: &mut [Caller], verb: Verb, rounds: u64) -> Duration {
-    let ready = Barrier::new(callers.len() + 1);
-    thread::scope(|scope| {
-        for caller in callers {
-            scope.spawn(|| {
-                ready.wait();
-                (0..rounds * BATCHES as u64).for_each(|_| caller.pinned(verb, BATCH));
-                ready.wait();
-            });
-        }
-        ready.wait();
-        let start = now();
-        ready.wait();
-        now() - start
-    })
 }
 
 criterion_group!(benches, threads);

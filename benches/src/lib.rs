@@ -1,4 +1,5 @@
-//! What the benchmarks share: a wheel with many armed timers, and the verbs on random ones of them.
+//! What the benchmarks share: a wheel with many armed timers, the verbs on random ones of them, and
+//! callers on threads of their own.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +9,8 @@ use clap::ValueEnum;
 use fastrand::Rng;
 use std::fmt;
 use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Pinned, Sweeper, TimerId, Wheel};
 
@@ -290,4 +293,35 @@ impl Bench {
             let _ = self.sweeper.sweep(|timer| panic!("{timer:?} is due"));
         }
     }
+}
+
+/// What `make` makes, so many times, each on a thread of its own.
+///
+/// # Panics
+///
+/// If one did.
+#[must_use]
+pub fn on_threads<C: Send>(count: usize, make: impl Fn() -> C + Sync) -> Vec<C> {
+    thread::scope(|scope| {
+        let making: Vec<_> = (0..count).map(|_| scope.spawn(&make)).collect();
+        making.into_iter().map(|made| made.join().expect("it is made")).collect()
+    })
+}
+
+/// The time that all callers take, each on a thread of its own, from the moment that all are ready.
+pub fn together<C: Send>(callers: &mut [C], run: impl Fn(&mut C) + Sync) -> Duration {
+    let ready = Barrier::new(callers.len() + 1);
+    thread::scope(|scope| {
+        for caller in callers {
+            scope.spawn(|| {
+                ready.wait();
+                run(caller);
+                ready.wait();
+            });
+        }
+        ready.wait();
+        let start = now();
+        ready.wait();
+        now() - start
+    })
 }
