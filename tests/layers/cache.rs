@@ -17,7 +17,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, LoadError};
-use tourbillon::{BuildError, Builder, Inline, Job, ManualClock, Refusal};
+use tourbillon::{BuildError, Builder, DriverBuilder, Inline, Job, ManualClock, Refusal};
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
 #[test]
@@ -488,15 +488,21 @@ fn a_cache_with_a_driver_of_its_own_sweeps_itself() {
     assert!(told.try_recv().is_err(), "nothing is swept any more");
 }
 
-/// An executor that drops batches leaves their timers to the driver, which hands them back.
+/// A driver whose executor drops batches, and says so: their timers are left to it, and it hands
+/// them back.
+fn dropping(clock: &ManualClock) -> (DriverBuilder, mpsc::Receiver<()>) {
+    let (say, dropped) = mpsc::channel();
+    let driver = Builder::new().clock(clock.clone()).driver().executor(move |job| {
+        drop(job);
+        say.send(()).unwrap();
+    });
+    (driver, dropped)
+}
+
 #[test]
 fn stop_tells_what_has_expired_by_then() {
     let clock = ManualClock::new();
-    let (dropped, told) = (mpsc::channel(), mpsc::channel());
-    let driver = Builder::new().clock(clock.clone()).driver().executor(move |job| {
-        drop(job);
-        dropped.0.send(()).unwrap();
-    });
+    let ((driver, dropped), told) = (dropping(&clock), mpsc::channel());
     let cache = Cache::builder(TTL)
         .listener(move |gone| told.0.send((gone.key, gone.cause)).unwrap())
         .spawn(driver)
@@ -504,7 +510,7 @@ fn stop_tells_what_has_expired_by_then() {
     cache.insert(1, 10).unwrap();
     cache.insert_with_ttl(2, 20, TTL * 2).unwrap();
     clock.advance(TTL);
-    receive(&dropped.1, 1);
+    receive(&dropped, 1);
     assert_eq!((cache.get(&1), cache.len()), (None, 2));
     cache.shutdown();
     assert_eq!(told.1.try_recv().unwrap(), (1, Cause::Expired));
@@ -516,11 +522,7 @@ fn stop_tells_what_has_expired_by_then() {
 #[test]
 fn stop_tells_of_all_that_has_expired_though_the_listener_panics() {
     let clock = ManualClock::new();
-    let (dropped, told) = (mpsc::channel(), Arc::new(AtomicUsize::new(0)));
-    let driver = Builder::new().clock(clock.clone()).driver().executor(move |job| {
-        drop(job);
-        dropped.0.send(()).unwrap();
-    });
+    let ((driver, dropped), told) = (dropping(&clock), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&told);
     let listener = move |_| {
         count.fetch_add(1, SeqCst);
@@ -529,7 +531,7 @@ fn stop_tells_of_all_that_has_expired_though_the_listener_panics() {
     let cache = Cache::builder(TTL).listener(listener).spawn(driver).unwrap();
     (0..3_u32).for_each(|key| cache.insert(key, 1_u64).unwrap());
     clock.advance(TTL);
-    receive(&dropped.1, 1);
+    receive(&dropped, 1);
     assert!(
         catch_unwind(AssertUnwindSafe(|| cache.shutdown())).is_err(),
         "it goes on to the caller"
