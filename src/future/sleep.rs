@@ -86,26 +86,51 @@ struct Armed {
     at: Moment,
     slack: Slack,
     /// Whether others know the id.
-    handed_out: bool,
+    handed_out: Flag,
     /// Whether the deadline was moved earlier than the wheel may have noticed, and no poll has
     /// looked at the clock since.
-    earlier: bool,
+    earlier: Flag,
     /// Whether a poll has seen since that the wheel [`keeps`] it.
-    sure: bool,
+    sure: Flag,
 }
 
 impl Armed {
     #[inline]
     fn new(id: TimerId, waker: Identity, at: Moment, slack: Slack) -> Self {
-        Self { id, waker, at, slack, handed_out: false, earlier: false, sure: false }
+        Self { id, waker, at, slack, handed_out: Flag::NO, earlier: Flag::NO, sure: Flag::NO }
     }
 
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
     /// Not where the wheel has a bound: the sleep would give up its place, which another may take.
     #[inline]
     fn may_keep(&self, wheel: &Wheel<Wake>, deadline: Moment) -> bool {
-        let may = !self.handed_out && !wheel.is_closed() && !wheel.is_bounded();
+        let may = !self.handed_out.holds() && !wheel.is_closed() && !wheel.is_bounded();
         may && self.slack.reaches(self.at, deadline)
+    }
+}
+
+/// A `bool` without spare values. (The compiler would keep the tag of [`State`] among those that a
+/// `bool` has, and each poll would have to take it apart.)
+#[derive(Clone, Copy)]
+struct Flag(u8);
+
+impl Flag {
+    const NO: Self = Self(0);
+
+    #[inline]
+    fn holds(self) -> bool {
+        self.0 != 0
+    }
+
+    #[inline]
+    fn set(&mut self, holds: bool) {
+        self.0 = u8::from(holds);
+    }
+
+    /// Sets it, if it is to hold.
+    #[inline]
+    fn raise(&mut self, holds: bool) {
+        self.0 |= u8::from(holds);
     }
 }
 
@@ -186,9 +211,10 @@ impl Sleep {
             State::Elapsed => true,
             State::Refused(_) => false,
             State::Idle { .. } => self.has_come(),
-            State::Armed(Armed { earlier: true, handed_out: false, .. }) if self.has_come() => true,
-            State::Armed(Armed { id, handed_out, .. }) => {
-                !self.wheel().contains(id) && self.fired(handed_out)
+            State::Armed(Armed { id, handed_out, earlier, .. }) => {
+                let handed_out = handed_out.holds();
+                earlier.holds() && !handed_out && self.has_come()
+                    || !self.wheel().contains(id) && self.fired(handed_out)
             }
         }
     }
@@ -224,7 +250,7 @@ impl Sleep {
             self.state = State::NEW;
             return;
         };
-        armed.earlier |= moved_earlier;
+        armed.earlier.raise(moved_earlier);
         if !armed.may_keep(self.timer.wheel(), deadline) {
             self.tell_wheel();
         }
@@ -238,7 +264,7 @@ impl Sleep {
         let id = armed.id;
         armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
         armed.at = deadline;
-        armed.sure = false;
+        armed.sure.set(false);
         match wheel.reset_at_moment(id, deadline) {
             Ok(true) => {}
             Ok(false) => self.state = State::NEW,
@@ -284,8 +310,9 @@ impl Sleep {
         let State::Armed(armed) = &mut self.state else {
             return None;
         };
-        armed.handed_out |= keeps(self.timer.wheel(), armed.id, self.deadline) == Some(true);
-        armed.handed_out.then_some(armed.id)
+        let kept = keeps(self.timer.wheel(), armed.id, self.deadline) == Some(true);
+        armed.handed_out.raise(kept);
+        armed.handed_out.holds().then_some(armed.id)
     }
 
     pub(super) fn timer(&self) -> &Timer {
@@ -308,13 +335,18 @@ impl Sleep {
         }
     }
 
-    fn elapse(&mut self) -> Poll<Result<(), Refusal>> {
+    fn elapse(&mut self) -> Poll<()> {
         self.state = State::Elapsed;
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
+        self.state = State::Refused(refusal);
+        Poll::Ready(())
     }
 
     /// Puts the waker into the wheel, unless the time has come.
-    fn arm(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
+    fn arm(&mut self, task: &Waker) -> Poll<()> {
         let wheel = self.timer.wheel();
         let Some(soon) = wheel.soon(self.deadline) else {
             return self.arm_by_the_clock(task);
@@ -333,7 +365,7 @@ impl Sleep {
     /// As [`arm`](Self::arm), where the last reading of the clock does not tell that the deadline
     /// is still to come and in range.
     #[inline(never)]
-    fn arm_by_the_clock(&mut self, task: &Waker) -> Poll<Result<(), Refusal>> {
+    fn arm_by_the_clock(&mut self, task: &Waker) -> Poll<()> {
         let Some(ahead) = self.wheel().ahead(self.deadline) else {
             return self.elapse();
         };
@@ -345,12 +377,7 @@ impl Sleep {
 
     /// Notes that its timer has this id.
     #[inline]
-    fn is_armed(
-        &mut self,
-        id: TimerId,
-        waker: Identity,
-        slack: Slack,
-    ) -> Poll<Result<(), Refusal>> {
+    fn is_armed(&mut self, id: TimerId, waker: Identity, slack: Slack) -> Poll<()> {
         self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
         Poll::Pending
     }
@@ -362,7 +389,7 @@ impl Sleep {
         armed: Result<TimerId, InsertError<Wake>>,
         (waker, slack): (Identity, Slack),
         task: &Waker,
-    ) -> Poll<Result<(), Refusal>> {
+    ) -> Poll<()> {
         match armed {
             Ok(id) => self.is_armed(id, waker, slack),
             Err(InsertError { reason, value }) => {
@@ -371,20 +398,18 @@ impl Sleep {
                     self.state = State::Idle { let_go: true };
                     return let_go(task);
                 }
-                self.state = State::Refused(reason);
-                Poll::Ready(Err(reason))
+                self.refuse(reason)
             }
         }
     }
 
     /// The timer is not in the wheel any more.
-    fn gone(&mut self, handed_out: bool, waker: &Waker) -> Poll<Result<(), Refusal>> {
+    fn gone(&mut self, handed_out: bool, waker: &Waker) -> Poll<()> {
         if self.fired(handed_out) {
             return self.elapse();
         }
         if handed_out {
-            self.state = State::Refused(Refusal::Closed);
-            return Poll::Ready(Err(Refusal::Closed));
+            return self.refuse(Refusal::Closed);
         }
         self.arm(waker)
     }
@@ -392,10 +417,38 @@ impl Sleep {
     /// The result of a sleep that has ended.
     #[cold]
     #[inline(never)]
-    fn result(&self) -> Poll<Result<(), Refusal>> {
+    fn result(&self) -> Result<(), Refusal> {
         match self.state {
-            State::Refused(refusal) => Poll::Ready(Err(refusal)),
-            _ => Poll::Ready(Ok(())),
+            State::Refused(refusal) => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
+    /// Polls: ready when the [state](State) tells the [result](Self::result).
+    #[inline]
+    fn poll_state(&mut self, task: &Waker) -> Poll<()> {
+        match self.state {
+            State::Idle { .. } => self.arm(task),
+            State::Armed(Armed { id, waker, at, handed_out, earlier, sure, .. }) => {
+                let handed_out = handed_out.holds();
+                if waker != Identity::of(task) || earlier.holds() && self.has_come() {
+                    return self.change_hands(id, handed_out, task);
+                }
+                // Who has not been told its id has not moved it, and so its entry, which may be far
+                // away, need not be looked at.
+                if sure.holds() && !handed_out && self.wheel().surely_waits(at) {
+                    return Poll::Pending;
+                }
+                let Some(sure) = keeps(self.wheel(), id, at) else {
+                    return self.gone(handed_out, task);
+                };
+                if let State::Armed(armed) = &mut self.state {
+                    armed.earlier.set(false);
+                    armed.sure.set(sure);
+                }
+                Poll::Pending
+            }
+            State::Elapsed | State::Refused(_) => Poll::Ready(()),
         }
     }
 
@@ -409,12 +462,7 @@ impl Sleep {
 
     /// Another task than before polls, or the deadline was moved to the past: takes the waker out
     /// and, if the time has not come, puts the task's in its place.
-    fn change_hands(
-        &mut self,
-        id: TimerId,
-        handed_out: bool,
-        waker: &Waker,
-    ) -> Poll<Result<(), Refusal>> {
+    fn change_hands(&mut self, id: TimerId, handed_out: bool, waker: &Waker) -> Poll<()> {
         let Some(taken) = self.wheel().take(id) else {
             return self.gone(handed_out, waker);
         };
@@ -463,27 +511,7 @@ impl Future for Sleep {
     type Output = Result<(), Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.state {
-            State::Idle { .. } => self.arm(context.waker()),
-            State::Armed(Armed { id, waker, at, handed_out, earlier, sure, .. }) => {
-                if waker != Identity::of(context.waker()) || earlier && self.has_come() {
-                    return self.change_hands(id, handed_out, context.waker());
-                }
-                // Who has not been told its id has not moved it, and so its entry, which may be far
-                // away, need not be looked at.
-                if sure && !handed_out && self.wheel().surely_waits(at) {
-                    return Poll::Pending;
-                }
-                let Some(sure) = keeps(self.wheel(), id, at) else {
-                    return self.gone(handed_out, context.waker());
-                };
-                if let State::Armed(armed) = &mut self.state {
-                    (armed.earlier, armed.sure) = (false, sure);
-                }
-                Poll::Pending
-            }
-            State::Elapsed | State::Refused(_) => self.result(),
-        }
+        self.poll_state(context.waker()).map(|()| self.result())
     }
 }
 
