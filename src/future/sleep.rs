@@ -86,51 +86,26 @@ struct Armed {
     at: Moment,
     slack: Slack,
     /// Whether others know the id.
-    handed_out: Flag,
+    handed_out: bool,
     /// Whether the deadline was moved earlier than the wheel may have noticed, and no poll has
     /// looked at the clock since.
-    earlier: Flag,
+    earlier: bool,
     /// Whether a poll has seen since that the wheel [`keeps`] it.
-    sure: Flag,
+    sure: bool,
 }
 
 impl Armed {
     #[inline]
     fn new(id: TimerId, waker: Identity, at: Moment, slack: Slack) -> Self {
-        Self { id, waker, at, slack, handed_out: Flag::NO, earlier: Flag::NO, sure: Flag::NO }
+        Self { id, waker, at, slack, handed_out: false, earlier: false, sure: false }
     }
 
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
     /// Not where the wheel has a bound: the sleep would give up its place, which another may take.
     #[inline]
     fn may_keep(&self, wheel: &Wheel<Wake>, deadline: Moment) -> bool {
-        let may = !self.handed_out.holds() && !wheel.is_closed() && !wheel.is_bounded();
+        let may = !self.handed_out && !wheel.is_closed() && !wheel.is_bounded();
         may && self.slack.reaches(self.at, deadline)
-    }
-}
-
-/// A `bool` without spare values. (The compiler would keep the tag of [`State`] among those that a
-/// `bool` has, and each poll would have to take it apart.)
-#[derive(Clone, Copy)]
-struct Flag(u8);
-
-impl Flag {
-    const NO: Self = Self(0);
-
-    #[inline]
-    fn holds(self) -> bool {
-        self.0 != 0
-    }
-
-    #[inline]
-    fn set(&mut self, holds: bool) {
-        self.0 = u8::from(holds);
-    }
-
-    /// Sets it, if it is to hold.
-    #[inline]
-    fn raise(&mut self, holds: bool) {
-        self.0 |= u8::from(holds);
     }
 }
 
@@ -211,10 +186,9 @@ impl Sleep {
             State::Elapsed => true,
             State::Refused(_) => false,
             State::Idle { .. } => self.has_come(),
-            State::Armed(Armed { id, handed_out, earlier, .. }) => {
-                let handed_out = handed_out.holds();
-                earlier.holds() && !handed_out && self.has_come()
-                    || !self.wheel().contains(id) && self.fired(handed_out)
+            State::Armed(Armed { earlier: true, handed_out: false, .. }) if self.has_come() => true,
+            State::Armed(Armed { id, handed_out, .. }) => {
+                !self.wheel().contains(id) && self.fired(handed_out)
             }
         }
     }
@@ -250,7 +224,7 @@ impl Sleep {
             self.state = State::NEW;
             return;
         };
-        armed.earlier.raise(moved_earlier);
+        armed.earlier |= moved_earlier;
         if !armed.may_keep(self.timer.wheel(), deadline) {
             self.tell_wheel();
         }
@@ -264,7 +238,7 @@ impl Sleep {
         let id = armed.id;
         armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
         armed.at = deadline;
-        armed.sure.set(false);
+        armed.sure = false;
         match wheel.reset_at_moment(id, deadline) {
             Ok(true) => {}
             Ok(false) => self.state = State::NEW,
@@ -310,9 +284,8 @@ impl Sleep {
         let State::Armed(armed) = &mut self.state else {
             return None;
         };
-        let kept = keeps(self.timer.wheel(), armed.id, self.deadline) == Some(true);
-        armed.handed_out.raise(kept);
-        armed.handed_out.holds().then_some(armed.id)
+        armed.handed_out |= keeps(self.timer.wheel(), armed.id, self.deadline) == Some(true);
+        armed.handed_out.then_some(armed.id)
     }
 
     pub(super) fn timer(&self) -> &Timer {
@@ -430,21 +403,19 @@ impl Sleep {
         match self.state {
             State::Idle { .. } => self.arm(task),
             State::Armed(Armed { id, waker, at, handed_out, earlier, sure, .. }) => {
-                let handed_out = handed_out.holds();
-                if waker != Identity::of(task) || earlier.holds() && self.has_come() {
+                if waker != Identity::of(task) || earlier && self.has_come() {
                     return self.change_hands(id, handed_out, task);
                 }
                 // Who has not been told its id has not moved it, and so its entry, which may be far
                 // away, need not be looked at.
-                if sure.holds() && !handed_out && self.wheel().surely_waits(at) {
+                if sure && !handed_out && self.wheel().surely_waits(at) {
                     return Poll::Pending;
                 }
                 let Some(sure) = keeps(self.wheel(), id, at) else {
                     return self.gone(handed_out, task);
                 };
                 if let State::Armed(armed) = &mut self.state {
-                    armed.earlier.set(false);
-                    armed.sure.set(sure);
+                    (armed.earlier, armed.sure) = (false, sure);
                 }
                 Poll::Pending
             }
