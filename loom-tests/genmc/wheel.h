@@ -246,9 +246,9 @@ static bool in_time(Tick link, Tick deadline, Tick swept) {
   return swept < link && link <= deadline;
 }
 
-// ahead_of: a quarter of a distance below four is nothing.
+// ahead_of: half of a distance below four is nothing.
 static Tick ahead_of(Tick deadline, Tick swept) {
-  return deadline > swept ? deadline - (deadline - swept) / 4 : deadline;
+  return deadline > swept ? deadline - (deadline - swept) / 4 * 2 : deadline;
 }
 
 // has_passed

@@ -1,13 +1,13 @@
 //! The link against the sweeper's re-filing: a reset relies on a name, or on the link, while the
 //! sweeper moves the name to a nearer slot.
 
-use loom_tests::{TICK, World, beside, model, sweep_after, v};
+use loom_tests::{Geometry, HIGH, TICK, TINY, World, beside, model, sweep_after, v};
 
 /// A timer due at `deadline` waits in the upper level; the sweep that re-files it is under way
 /// while it is reset to each of `resets` in turn. It fires at the last one.
-fn reset_while_refiled(deadline: u32, sweep_at: u32, resets: &'static [u32]) {
+fn reset_while_refiled(shape: Geometry, deadline: u32, sweep_at: u32, resets: &'static [u32]) {
     model(2, move || {
-        let World { wheel, mut sweeper, clock } = World::new();
+        let World { wheel, mut sweeper, clock } = World::shaped(shape, 0);
         let start = clock.start();
         let id = wheel.insert(v(7), TICK * deadline).unwrap();
         clock.advance(TICK * sweep_at);
@@ -29,20 +29,25 @@ fn reset_while_refiled(deadline: u32, sweep_at: u32, resets: &'static [u32]) {
 
 #[test]
 fn to_later() {
-    reset_while_refiled(3, 2, &[5]);
+    reset_while_refiled(TINY, 3, 2, &[5]);
 }
 
 #[test]
 fn to_the_tick_it_is_filed_for() {
-    reset_while_refiled(5, 4, &[7, 6]);
+    reset_while_refiled(TINY, 5, 4, &[7, 6]);
 }
 
 #[test]
 fn to_earlier_than_it_is_filed_for() {
-    reset_while_refiled(7, 2, &[3]);
+    reset_while_refiled(TINY, 7, 2, &[3]);
 }
 
 #[test]
 fn to_later_and_to_earlier() {
-    reset_while_refiled(3, 2, &[9, 4]);
+    reset_while_refiled(TINY, 3, 2, &[9, 4]);
+}
+
+#[test]
+fn to_earlier_and_by_the_name_half_way() {
+    reset_while_refiled(HIGH, 20, 4, &[9, 6]);
 }

@@ -19,7 +19,7 @@
 //! ([`relink`]):
 //!
 //! 1. set the relinking flag (with the deadline, in the same exchange, when the link already
-//!    shows that it will be needed); 2. file a name, a quarter sooner; 3. exchange the link;
+//!    shows that it will be needed); 2. file a name, half way there; 3. exchange the link;
 //!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. ring the alarm if
 //!    the sweeper rests for too long; 7. clear the flag.
 //!
