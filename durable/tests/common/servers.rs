@@ -17,6 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
+    /// Where the nodes of its cluster speak to it, if it is in one.
+    bus: Option<u16>,
     options: Vec<String>,
     /// What is loaded before it, for a clock that can be set.
     preload: Option<PathBuf>,
@@ -26,15 +28,20 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with further options; `None`: there is no such program.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
-        Self::launch(options, false)
+        Self::launch(options, false, false)
     }
 
     /// Starts a server whose clock can be [set](Self::set_clock).
     pub(crate) fn with_clock() -> Option<Self> {
-        Self::launch(&[], true)
+        Self::launch(&[], true, false)
     }
 
-    fn launch(options: &[&str], clock: bool) -> Option<Self> {
+    /// Starts a node of a cluster.
+    fn node(options: &[&str]) -> Option<Self> {
+        Self::launch(options, false, true)
+    }
+
+    fn launch(options: &[&str], clock: bool, node: bool) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if Command::new("redis-server").arg("--version").output().is_err() {
             let must = std::env::var("REDIS_TESTS").is_ok_and(|value| value == "must");
@@ -50,10 +57,12 @@ impl Server {
         std::fs::create_dir_all(&folder).expect("a folder is made");
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let preload = clock.then(|| compiled_clock(&folder));
-        let mut server = Self { folder, port: 0, options, preload, process: Mutex::new(None) };
+        let process = Mutex::new(None);
+        let mut server = Self { folder, port: 0, bus: None, options, preload, process };
         for _ in 0..10 {
-            // Somebody may take the port before the server does.
+            // Somebody may take a port before the server does.
             server.port = free_port();
+            server.bus = node.then(free_port);
             if server.try_resume() {
                 return Some(server);
             }
@@ -99,6 +108,9 @@ impl Server {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"]);
         command.arg(&self.folder).args(&self.options).stdout(Stdio::null());
+        if let Some(bus) = self.bus {
+            command.args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]);
+        }
         if let Some(clock) = &self.preload {
             command.env("LD_PRELOAD", clock).env("SERVER_CLOCK", self.folder.join("clock"));
         }
@@ -260,21 +272,16 @@ impl Cluster {
     }
 
     fn of(count: usize, more: &[&str]) -> Option<Self> {
-        let mut nodes = Vec::new();
-        let mut buses = Vec::new();
-        for _ in 0..count {
-            let bus = free_port().to_string();
-            let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-            nodes.push(Server::start(&[&options[..], &["--cluster-port", &bus], more].concat())?);
-            buses.push(bus);
-        }
+        let options = [&["--cluster-node-timeout", "2000"], more].concat();
+        let started: Option<Vec<_>> = (0..count).map(|_| Server::node(&options)).collect();
+        let nodes = started?;
         for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
             node.order(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
         }
         for (place, node) in nodes.iter().enumerate() {
             node.order(&format!("CLUSTER SET-CONFIG-EPOCH {}", place + 1));
-            let met = format!("CLUSTER MEET 127.0.0.1 {} {}", node.port, buses[place]);
-            nodes[0].order(&met);
+            let bus = node.bus.expect("a node has one");
+            nodes[0].order(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", node.port));
         }
         let cluster = Self { nodes };
         cluster.settle();
