@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A server, its folder and its port.
+/// A server, its folder and its ports.
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
-    /// Where the nodes of its cluster speak to it, if it is in one.
-    bus: Option<u16>,
+    /// Where the other nodes of its cluster speak to it, should it be in one.
+    bus: u16,
     options: Vec<String>,
     /// What is loaded before it, for a clock that can be set.
     preload: Option<PathBuf>,
@@ -28,20 +28,15 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with further options; `None`: there is no such program.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
-        Self::launch(options, false, false)
+        Self::launch(options, false)
     }
 
     /// Starts a server whose clock can be [set](Self::set_clock).
     pub(crate) fn with_clock() -> Option<Self> {
-        Self::launch(&[], true, false)
+        Self::launch(&[], true)
     }
 
-    /// Starts a node of a cluster.
-    fn node(options: &[&str]) -> Option<Self> {
-        Self::launch(options, false, true)
-    }
-
-    fn launch(options: &[&str], clock: bool, node: bool) -> Option<Self> {
+    fn launch(options: &[&str], clock: bool) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if Command::new("redis-server").arg("--version").output().is_err() {
             let must = std::env::var("REDIS_TESTS").is_ok_and(|value| value == "must");
@@ -58,11 +53,10 @@ impl Server {
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let preload = clock.then(|| compiled_clock(&folder));
         let process = Mutex::new(None);
-        let mut server = Self { folder, port: 0, bus: None, options, preload, process };
+        let mut server = Self { folder, port: 0, bus: 0, options, preload, process };
         for _ in 0..10 {
             // Somebody may take a port before the server does.
-            server.port = free_port();
-            server.bus = node.then(free_port);
+            (server.port, server.bus) = (free_port(), free_port());
             if server.try_resume() {
                 return Some(server);
             }
@@ -104,13 +98,11 @@ impl Server {
     }
 
     fn try_resume(&self) -> bool {
-        let port = self.port.to_string();
+        let (port, bus) = (self.port.to_string(), self.bus.to_string());
         let mut command = Command::new("redis-server");
-        command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"]);
+        command.args(["--port", &port, "--cluster-port", &bus, "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--dir"]);
         command.arg(&self.folder).args(&self.options).stdout(Stdio::null());
-        if let Some(bus) = self.bus {
-            command.args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]);
-        }
         if let Some(clock) = &self.preload {
             command.env("LD_PRELOAD", clock).env("SERVER_CLOCK", self.folder.join("clock"));
         }
@@ -272,16 +264,16 @@ impl Cluster {
     }
 
     fn of(count: usize, more: &[&str]) -> Option<Self> {
-        let options = [&["--cluster-node-timeout", "2000"], more].concat();
-        let started: Option<Vec<_>> = (0..count).map(|_| Server::node(&options)).collect();
-        let nodes = started?;
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let options = [&options, more].concat();
+        let nodes: Option<Vec<_>> = (0..count).map(|_| Server::start(&options)).collect();
+        let nodes = nodes?;
         for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
             node.order(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
         }
         for (place, node) in nodes.iter().enumerate() {
             node.order(&format!("CLUSTER SET-CONFIG-EPOCH {}", place + 1));
-            let bus = node.bus.expect("a node has one");
-            nodes[0].order(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", node.port));
+            nodes[0].order(&format!("CLUSTER MEET 127.0.0.1 {} {}", node.port, node.bus));
         }
         let cluster = Self { nodes };
         cluster.settle();
