@@ -117,6 +117,21 @@ impl<T> Engine<T> {
         };
         match shard.claim_from(&call.local.vacant, call.guard) {
             Some(claimed) => self.arm(call, shard, claimed, value, deadline),
+            None => self.load_and_insert(call, shard, value, deadline),
+        }
+    }
+
+    /// As [`insert_from_hand`](Self::insert_from_hand), where entries have to be loaded first.
+    #[inline(never)]
+    fn load_and_insert(
+        &self,
+        call: Call<'_>,
+        shard: &Shard<T>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
+        match load_and_claim(shard, call) {
+            Some(claimed) => self.arm(call, shard, claimed, value, deadline),
             None => hand_back(value),
         }
     }
@@ -350,8 +365,7 @@ impl<T> Engine<T> {
             return shard.claim(call.guard);
         }
         let in_hand = shard.claim_from(&local.vacant, call.guard);
-        let load = || shard.load(&local.vacant, call.guard).then_some(());
-        in_hand.or_else(|| load().and_then(|()| shard.claim_from(&local.vacant, call.guard)))
+        in_hand.or_else(|| load_and_claim(shard, call))
     }
 
     /// Arms a timer in an entry that the caller had in its hand. The value comes back if the wheel
@@ -545,6 +559,14 @@ impl<T> Engine<T> {
             local.counts.add(Count::Blocks, u64::from(blocks));
         }
     }
+}
+
+/// A vacant entry of the caller's home, where nothing is loaded; `None` when the slab's indices are
+/// used up.
+#[inline]
+fn load_and_claim<'g, T>(shard: &'g Shard<T>, call: Call<'g>) -> Option<Claimed<'g, Entry<T>>> {
+    let vacant = &call.local.vacant;
+    shard.load(vacant, call.guard).then(|| shard.claim_from(vacant, call.guard)).flatten()
 }
 
 /// A value that was not armed. (Were it not a call, none of those that arm would be a jump.)
