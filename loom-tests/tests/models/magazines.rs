@@ -63,7 +63,7 @@ fn a_cancel_into_the_hand_while_another_relinks() {
     });
 }
 
-/// One with entries in its hand that come from the stack and go there, and one without.
+/// One with entries in its hand that come from the stack, and one without.
 #[test]
 fn a_hand_and_the_stack() {
     model(2, || {
@@ -83,6 +83,31 @@ fn a_hand_and_the_stack() {
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         fired.sort_unstable();
         assert_eq!(fired, [4, 5, 6]);
+    });
+}
+
+/// One with both magazines full, of which one goes to the stack, and one that takes from there. (Loom
+/// reaches few of its interleavings; shuttle has the others.)
+#[test]
+fn a_full_hand_and_the_stack() {
+    model(2, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        let armed = in_a_seat(&wheel, |wheel| {
+            [1, 2, 3, 4, 5].map(|n| (wheel.insert(v(n), TICK * 2).unwrap(), n))
+        });
+        let by_hand = seated(&wheel, move |wheel| {
+            for (id, n) in armed {
+                assert_eq!(wheel.cancel(id), Some(v(n)));
+            }
+        });
+        let other = beside(&wheel, |wheel| [6, 7].map(|n| wheel.insert(v(n), TICK).unwrap()));
+        by_hand.join().unwrap();
+        let [a, b] = other.join().unwrap();
+        let c = wheel.insert(v(8), TICK).unwrap();
+        assert!(a != b && b != c && c != a);
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        fired.sort_unstable();
+        assert_eq!(fired, [6, 7, 8]);
     });
 }
 
