@@ -80,7 +80,9 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
             wheel.close();
             wheel.drain().into_iter().for_each(|timer| ledger.end(timer.value));
         }
-        threads.map(|thread| thread.join().expect("no caller panics"));
+        for thread in threads {
+            thread.join().expect("no caller panics");
+        }
     });
     clock.advance(TICK * 20);
     let _ = sweeper.sweep(|timer| ledger.end(timer.value));
