@@ -86,8 +86,8 @@ fn a_hand_and_the_stack() {
     });
 }
 
-/// One with both magazines full, of which one goes to the stack, and one that takes from there. (Loom
-/// reaches few of its interleavings; shuttle has the others.)
+/// One with both magazines full, of which one goes to the stack, and one that takes from there.
+/// (Loom reaches few of its interleavings; shuttle has the others.)
 #[test]
 fn a_full_hand_and_the_stack() {
     model(2, || {
