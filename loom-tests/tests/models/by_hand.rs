@@ -18,7 +18,7 @@ fn leave_an_entry(wheel: &Wheel<Value>) {
     });
 }
 
-/// And files a name, in a block that has room, one tick ahead.
+/// And files the name of a timer, in a block that has room, one tick ahead. Returns its id.
 fn prepare(wheel: &Wheel<Value>) -> TimerId {
     leave_an_entry(wheel);
     wheel.insert(v(1), TICK).unwrap()

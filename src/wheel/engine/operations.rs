@@ -100,8 +100,8 @@ impl<T> Engine<T> {
         InsertError { reason, value }
     }
 
-    /// Arms a timer in an entry that the caller has in its hand. The value comes back if it has
-    /// none, or the case is not so plain.
+    /// Arms a timer in an entry that the caller has in its hand, or loads into it. The value comes
+    /// back if none is to be had, or the case is not so plain.
     #[inline(always)]
     pub(crate) fn insert_from_hand(
         &self,
@@ -130,7 +130,7 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        match load_and_claim(shard, call) {
+        match shard.load_and_claim(&call.local.vacant, call.guard) {
             Some(claimed) => self.arm(call, shard, claimed, value, deadline),
             None => hand_back(value),
         }
@@ -365,7 +365,7 @@ impl<T> Engine<T> {
             return shard.claim(call.guard);
         }
         let in_hand = shard.claim_from(&local.vacant, call.guard);
-        in_hand.or_else(|| load_and_claim(shard, call))
+        in_hand.or_else(|| shard.load_and_claim(&local.vacant, call.guard))
     }
 
     /// Arms a timer in an entry that the caller had in its hand. The value comes back if the wheel
@@ -559,14 +559,6 @@ impl<T> Engine<T> {
             local.counts.add(Count::Blocks, u64::from(blocks));
         }
     }
-}
-
-/// A vacant entry of the caller's home, where nothing is loaded; `None` when the slab's indices are
-/// used up.
-#[inline]
-fn load_and_claim<'g, T>(shard: &'g Shard<T>, call: Call<'g>) -> Option<Claimed<'g, Entry<T>>> {
-    let vacant = &call.local.vacant;
-    shard.load(vacant, call.guard).then(|| shard.claim_from(vacant, call.guard)).flatten()
 }
 
 /// A value that was not armed. (Were it not a call, none of those that arm would be a jump.)

@@ -131,10 +131,15 @@ impl<T> Shard<T> {
         self.slab.claim(guard)
     }
 
-    /// Loads the caller's magazine, of which nothing is left. `false` when the slab's indices are
-    /// used up.
-    pub(crate) fn load(&self, magazines: &Magazines, guard: &Guard) -> bool {
-        self.slab.load(magazines, guard)
+    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first. `None` when
+    /// the slab's indices are used up.
+    #[inline]
+    pub(crate) fn load_and_claim<'g>(
+        &'g self,
+        magazines: &Magazines,
+        guard: &'g Guard,
+    ) -> Option<Claimed<'g, Entry<T>>> {
+        self.slab.load_and_claim(magazines, guard)
     }
 
     /// Gives back what is in a caller's magazines.

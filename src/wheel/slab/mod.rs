@@ -129,12 +129,18 @@ impl<E: Resident> Slab<E> {
         Some(Claimed { entry, index, vacant })
     }
 
-    /// Loads the caller's magazine, of which nothing is left. `false` when the indices are used up.
-    pub(crate) fn load(&self, magazines: &Magazines, guard: &Guard) -> bool {
-        if magazines.reload() {
-            return true;
+    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first. `None` when
+    /// the indices are used up.
+    #[inline]
+    pub(crate) fn load_and_claim<'g>(
+        &'g self,
+        magazines: &Magazines,
+        guard: &'g Guard,
+    ) -> Option<Claimed<'g, E>> {
+        if !magazines.reload() {
+            magazines.load(self.take_rounds(ROUNDS, guard)?);
         }
-        self.take_rounds(ROUNDS, guard).map(|rounds| magazines.load(rounds)).is_some()
+        self.claim_from(magazines, guard)
     }
 
     /// Makes room in the caller's magazines.
