@@ -71,9 +71,19 @@ impl DriverBuilder {
         }
     }
 
-    /// Where batches run. By default, one after the other on a thread of the driver's own, and on
-    /// rayon's global pool while that is busy (if there can be no such pool, on the tick thread);
-    /// without the feature `rayon`, on the tick thread.
+    /// Sets where batches run.
+    ///
+    /// By default they run one after the other on a worker thread of the driver's own. Batches that
+    /// come while the worker is busy run on a rayon pool of 4 to 16 threads, one for each core,
+    /// which all drivers of the process share and which starts when it is first needed. If its
+    /// threads cannot be started, such batches run on the tick thread. Without the feature `rayon`
+    /// all batches run on the tick thread.
+    ///
+    /// Handlers never run on the program's own threads unless the executor says so, as
+    /// [`GlobalPool`](crate::GlobalPool) does. A handler that uses rayon itself may find itself in
+    /// the shared pool, where a thread that waits in `rayon::join` runs other batches meanwhile:
+    /// such a handler holds no lock while it waits, or moves to a pool of its own with
+    /// `ThreadPool::install`.
     ///
     /// The tick thread drops the executor after its last sweep; nobody waits for that.
     pub fn executor(mut self, executor: impl Executor) -> Self {
@@ -125,8 +135,8 @@ impl DriverBuilder {
         self
     }
 
-    /// The name of the tick thread, `tourbillon` by default; the thread of the default executor has
-    /// it with `-worker` behind.
+    /// Sets the name of the tick thread, `tourbillon` by default. The worker of the default
+    /// executor is called the same with `-worker` behind.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self

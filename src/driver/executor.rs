@@ -3,13 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "rayon")]
+use crate::panics::ignore_poison;
+#[cfg(feature = "rayon")]
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::io;
 #[cfg(feature = "rayon")]
-use std::panic::catch_unwind;
-#[cfg(feature = "rayon")]
-use std::sync::OnceLock;
-#[cfg(feature = "rayon")]
 use std::sync::mpsc::{self, TrySendError};
+#[cfg(feature = "rayon")]
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// A batch of expired timers with their handler, ready to run once.
 ///
@@ -76,10 +78,12 @@ impl Executor for Inline {
     }
 }
 
-/// Runs batches on rayon's global pool.
+/// Runs batches on rayon's global pool, beside the program's own computations.
 ///
-/// A pool that is given a batch wakes several of its threads, which look for more for a while
-/// before they sleep again. The default spares that while one thread keeps up.
+/// A batch then waits until a thread of that pool is free, which may be as long as the program's
+/// longest computation. A thread that waits for parallel work of its own, in `join` or a parallel
+/// iterator, may run the batch meanwhile: if it holds a lock that a handler takes, it waits for
+/// itself, forever.
 ///
 /// # Examples
 ///
@@ -112,7 +116,7 @@ impl Executor for GlobalPool {
 
 /// Runs batches on a pool of the caller's.
 #[cfg(feature = "rayon")]
-impl Executor for rayon::ThreadPool {
+impl Executor for ThreadPool {
     fn execute(&self, job: Job) {
         self.spawn(job);
     }
@@ -120,45 +124,101 @@ impl Executor for rayon::ThreadPool {
 
 /// Runs batches on a pool of the caller's.
 #[cfg(feature = "rayon")]
-impl Executor for std::sync::Arc<rayon::ThreadPool> {
+impl Executor for Arc<ThreadPool> {
     fn execute(&self, job: Job) {
         self.spawn(job);
     }
 }
 
-/// The executor of a driver that was told nothing else: with the feature `rayon`, a thread of the
-/// driver's own that waits for batches, and the global pool for those that come while it is busy.
+/// The executor of a driver that is given none: a worker thread of the driver's own, and for the
+/// batches that come while it is busy a pool that the drivers of the process share.
 ///
-/// It is no thread of a pool: what a handler spawns on rayon would wait there behind its loop.
-///
-/// If there can be no global pool (its threads could not be started), the batches that come while
-/// the thread is busy run where they are handed over: rayon would drop them.
+/// The worker is no thread of a pool, so that what a handler spawns on rayon does not wait there
+/// behind the worker's loop.
+#[cfg(feature = "rayon")]
+struct Worker {
+    /// Without capacity: a batch is taken by a worker that waits for it, or not at all.
+    hand: mpsc::SyncSender<Job>,
+    /// Looked up when it is first needed, since its threads start then.
+    pool: OnceLock<Option<Arc<ThreadPool>>>,
+}
+
+#[cfg(feature = "rayon")]
+impl Executor for Worker {
+    fn execute(&self, job: Job) {
+        let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
+            self.hand.try_send(job)
+        else {
+            return;
+        };
+        match self.pool.get_or_init(shared_pool) {
+            Some(pool) => pool.spawn(job),
+            // The process can start no more threads.
+            None => job(),
+        }
+    }
+}
+
+/// Creates the default executor, whose worker is called `name-worker`.
 ///
 /// # Errors
 ///
-/// The thread could not be started.
+/// The worker could not be started.
 #[cfg(feature = "rayon")]
 #[allow(clippy::disallowed_methods, reason = "the worker thread")]
 pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
-    // Without capacity: a batch is taken by a thread that waits for it, or not at all.
     let (hand, waiting) = mpsc::sync_channel::<Job>(0);
     std::thread::Builder::new()
         .name(format!("{name}-worker"))
         .spawn(move || waiting.into_iter().for_each(|job| job()))?;
-    // Asked when it is first needed, since the question starts the pool; its answer never changes.
-    let pool = OnceLock::new();
-    Ok(Box::new(move |job| match hand.try_send(job) {
-        Ok(()) => {}
-        Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-            match pool.get_or_init(|| catch_unwind(rayon::current_num_threads).is_ok()) {
-                true => rayon::spawn(job),
-                false => job(),
-            }
-        }
-    }))
+    Ok(Box::new(Worker { hand, pool: OnceLock::new() }))
+}
+
+/// Returns the pool that the drivers of this process share, and starts its threads if no driver
+/// has it yet; `None` if they cannot be started. It ends with the last of those drivers.
+#[cfg(feature = "rayon")]
+fn shared_pool() -> Option<Arc<ThreadPool>> {
+    /// A pool and the process that has its threads: a fork takes none along.
+    static SHARED: Mutex<(u32, Weak<ThreadPool>)> = Mutex::new((0, Weak::new()));
+    let mut shared = ignore_poison(SHARED.lock());
+    let process = std::process::id();
+    let known = shared.1.upgrade().filter(|_| shared.0 == process);
+    known.or_else(|| {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(pool_threads())
+            .thread_name(|number| format!("tourbillon-pool-{number}"))
+            .build()
+            .ok()
+            .map(Arc::new)?;
+        *shared = (process, Arc::downgrade(&pool));
+        Some(pool)
+    })
+}
+
+/// The size of the shared pool: enough that some handlers may block while others run.
+#[cfg(feature = "rayon")]
+fn pool_threads() -> usize {
+    std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(4, 16))
 }
 
 #[cfg(not(feature = "rayon"))]
 pub(crate) fn default_executor(_name: &str) -> io::Result<Box<dyn Executor>> {
     Ok(Box::new(Inline))
+}
+
+#[cfg(all(test, feature = "rayon", not(modelled)))]
+mod tests {
+    use super::{Executor, Worker};
+    use std::sync::{OnceLock, mpsc};
+    use std::thread;
+
+    /// As where the process can start no thread.
+    #[test]
+    fn a_batch_that_finds_no_pool_runs_where_it_is_handed_over() {
+        let (hand, _busy) = mpsc::sync_channel(0);
+        let worker = Worker { hand, pool: OnceLock::from(None) };
+        let (send, ran) = mpsc::channel();
+        worker.execute(Box::new(move || send.send(thread::current().id()).unwrap_or(())));
+        assert_eq!(ran.try_recv(), Ok(thread::current().id()));
+    }
 }

@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod asked;
-pub(crate) mod busy;
 pub(crate) mod desk;
 pub(crate) mod leased;
 #[cfg(feature = "future")]

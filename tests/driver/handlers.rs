@@ -33,30 +33,6 @@ fn queue() -> (impl Executor, Receiver<Job>) {
     (move |job| send.send(job).unwrap(), jobs)
 }
 
-/// The default executor's thread is none of a pool that would keep the task behind its own loop.
-#[test]
-#[cfg(feature = "rayon")]
-fn what_a_handler_spawns_on_rayon_runs() {
-    let clock = ManualClock::new();
-    let (send, ran) = mpsc::channel();
-    let driver = Builder::new().clock(clock.clone()).driver().spawn(move |timer: Expired<u32>| {
-        let send = send.clone();
-        rayon::spawn(move || send.send(timer.value).unwrap());
-    });
-    let driver = driver.unwrap();
-    for n in 0..3 {
-        driver.wheel().insert(n, TICK).unwrap();
-        clock.advance(TICK);
-        assert_eq!(receive(&ran, 1), [n]);
-    }
-}
-
-#[test]
-#[cfg(feature = "rayon")]
-fn batches_run_while_the_worker_is_busy() {
-    crate::common::busy::batches_run_while_the_worker_is_busy();
-}
-
 /// However far ahead the next timer is: inserts would be refused if the sweep fell behind by more.
 #[test]
 fn a_tick_thread_rests_no_longer_than_the_wheel_can_do_without_a_sweep() {

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "rayon")]
+mod default_executor;
 mod handlers;
 mod real_time;
 #[cfg(feature = "tracing")]
