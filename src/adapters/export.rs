@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::Metrics;
+use crate::{Lateness, Metrics};
 use ::metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
@@ -72,7 +72,7 @@ const TOTALS: [Total<Metrics>; 8] = [
 const LEVELS: [Level<Metrics>; 6] = [
     ("tourbillon_timers_armed", Unit::Count, "Timers armed.", |m| m.armed as f64),
     ("tourbillon_stale_names", Unit::Count, "Names without a timer.", |m| m.stale_names as f64),
-    ("tourbillon_timers_in_flight", Unit::Count, "Timers with the executor.", |m| {
+    ("tourbillon_timers_in_flight", Unit::Count, "Timers whose handlers have not ended.", |m| {
         m.timers_in_flight as f64
     }),
     ("tourbillon_batches_in_flight", Unit::Count, "Batches with the executor.", |m| {
@@ -84,7 +84,17 @@ const LEVELS: [Level<Metrics>; 6] = [
     }),
 ];
 
-const LATENESS: &str = "tourbillon_lateness_seconds";
+/// The histograms of lateness.
+const LATENESS: [(&str, &str, Figure<Metrics, Lateness>); 2] = [
+    ("tourbillon_lateness_seconds", "How long after their deadlines timers fired.", |m| {
+        m.lateness.clone()
+    }),
+    (
+        "tourbillon_handler_lateness_seconds",
+        "How long after the deadlines of timers their handlers began.",
+        |m| m.handler_lateness.clone(),
+    ),
+];
 
 /// Tells what a wheel counts to the facade `metrics`.
 ///
@@ -92,7 +102,9 @@ const LATENESS: &str = "tourbillon_lateness_seconds";
 ///   `fired_total`, `returned_total`, `refiled_total`, `sweeps_total`, `handler_panics_total`.
 /// * Gauges, `tourbillon_` and: `timers_armed`, `stale_names`, `timers_in_flight`,
 ///   `batches_in_flight`, `memory_bytes`, `longest_sweep_seconds`.
-/// * A histogram: `tourbillon_lateness_seconds`.
+/// * Histograms, `tourbillon_` and: `lateness_seconds`, `handler_lateness_seconds`. A recorder that
+///   keeps summaries misjudges samples that come all at once, so give it buckets for these, such as
+///   powers of two from 1 ms to 1 min.
 ///
 /// They are the fields of [`Metrics`], each with the label `wheel`. Nothing is told by itself: call
 /// [`record`](Self::record) from the handler that is scraped, or from a timer.
@@ -121,9 +133,32 @@ const LATENESS: &str = "tourbillon_lateness_seconds";
 #[derive(Debug)]
 pub struct Exporter {
     figures: Figures<Metrics>,
-    lateness: Histogram,
-    /// How many timers of each bucket of lateness have been told.
-    told: Vec<u64>,
+    lateness: [Samples; 2],
+}
+
+/// A histogram of the facade, and what it has been given.
+#[derive(Debug)]
+struct Samples {
+    histogram: Histogram,
+    of: Figure<Metrics, Lateness>,
+    /// How many timers of each bucket have been recorded.
+    recorded: Vec<u64>,
+}
+
+impl Samples {
+    /// Records each timer that has come since the last call, by the upper bound of its bucket.
+    fn record(&mut self, metrics: &Metrics) {
+        for (bucket, (bound, count)) in (self.of)(metrics).buckets().enumerate() {
+            if bucket == self.recorded.len() {
+                self.recorded.push(0);
+            }
+            let new = count.saturating_sub(self.recorded[bucket]);
+            if new > 0 {
+                self.histogram.record_many(bound, usize::try_from(new).unwrap_or(usize::MAX));
+                self.recorded[bucket] = count;
+            }
+        }
+    }
 }
 
 impl Exporter {
@@ -140,20 +175,20 @@ impl Exporter {
     pub fn new(wheel: impl Into<String>) -> Self {
         let wheel = wheel.into();
         let figures = Figures::register("wheel", &wheel, &TOTALS, &LEVELS);
-        describe_histogram!(
-            LATENESS,
-            Unit::Seconds,
-            "How long after their deadlines timers fired."
-        );
-        Self { figures, lateness: histogram!(LATENESS, "wheel" => wheel), told: Vec::new() }
+        let lateness = LATENESS.map(|(name, what, of)| {
+            describe_histogram!(name, Unit::Seconds, what);
+            let histogram = histogram!(name, "wheel" => wheel.clone());
+            Samples { histogram, of, recorded: Vec::new() }
+        });
+        Self { figures, lateness }
     }
 
     /// Tells a snapshot of [`Wheel::metrics`](crate::Wheel::metrics) or
     /// [`Driver::metrics`](crate::Driver::metrics), always of the same wheel.
     ///
-    /// Of the lateness, what has come since the last call is told: for each timer that has fired,
-    /// the upper bound of its bucket. The facade has no shorter way, and a recorder may take each
-    /// by itself; the more timers fire, the more often this should be called.
+    /// Of each histogram of lateness it records the timers that have come since the last call, each
+    /// by the upper bound of its bucket. The facade has no shorter way, and a recorder may take
+    /// each sample by itself: the more timers fire, the more often this should be called.
     ///
     /// # Examples
     ///
@@ -167,15 +202,6 @@ impl Exporter {
     /// ```
     pub fn record(&mut self, metrics: &Metrics) {
         self.figures.tell(metrics);
-        for (bucket, (bound, count)) in metrics.lateness.buckets().enumerate() {
-            if bucket == self.told.len() {
-                self.told.push(0);
-            }
-            let new = count.saturating_sub(self.told[bucket]);
-            if new > 0 {
-                self.lateness.record_many(bound, usize::try_from(new).unwrap_or(usize::MAX));
-                self.told[bucket] = count;
-            }
-        }
+        self.lateness.iter_mut().for_each(|samples| samples.record(metrics));
     }
 }

@@ -3,15 +3,16 @@
 #![forbid(unsafe_code)]
 
 use super::bell::Bell;
-use super::events::Teller;
+use super::events::{Handed, Teller};
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Mutex, Relaxed, thread_local};
-use crate::wheel::{Expired, TimerId};
+use crate::wheel::{Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(super) type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
 pub(super) type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + Sync>;
@@ -20,10 +21,16 @@ pub(super) type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + 
 pub(super) struct Shared<T> {
     pub(super) handler: Handler<T>,
     pub(super) on_panic: PanicObserver,
+    pub(super) wheel: Wheel<T>,
     pub(super) stopping: AtomicBool,
+    /// Timers handed to the executor whose handlers have not ended.
     pub(super) timers_in_flight: AtomicUsize,
+    /// The bound on them.
+    pub(super) max_in_flight: usize,
     pub(super) batches_in_flight: AtomicUsize,
     pub(super) panics: AtomicUsize,
+    /// How many handlers began in each bucket of lateness.
+    pub(super) handler_lateness: [AtomicUsize; LATENESS_BUCKETS],
     /// Whether timers that an executor drops unrun are dropped, and not kept in `unfired`.
     pub(super) drop_unrun: bool,
     /// Timers of batches that an executor dropped unrun.
@@ -66,26 +73,50 @@ impl<T> Drop for SaysLast<T> {
     }
 }
 
-/// Timers on their way through the executor.
-pub(super) struct Batch<T> {
-    timers: std::vec::IntoIter<Expired<T>>,
-    size: usize,
-    shared: Arc<Shared<T>>,
+impl<T> Shared<T> {
+    /// Notes that a handler begins.
+    fn begins(&self, deadline: Instant, now: Instant) {
+        let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
+        // Relaxed: a figure.
+        self.handler_lateness[bucket].fetch_add(1, Relaxed);
+    }
+
+    /// Takes timers off those in flight, and wakes the tick thread if it may wait for room.
+    fn no_longer_in_flight(&self, timers: usize) {
+        // AcqRel: the Release half publishes what the handlers did to the tick thread, whose
+        // Acquire finds the room; the Acquire half keeps the chain over several batches.
+        let before = self.timers_in_flight.fetch_sub(timers, AcqRel);
+        // The tick thread alone adds to the count, and waits only if it is at the bound.
+        if before >= self.max_in_flight {
+            self.bell.ring();
+        }
+    }
 }
 
-impl<T> Batch<T> {
+/// Timers on their way through the executor.
+pub(super) struct Batch<T: Send> {
+    timers: std::vec::IntoIter<Expired<T>>,
+    shared: Arc<Shared<T>>,
+    handed: Handed,
+}
+
+impl<T: Send> Batch<T> {
     pub(super) fn new(timers: Vec<Expired<T>>, shared: Arc<Shared<T>>) -> Self {
         // Relaxed, twice: the tick thread counts up before it hands the batch on.
         shared.timers_in_flight.fetch_add(timers.len(), Relaxed);
         shared.batches_in_flight.fetch_add(1, Relaxed);
-        Self { size: timers.len(), timers: timers.into_iter(), shared }
+        let handed = shared.teller.handed_over(|| shared.wheel.clock().now());
+        Self { timers: timers.into_iter(), shared, handed }
     }
 
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let _inside = Inside::enter(&shared);
+        let clock = shared.wheel.clock();
+        let mut now = clock.now();
         for timer in self.timers.by_ref() {
             let id = timer.id;
+            shared.begins(timer.deadline, now);
             let outcome = catch_unwind(AssertUnwindSafe(|| (shared.handler)(timer)));
             if let Err(panic) = outcome {
                 // Relaxed: a figure.
@@ -97,28 +128,33 @@ impl<T> Batch<T> {
                     drop(panic);
                 });
             }
+            shared.no_longer_in_flight(1);
+            now = clock.now();
         }
     }
 }
 
-impl<T> Drop for Batch<T> {
+impl<T: Send> Drop for Batch<T> {
     fn drop(&mut self) {
         let shared = &self.shared;
-        if shared.drop_unrun {
-            drop_each(self.timers.by_ref());
-        } else if self.timers.len() > 0 {
-            ignore_poison(shared.unfired.lock()).extend(self.timers.by_ref());
+        let unrun = self.timers.len();
+        if unrun > 0 {
+            if shared.drop_unrun {
+                drop_each(self.timers.by_ref());
+            } else {
+                ignore_poison(shared.unfired.lock()).extend(self.timers.by_ref());
+            }
+            shared.no_longer_in_flight(unrun);
         }
-        // AcqRel: the Release half publishes what the handlers did to whoever waits, and the
-        // room to the tick thread; the Acquire half keeps the chain over several batches.
-        shared.timers_in_flight.fetch_sub(self.size, AcqRel);
-        // AcqRel: as above.
+        shared.teller.ended(&self.handed, || shared.wheel.clock().now());
+        // AcqRel: the Release half publishes what the handlers did to a thread that waits for
+        // them, whose Acquire is in `Driver::wait`; the Acquire half keeps the chain over several
+        // batches.
         if shared.batches_in_flight.fetch_sub(1, AcqRel) == 1 {
             // The lock keeps the notice from slipping between a waiter's look and its wait.
             drop(ignore_poison(shared.quiet_lock.lock()));
             shared.quiet.notify_all();
         }
-        shared.bell.ring();
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::batch::{LastSweep, PanicObserver, SaysLast, Shared};
 use super::bell::Bell;
-use super::events::{Teller, Watch};
+use super::events::{Limits, Teller, Watch};
 use super::executor::{Executor, default_executor};
 use super::{Driver, TickThread};
 use crate::error::BuildError;
@@ -13,6 +13,7 @@ use crate::wheel::{Builder, Expired, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Says what a driver should be like; made by [`Builder::driver`].
 ///
@@ -47,6 +48,7 @@ pub struct DriverBuilder {
     on_panic: PanicObserver,
     drop_unrun: bool,
     detach_on_drop: bool,
+    limits: Limits,
 }
 
 impl Builder {
@@ -68,6 +70,7 @@ impl DriverBuilder {
             on_panic: Box::new(|_, _| ()),
             drop_unrun: false,
             detach_on_drop: false,
+            limits: Limits::default(),
         }
     }
 
@@ -139,6 +142,44 @@ impl DriverBuilder {
     /// executor is called the same with `-worker` behind.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
+        self
+    }
+
+    /// Sets how long after its deadline a timer may be swept without a warning by `tracing`: 10 ms
+    /// by default, and never less than a tick. Without the feature `tracing` it has no effect.
+    ///
+    /// # Examples
+    ///
+    /// On a shared machine, whose scheduler is often late:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let driver = tourbillon::Builder::new().driver().warn_late(Duration::from_millis(250));
+    /// # drop(driver);
+    /// ```
+    pub fn warn_late(mut self, lateness: Duration) -> Self {
+        self.limits.late = lateness;
+        self
+    }
+
+    /// Sets how long a batch may take, from its hand-over to the executor until its last handler
+    /// has ended, without a warning by `tracing`: 1 s by default. Without the feature `tracing` it
+    /// has no effect.
+    ///
+    /// # Examples
+    ///
+    /// For handlers that may take a minute each:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let driver = tourbillon::Builder::new().driver().batch(1);
+    /// let driver = driver.warn_stuck(Duration::from_secs(90));
+    /// # drop(driver);
+    /// ```
+    pub fn warn_stuck(mut self, duration: Duration) -> Self {
+        self.limits.stuck = duration;
         self
     }
 
@@ -270,18 +311,21 @@ impl DriverBuilder {
         wheel.clock().subscribe(Box::new(moved));
         let shared = Arc::new(Shared {
             handler: Box::new(make(wheel.clone())),
+            wheel: wheel.clone(),
             on_panic: self.on_panic,
             stopping: AtomicBool::new(false),
             drop_unrun: self.drop_unrun,
             timers_in_flight: AtomicUsize::new(0),
+            max_in_flight: self.max_in_flight,
             batches_in_flight: AtomicUsize::new(0),
             panics: AtomicUsize::new(0),
+            handler_lateness: std::array::from_fn(|_| AtomicUsize::new(0)),
             unfired: Mutex::new(Vec::new()),
             quiet: Condvar::new(),
             quiet_lock: Mutex::new(()),
             last_sweep: LastSweep::new(),
             bell,
-            teller: Teller::new(&self.thread_name),
+            teller: Teller::new(&self.thread_name, self.limits),
         });
         let ticking = TickThread {
             sweeper,
@@ -289,7 +333,6 @@ impl DriverBuilder {
             executor,
             shared: Arc::clone(&shared),
             batch,
-            max_in_flight: self.max_in_flight,
             watch: Watch::new(&shared.teller),
         };
         let thread = thread::Builder::new()
@@ -298,7 +341,7 @@ impl DriverBuilder {
             .map_err(BuildError::Thread)?;
         let tick_thread = thread.thread().id();
         shared.teller.started(wheel.resolution(), wheel.shards());
-        Ok(Driver { wheel, shared, tick_thread, waits: !self.detach_on_drop })
+        Ok(Driver { shared, tick_thread, waits: !self.detach_on_drop })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The driver's events for `tracing`: its start and end, late sweeps, overload, panics of handlers.
+//! The driver's events for `tracing`: its start and end, late sweeps, batches that do not end,
+//! overload, panics of handlers.
 //!
 //! The only file that knows of that crate. Without the feature all of this is empty, and with it no
 //! operation of a wheel comes here: only the tick thread, batch by batch, and who starts and stops
@@ -6,10 +7,15 @@
 //! a server with more than it can do is not given its log to write as well; the next one says how
 //! many were not told.
 //!
-//! **Late** is a timer that is handed over more than 10 ms after its deadline, or more than a tick,
-//! if that is longer: so long after it the tick thread should not have come by, unless it did not
-//! get the processor, ran a slow handler itself, had very many timers to hand over, or had to wait
-//! for room in flight.
+//! **Late** is a timer that is handed over more than [`Limits::late`] after its deadline, or more
+//! than a tick, if that is longer: so long after it the tick thread should not have come by, unless
+//! it did not get the processor, ran a slow handler itself, had very many timers to hand over, or
+//! had to wait for room in flight.
+//!
+//! **Stuck** is a batch that has not ended [`Limits::stuck`] after it was handed over, because a
+//! handler blocks or the executor does not come round to it. The tick thread notes each batch
+//! before it rests, and so knows until when it may rest without a look. A batch that the tick
+//! thread runs itself is reported when it has ended.
 //!
 //! **Overloaded** is a driver from when the tick thread finds as many timers in flight as may be
 //! until all that was due has been handed over. In between, each batch that ends makes room, which
@@ -19,13 +25,32 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "tracing")]
-pub(crate) use told::{Teller, Watch};
+pub(crate) use told::{Handed, Teller, Watch};
 #[cfg(not(feature = "tracing"))]
-pub(crate) use untold::{Teller, Watch};
+pub(crate) use untold::{Handed, Teller, Watch};
+
+use std::time::Duration;
+
+/// From when on the driver warns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How late no timer is called late.
+    pub(crate) late: Duration,
+    /// How long a batch may take from the hand-over to its end.
+    pub(crate) stuck: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { late: Duration::from_millis(10), stuck: Duration::from_secs(1) }
+    }
+}
 
 #[cfg(feature = "tracing")]
 mod told {
-    use crate::panics::quietly;
+    use super::Limits;
+    use crate::panics::{ignore_poison, quietly};
+    use crate::sync::Mutex;
     use crate::wheel::{Expired, Sweeper, TimerId};
     use std::any::Any;
     use std::sync::Arc;
@@ -33,9 +58,6 @@ mod told {
     use tracing::{Level, debug, enabled, error, info, warn};
 
     const TARGET: &str = "tourbillon";
-
-    /// How late no timer is called late.
-    const TOLERATED: Duration = Duration::from_millis(10);
 
     /// Between two events of a kind that load brings about.
     const PAUSE: Duration = Duration::from_secs(1);
@@ -50,11 +72,81 @@ mod told {
     #[derive(Clone)]
     pub(crate) struct Teller {
         driver: Arc<str>,
+        limits: Limits,
+        under_way: Arc<Mutex<UnderWay>>,
     }
 
+    /// The batches between their hand-over and their end.
+    #[derive(Default)]
+    struct UnderWay {
+        batches: Vec<Noted>,
+        handed_over: u64,
+        pause: Pause,
+    }
+
+    struct Noted {
+        batch: Handed,
+        since: Instant,
+        told: bool,
+    }
+
+    /// The number of a batch that was handed over.
+    #[derive(Debug, PartialEq, Eq)]
+    pub(crate) struct Handed(u64);
+
     impl Teller {
-        pub(crate) fn new(driver: &str) -> Self {
-            Self { driver: driver.into() }
+        pub(crate) fn new(driver: &str, limits: Limits) -> Self {
+            Self { driver: driver.into(), limits, under_way: Arc::default() }
+        }
+
+        /// Notes a batch that the tick thread is about to hand over.
+        pub(crate) fn handed_over(&self, now: impl FnOnce() -> Instant) -> Handed {
+            let mut under_way = ignore_poison(self.under_way.lock());
+            under_way.handed_over += 1;
+            let number = under_way.handed_over;
+            under_way.batches.push(Noted { batch: Handed(number), since: now(), told: false });
+            Handed(number)
+        }
+
+        /// Strikes a batch off, and reports one that took long.
+        pub(crate) fn ended(&self, batch: &Handed, now: impl FnOnce() -> Instant) {
+            let mut under_way = ignore_poison(self.under_way.lock());
+            let Some(place) = under_way.batches.iter().position(|noted| noted.batch == *batch)
+            else {
+                return;
+            };
+            let noted = under_way.batches.swap_remove(place);
+            let now = now();
+            let lasted = now.saturating_duration_since(noted.since);
+            if lasted < self.limits.stuck {
+                return;
+            }
+            if noted.told {
+                drop(under_way);
+                tell(|| {
+                    info!(
+                        target: TARGET,
+                        driver = &*self.driver,
+                        ?lasted,
+                        "a batch that was stuck has ended"
+                    );
+                });
+                return;
+            }
+            let Ok(suppressed) = under_way.pause.ends(now) else {
+                under_way.pause.suppressed += 1;
+                return;
+            };
+            drop(under_way);
+            tell(|| {
+                warn!(
+                    target: TARGET,
+                    driver = &*self.driver,
+                    ?lasted,
+                    suppressed,
+                    "a batch took long"
+                );
+            });
         }
 
         pub(crate) fn started(&self, resolution: Duration, shards: usize) {
@@ -124,7 +216,8 @@ mod told {
             let wheel = sweeper.wheel();
             let (now, tick) = (wheel.clock().now(), wheel.resolution());
             let lateness = |timer: &Expired<T>| now.saturating_duration_since(timer.deadline);
-            let late = timers.iter().map(lateness).filter(|&late| late > TOLERATED.max(tick));
+            let tolerated = self.teller.limits.late.max(tick);
+            let late = timers.iter().map(lateness).filter(|&late| late > tolerated);
             let (count, worst) = late.fold((0_usize, Duration::ZERO), |(count, worst), late| {
                 (count + 1, worst.max(late))
             });
@@ -147,13 +240,56 @@ mod told {
             });
         }
 
+        /// Warns of batches that are stuck. Returns when to look again at the latest.
+        pub(crate) fn stuck<T: Send>(&mut self, sweeper: &Sweeper<T>) -> Option<Instant> {
+            if !enabled!(target: TARGET, Level::WARN) {
+                return None;
+            }
+            let mut under_way = ignore_poison(self.teller.under_way.lock());
+            let limit = self.teller.limits.stuck;
+            let ends = |noted: &Noted| noted.since.checked_add(limit);
+            let first = under_way.batches.iter().filter(|noted| !noted.told).filter_map(ends).min();
+            let first = first?;
+            let now = sweeper.wheel().clock().now();
+            if now < first {
+                return Some(first);
+            }
+            let suppressed = match under_way.pause.ends(now) {
+                Ok(suppressed) => suppressed,
+                Err(end) => return Some(end),
+            };
+            let mut batches = 0_usize;
+            let mut longest = Duration::ZERO;
+            for noted in &mut under_way.batches {
+                let lasts = now.saturating_duration_since(noted.since);
+                if lasts >= limit {
+                    noted.told = true;
+                    batches += 1;
+                    longest = longest.max(lasts);
+                }
+            }
+            let next = under_way.batches.iter().filter(|noted| !noted.told).filter_map(ends).min();
+            drop(under_way);
+            tell(|| {
+                warn!(
+                    target: TARGET,
+                    driver = &*self.teller.driver,
+                    batches,
+                    lasts = ?longest,
+                    suppressed,
+                    "batches are stuck: a handler blocks, or the executor is behind"
+                );
+            });
+            next
+        }
+
         /// As many timers are in flight as may be. Returns when to look again at the latest, if
         /// that has yet to be told.
         pub(crate) fn held_back<T: Send>(
             &mut self,
             sweeper: &Sweeper<T>,
             in_flight: usize,
-        ) -> Option<Duration> {
+        ) -> Option<Instant> {
             if !enabled!(target: TARGET, Level::WARN) || matches!(self.overload, Some((_, true))) {
                 return None;
             }
@@ -175,7 +311,7 @@ mod told {
                     });
                     None
                 }
-                Err(end) => clock.timeout(end),
+                Err(end) => Some(end),
             }
         }
 
@@ -222,16 +358,26 @@ mod told {
 
 #[cfg(not(feature = "tracing"))]
 mod untold {
+    use super::Limits;
     use crate::wheel::{Expired, Sweeper, TimerId};
     use std::any::Any;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     pub(crate) struct Teller;
 
+    #[derive(Debug)]
+    pub(crate) struct Handed;
+
     impl Teller {
-        pub(crate) fn new(_driver: &str) -> Self {
+        pub(crate) fn new(_driver: &str, _limits: Limits) -> Self {
             Self
         }
+
+        pub(crate) fn handed_over(&self, _now: impl FnOnce() -> Instant) -> Handed {
+            Handed
+        }
+
+        pub(crate) fn ended(&self, _batch: &Handed, _now: impl FnOnce() -> Instant) {}
 
         pub(crate) fn started(&self, _resolution: Duration, _shards: usize) {}
 
@@ -254,11 +400,15 @@ mod untold {
         ) {
         }
 
+        pub(crate) fn stuck<T: Send>(&mut self, _sweeper: &Sweeper<T>) -> Option<Instant> {
+            None
+        }
+
         pub(crate) fn held_back<T: Send>(
             &mut self,
             _sweeper: &Sweeper<T>,
             _in_flight: usize,
-        ) -> Option<Duration> {
+        ) -> Option<Instant> {
             None
         }
 

@@ -4,7 +4,7 @@
 //!   callers ──insert, cancel, reset──► wheel ◄──sweep── tick thread ──batches──► executor
 //!                                        │                 ▲   rests until             │
 //!                                        └──── alarm ──────┘   the next slot         │
-//!                                          an earlier timer    ◄── a batch ended ────┘
+//!                                          an earlier timer    ◄── room in flight ───┘
 //! ```
 //!
 //! The tick thread never runs handlers (unless told to, by [`Inline`]) and never
@@ -13,10 +13,11 @@
 //! wakes it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it
 //! rests until absolute instants, nothing adds up.
 //!
-//! **What is in flight.** A [`Batch`] is counted from its making to its end. If the builder
-//! bounds what is in flight and the bound is reached, due timers stay in the wheel, where they
-//! can still be cancelled and reset, and the end of a batch wakes the tick thread. A batch that an
-//! executor drops unrun hands its timers to `unfired`; [`Driver::shutdown`] gives them back.
+//! **What is in flight.** A timer is counted from the making of its [`Batch`] until its handler has
+//! ended. If the builder bounds the count and the bound is reached, due timers stay in the wheel,
+//! where they can still be cancelled and reset, and the handler that makes room wakes the tick
+//! thread. A batch that an executor drops unrun hands its timers to `unfired`; [`Driver::shutdown`]
+//! gives them back.
 //!
 //! **Shutting down** from anywhere: close the wheel, stop the tick thread and wait for its last
 //! sweep (not from the tick thread itself, where an inline handler may be calling), drain the
@@ -42,7 +43,7 @@ use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Relaxed, Release};
-use crate::wheel::{Armed, Expired, Metrics, Sweeper, Wheel};
+use crate::wheel::{Armed, Expired, Lateness, Metrics, Sweeper, Wheel};
 use batch::{Batch, Inside, SaysLast, Shared, drop_each};
 use events::Watch;
 use std::fmt;
@@ -56,10 +57,11 @@ use std::time::Instant;
 /// [`Inline`] for its handlers, unless it is called there or the builder says
 /// [otherwise](DriverBuilder::detach_on_drop).
 ///
-/// With the feature `tracing` it tells events of the target `tourbillon`, each with the thread's
-/// name as `driver`: start and end (level debug), panics of handlers (error) and, at most once a
-/// second, timers that were swept late (warn) and overload by the bound on what is in flight (warn;
-/// info when it is over).
+/// With the feature `tracing` it emits events with the target `tourbillon` and the thread's name as
+/// `driver`: start and end (level debug), panics of handlers (error) and, each at most once a
+/// second, timers that were swept [late](DriverBuilder::warn_late) (warn), batches that are
+/// [stuck](DriverBuilder::warn_stuck) (warn; info when they end) and overload by the bound on what
+/// is in flight (warn; info when it is over).
 ///
 /// # Examples
 ///
@@ -84,7 +86,6 @@ use std::time::Instant;
 /// ```
 #[must_use = "dropping it shuts it down"]
 pub struct Driver<T> {
-    wheel: Wheel<T>,
     shared: Arc<Shared<T>>,
     tick_thread: ThreadId,
     /// Whether its drop waits for the last sweep.
@@ -126,12 +127,6 @@ impl fmt::Display for WaitError {
 impl std::error::Error for WaitError {}
 
 impl<T: Send + 'static> Driver<T> {
-    /// The wheel whose timers this driver fires.
-    #[must_use]
-    pub fn wheel(&self) -> &Wheel<T> {
-        &self.wheel
-    }
-
     /// A snapshot of what the wheel and the driver count.
     ///
     /// # Examples
@@ -143,13 +138,15 @@ impl<T: Send + 'static> Driver<T> {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        // Relaxed, thrice: figures.
+        // Relaxed: figures.
         let figure = |counter: &AtomicUsize| counter.load(Relaxed) as u64;
+        let handler_lateness = self.shared.handler_lateness.iter().map(figure).collect();
         Metrics {
+            handler_lateness: Lateness::of(handler_lateness),
             timers_in_flight: figure(&self.shared.timers_in_flight),
             batches_in_flight: figure(&self.shared.batches_in_flight),
             handler_panics: figure(&self.shared.panics),
-            ..self.wheel.metrics()
+            ..self.wheel().metrics()
         }
     }
 
@@ -198,7 +195,7 @@ impl<T: Send + 'static> Driver<T> {
             .into_iter()
             .map(|Expired { value, id, deadline }| Armed { value, id, deadline })
             .collect();
-        returned.extend(self.wheel.drain());
+        returned.extend(self.wheel().drain());
         self.shared.teller.stopped(first, returned.len(), 0);
         returned
     }
@@ -237,6 +234,12 @@ impl<T: Send + 'static> Driver<T> {
 }
 
 impl<T> Driver<T> {
+    /// The wheel whose timers this driver fires.
+    #[must_use]
+    pub fn wheel(&self) -> &Wheel<T> {
+        &self.shared.wheel
+    }
+
     /// Ends the driver as dropping it does, but does not wait for the tick thread, which may be in
     /// the midst of a sweep or, with [`Inline`], of handlers: for one that may be
     /// dropped under a lock which these take.
@@ -257,7 +260,7 @@ impl<T> Driver<T> {
 
     /// Returns whether this is the first call.
     fn stop(&self, waits: bool) -> bool {
-        self.wheel.close();
+        self.wheel().close();
         // Release: pairs with the Acquire of the tick thread's look.
         let first = !self.shared.stopping.swap(true, Release);
         self.shared.bell.ring();
@@ -273,7 +276,7 @@ impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
         let first = self.stop(self.waits);
         let unfired = std::mem::take(&mut *ignore_poison(self.shared.unfired.lock()));
-        let dropped = drop_each(unfired.into_iter()) + drop_armed(&self.wheel);
+        let dropped = drop_each(unfired.into_iter()) + drop_armed(self.wheel());
         self.shared.teller.stopped(first, 0, dropped);
     }
 }
@@ -286,7 +289,7 @@ fn drop_armed<T>(wheel: &Wheel<T>) -> usize {
 
 impl<T> fmt::Debug for Driver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("wheel", &self.wheel).finish_non_exhaustive()
+        f.debug_struct("Driver").field("wheel", self.wheel()).finish_non_exhaustive()
     }
 }
 
@@ -298,7 +301,6 @@ struct TickThread<T> {
     executor: Box<dyn Executor>,
     shared: Arc<Shared<T>>,
     batch: usize,
-    max_in_flight: usize,
     watch: Watch,
 }
 
@@ -307,11 +309,13 @@ impl<T: Send + 'static> TickThread<T> {
         self.shared.bell.hang_up();
         // Acquire: pairs with the Release of `Driver::stop`.
         while !self.shared.stopping.load(Acquire) {
-            // Acquire: pairs with the Release of a batch's end.
+            // Acquire: pairs with the Release of `Shared::no_longer_in_flight`.
             let in_flight = self.shared.timers_in_flight.load(Acquire);
-            let room = self.max_in_flight.saturating_sub(in_flight);
+            let room = self.shared.max_in_flight.saturating_sub(in_flight);
             if room == 0 {
-                self.shared.bell.wait(self.watch.held_back(&self.sweeper, in_flight));
+                let overload = self.watch.held_back(&self.sweeper, in_flight);
+                let stuck = self.watch.stuck(&self.sweeper);
+                self.wait(overload.into_iter().chain(stuck).min());
                 continue;
             }
             let mut timers = Vec::new();
@@ -339,7 +343,13 @@ impl<T: Send + 'static> TickThread<T> {
         let wheel = self.sweeper.wheel();
         let clock = wheel.clock();
         let latest = clock.now().checked_add(self.sweeper.longest_rest());
-        let until: Option<Instant> = next.into_iter().chain(latest).min();
+        let stuck = self.watch.stuck(&self.sweeper);
+        self.wait(next.into_iter().chain(latest).chain(stuck).min());
+    }
+
+    /// Parks until the alarm, a batch, the clock or the instant, if there is one, wakes the thread.
+    fn wait(&self, until: Option<Instant>) {
+        let clock = self.shared.wheel.clock();
         self.shared.bell.wait(until.and_then(|until| clock.timeout(until)));
     }
 }

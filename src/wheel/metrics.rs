@@ -60,7 +60,12 @@ pub struct Metrics {
     pub lateness: Lateness,
     /// Bytes that timers and their names take at present.
     pub bytes: u64,
-    /// Timers handed to the executor whose handlers have not ended; zero without a driver.
+    /// How long after their deadlines the handlers of timers began. It exceeds
+    /// [`lateness`](Self::lateness) by the time for which timers waited for the executor and for
+    /// the handlers before them in their batch. Empty without a driver.
+    pub handler_lateness: Lateness,
+    /// Timers handed to the executor whose handlers have not ended, those that wait for their turn
+    /// included; zero without a driver.
     pub timers_in_flight: u64,
     /// Batches handed to the executor that have not ended; zero without a driver.
     pub batches_in_flight: u64,
@@ -136,6 +141,11 @@ impl Lateness {
         self.counts.iter().enumerate().map(|(bucket, &count)| (Self::upper_bound(bucket), count))
     }
 
+    /// A histogram of these counts, one for each bucket.
+    pub(crate) fn of(counts: Vec<u64>) -> Self {
+        Self { counts }
+    }
+
     /// Bucket 0 is for up to 1 µs, bucket n for up to 2^n µs.
     pub(crate) fn bucket(late: Duration) -> usize {
         let micros = late.as_nanos().div_ceil(1000);
@@ -162,7 +172,7 @@ impl Metrics {
             refiled: counts.get(SweepCount::Refiled),
             sweeps: counts.get(SweepCount::Sweeps),
             longest_sweep: Duration::from_nanos(counts.longest_nanos()),
-            lateness: Lateness { counts: counts.lateness() },
+            lateness: Lateness::of(counts.lateness()),
             bytes: engine.bytes(),
             ..Self::default()
         }

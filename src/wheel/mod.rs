@@ -71,3 +71,4 @@ pub use owned::Owned;
 pub use pinned::Pinned;
 pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, Sweep, Sweeper};
+pub(crate) use tally::LATENESS_BUCKETS;

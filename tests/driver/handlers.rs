@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tourbillon::{
-    BuildError, Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
-    Refusal, WaitError,
+    BuildError, Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, Lateness,
+    ManualClock, Metrics, Refusal, WaitError,
 };
 
 const TICK: Duration = Duration::from_millis(1);
@@ -200,6 +200,97 @@ fn a_pool_that_is_behind_bounds_what_is_in_flight() {
     receive(&jobs, 1).remove(0)();
     assert_eq!(receive(&fired, 26).into_iter().filter(|&n| n == 100).count(), 1);
     assert_eq!(driver.metrics().timers_in_flight, 0);
+}
+
+/// A handler that waits until the test lets it go on, and says when it has begun.
+fn held_handlers(
+    clock: &ManualClock,
+    set: impl FnOnce(DriverBuilder) -> DriverBuilder,
+) -> (Driver<u32>, Receiver<u32>, Sender<()>) {
+    let (send, begun) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let builder = set(Builder::new().clock(clock.clone()).driver());
+    let driver = builder.spawn(move |timer: Expired<u32>| {
+        send.send(timer.value).unwrap();
+        let _ = released.lock().unwrap().recv();
+    });
+    (driver.unwrap(), begun, release)
+}
+
+#[test]
+fn a_timer_is_in_flight_until_its_own_handler_has_ended() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let (driver, begun, release) = held_handlers(&clock, |builder| builder.executor(executor));
+    for n in 0..3 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    assert_eq!(driver.metrics().timers_in_flight, 3);
+    std::thread::scope(|scope| {
+        scope.spawn(job);
+        for in_flight in [3, 2, 1] {
+            receive(&begun, 1);
+            let metrics = driver.metrics();
+            assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (in_flight, 1));
+            release.send(()).unwrap();
+        }
+    });
+    assert_eq!(driver.metrics().timers_in_flight, 0);
+}
+
+/// The other handlers of its batch make room, though the batch has not ended.
+#[test]
+fn a_handler_that_hangs_takes_one_place_of_those_in_flight() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let set = |builder: DriverBuilder| builder.executor(executor).batch(2).max_in_flight(2);
+    let (driver, begun, release) = held_handlers(&clock, set);
+    for n in 0..3 {
+        driver.wheel().insert(n, TICK * (n + 1)).unwrap();
+    }
+    clock.advance(TICK * 3);
+    let job = receive(&jobs, 1).remove(0);
+    std::thread::scope(|scope| {
+        scope.spawn(job);
+        assert_eq!(receive(&begun, 1), [0]);
+        assert!(jobs.try_recv().is_err(), "there is no room");
+        release.send(()).unwrap();
+        // The second handler has begun and does not end.
+        assert_eq!(receive(&begun, 1), [1]);
+        let next = receive(&jobs, 1).remove(0);
+        release.send(()).unwrap();
+        release.send(()).unwrap();
+        next();
+    });
+    assert_eq!(receive(&begun, 1), [2]);
+}
+
+#[test]
+fn handlers_tell_how_late_they_begin() {
+    let clock = ManualClock::new();
+    let (executor, jobs) = queue();
+    let slow = clock.clone();
+    let builder = Builder::new().clock(clock.clone()).driver().executor(executor);
+    let driver = builder.spawn(move |_: Expired<u32>| slow.advance(TICK * 100)).unwrap();
+    driver.wheel().insert(1, TICK).unwrap();
+    driver.wheel().insert(2, TICK).unwrap();
+    clock.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    assert_eq!(driver.metrics().handler_lateness.quantile(1.0), Duration::ZERO, "none has begun");
+    // The batch waits for the executor, and the second timer for the first one's handler.
+    clock.advance(TICK * 10);
+    job();
+    let Metrics { lateness, handler_lateness, .. } = driver.metrics();
+    let counts = |lateness: &Lateness| -> Vec<_> {
+        lateness.buckets().filter(|&(_, timers)| timers > 0).collect()
+    };
+    let micros = Duration::from_micros;
+    assert_eq!(counts(&lateness), [(micros(1), 2)], "they were swept in time");
+    // 10 ms and 110 ms.
+    assert_eq!(counts(&handler_lateness), [(micros(1 << 14), 1), (micros(1 << 17), 1)]);
 }
 
 #[test]

@@ -16,6 +16,8 @@ use tracing::{Level, Metadata, Subscriber};
 
 const TICK: Duration = Duration::from_millis(1);
 
+const STUCK: &str = "batches are stuck: a handler blocks, or the executor is behind";
+
 const OVERLOAD: &str = "overload: as many timers are in flight as may be";
 
 /// A driver of this name has a subscriber that panics.
@@ -96,7 +98,8 @@ fn driver(
     let events = listen(name);
     let (send, fired) = mpsc::channel();
     let builder = Builder::new().clock(clock.clone()).shards(2).driver();
-    let driver = set(builder.thread_name(name).executor(Inline))
+    // The clock leaps while batches end.
+    let driver = set(builder.thread_name(name).executor(Inline).warn_stuck(Duration::MAX))
         .spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap());
     expect(&events, Level::DEBUG, "the driver has started", [("shards", "2")]);
     (driver.unwrap(), fired, events)
@@ -229,7 +232,7 @@ fn a_tick_is_tolerated_where_it_is_longer() {
     let (send, fired) = mpsc::channel();
     let second = Duration::from_secs(1);
     let driver = Builder::new().clock(clock.clone()).resolution(second).driver();
-    let driver = driver.thread_name("coarse").executor(Inline);
+    let driver = driver.thread_name("coarse").executor(Inline).warn_stuck(Duration::MAX);
     let driver = driver.spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap()).unwrap();
     expect(&events, Level::DEBUG, "the driver has started", []);
     let fire_late = |late| {
@@ -242,6 +245,90 @@ fn a_tick_is_tolerated_where_it_is_longer() {
     fire_late(second * 2);
     let fields = [("timers", "1"), ("late_by", "2s")];
     expect(&events, Level::WARN, "timers were swept late", fields);
+}
+
+#[test]
+fn what_counts_as_late_is_a_setting() {
+    let clock = ManualClock::new();
+    let (driver, fired, events) = driver("patient", &clock, |builder| builder.warn_late(TICK * 50));
+    fire_late(&driver, &fired, &clock, TICK * 50);
+    fire_late(&driver, &fired, &clock, TICK * 51);
+    let fields = [("timers", "1"), ("late_by", "51ms"), ("suppressed", "0")];
+    expect(&events, Level::WARN, "timers were swept late", fields);
+}
+
+#[test]
+fn a_batch_that_does_not_end_is_reported_once() {
+    let clock = ManualClock::new();
+    let events = listen("stuck");
+    let (executor, jobs) = queue();
+    let builder = Builder::new().clock(clock.clone()).driver().thread_name("stuck");
+    let (send, fired) = mpsc::channel();
+    let driver = builder
+        .executor(executor)
+        .spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap())
+        .unwrap();
+    expect(&events, Level::DEBUG, "the driver has started", []);
+    for n in 0..2 {
+        driver.wheel().insert(n, TICK).unwrap();
+    }
+    clock.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    clock.advance(TICK * 999);
+    assert!(events.try_recv().is_err(), "it may take a second");
+    clock.advance(TICK);
+    let fields = [("batches", "1"), ("lasts", "1s"), ("suppressed", "0")];
+    expect(&events, Level::WARN, STUCK, fields);
+    clock.advance(TICK * 5000);
+    job();
+    expect(&events, Level::INFO, "a batch that was stuck has ended", [("lasted", "6s")]);
+    assert_eq!(receive(&fired, 2).len(), 2);
+    assert!(events.try_recv().is_err());
+}
+
+#[test]
+fn a_batch_is_reported_though_nothing_else_wakes_the_tick_thread() {
+    let (asked, asks) = mpsc::channel();
+    let clock = ManualClock::new();
+    let events = listen("alone");
+    let (executor, jobs) = queue();
+    let driver = Builder::new()
+        .clock(Asked(clock.clone(), asked))
+        .driver()
+        .thread_name("alone")
+        .warn_stuck(TICK * 50)
+        .executor(executor)
+        .spawn(|_: Expired<u32>| ())
+        .unwrap();
+    expect(&events, Level::DEBUG, "the driver has started", []);
+    driver.wheel().insert(7, TICK).unwrap();
+    clock.advance(TICK);
+    let job = receive(&jobs, 1).remove(0);
+    // With no timer left, it rests until the batch has been under way for that long.
+    let until = clock.now() + TICK * 50;
+    while receive(&asks, 1) != [until] {}
+    drop(job);
+}
+
+/// A batch on the tick thread itself is reported when it has ended.
+#[test]
+fn an_inline_batch_that_took_long_is_reported() {
+    let clock = ManualClock::new();
+    let events = listen("inline");
+    let slow = clock.clone();
+    let builder = Builder::new().clock(clock.clone()).driver().thread_name("inline");
+    let driver = builder
+        .executor(Inline)
+        .warn_stuck(TICK * 50)
+        .spawn(move |timer: Expired<u32>| slow.advance(TICK * timer.value))
+        .unwrap();
+    expect(&events, Level::DEBUG, "the driver has started", []);
+    driver.wheel().insert(49, TICK).unwrap();
+    driver.wheel().insert(50, TICK * 2).unwrap();
+    clock.advance(TICK);
+    expect(&events, Level::WARN, "timers were swept late", [("timers", "1")]);
+    let fields = [("lasted", "50ms"), ("suppressed", "0")];
+    expect(&events, Level::WARN, "a batch took long", fields);
 }
 
 #[test]
@@ -274,6 +361,8 @@ fn overload_is_told_once_a_second() {
     let (executor, jobs) = queue();
     let events = listen("flutters");
     let builder = Builder::new().clock(Asked(clock.clone(), ask)).driver().executor(executor);
+    // Batches that take a second are none of its concern.
+    let builder = builder.warn_stuck(Duration::MAX);
     let driver = builder.max_in_flight(1).thread_name("flutters").spawn(|_: Expired<u32>| ());
     let driver = driver.unwrap();
     expect(&events, Level::DEBUG, "the driver has started", []);

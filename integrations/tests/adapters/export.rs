@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tourbillon::cache::Cache;
 use tourbillon::scheduler::Scheduler;
-use tourbillon::{Builder, CacheExporter, Exporter, ManualClock, Metrics};
+use tourbillon::{Builder, CacheExporter, Expired, Exporter, Job, ManualClock, Metrics};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -40,7 +40,12 @@ impl Told {
 
     /// The samples of lateness of a wheel since the last look, in seconds.
     fn lateness(&self, wheel: &str) -> Vec<f64> {
-        let name = (String::from("tourbillon_lateness_seconds"), wheel.to_owned());
+        self.samples("tourbillon_lateness_seconds", wheel)
+    }
+
+    /// The samples of a histogram of a wheel since the last look, in seconds.
+    fn samples(&self, histogram: &str, wheel: &str) -> Vec<f64> {
+        let name = (histogram.to_owned(), wheel.to_owned());
         match self.all().remove(&name).unwrap() {
             (MetricKind::Histogram, unit, DebugValue::Histogram(samples)) => {
                 assert_eq!(unit, "seconds");
@@ -112,8 +117,9 @@ fn each_figure_arrives_under_its_name_and_with_its_unit() {
             let expected = (MetricKind::Gauge, unit.to_owned(), DebugValue::Gauge(value.into()));
             assert_eq!(all.remove(&key), Some(expected), "{name}");
         }
-        let left: Vec<_> = all.into_keys().map(|(name, _)| name).collect();
-        assert_eq!(left, ["tourbillon_lateness_seconds"]);
+        let mut left: Vec<_> = all.into_keys().map(|(name, _)| name).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["tourbillon_handler_lateness_seconds", "tourbillon_lateness_seconds"]);
     });
 }
 
@@ -163,6 +169,31 @@ fn each_timer_is_one_sample_of_lateness() {
         other.record(&metrics);
         let all = [0.000_001, 0.000_001, 0.004_096, 0.004_096, 0.004_096];
         assert_eq!(told.lateness("another"), all);
+    });
+}
+
+#[test]
+fn each_handler_is_one_sample_of_its_lateness() {
+    with_recorder(|told| {
+        let clock = ManualClock::new();
+        let (send, jobs) = mpsc::channel();
+        let driver = Builder::new()
+            .clock(clock.clone())
+            .driver()
+            .executor(move |job: Job| send.send(job).unwrap())
+            .spawn(|_: Expired<u32>| ())
+            .unwrap();
+        let mut exporter = Exporter::new("w");
+        driver.wheel().insert(1, TICK).unwrap();
+        clock.advance(TICK);
+        let job = jobs.recv().unwrap();
+        exporter.record(&driver.metrics());
+        assert_eq!(told.samples("tourbillon_handler_lateness_seconds", "w"), [] as [f64; 0]);
+        clock.advance(TICK * 3);
+        job();
+        exporter.record(&driver.metrics());
+        let handlers = told.samples("tourbillon_handler_lateness_seconds", "w");
+        assert_eq!(handlers, [0.004_096], "3 ms");
     });
 }
 
