@@ -7,9 +7,10 @@ use super::events::{Handed, Teller};
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Mutex, Relaxed, thread_local};
-use crate::wheel::{Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
+use crate::wheel::{ClosedInChildren, Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
 use std::any::Any;
 use std::cell::RefCell;
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,6 +23,9 @@ pub(super) struct Shared<T> {
     pub(super) handler: Handler<T>,
     pub(super) on_panic: PanicObserver,
     pub(super) wheel: Wheel<T>,
+    pub(super) _closed_in_children: ClosedInChildren<T>,
+    /// The process that has the tick thread.
+    pub(super) process: u32,
     pub(super) stopping: AtomicBool,
     /// Timers handed to the executor whose handlers have not ended.
     pub(super) timers_in_flight: AtomicUsize,
@@ -74,6 +78,25 @@ impl<T> Drop for SaysLast<T> {
 }
 
 impl<T> Shared<T> {
+    /// Returns `true` in a child process, which has none of the driver's threads. It is forked from
+    /// the process that started the driver.
+    pub(super) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// Takes the timers that an executor dropped unrun.
+    pub(super) fn take_unfired(&self) -> Vec<Expired<T>> {
+        if self.is_forked() {
+            // A thread that is not there may have held the lock at the fork.
+            return self
+                .unfired
+                .try_lock()
+                .map(|mut unfired| take(&mut *unfired))
+                .unwrap_or_default();
+        }
+        take(&mut *ignore_poison(self.unfired.lock()))
+    }
+
     /// Notes that a handler begins.
     fn begins(&self, deadline: Instant, now: Instant) {
         let bucket = Lateness::bucket(now.saturating_duration_since(deadline));

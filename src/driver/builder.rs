@@ -311,7 +311,9 @@ impl DriverBuilder {
         wheel.clock().subscribe(Box::new(moved));
         let shared = Arc::new(Shared {
             handler: Box::new(make(wheel.clone())),
+            _closed_in_children: wheel.close_in_children(),
             wheel: wheel.clone(),
+            process: std::process::id(),
             on_panic: self.on_panic,
             stopping: AtomicBool::new(false),
             drop_unrun: self.drop_unrun,

@@ -57,6 +57,10 @@ use std::time::Instant;
 /// [`Inline`] for its handlers, unless it is called there or the builder says
 /// [otherwise](DriverBuilder::detach_on_drop).
 ///
+/// A child process that is forked without `exec` has none of the driver's threads. There the wheel
+/// is closed, so that inserts are refused, and a shutdown or drop waits for no thread; it hands back
+/// or drops the child's copies of the values. A driver that the child starts itself works.
+///
 /// With the feature `tracing` it emits events with the target `tourbillon` and the thread's name as
 /// `driver`: start and end (level debug), panics of handlers (error) and, each at most once a
 /// second, timers that were swept [late](DriverBuilder::warn_late) (warn), batches that are
@@ -190,11 +194,9 @@ impl<T: Send + 'static> Driver<T> {
 
     fn end(&self, waits: bool) -> Vec<Armed<T>> {
         let first = self.stop(waits);
-        let unfired = std::mem::take(&mut *ignore_poison(self.shared.unfired.lock()));
-        let mut returned: Vec<Armed<T>> = unfired
-            .into_iter()
-            .map(|Expired { value, id, deadline }| Armed { value, id, deadline })
-            .collect();
+        let unfired = self.shared.take_unfired().into_iter();
+        let mut returned: Vec<Armed<T>> =
+            unfired.map(|Expired { value, id, deadline }| Armed { value, id, deadline }).collect();
         returned.extend(self.wheel().drain());
         self.shared.teller.stopped(first, returned.len(), 0);
         returned
@@ -222,6 +224,9 @@ impl<T: Send + 'static> Driver<T> {
     pub fn wait(&self) -> Result<(), WaitError> {
         if Inside::is(&self.shared) {
             return Err(WaitError::InsideHandler);
+        }
+        if self.shared.is_forked() {
+            return Ok(());
         }
         let mut guard = ignore_poison(self.shared.quiet_lock.lock());
         // Acquire: pairs with the Release of the last batch's end, so that what its handlers did
@@ -264,7 +269,7 @@ impl<T> Driver<T> {
         // Release: pairs with the Acquire of the tick thread's look.
         let first = !self.shared.stopping.swap(true, Release);
         self.shared.bell.ring();
-        if waits && thread::current().id() != self.tick_thread {
+        if waits && thread::current().id() != self.tick_thread && !self.shared.is_forked() {
             // A tick thread that panicked has dropped its sweeper too; the drain finds the rest.
             self.shared.last_sweep.wait();
         }
@@ -275,7 +280,7 @@ impl<T> Driver<T> {
 impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
         let first = self.stop(self.waits);
-        let unfired = std::mem::take(&mut *ignore_poison(self.shared.unfired.lock()));
+        let unfired = self.shared.take_unfired();
         let dropped = drop_each(unfired.into_iter()) + drop_armed(self.wheel());
         self.shared.teller.stopped(first, 0, dropped);
     }

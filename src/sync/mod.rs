@@ -16,9 +16,12 @@ use loom as source;
 #[cfg(shuttle)]
 use shuttle as source;
 
+mod fork;
 #[cfg(traced)]
 pub mod traced;
 mod waiters;
+
+pub(crate) use fork::{Flagged, SetInChild};
 
 pub(crate) use source::sync::Arc;
 #[cfg(not(traced))]

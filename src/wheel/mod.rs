@@ -62,6 +62,7 @@ mod tally;
 mod tick;
 
 pub use builder::Builder;
+pub(crate) use handle::ClosedInChildren;
 pub use handle::{Armed, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;

@@ -229,11 +229,13 @@ fn a_timer_is_in_flight_until_its_own_handler_has_ended() {
     clock.advance(TICK);
     let job = receive(&jobs, 1).remove(0);
     assert_eq!(driver.metrics().timers_in_flight, 3);
-    std::thread::scope(|scope| {
+    let metrics = || driver.metrics();
+    // Takes `release` along, so that a failure lets the handlers end.
+    std::thread::scope(move |scope| {
         scope.spawn(job);
         for in_flight in [3, 2, 1] {
             receive(&begun, 1);
-            let metrics = driver.metrics();
+            let metrics = metrics();
             assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (in_flight, 1));
             release.send(()).unwrap();
         }
@@ -253,19 +255,21 @@ fn a_handler_that_hangs_takes_one_place_of_those_in_flight() {
     }
     clock.advance(TICK * 3);
     let job = receive(&jobs, 1).remove(0);
-    std::thread::scope(|scope| {
+    let begun = &begun;
+    // As above.
+    std::thread::scope(move |scope| {
         scope.spawn(job);
-        assert_eq!(receive(&begun, 1), [0]);
+        assert_eq!(receive(begun, 1), [0]);
         assert!(jobs.try_recv().is_err(), "there is no room");
         release.send(()).unwrap();
         // The second handler has begun and does not end.
-        assert_eq!(receive(&begun, 1), [1]);
+        assert_eq!(receive(begun, 1), [1]);
         let next = receive(&jobs, 1).remove(0);
         release.send(()).unwrap();
         release.send(()).unwrap();
         next();
     });
-    assert_eq!(receive(&begun, 1), [2]);
+    assert_eq!(receive(begun, 1), [2]);
 }
 
 #[test]

@@ -6,6 +6,8 @@
 mod common;
 #[cfg(feature = "rayon")]
 mod default_executor;
+#[cfg(unix)]
+mod fork;
 mod handlers;
 mod real_time;
 #[cfg(feature = "tracing")]

@@ -382,6 +382,11 @@ impl<T> Engine<T> {
         self.closed.load(Relaxed)
     }
 
+    /// The word that [`close`](Self::close) sets.
+    pub(crate) fn closed(&self) -> &AtomicBool {
+        &self.closed
+    }
+
     /// Whether there is a bound on the armed timers.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn is_bounded(&self) -> bool {
