@@ -21,6 +21,8 @@ pub(super) struct Aim {
     pub(super) asks: bool,
     /// Whether a handle wants it, and not the rule.
     pub(super) moved: bool,
+    /// Whether it was due when it was said.
+    pub(super) is_due: bool,
     /// What the wall clock says then, if the rule goes by that.
     pub(super) time: Option<SystemTime>,
 }
@@ -44,7 +46,7 @@ impl Aim {
             Some(due) => (due, put_off),
             None => (wanted, Duration::ZERO),
         };
-        Self { due, put_off, asks: false, moved: false, time }
+        Self { due, put_off, asks: false, moved: false, is_due: false, time }
     }
 
     /// When the rule wanted it: from there it counts on.
@@ -84,13 +86,19 @@ impl Plan {
         let Self { next, put_off, time } = self;
         let (delay, asks) = match next {
             Next::End => return Ok(None),
-            Next::At(due) => return Ok(Some(Aim::later(due, put_off, time))),
+            Next::At(due) => {
+                let aim = Aim::later(due, put_off, time);
+                return Ok(Some(Aim { is_due: aim.due <= pinned.now(), ..aim }));
+            }
             Next::After(delay) => (delay, false),
             Next::AskAfter(delay) => (delay, true),
         };
         match pinned.instant_after(delay).or_else(|| pinned.instant_after(FAR)) {
             Some(due) if asks => Ok(Some(Aim { asks, ..Aim::later(due, Duration::ZERO, time) })),
-            Some(due) => Ok(Some(Aim::later(due, put_off, time))),
+            Some(due) => {
+                let is_due = delay.is_zero() && put_off.is_zero();
+                Ok(Some(Aim { is_due, ..Aim::later(due, put_off, time) }))
+            }
             // A clock near the last instant that can be told.
             None => {
                 let longest = wheel.longest_delay();

@@ -3,8 +3,8 @@
 //! ```text
 //!             arm                fire               the rule says never,
 //!   (made) ────────► Armed ───────────────► Busy ─── the wheel refuses, ──► Ended
-//!                     ▲ │ ▲                   │      cancelled meanwhile      ▲
-//!                     │ └─┘ reset             │                               │
+//!                     ▲ │ ▲                 ▲ │      cancelled meanwhile      ▲
+//!                     │ └─┘ reset           └─┤ a question: run now           │
 //!                     └───────────────────────┘ arm                           │
 //!                     └────── cancel, shutdown, the timer is dropped ─────────┘
 //! ```
@@ -20,20 +20,27 @@
 //! is the user's runs and is dropped outside of the phase's lock.
 //!
 //! **On the way.** What is due beyond the wheel's range, or is a question to the rule and not a
-//! run, is an armed timer as well.
+//! run, is an armed timer as well. If the answer to a question is a run that is due, the thread
+//! that asked runs it, and needs no timer in between.
+//!
+//! **Without a timer.** A closed wheel refuses the next timer of a closure that is on the way. The
+//! closure then stays armed without one, on the scheduler's list ([`Shared`]), for a shutdown to
+//! hand it back.
 
 #![forbid(unsafe_code)]
 
 use super::aim::{Aim, Plan};
 use super::ending::{Cancel, Ending};
+use super::phase::{Armed, Phase, State, Wanted};
 use super::rule::{LastRun, Next};
+use super::shared::Shared;
 use super::work::{Outcome, Work};
 use crate::panics::ignore_poison;
-use crate::{InsertError, Pinned, Refusal, TimerId, Wheel};
+use crate::{InsertError, Pinned, Refusal, Wheel};
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::{Instant, SystemTime};
 
 /// What the wheel of a scheduler holds: the timer of a closure, to be given to
@@ -100,48 +107,13 @@ pub(super) struct Start {
 
 /// A scheduled closure.
 pub(super) struct Closure {
+    shared: Arc<Shared<Closure>>,
     repeats: bool,
     observer: Option<Arc<dyn Observer>>,
-    state: Mutex<State>,
-    work: Mutex<Option<(Work, LastRun)>>,
+    pub(super) state: Mutex<State>,
+    pub(super) work: Mutex<Option<(Work, LastRun)>>,
     /// Notified when the closure is no longer busy.
     quiet: Condvar,
-}
-
-struct State {
-    phase: Phase,
-    /// How many timers it has had.
-    armings: u64,
-    /// How many threads wait for the end of a run.
-    waiting: u32,
-}
-
-#[derive(Clone, Copy)]
-enum Phase {
-    Armed(Armed),
-    /// A thread has the work: it runs, or asks the rule.
-    Busy {
-        thread: ThreadId,
-        runs: bool,
-        /// What a handle wants to happen next, in place of what the rule says.
-        wanted: Option<Wanted>,
-    },
-    Ended(Ending),
-}
-
-#[derive(Clone, Copy)]
-struct Armed {
-    number: u64,
-    id: TimerId,
-    aim: Aim,
-    /// Whether its timer was due before the aim is, because that is beyond the range.
-    on_the_way: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Wanted {
-    Aim(Aim),
-    Cancelled,
 }
 
 impl Closure {
@@ -149,14 +121,24 @@ impl Closure {
     /// comes back otherwise.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
+        shared: &Arc<Shared<Self>>,
         Start { first, last, repeats, observer }: Start,
         f: F,
         work: impl FnOnce(F) -> Work,
     ) -> Result<Arc<Self>, InsertError<F>> {
+        if shared.is_closed() {
+            return Err(InsertError { reason: Refusal::Closed, value: f });
+        }
         let closure = Arc::new(Self {
+            shared: Arc::clone(shared),
             repeats,
             observer,
-            state: Mutex::new(State { phase: Phase::Ended(Ending::Done), armings: 0, waiting: 0 }),
+            state: Mutex::new(State {
+                phase: Phase::Ended(Ending::Done),
+                armings: 0,
+                waiting: 0,
+                listed: false,
+            }),
             work: Mutex::new(None),
             quiet: Condvar::new(),
         });
@@ -170,7 +152,10 @@ impl Closure {
         match armed {
             Ok(None) => {}
             Ok(Some(armed)) => state.phase = Phase::Armed(armed),
-            Err(reason) => return Err(InsertError { reason, value: f }),
+            Err(reason) => {
+                closure.unlist(state);
+                return Err(InsertError { reason, value: f });
+            }
         }
         *ignore_poison(closure.work.lock()) = Some((work(f), last));
         drop(state);
@@ -181,18 +166,23 @@ impl Closure {
     pub(super) fn fire(self: &Arc<Self>, number: u64, wheel: &Wheel<Due>, deadline: Instant) {
         let Some(armed) = self.begin(number) else { return };
         if armed.on_the_way {
-            return self.finish(wheel, Ok(Some(armed.aim)), Ending::Done, true);
+            let _ = self.finish(wheel, Ok(Some(armed.aim)), Ending::Done, true);
+            return;
         }
-        let outcome = match &mut *ignore_poison(self.work.lock()) {
-            Some((work, last)) => work.act(last, armed.aim, deadline, || wheel.pin().now()),
-            None => Outcome { next: Plan::plain(Next::End), ending: Ending::Done, panic: None },
-        };
-        let may_be_moved = outcome.ending == Ending::Done;
-        let next = outcome.next.aim(wheel, &wheel.pin());
-        self.finish(wheel, next, outcome.ending, may_be_moved);
-        // Reported as any panic of a handler is.
-        if let Some(payload) = outcome.panic {
-            resume_unwind(payload);
+        // Once, or twice where a question is followed by a run.
+        let mut acts = Some(armed.aim);
+        while let Some(aim) = acts {
+            let outcome = match &mut *ignore_poison(self.work.lock()) {
+                Some((work, last)) => work.act(last, aim, deadline, || wheel.pin().now()),
+                None => Outcome { next: Plan::plain(Next::End), ending: Ending::Done, panic: None },
+            };
+            let may_be_moved = outcome.ending == Ending::Done;
+            let next = outcome.next.aim(wheel, &wheel.pin());
+            acts = self.finish(wheel, next, outcome.ending, may_be_moved);
+            // Reported as any panic of a handler is.
+            if let Some(payload) = outcome.panic {
+                resume_unwind(payload);
+            }
         }
     }
 
@@ -210,14 +200,14 @@ impl Closure {
         match &mut state.phase {
             Phase::Armed(armed) => {
                 // If the sweeper has taken it already, it finds the closure ended.
-                let timer = wheel.cancel(armed.id);
+                let timer = armed.timer.and_then(|timer| wheel.cancel(timer));
                 self.stop(state, Ending::Cancelled);
                 drop(timer);
                 Cancel::Prevented
             }
-            Phase::Busy { wanted: Some(Wanted::Cancelled), .. } | Phase::Ended(_) => Cancel::Ended,
+            Phase::Busy { wanted: Some(Wanted::End(_)), .. } | Phase::Ended(_) => Cancel::Ended,
             Phase::Busy { runs, wanted, .. } => {
-                *wanted = Some(Wanted::Cancelled);
+                *wanted = Some(Wanted::End(Ending::Cancelled));
                 if *runs { Cancel::LastRun } else { Cancel::Prevented }
             }
         }
@@ -227,7 +217,7 @@ impl Closure {
     pub(super) fn reset(self: &Arc<Self>, wheel: &Wheel<Due>, next: Next) -> Result<bool, Refusal> {
         let mut state = ignore_poison(self.state.lock());
         match state.phase {
-            Phase::Busy { wanted: Some(Wanted::Cancelled), .. } | Phase::Ended(_) => {
+            Phase::Busy { wanted: Some(Wanted::End(_)), .. } | Phase::Ended(_) => {
                 return Ok(false);
             }
             Phase::Busy { runs: true, .. } if !self.repeats => return Ok(false),
@@ -240,27 +230,23 @@ impl Closure {
             *wanted = Some(Wanted::Aim(aim));
             return Ok(true);
         }
-        let Phase::Armed(armed) = &mut state.phase else { return Ok(false) };
-        if pinned.reset_at(armed.id, aim.due) == Ok(true) {
-            *armed = Armed { aim, on_the_way: false, ..*armed };
-            return Ok(true);
+        let Phase::Armed(armed) = state.phase else { return Ok(false) };
+        if let Some(timer) = armed.timer {
+            let (moved, on_the_way) = match pinned.reset_at(timer, aim.due) {
+                Err(beyond) => {
+                    self.list(&mut state);
+                    (pinned.reset(timer, beyond.longest), true)
+                }
+                moved => (moved, false),
+            };
+            if moved.map_err(Refusal::BeyondRange)? {
+                state.phase = Phase::Armed(Armed { aim, on_the_way, ..armed });
+                return Ok(true);
+            }
         }
-        let overtaken = armed.id;
+        // The sweeper has taken its timer, which finds that it was overtaken.
         state.phase = Phase::Armed(self.arm(&mut state, &pinned, aim)?);
-        drop(state);
-        // Nothing is there if the sweeper has taken it already.
-        drop(pinned.cancel(overtaken));
         Ok(true)
-    }
-
-    /// The scheduler was shut down and has this closure's timer back. Returns the work and when it
-    /// was due, if it was still to run.
-    pub(super) fn shut_down(&self, number: u64) -> Option<(Work, Instant)> {
-        let mut state = ignore_poison(self.state.lock());
-        let due = state.armed_as(number)?.aim.due;
-        state.phase = Phase::Ended(Ending::ShutDown);
-        self.tell(state, true);
-        Some((ignore_poison(self.work.lock()).take()?.0, due))
     }
 
     /// When the next run is due, or the rule is asked for it.
@@ -302,11 +288,20 @@ impl Closure {
             if thread == thread::current().id() {
                 return false;
             }
-            state.waiting += 1;
-            state = ignore_poison(self.quiet.wait(state));
-            state.waiting -= 1;
+            state = self.wait_for_a_change(state);
         }
         true
+    }
+
+    /// Waits until the closure may no longer be busy as it is.
+    pub(super) fn wait_for_a_change<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+    ) -> MutexGuard<'s, State> {
+        state.waiting += 1;
+        let mut state = ignore_poison(self.quiet.wait(state));
+        state.waiting -= 1;
+        state
     }
 
     /// From armed by this timer to busy.
@@ -318,30 +313,44 @@ impl Closure {
         Some(armed)
     }
 
-    /// From busy to armed, for what is wanted or else for `next`, or to ended.
+    /// From busy to armed, for what is wanted or else for `next`, or to ended. Returns a run that
+    /// is due where a question was asked: the closure stays busy, with that.
     fn finish(
         self: &Arc<Self>,
         wheel: &Wheel<Due>,
         next: Result<Option<Aim>, Refusal>,
         ending: Ending,
         may_be_moved: bool,
-    ) {
+    ) -> Option<Aim> {
         let mut state = ignore_poison(self.state.lock());
-        let Phase::Busy { wanted, .. } = state.phase else { return };
-        let moved = match wanted {
-            Some(Wanted::Cancelled) => return self.stop(state, Ending::Cancelled),
-            Some(Wanted::Aim(aim)) if may_be_moved => Some(aim),
-            _ => None,
+        let Phase::Busy { thread, runs, wanted } = state.phase else { return None };
+        let next = match wanted {
+            Some(Wanted::End(ending)) => {
+                self.stop(state, ending);
+                return None;
+            }
+            Some(Wanted::Aim(aim)) if may_be_moved => Ok(Some(aim)),
+            _ => next,
         };
-        let pinned = wheel.pin();
-        let armed = match moved.and_then(|aim| self.arm(&mut state, &pinned, aim).ok()) {
-            Some(armed) => Ok(Some(armed)),
-            None => next.and_then(|next| {
-                let armed = next.map(|aim| self.arm(&mut state, &pinned, aim));
-                armed.transpose()
-            }),
+        let armed = match next {
+            Ok(Some(_)) if runs && self.shared.is_closed() => Err(Refusal::Closed),
+            Ok(Some(aim)) if !runs && aim.is_due && !aim.moved => {
+                state.armings += 1; // for those who wait for the run before
+                state.phase = Phase::Busy { thread, runs: true, wanted: None };
+                self.tell(state, false);
+                return Some(aim);
+            }
+            Ok(Some(aim)) => match self.arm(&mut state, &wheel.pin(), aim) {
+                // A run was to come, and a shutdown hands it back.
+                Err(Refusal::Closed) if !runs && self.shared.has_list() => {
+                    let number = state.armings;
+                    Ok(Some(Armed { number, timer: None, aim, on_the_way: false }))
+                }
+                armed => armed.map(Some),
+            },
+            Ok(None) => Ok(None),
+            Err(refusal) => Err(refusal),
         };
-        drop(pinned);
         match armed {
             Ok(Some(armed)) => {
                 state.phase = Phase::Armed(armed);
@@ -352,10 +361,11 @@ impl Closure {
             Err(Refusal::Closed) => self.end(state, Ending::ShutDown, false),
             Err(refusal) => self.end(state, Ending::Refused(refusal), false),
         }
+        None
     }
 
     /// Ends where a run was still to come.
-    fn stop(&self, state: MutexGuard<'_, State>, ending: Ending) {
+    pub(super) fn stop(&self, state: MutexGuard<'_, State>, ending: Ending) {
         self.end(state, ending, true);
     }
 
@@ -367,15 +377,35 @@ impl Closure {
         drop(work);
     }
 
-    /// Lets go of the state, and tells whoever waits for a run to end.
-    fn tell(&self, state: MutexGuard<'_, State>, stopped: bool) {
+    /// Lets go of the state, and tells the threads that wait for a run to end.
+    pub(super) fn tell(&self, state: MutexGuard<'_, State>, stopped: bool) {
         let waiting = state.waiting > 0;
-        drop(state);
+        match state.phase {
+            Phase::Ended(_) => self.unlist(state),
+            _ => drop(state),
+        }
         if waiting {
             self.quiet.notify_all();
         }
         if let Some(observer) = &self.observer {
             observer.is_quiet(stopped);
+        }
+    }
+
+    /// Has a shutdown look at this closure: its next timer is none of a run.
+    fn list(self: &Arc<Self>, state: &mut State) {
+        if !state.listed {
+            state.listed = true;
+            self.shared.list(self);
+        }
+    }
+
+    /// Lets go of the state of a closure that has ended, or has not begun.
+    fn unlist(&self, state: MutexGuard<'_, State>) {
+        let listed = state.listed;
+        drop(state);
+        if listed {
+            self.shared.unlist(self);
         }
     }
 
@@ -389,39 +419,25 @@ impl Closure {
     ) -> Result<Armed, Refusal> {
         state.armings += 1;
         let number = state.armings;
+        // Before the timer is in the wheel: a shutdown drains that first, and then reads the list.
+        if aim.asks {
+            self.list(state);
+        }
         let (inserted, on_the_way) =
             match pinned.insert_at(Due::new(Arc::clone(self), number), aim.due) {
                 Err(InsertError { reason: Refusal::BeyondRange(beyond), value }) => {
+                    self.list(state);
                     (pinned.insert(value, beyond.longest), true)
                 }
                 inserted => (inserted, false),
             };
         match inserted {
-            Ok(id) => Ok(Armed { number, id, aim, on_the_way }),
+            Ok(id) => Ok(Armed { number, timer: Some(id), aim, on_the_way }),
             Err(InsertError { reason, mut value }) => {
                 // It was never named; its drop would wait for the state.
                 value.take();
                 Err(reason)
             }
-        }
-    }
-}
-
-impl Phase {
-    fn ending(self) -> Option<Ending> {
-        match self {
-            Self::Ended(ending) => Some(ending),
-            _ => None,
-        }
-    }
-}
-
-impl State {
-    /// Armed by the timer of this number, or not.
-    fn armed_as(&self, number: u64) -> Option<Armed> {
-        match self.phase {
-            Phase::Armed(armed) if armed.number == number => Some(armed),
-            _ => None,
         }
     }
 }
@@ -444,12 +460,14 @@ mod tests {
     fn a_wait_is_for_one_run() {
         let busy = |thread| Phase::Busy { thread, runs: true, wanted: None };
         let closure = Arc::new(Closure {
+            shared: Arc::new(Shared::new()),
             repeats: true,
             observer: None,
             state: Mutex::new(State {
                 phase: busy(thread::current().id()),
                 armings: 1,
                 waiting: 0,
+                listed: false,
             }),
             work: Mutex::new(None),
             quiet: Condvar::new(),

@@ -37,7 +37,8 @@ pub enum Ending {
     Panicked,
     /// The wheel refused its next timer.
     Refused(Refusal),
-    /// The scheduler was shut down, or its timer was dropped, before its time came.
+    /// The scheduler was shut down or dropped, or its timer was dropped, before its time came; or
+    /// the scheduler was closed, and a repetition has had its last run.
     ShutDown,
 }
 

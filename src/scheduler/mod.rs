@@ -13,6 +13,7 @@
 //!   by [`Joined::join`]; the repetition then ends or goes on ([`AfterPanic`]), and
 //!   [`Scheduled::ending`] tells.
 //! * [`Scheduler::shutdown`] hands back what was not run, to be run or dropped.
+//! * [`Scheduler::close`] refuses new closures and lets those run that are scheduled.
 //! * With the feature `cron`, a `Calendar` is a rule: cron expressions in any time zone.
 //! * Delays are not bounded by the range of the wheel.
 //!
@@ -27,9 +28,12 @@ mod closure;
 mod ending;
 mod handle;
 mod owned;
+mod phase;
 mod repeat;
 mod result;
 mod rule;
+mod shared;
+mod shutdown;
 mod tasks;
 mod work;
 
@@ -44,12 +48,14 @@ pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 pub use tasks::{Overlap, Task, Tasks};
 pub use work::AfterPanic;
 
+use crate::panics::quietly;
 use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 pub(crate) use aim::Jitter;
 use aim::Plan;
 use closure::{Closure, Start};
 use result::result;
 use rule::Once;
+use shared::Shared;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,8 +114,27 @@ use work::Work;
 #[must_use = "dropping the last clone of one with a driver of its own ends it"]
 pub struct Scheduler {
     wheel: Wheel<Due>,
-    /// None in the handle that the driver's own handler has, and on a wheel that is swept by hand.
-    driver: Option<Arc<Driver<Due>>>,
+    shared: Arc<Shared<Closure>>,
+    /// None in a [handle](Self::handle).
+    keeper: Option<Arc<Keeper>>,
+}
+
+/// What the clones of a scheduler share and its [handles](Scheduler::handle) do not have: with it
+/// goes the last one that could shut the scheduler down.
+#[derive(Debug)]
+struct Keeper {
+    shared: Arc<Shared<Closure>>,
+    /// None on a wheel that is swept elsewhere.
+    driver: Option<Driver<Due>>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        for closure in self.shared.drop_list() {
+            // What a closure holds is the user's, and may panic when it is dropped.
+            quietly(|| closure.let_go());
+        }
+    }
 }
 
 /// A closure that had not run when its scheduler was shut down. Dropping it drops the closure.
@@ -158,15 +183,24 @@ impl Scheduler {
     /// As [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
         let driver = driver.default_batch(1).detach_on_drop().spawn_with(|wheel| {
-            let scheduler = Self::new(wheel);
+            let scheduler = Self::new(wheel).handle();
             move |timer| scheduler.fire(timer)
         })?;
-        Ok(Self { wheel: driver.wheel().clone(), driver: Some(Arc::new(driver)) })
+        Ok(Self::on(driver.wheel().clone(), Some(driver)))
     }
 
-    /// A scheduler on a wheel that somebody else sweeps, with [`fire`](Self::fire) as handler.
+    /// A scheduler on a wheel that is swept elsewhere, with [`fire`](Self::fire) as handler.
+    ///
+    /// Two schedulers that are made of one wheel fire each other's timers, but each shuts down its
+    /// own closures alone: clone one instead.
     pub fn new(wheel: Wheel<Due>) -> Self {
-        Self { wheel, driver: None }
+        Self::on(wheel, None)
+    }
+
+    fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>) -> Self {
+        let shared = Arc::new(Shared::new());
+        let keeper = Keeper { shared: Arc::clone(&shared), driver };
+        Self { wheel, shared, keeper: Some(Arc::new(keeper)) }
     }
 
     /// A handle for closures that schedule others: one that does not keep the driver running.
@@ -198,7 +232,7 @@ impl Scheduler {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn handle(&self) -> Self {
-        Self::new(self.wheel.clone())
+        Self { wheel: self.wheel.clone(), shared: Arc::clone(&self.shared), keeper: None }
     }
 
     /// The driver, if this scheduler has one of its own: to wait for the runs that are under way,
@@ -218,7 +252,7 @@ impl Scheduler {
     /// ```
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Due>> {
-        self.driver.as_deref()
+        self.keeper.as_ref()?.driver.as_ref()
     }
 
     /// Runs `closure` once, when `delay` has passed. A delay that an [`Instant`] cannot tell counts
@@ -286,20 +320,22 @@ impl Scheduler {
     }
 
     /// The wheel, for its metrics.
+    ///
+    /// To let what is scheduled run and nothing more, [`close`](Self::close) the scheduler and not
+    /// its wheel. A closed wheel takes no timer of any closure: one whose run needs another timer
+    /// (a calendar's, and one beyond the wheel's range) then waits for
+    /// [`shutdown`](Self::shutdown), which hands it back.
     #[must_use]
     pub fn wheel(&self) -> &Wheel<Due> {
         &self.wheel
     }
 
-    /// Takes no more closures and hands back those that had not run, of a repetition as well.
-    /// Idempotent.
+    /// Refuses new closures; those that are scheduled run at their time, each once more.
+    /// Idempotent. O(1).
     ///
-    /// It waits for the tick thread's last sweep, unless it is called there, and so, if closures
-    /// run [inline](crate::Inline), for those that are due. It waits for no other run:
-    /// [`Scheduled::wait`] does, and [`Driver::wait`] for all.
-    ///
-    /// To let those that were scheduled run at their time still, close the wheel instead, and keep
-    /// the scheduler: a repetition then ends with its next run.
+    /// A repetition, a calendar's too, ends with its next run, or with the one that is under way.
+    /// Keep the scheduler meanwhile: dropping the last clone of one with a driver of its own ends
+    /// it. [`shutdown`](Self::shutdown) hands back what has not run by then.
     ///
     /// # Examples
     ///
@@ -309,11 +345,30 @@ impl Scheduler {
     ///
     /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
     /// let answer = scheduler.after(Duration::from_millis(2), || 42)?;
-    /// scheduler.wheel().close();
+    /// scheduler.close();
     /// assert_eq!(answer.join()?, 42);
     /// assert!(scheduler.after(Duration::ZERO, || 43).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    /// Takes no more closures and hands back those that had not run, of a repetition as well.
+    /// Idempotent.
+    ///
+    /// Each closure that was scheduled has run, runs, waits for a thread to run on, or is handed
+    /// back. A run that is under way, or waits for its thread, is the last of its repetition.
+    ///
+    /// It waits for the tick thread's last sweep, unless it is called there, and so, if closures
+    /// run [inline](crate::Inline), for those that are due; and for a rule that is being asked when
+    /// to run, unless it is called there. It waits for no other run: [`Scheduled::wait`] does, and
+    /// [`Driver::wait`] for all.
+    ///
+    /// To let those that were scheduled run at their time still, [`close`](Self::close) the
+    /// scheduler instead, and keep it.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use std::time::Duration;
@@ -328,13 +383,23 @@ impl Scheduler {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Vec<Unrun> {
-        match &self.driver {
-            Some(driver) => self.unrun(driver.shutdown()),
+        self.close();
+        let unfired = match self.driver() {
+            Some(driver) => driver.shutdown(),
             None => {
                 self.wheel.close();
-                self.unrun(self.wheel.drain())
+                self.wheel.drain()
             }
-        }
+        };
+        let mut unrun: Vec<_> =
+            unfired.into_iter().filter_map(|timer| self.unfired(timer)).collect();
+        // Those whose timers are none of a run and are on their way, or could not be armed.
+        let listed = self.shared.listed().into_iter();
+        unrun.extend(listed.filter_map(|closure| {
+            let work = closure.shut_down_listed();
+            work.map(|work| self.unrun(closure, work))
+        }));
+        unrun
     }
 
     fn once<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
@@ -363,20 +428,21 @@ impl Scheduler {
         let none = LastRun::none(self.wheel.pin().now());
         let first = Plan::plain(next);
         let start = Start { first, last: none, repeats: false, observer: None };
-        let closure = Closure::schedule(&self.wheel, start, closure, work)?;
+        let closure = Closure::schedule(&self.wheel, &self.shared, start, closure, work)?;
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Ok(Joined { scheduled, result })
     }
 
-    /// The closures of timers that did not fire.
-    fn unrun(&self, unfired: Vec<Armed<Due>>) -> Vec<Unrun> {
-        let unrun = unfired.into_iter().filter_map(|mut timer| {
-            let (closure, number) = timer.value.take()?;
-            let (work, due) = closure.shut_down(number)?;
-            let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
-            Some(Unrun { work, due, scheduled })
-        });
-        unrun.collect()
+    /// The closure of a timer that did not fire.
+    fn unfired(&self, mut timer: Armed<Due>) -> Option<Unrun> {
+        let (closure, number) = timer.value.take()?;
+        let work = closure.shut_down(number)?;
+        Some(self.unrun(closure, work))
+    }
+
+    fn unrun(&self, closure: Arc<Closure>, (work, due): (Work, Instant)) -> Unrun {
+        let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
+        Unrun { work, due, scheduled }
     }
 }
 

@@ -363,11 +363,10 @@ impl Repetition<'_> {
             Ok(repetition) => repetition,
             Err(reason) => return Err(Refused { reason, value }),
         };
-        let wheel = scheduler.wheel().clone();
         let work = |value| Work { body: Box::new(body(value)), rule, jitter, after_panic };
         let start = Start { first, last: none, repeats: true, observer };
-        match Closure::schedule(&wheel, start, value, work) {
-            Ok(closure) => Ok(Scheduled { closure, wheel }),
+        match Closure::schedule(&scheduler.wheel, &scheduler.shared, start, value, work) {
+            Ok(closure) => Ok(Scheduled { closure, wheel: scheduler.wheel().clone() }),
             Err(InsertError { reason, value }) => {
                 Err(Refused { reason: RepeatRefusal::Wheel(reason), value })
             }

@@ -428,7 +428,7 @@ fn jdk_shutdown_that_runs_what_is_delayed() {
     let answer = desk.scheduler.after(SECOND, || 42).unwrap();
     let (runs, closure) = counting();
     let periodic = desk.scheduler.every(SECOND).run(closure).unwrap();
-    desk.scheduler.wheel().close();
+    desk.scheduler.close();
     assert_eq!(desk.scheduler.after(SECOND, || 43).unwrap_err().reason, Refusal::Closed);
     assert!(answer.try_join().unwrap().is_none());
     desk.advance(SECOND);

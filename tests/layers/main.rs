@@ -15,6 +15,8 @@ mod cache_refresh;
 mod cache_tasks;
 #[cfg(feature = "cron")]
 mod calendar;
+#[cfg(feature = "cron")]
+mod closing;
 #[cfg(all(feature = "cache", feature = "io", feature = "keyed"))]
 mod coming_from;
 #[cfg(all(feature = "cache", feature = "io", feature = "keyed"))]

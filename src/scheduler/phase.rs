@@ -1,0 +1,74 @@
+//! [`State`] of a scheduled closure: its phase, and what goes with it.
+
+#![forbid(unsafe_code)]
+
+use super::aim::Aim;
+use super::ending::Ending;
+use crate::TimerId;
+use std::thread::ThreadId;
+
+/// What is behind the lock of a closure's state.
+pub(super) struct State {
+    pub(super) phase: Phase,
+    /// How many timers it has had.
+    pub(super) armings: u64,
+    /// How many threads wait for the end of a run.
+    pub(super) waiting: u32,
+    /// Whether it is on the scheduler's list.
+    pub(super) listed: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Phase {
+    Armed(Armed),
+    /// A thread has the work: it runs, or asks the rule.
+    Busy {
+        thread: ThreadId,
+        runs: bool,
+        /// What a handle wants to happen next, in place of what the rule says.
+        wanted: Option<Wanted>,
+    },
+    Ended(Ending),
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Armed {
+    pub(super) number: u64,
+    /// None if the wheel was closed on the way.
+    pub(super) timer: Option<TimerId>,
+    pub(super) aim: Aim,
+    /// Whether its timer was due before the aim is, because that is beyond the range.
+    pub(super) on_the_way: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    Aim(Aim),
+    End(Ending),
+}
+
+impl Phase {
+    pub(super) fn ending(self) -> Option<Ending> {
+        match self {
+            Self::Ended(ending) => Some(ending),
+            _ => None,
+        }
+    }
+}
+
+impl Armed {
+    /// Whether the timer that it has, if any, is none of a run.
+    pub(super) fn has_no_run_yet(&self) -> bool {
+        self.timer.is_none() || self.on_the_way || self.aim.asks
+    }
+}
+
+impl State {
+    /// Armed by the timer of this number, or not.
+    pub(super) fn armed_as(&self, number: u64) -> Option<Armed> {
+        match self.phase {
+            Phase::Armed(armed) if armed.number == number => Some(armed),
+            _ => None,
+        }
+    }
+}
