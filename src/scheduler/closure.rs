@@ -96,6 +96,10 @@ pub(super) trait Observer: Send + Sync {
     fn is_quiet(&self, stopped: bool);
 }
 
+/// How often a closure that has a place tries to find room in the wheel. Each refusal means that
+/// other threads have ended and armed timers between two steps of the attempt.
+const ATTEMPTS: u32 = 64;
+
 /// How a closure begins: with a first run at `first`, which its rule returned when it was asked
 /// with `last`.
 pub(super) struct Start {
@@ -129,6 +133,10 @@ impl Closure {
         if shared.is_closed() {
             return Err(InsertError { reason: Refusal::Closed, value: f });
         }
+        let has_place = match shared.take_place() {
+            Ok(has_place) => has_place,
+            Err(reason) => return Err(InsertError { reason, value: f }),
+        };
         let closure = Arc::new(Self {
             shared: Arc::clone(shared),
             repeats,
@@ -138,6 +146,7 @@ impl Closure {
                 armings: 0,
                 waiting: 0,
                 listed: false,
+                has_place,
             }),
             work: Mutex::new(None),
             quiet: Condvar::new(),
@@ -153,7 +162,7 @@ impl Closure {
             Ok(None) => {}
             Ok(Some(armed)) => state.phase = Phase::Armed(armed),
             Err(reason) => {
-                closure.unlist(state);
+                closure.leave(state);
                 return Err(InsertError { reason, value: f });
             }
         }
@@ -309,6 +318,9 @@ impl Closure {
         let mut state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
         let runs = !armed.on_the_way && !armed.aim.asks;
+        if runs && !self.repeats {
+            self.give_place(&mut state);
+        }
         state.phase = Phase::Busy { thread: thread::current().id(), runs, wanted: None };
         Some(armed)
     }
@@ -381,7 +393,7 @@ impl Closure {
     pub(super) fn tell(&self, state: MutexGuard<'_, State>, stopped: bool) {
         let waiting = state.waiting > 0;
         match state.phase {
-            Phase::Ended(_) => self.unlist(state),
+            Phase::Ended(_) => self.leave(state),
             _ => drop(state),
         }
         if waiting {
@@ -400,8 +412,17 @@ impl Closure {
         }
     }
 
-    /// Lets go of the state of a closure that has ended, or has not begun.
-    fn unlist(&self, state: MutexGuard<'_, State>) {
+    /// Gives its place to others, if it has one.
+    fn give_place(&self, state: &mut State) {
+        if std::mem::take(&mut state.has_place) {
+            self.shared.give_place();
+        }
+    }
+
+    /// Lets go of the state of a closure that has ended, or has not begun, and of all that the
+    /// scheduler keeps for it.
+    fn leave(&self, mut state: MutexGuard<'_, State>) {
+        self.give_place(&mut state);
         let listed = state.listed;
         drop(state);
         if listed {
@@ -423,20 +444,28 @@ impl Closure {
         if aim.asks {
             self.list(state);
         }
-        let (inserted, on_the_way) =
-            match pinned.insert_at(Due::new(Arc::clone(self), number), aim.due) {
+        let mut due = Due::new(Arc::clone(self), number);
+        let mut attempts = if state.has_place { ATTEMPTS } else { 1 };
+        loop {
+            let (inserted, on_the_way) = match pinned.insert_at(due, aim.due) {
                 Err(InsertError { reason: Refusal::BeyondRange(beyond), value }) => {
                     self.list(state);
                     (pinned.insert(value, beyond.longest), true)
                 }
                 inserted => (inserted, false),
             };
-        match inserted {
-            Ok(id) => Ok(Armed { number, timer: Some(id), aim, on_the_way }),
-            Err(InsertError { reason, mut value }) => {
-                // It was never named; its drop would wait for the state.
-                value.take();
-                Err(reason)
+            attempts -= 1;
+            match inserted {
+                Ok(id) => return Ok(Armed { number, timer: Some(id), aim, on_the_way }),
+                Err(InsertError { reason: Refusal::AtCapacity { .. }, value }) if attempts > 0 => {
+                    due = value;
+                    thread::yield_now();
+                }
+                Err(InsertError { reason, mut value }) => {
+                    // It was never named; its drop would wait for the state.
+                    value.take();
+                    return Err(reason);
+                }
             }
         }
     }
@@ -460,7 +489,7 @@ mod tests {
     fn a_wait_is_for_one_run() {
         let busy = |thread| Phase::Busy { thread, runs: true, wanted: None };
         let closure = Arc::new(Closure {
-            shared: Arc::new(Shared::new()),
+            shared: Arc::new(Shared::new(None)),
             repeats: true,
             observer: None,
             state: Mutex::new(State {
@@ -468,6 +497,7 @@ mod tests {
                 armings: 1,
                 waiting: 0,
                 listed: false,
+                has_place: false,
             }),
             work: Mutex::new(None),
             quiet: Condvar::new(),

@@ -35,7 +35,8 @@ pub enum Ending {
     Cancelled,
     /// A run of a repetition panicked. (The panic of a closure that runs once is its result.)
     Panicked,
-    /// The wheel refused its next timer.
+    /// The wheel refused its next timer: its clock cannot tell the deadline, or it is at its
+    /// capacity with timers of another scheduler.
     Refused(Refusal),
     /// The scheduler was shut down or dropped, or its timer was dropped, before its time came; or
     /// the scheduler was closed, and a repetition has had its last run.

@@ -63,6 +63,10 @@ use work::Work;
 
 /// Runs closures at their time. Clones share the wheel.
 ///
+/// On a wheel with a [capacity](crate::Builder::capacity) each closure takes a place: one that runs
+/// once until its run begins, a repetition until it ends, during its runs as well. So no burst of
+/// new closures takes the place of a repetition.
+///
 /// Dropping the last clone of one with a driver of its own ends it, as
 /// [`shutdown`](Self::shutdown) does, and drops what had not run. The drop waits for nothing:
 /// neither for a run that is under way nor for the tick thread, so it may come under a lock that
@@ -192,13 +196,13 @@ impl Scheduler {
     /// A scheduler on a wheel that is swept elsewhere, with [`fire`](Self::fire) as handler.
     ///
     /// Two schedulers that are made of one wheel fire each other's timers, but each shuts down its
-    /// own closures alone: clone one instead.
+    /// own closures alone, and counts them alone by the wheel's capacity: clone one instead.
     pub fn new(wheel: Wheel<Due>) -> Self {
         Self::on(wheel, None)
     }
 
     fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>) -> Self {
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(wheel.capacity()));
         let keeper = Keeper { shared: Arc::clone(&shared), driver };
         Self { wheel, shared, keeper: Some(Arc::new(keeper)) }
     }

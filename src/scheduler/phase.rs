@@ -16,6 +16,8 @@ pub(super) struct State {
     pub(super) waiting: u32,
     /// Whether it is on the scheduler's list.
     pub(super) listed: bool,
+    /// Whether it has a place that is counted, in a wheel with a capacity.
+    pub(super) has_place: bool,
 }
 
 #[derive(Clone, Copy)]

@@ -5,11 +5,19 @@
 //! could hand back. Such a closure is listed before its first timer of that kind is armed, until it
 //! ends, and a shutdown looks through the list after it has drained the wheel. The lock of a
 //! closure's state may be held while the list's is taken, and never the other way round.
+//!
+//! **Places.** The wheel frees the place of a timer when that is swept, and anything may be armed
+//! before a repetition is armed anew. So on a wheel with a capacity the scheduler counts closures,
+//! and not timers: each takes a place when it is scheduled and gives it back when its last run
+//! begins or it ends. There are never more timers than places taken, so a closure that has a place
+//! finds room in the wheel. (The wheel splits its room among shards, and may refuse an insert while
+//! timers end in one shard and are armed in the next; a second attempt finds the room.)
 
 #![forbid(unsafe_code)]
 
+use crate::Refusal;
 use crate::panics::ignore_poison;
-use crate::sync::{AtomicBool, Relaxed};
+use crate::sync::{Acquire, AtomicBool, AtomicU64, Relaxed, Release};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -18,14 +26,46 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Shared<C> {
     /// Whether new closures are refused and repetitions end with their next run.
     closed: AtomicBool,
+    /// None on a wheel without a capacity.
+    places: Option<Places>,
     /// The closures that a shutdown looks through, by their address; `None` once no handle is left
     /// that could shut the scheduler down.
     listed: Mutex<Option<HashMap<usize, Arc<C>>>>,
 }
 
+struct Places {
+    capacity: u64,
+    taken: AtomicU64,
+}
+
 impl<C> Shared<C> {
-    pub(super) fn new() -> Self {
-        Self { closed: AtomicBool::new(false), listed: Mutex::new(Some(HashMap::new())) }
+    /// For a wheel of that capacity.
+    pub(super) fn new(capacity: Option<u64>) -> Self {
+        Self {
+            closed: AtomicBool::new(false),
+            places: capacity.map(|capacity| Places { capacity, taken: AtomicU64::new(0) }),
+            listed: Mutex::new(Some(HashMap::new())),
+        }
+    }
+
+    /// Takes a place in the wheel for a new closure. Returns whether places are counted.
+    pub(super) fn take_place(&self) -> Result<bool, Refusal> {
+        let Some(Places { capacity, taken }) = &self.places else { return Ok(false) };
+        let one_more = |taken| (taken < *capacity).then_some(taken + 1);
+        // Acquire: pairs with the Release of `give_place`. The room that the closure before had in
+        // the wheel is there for this one.
+        match taken.fetch_update(Acquire, Relaxed, one_more) {
+            Ok(_) => Ok(true),
+            Err(_) => Err(Refusal::AtCapacity { capacity: *capacity }),
+        }
+    }
+
+    /// Gives back a place that was taken.
+    pub(super) fn give_place(&self) {
+        if let Some(Places { taken, .. }) = &self.places {
+            // Release: pairs with the Acquire of `take_place`.
+            taken.fetch_sub(1, Release);
+        }
     }
 
     /// Refuses new closures from now on, and ends repetitions with their next run.

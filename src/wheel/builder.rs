@@ -195,6 +195,23 @@ impl Builder {
     }
 }
 
+impl<T: Send> Wheel<T> {
+    /// The most timers that may be armed at a time, as the builder said
+    /// ([`Builder::capacity`](crate::Builder::capacity)); `None` for a wheel without a bound. O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (wheel, _sweeper) = tourbillon::Builder::new().capacity(64).build::<u64>()?;
+    /// assert_eq!(wheel.capacity(), Some(64));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        self.inner.engine.capacity()
+    }
+}
+
 /// The clock of a wheel that was given none: a leased one's lag is small beside a tick of 1 ms.
 fn default_clock(resolution: Duration) -> Box<dyn Clock> {
     if resolution < Duration::from_millis(1) {

@@ -328,7 +328,7 @@ impl<T: Send> Wheel<T> {
     /// Whether the wheel holds so many timers at most, and takes no more.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn is_bounded(&self) -> bool {
-        self.inner.engine.is_bounded()
+        self.capacity().is_some()
     }
 
     /// How soon a moment is, if the caller's last reading of the clock tells.

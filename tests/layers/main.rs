@@ -35,6 +35,7 @@ mod keyed;
 mod keyed_races;
 #[cfg(feature = "keyed")]
 mod owned;
+mod places;
 #[cfg(feature = "cache")]
 #[path = "../common/cache.rs"]
 mod rig;

@@ -387,10 +387,9 @@ impl<T> Engine<T> {
         &self.closed
     }
 
-    /// Whether there is a bound on the armed timers.
-    #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn is_bounded(&self) -> bool {
-        self.capacity.is_some()
+    /// The bound on the armed timers, if there is one.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        self.capacity.as_ref().map(|capacity| capacity.total)
     }
 
     /// No more inserts.
