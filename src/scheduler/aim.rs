@@ -15,6 +15,8 @@ const FAR: Duration = Duration::from_secs(1 << 32);
 pub(super) struct Aim {
     /// With what it is put off by.
     pub(super) due: Instant,
+    /// When the next run is due, as far as the rule knows; this one, if it is no question.
+    pub(super) runs_at: Option<Instant>,
     /// By how much jitter puts it off.
     pub(super) put_off: Duration,
     /// Whether it is a question to the rule, and no run.
@@ -33,6 +35,8 @@ pub(super) struct Plan {
     next: Next,
     put_off: Duration,
     time: Option<SystemTime>,
+    /// How far ahead the next run is, where the rule wants to be asked again.
+    expected: Option<Duration>,
 }
 
 /// Puts each run off by chance, by up to so much.
@@ -46,7 +50,8 @@ impl Aim {
             Some(due) => (due, put_off),
             None => (wanted, Duration::ZERO),
         };
-        Self { due, put_off, asks: false, moved: false, is_due: false, time }
+        let runs_at = Some(due);
+        Self { due, runs_at, put_off, asks: false, moved: false, is_due: false, time }
     }
 
     /// When the rule wanted it: from there it counts on.
@@ -58,7 +63,7 @@ impl Aim {
 impl Plan {
     /// `next` and nothing else.
     pub(super) fn plain(next: Next) -> Self {
-        Self { next, put_off: Duration::ZERO, time: None }
+        Self { next, put_off: Duration::ZERO, time: None, expected: None }
     }
 
     /// `next`, put off by chance.
@@ -69,7 +74,8 @@ impl Plan {
     /// What `rule` says.
     pub(super) fn ask(rule: &mut dyn Rule, last: &LastRun, jitter: Jitter) -> Self {
         let next = rule.next(last);
-        Self { time: rule.next_time(), ..Self::put_off(next, jitter) }
+        let expected = if let Next::AskAfter(_) = next { rule.next_delay() } else { None };
+        Self { time: rule.next_time(), expected, ..Self::put_off(next, jitter) }
     }
 
     /// Whether nothing is to come.
@@ -83,7 +89,7 @@ impl Plan {
         wheel: &Wheel<T>,
         pinned: &Pinned<'_, T>,
     ) -> Result<Option<Aim>, Refusal> {
-        let Self { next, put_off, time } = self;
+        let Self { next, put_off, time, expected } = self;
         let (delay, asks) = match next {
             Next::End => return Ok(None),
             Next::At(due) => {
@@ -94,7 +100,10 @@ impl Plan {
             Next::AskAfter(delay) => (delay, true),
         };
         match pinned.instant_after(delay).or_else(|| pinned.instant_after(FAR)) {
-            Some(due) if asks => Ok(Some(Aim { asks, ..Aim::later(due, Duration::ZERO, time) })),
+            Some(due) if asks => {
+                let runs_at = expected.and_then(|delay| pinned.instant_after(delay));
+                Ok(Some(Aim { asks, runs_at, ..Aim::later(due, Duration::ZERO, time) }))
+            }
             Some(due) => {
                 let is_due = delay.is_zero() && put_off.is_zero();
                 Ok(Some(Aim { is_due, ..Aim::later(due, put_off, time) }))

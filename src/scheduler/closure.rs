@@ -258,10 +258,10 @@ impl Closure {
         Ok(true)
     }
 
-    /// When the next run is due, or the rule is asked for it.
+    /// When the next run is due, as far as the rule knows.
     pub(super) fn next_run(&self) -> Option<Instant> {
         match ignore_poison(self.state.lock()).phase {
-            Phase::Armed(armed) => Some(armed.aim.due),
+            Phase::Armed(armed) => armed.aim.runs_at,
             _ => None,
         }
     }

@@ -83,8 +83,9 @@ impl Scheduled {
         self.closure.reset(&self.wheel, Next::At(at))
     }
 
-    /// When it runs next, or when its rule is asked for that, as a calendar is every minute; `None`
-    /// during a run and after the last. [`next_time`](Self::next_time) is a calendar's next run.
+    /// When it runs next, with its jitter; `None` during a run, after the last, and if its rule
+    /// wants to be asked again and does not know. That of a calendar is by the wall clock of its
+    /// last look, at most a minute ago; see also [`next_time`](Self::next_time).
     #[must_use]
     pub fn next_run(&self) -> Option<Instant> {
         self.closure.next_run()

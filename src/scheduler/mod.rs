@@ -51,14 +51,14 @@ pub use work::AfterPanic;
 use crate::panics::quietly;
 use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 pub(crate) use aim::Jitter;
-use aim::Plan;
+use aim::{Aim, Plan};
 use closure::{Closure, Start};
 use result::result;
 use rule::Once;
 use shared::Shared;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use work::Work;
 
 /// Runs closures at their time. Clones share the wheel.
@@ -158,7 +158,7 @@ impl Drop for Keeper {
 /// let remind = scheduler.after(day * 30, || "reminded")?;
 /// let soon = Instant::now() + day;
 /// for unrun in scheduler.shutdown() {
-///     if unrun.due() <= soon {
+///     if unrun.due().is_some_and(|due| due <= soon) {
 ///         unrun.run();
 ///     }
 /// }
@@ -169,7 +169,7 @@ impl Drop for Keeper {
 #[must_use = "what is not run is dropped"]
 pub struct Unrun {
     work: Work,
-    due: Instant,
+    aim: Aim,
     scheduled: Scheduled,
 }
 
@@ -444,9 +444,9 @@ impl Scheduler {
         Some(self.unrun(closure, work))
     }
 
-    fn unrun(&self, closure: Arc<Closure>, (work, due): (Work, Instant)) -> Unrun {
+    fn unrun(&self, closure: Arc<Closure>, (work, aim): (Work, Aim)) -> Unrun {
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
-        Unrun { work, due, scheduled }
+        Unrun { work, aim, scheduled }
     }
 }
 
@@ -456,10 +456,35 @@ impl Unrun {
         (self.work.body)();
     }
 
-    /// When it was due.
+    /// When it was due, as [`Scheduled::next_run`]: that of a calendar is its next run, and not its
+    /// next look at the clock. `None` if its rule does not know.
     #[must_use]
-    pub fn due(&self) -> Instant {
-        self.due
+    pub fn due(&self) -> Option<Instant> {
+        self.aim.runs_at
+    }
+
+    /// What the wall clock would have said, as [`Scheduled::next_time`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "cron")] {
+    /// use std::time::SystemTime;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::{Calendar, Scheduler};
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let yearly = Calendar::new("0 0 1 1 *", "Europe/Berlin")?;
+    /// scheduler.by(yearly).run(|| println!("a new year"))?;
+    /// for unrun in scheduler.shutdown() {
+    ///     assert!(unrun.time() > Some(SystemTime::now()));
+    /// }
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn time(&self) -> Option<SystemTime> {
+        self.aim.time
     }
 
     /// Which closure it is: equal to what its caller was given when it was scheduled.
@@ -489,6 +514,6 @@ impl Unrun {
 
 impl std::fmt::Debug for Unrun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Unrun").field("due", &self.due).finish_non_exhaustive()
+        f.debug_struct("Unrun").field("due", &self.due()).finish_non_exhaustive()
     }
 }

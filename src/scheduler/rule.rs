@@ -139,6 +139,13 @@ pub trait Rule: Send + 'static {
     fn next_time(&self) -> Option<SystemTime> {
         None
     }
+
+    /// How far ahead the next run is, where [`next`](Self::next) has just returned
+    /// [`Next::AskAfter`], for [`Scheduled::next_run`](super::Scheduled::next_run) and
+    /// [`Unrun::due`](super::Unrun::due); `None` for rules that do not know.
+    fn next_delay(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {

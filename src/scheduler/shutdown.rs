@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::aim::Aim;
 use super::closure::Closure;
 use super::ending::Ending;
 use super::phase::{Armed, Phase, State, Wanted};
@@ -9,22 +10,22 @@ use super::work::Work;
 use crate::panics::ignore_poison;
 use std::sync::MutexGuard;
 use std::thread;
-use std::time::Instant;
 
 impl Closure {
-    /// The scheduler was shut down and has this closure's timer back. Returns the work and when it
-    /// was due, if it was still to run.
-    pub(super) fn shut_down(&self, number: u64) -> Option<(Work, Instant)> {
+    /// The scheduler was shut down and has this closure's timer back. Returns the work and what was
+    /// to come of it, if it was still to run.
+    pub(super) fn shut_down(&self, number: u64) -> Option<(Work, Aim)> {
         let state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
         self.hand_over(state, armed)
     }
 
     /// The scheduler was shut down and the wheel drained, and this closure is on the list. Returns
-    /// the work and when it was due, if it was still to run and no timer of a run is on its way.
+    /// the work and what was to come of it, if it was still to run and no timer of a run is on its
+    /// way.
     ///
     /// Waits for a rule that is being asked, unless the rule itself shuts the scheduler down.
-    pub(super) fn shut_down_listed(&self) -> Option<(Work, Instant)> {
+    pub(super) fn shut_down_listed(&self) -> Option<(Work, Aim)> {
         let mut state = ignore_poison(self.state.lock());
         while let Phase::Busy { thread, runs: false, wanted } = &mut state.phase {
             if *thread == thread::current().id() {
@@ -42,11 +43,11 @@ impl Closure {
     }
 
     /// Ends, and gives the work to a shutdown.
-    fn hand_over(&self, mut state: MutexGuard<'_, State>, armed: Armed) -> Option<(Work, Instant)> {
+    fn hand_over(&self, mut state: MutexGuard<'_, State>, armed: Armed) -> Option<(Work, Aim)> {
         state.phase = Phase::Ended(Ending::ShutDown);
         let work = ignore_poison(self.work.lock()).take();
         self.tell(state, true);
-        Some((work?.0, armed.aim.due))
+        Some((work?.0, armed.aim))
     }
 
     /// No handle is left that could shut the scheduler down and so have this closure back.

@@ -218,3 +218,42 @@ fn a_calendar_that_was_cancelled_leaves_nothing_behind() {
     assert_eq!(std::sync::Arc::strong_count(&held), 1);
     assert!(desk.scheduler.shutdown().is_empty());
 }
+
+/// Minutes pass, and with them looks at the clock.
+#[test]
+fn what_is_handed_back_was_due_at_its_run_and_not_at_the_next_look() {
+    let mut desk = before_noon(Builder::new());
+    let day = HOUR * 24;
+    let yearly = Calendar::with_wall_clock("0 0 1 1 *", "UTC", desk.clock.clone()).unwrap();
+    let (ran, year) = counting();
+    let yearly = desk.scheduler.by(yearly).run(year).unwrap();
+    let (done, at_noon) = counting();
+    let daily = desk.scheduler.by(noon(&desk.clock)).run(at_noon).unwrap();
+    let asked = desk.scheduler.by(Asked(2, || ())).run(|| ()).unwrap();
+    let (new_year, at_noon) = (day * 365 - HOUR * 23 / 2, HOUR / 2);
+    assert_eq!(desk.since_start(yearly.next_run()), Some(new_year));
+    pass(&mut desk, SECOND * 100);
+    let resolution = desk.scheduler.wheel().resolution();
+    let near = |at: Option<Duration>, due| at.unwrap() >= due && at.unwrap() <= due + resolution;
+    for (scheduled, due) in [(&yearly, new_year), (&daily, at_noon)] {
+        assert!(near(desk.since_start(scheduled.next_run()), due), "{:?}", scheduled.next_run());
+    }
+    assert_eq!(asked.next_run(), None);
+    let unrun = desk.scheduler.shutdown();
+    for unrun in &unrun {
+        let due = desk.since_start(unrun.due());
+        match unrun.scheduled() {
+            scheduled if *scheduled == yearly => {
+                assert!(near(due, new_year));
+                assert_eq!(unrun.time(), Some(SystemTime::UNIX_EPOCH + day * 365));
+            }
+            scheduled if *scheduled == daily => assert!(near(due, at_noon)),
+            scheduled => assert_eq!((scheduled, due, unrun.time()), (&asked, None, None)),
+        }
+    }
+    // What would have come within a day is done.
+    let soon = desk.clock.now() + day;
+    let due = |unrun: &Unrun| unrun.due().is_some_and(|due| due <= soon);
+    unrun.into_iter().filter(due).for_each(Unrun::run);
+    assert_eq!((ran.load(Relaxed), done.load(Relaxed)), (0, 1));
+}

@@ -346,7 +346,7 @@ fn what_was_not_run_is_handed_back_at_shutdown() {
     let repeated = desk.scheduler.every(SECOND * 3).run(|| ()).unwrap();
     let mut unrun = desk.scheduler.shutdown();
     unrun.sort_by_key(Unrun::due);
-    let due: Vec<_> = unrun.iter().map(|unrun| unrun.due() - start).collect();
+    let due: Vec<_> = unrun.iter().map(|unrun| unrun.due().unwrap() - start).collect();
     assert_eq!(due, [SECOND, SECOND * 2, SECOND * 3]);
     // Which closure each is can be told, one by one or by looking it up.
     let all = [run.scheduled(), dropped.scheduled(), &repeated];

@@ -262,6 +262,12 @@ impl Rule for Calendar {
     fn next_time(&self) -> Option<SystemTime> {
         self.coming.map(SystemTime::from)
     }
+
+    fn next_delay(&self) -> Option<Duration> {
+        // The clock may have come to that time since the question.
+        let now = Timestamp::try_from(self.wall.now()).ok()?;
+        Some(Duration::try_from(self.coming?.duration_since(now)).unwrap_or_default())
+    }
 }
 
 impl Calendar {
