@@ -32,6 +32,7 @@ mod phase;
 mod repeat;
 mod result;
 mod rule;
+mod run;
 mod shared;
 mod shutdown;
 mod tasks;
@@ -45,6 +46,7 @@ pub use handle::{JoinError, Joined, Joining, Scheduled};
 pub use owned::Owned;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
+pub use run::Run;
 pub use tasks::{Overlap, Task, Tasks};
 pub use work::AfterPanic;
 
@@ -56,6 +58,7 @@ use closure::{Closure, Start};
 use result::result;
 use rule::Once;
 use shared::Shared;
+use shutdown::HandedOver;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -169,6 +172,7 @@ impl Drop for Keeper {
 #[must_use = "what is not run is dropped"]
 pub struct Unrun {
     work: Work,
+    last: LastRun,
     aim: Aim,
     scheduled: Scheduled,
 }
@@ -414,7 +418,7 @@ impl Scheduler {
         let (teller, result) = result();
         let work = |closure: F| {
             let mut once = Some((closure, teller));
-            let body = move || {
+            let body = move |_run| {
                 let Some((closure, teller)) = once.take() else { return };
                 let ran = catch_unwind(AssertUnwindSafe(closure));
                 // Nobody waits for it: then it is a handler's panic.
@@ -444,16 +448,16 @@ impl Scheduler {
         Some(self.unrun(closure, work))
     }
 
-    fn unrun(&self, closure: Arc<Closure>, (work, aim): (Work, Aim)) -> Unrun {
+    fn unrun(&self, closure: Arc<Closure>, HandedOver { work, last, aim }: HandedOver) -> Unrun {
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
-        Unrun { work, aim, scheduled }
+        Unrun { work, last, aim, scheduled }
     }
 }
 
 impl Unrun {
     /// Runs it, here and now, once.
     pub fn run(mut self) {
-        (self.work.body)();
+        (self.work.body)(Run::after(&self.last, self.aim));
     }
 
     /// When it was due, as [`Scheduled::next_run`]: that of a calendar is its next run, and not its

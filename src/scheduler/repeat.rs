@@ -7,6 +7,7 @@ use super::aim::{Jitter, Plan};
 use super::closure::{Closure, Observer, Start};
 use super::handle::Scheduled;
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
+use super::run::Run;
 use super::tasks::{Overlap, Task, Tasks};
 use super::work::{AfterPanic, Work};
 use crate::{InsertError, Refusal, Refused};
@@ -222,6 +223,34 @@ impl<'s> Every<'s> {
         self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
+        Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
+    }
+
+    /// As [`run`](Self::run), with a closure that is told what each run is for.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let (send, numbers) = mpsc::channel();
+    /// let every = scheduler.every(Duration::from_millis(1));
+    /// every.run_with(move |run| drop(send.send(run.number)))?;
+    /// assert_eq!((numbers.recv()?, numbers.recv()?), (1, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_with<F: FnMut(Run) + Send + 'static>(
+        self,
+        closure: F,
+    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
         Repetition::start(self.repetition(), None, closure, |closure| closure)
     }
 
@@ -270,7 +299,27 @@ impl<'s> Every<'s> {
         J: FnMut() -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        Repetition::start_tasks(self.repetition(), overlap, spawn, job)
+        let told = |mut job: J| move |_run| job();
+        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
+    }
+
+    /// As [`run_tasks`](Self::run_tasks), with a job that is told what each run is for.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run); `spawn` and `job` come back.
+    pub fn run_tasks_with<S, J, F>(
+        self,
+        overlap: Overlap,
+        spawn: S,
+        job: J,
+    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+    where
+        S: FnMut(Task) + Send + 'static,
+        J: FnMut(Run) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), |job| job)
     }
 
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
@@ -317,6 +366,19 @@ impl<'s, R: Rule> By<'s, R> {
         self,
         closure: F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
+        Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
+    }
+
+    /// As [`run`](Self::run), with a closure that is told what each run is for: a run by a calendar
+    /// the [time](Run::time) of the wall clock, also where it is made up for later.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_with<F: FnMut(Run) + Send + 'static>(
+        self,
+        closure: F,
+    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
         Repetition::start(self.repetition(), None, closure, |closure| closure)
     }
 
@@ -336,7 +398,27 @@ impl<'s, R: Rule> By<'s, R> {
         J: FnMut() -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        Repetition::start_tasks(self.repetition(), overlap, spawn, job)
+        let told = |mut job: J| move |_run| job();
+        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
+    }
+
+    /// As [`run_tasks`](Self::run_tasks), with a job that is told what each run is for.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run); `spawn` and `job` come back.
+    pub fn run_tasks_with<S, J, F>(
+        self,
+        overlap: Overlap,
+        spawn: S,
+        job: J,
+    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+    where
+        S: FnMut(Task) + Send + 'static,
+        J: FnMut(Run) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), |job| job)
     }
 
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
@@ -353,7 +435,7 @@ impl<'s, R: Rule> By<'s, R> {
 impl Repetition<'_> {
     /// Schedules what `body` makes of `value`, which comes back if there is no repetition, or the
     /// wheel refuses.
-    fn start<T, F: FnMut() + Send + 'static>(
+    fn start<T, F: FnMut(Run) + Send + 'static>(
         repetition: Result<Self, RepeatRefusal>,
         observer: Option<Arc<dyn Observer>>,
         value: T,
@@ -373,20 +455,21 @@ impl Repetition<'_> {
         }
     }
 
-    fn start_tasks<S, J, F>(
+    /// Schedules what begins tasks. `told` makes a job that is told of its runs.
+    fn start_tasks<S, J, B, F>(
         repetition: Result<Self, RepeatRefusal>,
         overlap: Overlap,
-        spawn: S,
-        job: J,
+        spawn_and_job: (S, J),
+        told: impl FnOnce(J) -> B,
     ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
     where
         S: FnMut(Task) + Send + 'static,
-        J: FnMut() -> F + Send + 'static,
+        B: FnMut(Run) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         Tasks::start(|running| {
-            let body = |(spawn, job)| running.body(overlap, spawn, job);
-            Self::start(repetition, Some(running.clone()), (spawn, job), body)
+            let body = |(spawn, job)| running.body(overlap, spawn, told(job));
+            Self::start(repetition, Some(running.clone()), spawn_and_job, body)
         })
     }
 }

@@ -6,26 +6,33 @@ use super::aim::Aim;
 use super::closure::Closure;
 use super::ending::Ending;
 use super::phase::{Armed, Phase, State, Wanted};
+use super::rule::LastRun;
 use super::work::Work;
 use crate::panics::ignore_poison;
 use std::sync::MutexGuard;
 use std::thread;
 
+/// What a shutdown has of a closure that was still to run.
+pub(super) struct HandedOver {
+    pub(super) work: Work,
+    pub(super) last: LastRun,
+    pub(super) aim: Aim,
+}
+
 impl Closure {
-    /// The scheduler was shut down and has this closure's timer back. Returns the work and what was
-    /// to come of it, if it was still to run.
-    pub(super) fn shut_down(&self, number: u64) -> Option<(Work, Aim)> {
+    /// The scheduler was shut down and has this closure's timer back. Returns the work, if it was
+    /// still to run.
+    pub(super) fn shut_down(&self, number: u64) -> Option<HandedOver> {
         let state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
         self.hand_over(state, armed)
     }
 
     /// The scheduler was shut down and the wheel drained, and this closure is on the list. Returns
-    /// the work and what was to come of it, if it was still to run and no timer of a run is on its
-    /// way.
+    /// the work, if it was still to run and no timer of a run is on its way.
     ///
     /// Waits for a rule that is being asked, unless the rule itself shuts the scheduler down.
-    pub(super) fn shut_down_listed(&self) -> Option<(Work, Aim)> {
+    pub(super) fn shut_down_listed(&self) -> Option<HandedOver> {
         let mut state = ignore_poison(self.state.lock());
         while let Phase::Busy { thread, runs: false, wanted } = &mut state.phase {
             if *thread == thread::current().id() {
@@ -43,11 +50,12 @@ impl Closure {
     }
 
     /// Ends, and gives the work to a shutdown.
-    fn hand_over(&self, mut state: MutexGuard<'_, State>, armed: Armed) -> Option<(Work, Aim)> {
+    fn hand_over(&self, mut state: MutexGuard<'_, State>, armed: Armed) -> Option<HandedOver> {
         state.phase = Phase::Ended(Ending::ShutDown);
         let work = ignore_poison(self.work.lock()).take();
         self.tell(state, true);
-        Some((work?.0, armed.aim))
+        let (work, last) = work?;
+        Some(HandedOver { work, last, aim: armed.aim })
     }
 
     /// No handle is left that could shut the scheduler down and so have this closure back.

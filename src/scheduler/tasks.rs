@@ -15,6 +15,7 @@
 use super::closure::Observer;
 use super::ending::Cancel;
 use super::handle::Scheduled;
+use super::run::Run;
 use crate::panics::{DropEach, ignore_poison, quietly};
 use crate::sync::{Place, Told, Waiters};
 use std::collections::BTreeMap;
@@ -205,11 +206,11 @@ impl Running {
         self: &Arc<Self>,
         overlap: Overlap,
         mut spawn: impl FnMut(Task) + Send + 'static,
-        mut job: impl FnMut() -> F + Send + 'static,
-    ) -> impl FnMut() + Send + 'static {
+        mut job: impl FnMut(Run) -> F + Send + 'static,
+    ) -> impl FnMut(Run) + Send + 'static {
         let begins = Begins { running: Arc::clone(self), overlap };
-        move || {
-            let task = begins.has_room().then(|| begins.begin(Box::pin(job()))).flatten();
+        move |run| {
+            let task = begins.has_room().then(|| begins.begin(Box::pin(job(run)))).flatten();
             if let Some(task) = task {
                 spawn(task);
             }

@@ -5,6 +5,7 @@
 use super::aim::{Aim, Jitter, Plan};
 use super::ending::Ending;
 use super::rule::{LastRun, Next, Rule};
+use super::run::Run;
 use crate::panics::discard;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,7 +44,7 @@ pub enum AfterPanic {
 
 /// What a closure does and when.
 pub(super) struct Work {
-    pub(super) body: Box<dyn FnMut() + Send>,
+    pub(super) body: Box<dyn FnMut(Run) + Send>,
     pub(super) rule: Box<dyn Rule>,
     pub(super) jitter: Jitter,
     pub(super) after_panic: AfterPanic,
@@ -75,7 +76,8 @@ impl Work {
             last.moved = aim.moved;
             last.began = now();
             last.late = last.began.saturating_duration_since(aim.due.max(deadline));
-            panic = catch_unwind(AssertUnwindSafe(&mut self.body)).err();
+            let run = Run::of(last, aim);
+            panic = catch_unwind(AssertUnwindSafe(|| (self.body)(run))).err();
             last.ended = now();
         }
         if panic.is_some() && self.after_panic == AfterPanic::Stop {

@@ -39,5 +39,7 @@ mod places;
 #[cfg(feature = "cache")]
 #[path = "../common/cache.rs"]
 mod rig;
+#[cfg(feature = "cron")]
+mod runs;
 mod scheduler;
 mod tasks;

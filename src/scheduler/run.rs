@@ -1,0 +1,69 @@
+//! [`Run`]: what one run of a repetition is for.
+
+#![forbid(unsafe_code)]
+
+use super::aim::Aim;
+use super::rule::LastRun;
+use std::time::{Duration, Instant, SystemTime};
+
+/// What one run of a repetition is for; passed to closures by
+/// [`Every::run_with`](super::Every::run_with) and [`By::run_with`](super::By::run_with).
+///
+/// # Examples
+///
+/// A report of each hour, on a machine that sleeps from 10:30 to 12:20:
+///
+/// ```
+/// # #[cfg(feature = "cron")] {
+/// use std::sync::mpsc;
+/// use std::time::{Duration, SystemTime};
+/// use tourbillon::scheduler::{Calendar, MissedTimes, Scheduler};
+/// use tourbillon::{Builder, ManualClock};
+///
+/// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+/// clock.set_wall(SystemTime::UNIX_EPOCH + minute * (10 * 60 + 30));
+/// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+/// let scheduler = Scheduler::new(wheel);
+/// let hourly = Calendar::builder("0 * * * *").missed(MissedTimes::All).wall_clock(clock.clone());
+/// let (send, reports) = mpsc::channel();
+/// scheduler.by(hourly.build()?).run_with(move |run| drop(send.send(run.time)))?;
+///
+/// clock.advance(minute * 110);
+/// while sweeper.sweep(|timer| scheduler.fire(timer)).expired > 0 {}
+/// let hour = |hour| Some(SystemTime::UNIX_EPOCH + minute * 60 * hour);
+/// assert_eq!(reports.try_iter().collect::<Vec<_>>(), [hour(11), hour(12)]);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Run {
+    /// The number of the run; the first is 1.
+    pub number: u64,
+    /// When the run was due by the rule, without its jitter. A run of a calendar is due when the
+    /// calendar notices that a time has come.
+    pub due: Instant,
+    /// The time of the wall clock that the run is for, by a rule that goes by the wall clock, as a
+    /// `Calendar` does. If one run is made for several times that were missed, the first of them.
+    /// `None` by other rules, and if a handle has moved the run.
+    pub time: Option<SystemTime>,
+    /// How much later than it was due the run began, beyond the rounding of deadlines to ticks.
+    pub late: Duration,
+    /// Whether a handle has moved the run ([`Scheduled::reset`](super::Scheduled::reset)).
+    pub moved: bool,
+}
+
+impl Run {
+    /// The run that `last` tells of, which was aimed at so.
+    pub(super) fn of(last: &LastRun, aim: Aim) -> Self {
+        let LastRun { runs: number, due, late, moved, .. } = *last;
+        Self { number, due, time: aim.time, late, moved }
+    }
+
+    /// The run after `last`, which a shutdown handed back and which begins before it is due.
+    pub(super) fn after(last: &LastRun, aim: Aim) -> Self {
+        let due = aim.runs_at.unwrap_or(aim.due);
+        let (number, late) = (last.runs + 1, Duration::ZERO);
+        Self { number, due, time: aim.time, late, moved: aim.moved }
+    }
+}

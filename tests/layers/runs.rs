@@ -1,0 +1,115 @@
+//! What a run is told: its number, when it was due, and which time of the wall clock it is for.
+
+use crate::common::desk::Desk;
+use std::pin::pin;
+use std::sync::mpsc::{self, Receiver};
+use std::task::{Context, Waker};
+use std::time::{Duration, SystemTime};
+use tourbillon::Clock;
+use tourbillon::scheduler::{
+    By, Calendar, Every, MissedTimes, Overlap, Run, Scheduled, Task, Unrun,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What the runs of a repetition are told.
+fn told_by_every(every: Every<'_>) -> (Scheduled, Receiver<Run>) {
+    let (send, told) = mpsc::channel();
+    (every.run_with(move |run| send.send(run).unwrap()).unwrap(), told)
+}
+
+fn told_by(by: By<'_, Calendar>) -> (Scheduled, Receiver<Run>) {
+    let (send, told) = mpsc::channel();
+    (by.run_with(move |run| send.send(run).unwrap()).unwrap(), told)
+}
+
+/// Which hours of the first day runs are for that are made up for from 10:30 to 14:20.
+fn hours_of(missed: MissedTimes) -> Vec<f64> {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(SystemTime::UNIX_EPOCH + HOUR * 21 / 2);
+    let hourly = Calendar::builder("0 * * * *").missed(missed).wall_clock(desk.clock.clone());
+    let (_, told) = told_by(desk.scheduler.by(hourly.build().unwrap()));
+    desk.clock.advance(HOUR * 23 / 6);
+    while desk.sweeper.sweep(|timer| desk.scheduler.fire(timer)).expired > 0 {}
+    let hour = |run: Run| run.time.unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    told.try_iter().map(|run| hour(run).as_secs_f64() / 3600.0).collect()
+}
+
+#[test]
+fn a_run_is_told_the_time_that_it_is_for_though_it_comes_later() {
+    assert_eq!(hours_of(MissedTimes::All), [11.0, 12.0, 13.0, 14.0]);
+    assert_eq!(hours_of(MissedTimes::Once), [11.0]);
+    assert_eq!(hours_of(MissedTimes::Within(HOUR)), [14.0]);
+}
+
+#[test]
+fn a_run_is_told_its_number_and_when_it_was_due() {
+    let mut desk = Desk::new();
+    let start = desk.clock.start();
+    let (rate, told) = told_by_every(desk.scheduler.every(SECOND).jitter(SECOND / 2));
+    desk.advance(SECOND * 3 / 2);
+    desk.advance(SECOND * 3);
+    let runs: Vec<Run> = told.try_iter().collect();
+    let due: Vec<_> = runs.iter().map(|run| (run.number, run.due - start, run.time)).collect();
+    assert_eq!(due, [(1, SECOND, None), (2, SECOND * 2, None)]);
+    assert!(runs[0].late < SECOND && runs[1].late >= SECOND * 2, "{runs:?}");
+    assert_eq!(rate.reset(SECOND * 10), Ok(true));
+    desk.advance(SECOND * 10);
+    let moved = told.try_recv().unwrap();
+    let due = desk.clock.now() - start;
+    assert_eq!((moved.number, moved.due - start, moved.moved), (3, due, true));
+}
+
+#[test]
+fn a_run_that_was_moved_is_for_no_time_of_the_wall_clock() {
+    let mut desk = Desk::new();
+    let hourly = Calendar::with_wall_clock("0 * * * *", "UTC", desk.clock.clone()).unwrap();
+    let (moved, told) = told_by(desk.scheduler.by(hourly));
+    assert_eq!(moved.reset(SECOND), Ok(true));
+    desk.advance(SECOND);
+    let run = told.try_recv().unwrap();
+    assert_eq!((run.number, run.time, run.moved), (1, None, true));
+}
+
+#[test]
+fn a_run_that_is_handed_back_is_told_what_it_would_have_been_for() {
+    let mut desk = Desk::new();
+    let start = desk.clock.wall();
+    let hourly = Calendar::with_wall_clock("0 * * * *", "UTC", desk.clock.clone()).unwrap();
+    let (_, told) = told_by(desk.scheduler.by(hourly));
+    (0..61).for_each(|_| desk.advance(SECOND * 60));
+    assert_eq!(told.try_recv().unwrap().number, 1);
+    desk.scheduler.shutdown().into_iter().for_each(Unrun::run);
+    let run = told.try_recv().unwrap();
+    let time = run.time.unwrap().duration_since(start).unwrap();
+    assert!(time > HOUR && time <= HOUR * 2, "{time:?}");
+    assert_eq!((run.number, run.moved, run.late), (2, false, Duration::ZERO));
+    let ahead = run.due.duration_since(desk.clock.now());
+    assert!(ahead > Duration::ZERO && ahead <= HOUR, "{ahead:?}");
+}
+
+#[test]
+fn a_job_is_told_what_its_task_is_for() {
+    let mut desk = Desk::new();
+    let (send, told) = mpsc::channel();
+    let job = move |run: Run| {
+        let send = send.clone();
+        async move { send.send(run.number).unwrap() }
+    };
+    let spawn =
+        |task: Task| assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    let every = desk.scheduler.every(SECOND);
+    let _tasks = every.run_tasks_with(Overlap::Forbid, spawn, job).unwrap();
+    let by = desk.scheduler.by(|last| Some(last + SECOND));
+    let (send, told_by) = mpsc::channel();
+    let job = move |run: Run| {
+        send.send(run.number).unwrap();
+        std::future::ready(())
+    };
+    let _tasks = by.run_tasks_with(Overlap::Forbid, spawn, job).unwrap();
+    desk.advance(SECOND);
+    desk.advance(SECOND);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(told_by.try_iter().collect::<Vec<_>>(), [1, 2]);
+}
