@@ -23,9 +23,9 @@
 //! run, is an armed timer as well. If the answer to a question is a run that is due, the thread
 //! that asked runs it, and needs no timer in between.
 //!
-//! **Without a timer.** A closed wheel refuses the next timer of a closure that is on the way. The
-//! closure then stays armed without one, on the scheduler's list ([`Shared`]), for a shutdown to
-//! hand it back.
+//! **Parked.** A closure that is paused is armed without a timer, until it is resumed. So is one
+//! that is on the way and whose next timer a closed wheel refuses. Both are on the scheduler's list
+//! ([`Shared`]), for a shutdown to hand them back.
 
 #![forbid(unsafe_code)]
 
@@ -147,6 +147,7 @@ impl Closure {
                 waiting: 0,
                 listed: false,
                 has_place,
+                paused: false,
             }),
             work: Mutex::new(None),
             quiet: Condvar::new(),
@@ -225,12 +226,8 @@ impl Closure {
     /// Lets the next run come at another time, if there is one to come. Returns whether there is.
     pub(super) fn reset(self: &Arc<Self>, wheel: &Wheel<Due>, next: Next) -> Result<bool, Refusal> {
         let mut state = ignore_poison(self.state.lock());
-        match state.phase {
-            Phase::Busy { wanted: Some(Wanted::End(_)), .. } | Phase::Ended(_) => {
-                return Ok(false);
-            }
-            Phase::Busy { runs: true, .. } if !self.repeats => return Ok(false),
-            Phase::Busy { .. } | Phase::Armed(_) => {}
+        if !self.has_run_to_come(&state) {
+            return Ok(false);
         }
         let pinned = wheel.pin();
         let Some(aim) = Plan::plain(next).aim(wheel, &pinned)? else { return Ok(false) };
@@ -240,6 +237,10 @@ impl Closure {
             return Ok(true);
         }
         let Phase::Armed(armed) = state.phase else { return Ok(false) };
+        if state.paused {
+            state.phase = Phase::Armed(Armed { aim, ..armed });
+            return Ok(true);
+        }
         if let Some(timer) = armed.timer {
             let (moved, on_the_way) = match pinned.reset_at(timer, aim.due) {
                 Err(beyond) => {
@@ -258,18 +259,59 @@ impl Closure {
         Ok(true)
     }
 
+    /// Lets no run begin until it is resumed. Returns whether one was to come.
+    pub(super) fn pause(self: &Arc<Self>, wheel: &Wheel<Due>) -> bool {
+        let mut state = ignore_poison(self.state.lock());
+        if !self.has_run_to_come(&state) {
+            return false;
+        }
+        state.paused = true;
+        let Phase::Armed(armed) = state.phase else { return true };
+        let Some(parked) = self.park(&mut state, wheel, armed.aim) else {
+            self.stop(state, Ending::ShutDown);
+            return false;
+        };
+        state.phase = Phase::Armed(parked);
+        // If the sweeper has taken it already, it finds that it was overtaken.
+        let timer = armed.timer.and_then(|timer| wheel.cancel(timer));
+        drop(state);
+        drop(timer);
+        true
+    }
+
+    /// Lets runs begin again. Returns whether it was paused.
+    pub(super) fn resume(self: &Arc<Self>, wheel: &Wheel<Due>) -> Result<bool, Refusal> {
+        let mut state = ignore_poison(self.state.lock());
+        if !state.is_paused() {
+            return Ok(false);
+        }
+        if let Phase::Armed(parked) = state.phase {
+            state.phase = Phase::Armed(self.arm(&mut state, &wheel.pin(), parked.aim)?);
+        }
+        state.paused = false;
+        Ok(true)
+    }
+
+    /// Whether it is paused, and not at its end.
+    pub(super) fn is_paused(&self) -> bool {
+        ignore_poison(self.state.lock()).is_paused()
+    }
+
     /// When the next run is due, as far as the rule knows.
     pub(super) fn next_run(&self) -> Option<Instant> {
-        match ignore_poison(self.state.lock()).phase {
-            Phase::Armed(armed) => armed.aim.runs_at,
-            _ => None,
-        }
+        self.coming()?.runs_at
     }
 
     /// What the wall clock says at the next run, if its rule goes by that.
     pub(super) fn next_time(&self) -> Option<SystemTime> {
-        match ignore_poison(self.state.lock()).phase {
-            Phase::Armed(armed) => armed.aim.time,
+        self.coming()?.time
+    }
+
+    /// What is to come, unless it is paused.
+    fn coming(&self) -> Option<Aim> {
+        let state = ignore_poison(self.state.lock());
+        match state.phase {
+            Phase::Armed(armed) if !state.paused => Some(armed.aim),
             _ => None,
         }
     }
@@ -313,6 +355,15 @@ impl Closure {
         state
     }
 
+    /// Whether a handle may still say when, or that not.
+    fn has_run_to_come(&self, state: &State) -> bool {
+        match state.phase {
+            Phase::Busy { wanted: Some(Wanted::End(_)), .. } | Phase::Ended(_) => false,
+            Phase::Busy { runs, .. } => self.repeats || !runs,
+            Phase::Armed(_) => true,
+        }
+    }
+
     /// From armed by this timer to busy.
     fn begin(&self, number: u64) -> Option<Armed> {
         let mut state = ignore_poison(self.state.lock());
@@ -346,6 +397,9 @@ impl Closure {
         };
         let armed = match next {
             Ok(Some(_)) if runs && self.shared.is_closed() => Err(Refusal::Closed),
+            Ok(Some(aim)) if state.paused => {
+                self.park(&mut state, wheel, aim).map(Some).ok_or(Refusal::Closed)
+            }
             Ok(Some(aim)) if !runs && aim.is_due && !aim.moved => {
                 state.armings += 1; // for those who wait for the run before
                 state.phase = Phase::Busy { thread, runs: true, wanted: None };
@@ -354,9 +408,8 @@ impl Closure {
             }
             Ok(Some(aim)) => match self.arm(&mut state, &wheel.pin(), aim) {
                 // A run was to come, and a shutdown hands it back.
-                Err(Refusal::Closed) if !runs && self.shared.has_list() => {
-                    let number = state.armings;
-                    Ok(Some(Armed { number, timer: None, aim, on_the_way: false }))
+                Err(Refusal::Closed) if !runs => {
+                    self.park(&mut state, wheel, aim).map(Some).ok_or(Refusal::Closed)
                 }
                 armed => armed.map(Some),
             },
@@ -404,12 +457,24 @@ impl Closure {
         }
     }
 
-    /// Has a shutdown look at this closure: its next timer is none of a run.
+    /// Has a shutdown look at this closure: its next timer is none of a run, or it has none.
     fn list(self: &Arc<Self>, state: &mut State) {
         if !state.listed {
             state.listed = true;
             self.shared.list(self);
         }
+    }
+
+    /// Armed without a timer; `None` if neither a shutdown nor a handle could do anything with it
+    /// any more.
+    fn park(self: &Arc<Self>, state: &mut State, wheel: &Wheel<Due>, aim: Aim) -> Option<Armed> {
+        self.list(state);
+        // In this order: where a scheduler has a driver, the wheel is closed before the list goes.
+        if !self.shared.has_list() && wheel.is_closed() {
+            return None;
+        }
+        state.armings += 1;
+        Some(Armed { number: state.armings, timer: None, aim, on_the_way: false })
     }
 
     /// Gives its place to others, if it has one.
@@ -498,6 +563,7 @@ mod tests {
                 waiting: 0,
                 listed: false,
                 has_place: false,
+                paused: false,
             }),
             work: Mutex::new(None),
             quiet: Condvar::new(),

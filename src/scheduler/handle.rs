@@ -64,8 +64,9 @@ impl Scheduled {
     }
 
     /// Lets it run next when `delay` has passed, and by its rule from there. `false`: no run is to
-    /// come, and so none is moved. During a run it moves the one after that. A delay that an
-    /// [`Instant`] cannot tell counts as 136 years. O(1).
+    /// come, and so none is moved. During a run it moves the one after that. A closure that is
+    /// [paused](Self::pause) stays so, and runs then at the earliest. A delay that an [`Instant`]
+    /// cannot tell counts as 136 years. O(1).
     ///
     /// # Errors
     ///
@@ -83,9 +84,67 @@ impl Scheduled {
         self.closure.reset(&self.wheel, Next::At(at))
     }
 
-    /// When it runs next, with its jitter; `None` during a run, after the last, and if its rule
-    /// wants to be asked again and does not know. That of a calendar is by the wall clock of its
-    /// last look, at most a minute ago; see also [`next_time`](Self::next_time).
+    /// Lets no run begin until it is [resumed](Self::resume). Returns `false` if no run is to come:
+    /// it has ended, or its only run is under way. A repetition's run that is under way goes on to
+    /// its end; see [`is_running`](Self::is_running) and [`wait`](Self::wait). O(1).
+    ///
+    /// What becomes of the times that pass meanwhile is decided when it is resumed, by its rule, as
+    /// if nothing had swept the wheel during the pause: by
+    /// [`MissedTickBehavior`](super::MissedTickBehavior) at a fixed rate, by `MissedTimes` for a
+    /// calendar. A run that was due already, of a closure that runs once too, begins when it is
+    /// resumed. Of [tasks](super::Tasks), those that work go on, and so does what waits in a queue.
+    ///
+    /// # Examples
+    ///
+    /// No report while the files are copied, and one for all that were missed:
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::{MissedTickBehavior, Scheduler};
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let (clock, minute) = (ManualClock::new(), Duration::from_secs(60));
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let scheduler = Scheduler::new(wheel);
+    /// let (send, reports) = mpsc::channel();
+    /// let every = scheduler.every(minute).missed(MissedTickBehavior::Skip);
+    /// let report = every.run(move || drop(send.send("a report")))?;
+    ///
+    /// assert!(report.pause());
+    /// clock.advance(minute * 10);
+    /// let _ = sweeper.sweep(|timer| scheduler.fire(timer));
+    /// assert_eq!(reports.try_iter().count(), 0);
+    ///
+    /// assert!(report.resume()?);
+    /// while sweeper.sweep(|timer| scheduler.fire(timer)).expired > 0 {}
+    /// assert_eq!(reports.try_iter().count(), 1);
+    /// assert_eq!(report.next_run(), Some(clock.start() + minute * 11));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause(&self) -> bool {
+        self.closure.pause(&self.wheel)
+    }
+
+    /// Lets runs begin again, by its rule. Returns `false` if it was not paused. O(1).
+    ///
+    /// # Errors
+    ///
+    /// The wheel is closed; the closure stays paused, and
+    /// [`Scheduler::shutdown`](super::Scheduler::shutdown) hands it back.
+    pub fn resume(&self) -> Result<bool, Refusal> {
+        self.closure.resume(&self.wheel)
+    }
+
+    /// Returns `true` from [`pause`](Self::pause) until it is resumed or ends.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.closure.is_paused()
+    }
+
+    /// When it runs next, with its jitter; `None` during a run, after the last, while it is paused,
+    /// and if its rule wants to be asked again and does not know. That of a calendar is by the wall
+    /// clock of its last look, at most a minute ago; see also [`next_time`](Self::next_time).
     #[must_use]
     pub fn next_run(&self) -> Option<Instant> {
         self.closure.next_run()
@@ -93,7 +152,7 @@ impl Scheduled {
 
     /// What the wall clock will say when it runs next, by a rule that goes by the wall clock, as a
     /// `Calendar` does, and without its jitter; `None` by other rules, during a run, after the
-    /// last, and if [`reset`](Self::reset) has moved the next run.
+    /// last, while it is paused, and if [`reset`](Self::reset) has moved the next run.
     ///
     /// # Examples
     ///

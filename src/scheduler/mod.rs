@@ -15,6 +15,7 @@
 //! * [`Scheduler::shutdown`] hands back what was not run, to be run or dropped.
 //! * [`Scheduler::close`] refuses new closures and lets those run that are scheduled.
 //! * With the feature `cron`, a `Calendar` is a rule: cron expressions in any time zone.
+//! * [`Scheduled::pause`] keeps runs from beginning until [`Scheduled::resume`].
 //! * Delays are not bounded by the range of the wheel.
 //!
 //! It stands on the wheel's public interface alone.
@@ -130,6 +131,7 @@ pub struct Scheduler {
 /// goes the last one that could shut the scheduler down.
 #[derive(Debug)]
 struct Keeper {
+    wheel: Wheel<Due>,
     shared: Arc<Shared<Closure>>,
     /// None on a wheel that is swept elsewhere.
     driver: Option<Driver<Due>>,
@@ -137,9 +139,12 @@ struct Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        // First, since it closes the wheel.
+        drop(self.driver.take());
+        let wheel = &self.wheel;
         for closure in self.shared.drop_list() {
             // What a closure holds is the user's, and may panic when it is dropped.
-            quietly(|| closure.let_go());
+            quietly(move || closure.let_go(wheel));
         }
     }
 }
@@ -207,7 +212,7 @@ impl Scheduler {
 
     fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>) -> Self {
         let shared = Arc::new(Shared::new(wheel.capacity()));
-        let keeper = Keeper { shared: Arc::clone(&shared), driver };
+        let keeper = Keeper { wheel: wheel.clone(), shared: Arc::clone(&shared), driver };
         Self { wheel, shared, keeper: Some(Arc::new(keeper)) }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) listed: bool,
     /// Whether it has a place that is counted, in a wheel with a capacity.
     pub(super) has_place: bool,
+    /// Whether a handle has paused it.
+    pub(super) paused: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -36,7 +38,7 @@ pub(super) enum Phase {
 #[derive(Clone, Copy)]
 pub(super) struct Armed {
     pub(super) number: u64,
-    /// None if the wheel was closed on the way.
+    /// None if it is parked.
     pub(super) timer: Option<TimerId>,
     pub(super) aim: Aim,
     /// Whether its timer was due before the aim is, because that is beyond the range.
@@ -66,6 +68,10 @@ impl Armed {
 }
 
 impl State {
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused && self.phase.ending().is_none()
+    }
+
     /// Armed by the timer of this number, or not.
     pub(super) fn armed_as(&self, number: u64) -> Option<Armed> {
         match self.phase {

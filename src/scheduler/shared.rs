@@ -1,10 +1,10 @@
 //! [`Shared`]: what the handles of a scheduler and its closures share.
 //!
 //! **The list.** A closure whose next run takes more than one timer (a calendar asks its rule again
-//! and again, a delay may be longer than the wheel's range) has no run in the wheel that a drain
-//! could hand back. Such a closure is listed before its first timer of that kind is armed, until it
-//! ends, and a shutdown looks through the list after it has drained the wheel. The lock of a
-//! closure's state may be held while the list's is taken, and never the other way round.
+//! and again, a delay may be longer than the wheel's range), or that is paused, has no run in the
+//! wheel that a drain could hand back. Such a closure is listed before that is so, until it ends,
+//! and a shutdown looks through the list after it has drained the wheel. The lock of a closure's
+//! state may be held while the list's is taken, and never the other way round.
 //!
 //! **Places.** The wheel frees the place of a timer when that is swept, and anything may be armed
 //! before a repetition is armed anew. So on a wheel with a capacity the scheduler counts closures,

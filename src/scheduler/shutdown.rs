@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::aim::Aim;
-use super::closure::Closure;
+use super::closure::{Closure, Due};
 use super::ending::Ending;
 use super::phase::{Armed, Phase, State, Wanted};
 use super::rule::LastRun;
 use super::work::Work;
+use crate::Wheel;
 use crate::panics::ignore_poison;
 use std::sync::MutexGuard;
 use std::thread;
@@ -58,10 +59,11 @@ impl Closure {
         Some(HandedOver { work, last, aim: armed.aim })
     }
 
-    /// No handle is left that could shut the scheduler down and so have this closure back.
-    pub(super) fn let_go(&self) {
+    /// No handle is left that could shut the scheduler down and so have this closure back. If it is
+    /// parked, it ends where the wheel is closed too; else a handle of its own may resume it.
+    pub(super) fn let_go(&self, wheel: &Wheel<Due>) {
         let state = ignore_poison(self.state.lock());
-        if matches!(state.phase, Phase::Armed(Armed { timer: None, .. })) {
+        if wheel.is_closed() && matches!(state.phase, Phase::Armed(Armed { timer: None, .. })) {
             self.stop(state, Ending::ShutDown);
         }
     }

@@ -35,6 +35,8 @@ mod keyed;
 mod keyed_races;
 #[cfg(feature = "keyed")]
 mod owned;
+#[cfg(feature = "cron")]
+mod pausing;
 mod places;
 #[cfg(feature = "cache")]
 #[path = "../common/cache.rs"]
