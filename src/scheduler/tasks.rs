@@ -24,8 +24,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// What becomes of a run that comes while a task of an earlier one still works. The choices are
-/// those of Kubernetes' `concurrencyPolicy`, and one more.
+/// What becomes of a run that comes while a task of an earlier one still works.
+///
+/// Three of the choices have the names of Kubernetes' `concurrencyPolicy`, and `Forbid` differs
+/// from it. There a run that was not allowed to begin counts as missed, and begins once the job has
+/// ended, if that is within `startingDeadlineSeconds`; here it is left out, and the next one comes
+/// at its own time. [`Queue`](Self::Queue) is the choice that makes up for such a run, without a
+/// deadline.
 ///
 /// # Examples
 ///
@@ -44,7 +49,8 @@ use std::task::{Context, Poll, Waker};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// It is left out.
+    /// It is left out, also if the task ends soon after: a task that always takes longer than the
+    /// period works at every second time.
     #[default]
     Forbid,
     /// It begins when the task has ended; one run waits so at most, others are left out. Its future
