@@ -68,7 +68,9 @@ where
 /// future closes the wheel, and what had not fired is dropped.
 ///
 /// The handler keeps what it holds until then: a cache or scheduler that it fires ends by its
-/// `shutdown`, and not with the last handle elsewhere.
+/// `shutdown`, and not with the last handle elsewhere. (The handler of
+/// [`Scheduler::with_handler`](crate::scheduler::Scheduler::with_handler) does not hold the
+/// scheduler, and ends with it.)
 ///
 /// # Errors
 ///
@@ -89,9 +91,8 @@ where
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// runtime.block_on(async {
 ///     let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock))?;
-///     let scheduler = Scheduler::new(wheel);
-///     let fires = scheduler.clone();
-///     tokio::spawn(undriven.by(tokio::time::sleep, move |timer| fires.fire(timer)));
+///     let (scheduler, handler) = Scheduler::with_handler(wheel);
+///     tokio::spawn(undriven.by(tokio::time::sleep, handler));
 ///
 ///     let answer = scheduler.after(Duration::from_millis(5), || 42)?;
 ///     assert_eq!(answer.await?, 42);

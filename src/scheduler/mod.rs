@@ -135,6 +135,8 @@ struct Keeper {
     shared: Arc<Shared<Closure>>,
     /// None on a wheel that is swept elsewhere.
     driver: Option<Driver<Due>>,
+    /// Whether a wheel that is swept elsewhere ends with the scheduler.
+    ends_wheel: bool,
 }
 
 impl Drop for Keeper {
@@ -142,6 +144,10 @@ impl Drop for Keeper {
         // First, since it closes the wheel.
         drop(self.driver.take());
         let wheel = &self.wheel;
+        if self.ends_wheel {
+            wheel.close();
+            wheel.drain().into_iter().for_each(|timer| quietly(|| drop(timer)));
+        }
         for closure in self.shared.drop_list() {
             // What a closure holds is the user's, and may panic when it is dropped.
             quietly(move || closure.let_go(wheel));
@@ -187,9 +193,15 @@ impl Scheduler {
     /// closures that schedule others there is [`handle`](Self::handle).
     ///
     /// Closures that are due together run side by side, as far as the driver's
-    /// [executor](DriverBuilder::executor) has threads: one that takes long holds up no other. For
-    /// many short ones, due at once, larger [batches](DriverBuilder::batch) cost less; the closures
-    /// of a batch run one after the other.
+    /// [executor](DriverBuilder::executor) has threads. For many short ones, due at once, larger
+    /// [batches](DriverBuilder::batch) cost less; the closures of a batch run one after the other.
+    ///
+    /// **Closures that block** or take long keep a thread of the executor. While all threads are
+    /// kept, nothing is lost, but every other closure waits, and calendars do not look at the
+    /// clock. The default executor has few threads. So give closures that block an
+    /// [executor](DriverBuilder::executor) with as many threads as closures may block at once, or
+    /// let them hand the work to threads of yours, or make them tasks of an async runtime
+    /// ([`Every::run_tasks`]), which hold no thread while they wait.
     ///
     /// # Errors
     ///
@@ -199,7 +211,7 @@ impl Scheduler {
             let scheduler = Self::new(wheel).handle();
             move |timer| scheduler.fire(timer)
         })?;
-        Ok(Self::on(driver.wheel().clone(), Some(driver)))
+        Ok(Self::on(driver.wheel().clone(), Some(driver), false))
     }
 
     /// A scheduler on a wheel that is swept elsewhere, with [`fire`](Self::fire) as handler.
@@ -207,12 +219,46 @@ impl Scheduler {
     /// Two schedulers that are made of one wheel fire each other's timers, but each shuts down its
     /// own closures alone, and counts them alone by the wheel's capacity: clone one instead.
     pub fn new(wheel: Wheel<Due>) -> Self {
-        Self::on(wheel, None)
+        Self::on(wheel, None, false)
     }
 
-    fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>) -> Self {
+    /// A scheduler on a wheel that is swept elsewhere, and the handler for what sweeps it.
+    ///
+    /// The handler keeps the wheel, and not the scheduler. Dropping the last clone of that ends it,
+    /// as one with a driver of its own: the wheel is closed, and what had not run is dropped. So a
+    /// future that sweeps (`future::driven`) ends too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::{JoinError, Scheduler};
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let (scheduler, handler) = Scheduler::with_handler(wheel);
+    /// let [soon, late] = [1, 60].map(Duration::from_secs);
+    /// let (soon, late) = (scheduler.after(soon, || 42)?, scheduler.after(late, || 43)?);
+    /// clock.advance(Duration::from_secs(1));
+    /// let _ = sweeper.sweep(handler);
+    /// assert_eq!(soon.join()?, 42);
+    /// drop(scheduler);
+    /// assert!(matches!(late.join(), Err(JoinError::NotRun)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_handler(
+        wheel: Wheel<Due>,
+    ) -> (Self, impl Fn(Expired<Due>) + Clone + Send + Sync + 'static) {
+        let scheduler = Self::on(wheel, None, true);
+        let handle = scheduler.handle();
+        (scheduler, move |timer| handle.fire(timer))
+    }
+
+    fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>, ends_wheel: bool) -> Self {
         let shared = Arc::new(Shared::new(wheel.capacity()));
-        let keeper = Keeper { wheel: wheel.clone(), shared: Arc::clone(&shared), driver };
+        let keeper =
+            Keeper { wheel: wheel.clone(), shared: Arc::clone(&shared), driver, ends_wheel };
         Self { wheel, shared, keeper: Some(Arc::new(keeper)) }
     }
 

@@ -257,3 +257,27 @@ fn what_is_handed_back_was_due_at_its_run_and_not_at_the_next_look() {
     unrun.into_iter().filter(due).for_each(Unrun::run);
     assert_eq!((ran.load(Relaxed), done.load(Relaxed)), (0, 1));
 }
+
+#[cfg(feature = "future")]
+#[test]
+fn a_future_that_sweeps_ends_with_the_last_handle_of_the_scheduler() {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use tourbillon::future::driven;
+
+    let clock = ManualClock::new();
+    let (wheel, undriven) = driven(Builder::new().clock(clock.clone())).unwrap();
+    let (scheduler, handler) = Scheduler::with_handler(wheel);
+    let mut driving = pin!(undriven.by(|_| std::future::pending::<()>(), handler));
+    let mut poll = || driving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let soon = scheduler.after(SECOND, || 42).unwrap();
+    let late = scheduler.after(HOUR, || 43).unwrap();
+    clock.advance(SECOND);
+    assert!(poll().is_pending());
+    assert_eq!(soon.join().unwrap(), 42);
+    let handle = scheduler.handle();
+    drop(scheduler);
+    assert!(matches!(late.join(), Err(JoinError::NotRun)));
+    assert_eq!(handle.after(SECOND, || ()).unwrap_err().reason, Refusal::Closed);
+    assert!(poll().is_ready());
+}
