@@ -107,6 +107,31 @@ fn quartz_next_fire_time() {
     assert_eq!(hourly(&desk).next_time(), Some(at("2026-01-01T11:00:00Z")));
 }
 
+#[test]
+fn quartz_scheduled_fire_time() {
+    let mut desk = desk();
+    let hourly = quartz("0 0 * * * ?").wall_clock(desk.clock.clone()).build().unwrap();
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&times);
+    desk.scheduler.by(hourly).run_with(move |run| told.lock().unwrap().push(run.time)).unwrap();
+    desk.advance(MINUTE * 50);
+    assert_eq!(*times.lock().unwrap(), [Some(at("2026-01-01T11:00:00Z"))]);
+}
+
+#[test]
+fn quartz_pause_and_resume() {
+    let mut desk = desk();
+    let (runs, count) = counting();
+    let hourly = quartz("0 0 * * * ?").wall_clock(desk.clock.clone()).build().unwrap();
+    let hourly = desk.scheduler.by(hourly).run(count).unwrap();
+    assert!(hourly.pause());
+    desk.advance(MINUTE * 200);
+    assert_eq!(runs.load(Relaxed), 0);
+    assert_eq!(hourly.resume(), Ok(true));
+    desk.advance(Duration::ZERO);
+    assert_eq!(runs.load(Relaxed), 1, "one for all that were missed");
+}
+
 // tokio-cron-scheduler
 
 #[test]
