@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::future::grace::Grace;
 use crate::future::{Sleep, Timer};
 use ::hyper::rt;
 use std::pin::Pin;
@@ -56,11 +57,11 @@ const END: Duration = Duration::from_secs(1 << 32);
 /// ```
 impl rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(HyperSleep(self.sleep(duration)))
+        HyperSleep::of(self.sleep(duration))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(HyperSleep(self.sleep_until(deadline)))
+        HyperSleep::of(self.sleep_until(deadline))
     }
 
     /// What the timer's clock says, and as much more as it may lie behind the truth: a deadline
@@ -74,21 +75,32 @@ impl rt::Timer for Timer {
 
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<HyperSleep>() {
-            Some(own) => own.get_mut().0.reset(new_deadline),
+            Some(own) => own.get_mut().sleep.reset(new_deadline),
             // Another timer's: whoever polls it next finds ours in its place.
             None => *sleep = rt::Timer::sleep_until(self, new_deadline),
         }
     }
 }
 
-/// A sleep that ends also when it is refused.
-struct HyperSleep(Sleep);
+/// A sleep that ends also when it is refused, and as late as a timeout: hyper polls it after the
+/// connection whose head it limits.
+struct HyperSleep {
+    sleep: Sleep,
+    grace: Grace,
+}
+
+impl HyperSleep {
+    fn of(sleep: Sleep) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(Self { sleep, grace: Grace::default() })
+    }
+}
 
 impl Future for HyperSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.0).poll(context).map(drop)
+        let Self { sleep, grace } = &mut *self;
+        grace.poll(sleep, context).map(drop)
     }
 }
 

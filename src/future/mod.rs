@@ -59,6 +59,11 @@
 //! that is refused does so before it says so: a loop over sleeps, time-outs or ticks of a timer
 //! that was shut down is as fast as its executor, and keeps nobody else from running.
 //!
+//! **Sockets come first.** A driver's thread and a runtime's sockets are two sources of events in no
+//! order. Where both have an event for the same limit, a runtime whose threads were held up could
+//! report the expiry although bytes came before it. So a [`Timeout`] on a timer with a driver is
+//! pending for about a tick more when its time has passed, and polls its future again (`grace`).
+//!
 //! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after an
 //! operation, never in its midst, and never under a guard of the wheel. The driver's end does not
 //! wait for them, since the last sleep may be dropped under a lock that they take.
@@ -70,6 +75,7 @@ mod budget;
 mod deadline;
 mod delay_queue;
 mod drive;
+pub(crate) mod grace;
 mod held_wake;
 mod interval;
 #[cfg(not(modelled))]

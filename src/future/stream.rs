@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::grace::Grace;
 use super::sleep::Sleep;
 use super::timeout::TimeoutError;
 use super::timer::Timer;
@@ -16,10 +17,12 @@ use std::time::Duration;
 impl Timer {
     /// The items of `stream`, and an error whenever it has had none for as long as `delay`.
     ///
-    /// That counts from the poll that found none; after an error it begins anew. (tokio-stream
+    /// That counts from the poll that found none; after an error it begins anew. As a
+    /// [`Timeout`](super::Timeout), it polls `stream` once more before it reports an error. (tokio-stream
     /// calls this `timeout_repeating`; end the loop at the first error, and it is `timeout`.)
     pub fn timeout_stream<S: Stream>(&self, delay: Duration, stream: S) -> ItemTimeout<S> {
-        ItemTimeout { stream, delay, sleep: self.sleep(delay), waits: false }
+        let (sleep, grace) = (self.sleep(delay), Grace::default());
+        ItemTimeout { stream, delay, sleep, grace, waits: false }
     }
 
     /// The items of `stream`, each no earlier than `delay` after the one before.
@@ -78,6 +81,7 @@ pin_project! {
         stream: S,
         delay: Duration,
         sleep: Sleep,
+        grace: Grace,
         // Whether the last poll found no item.
         waits: bool,
     }
@@ -95,7 +99,7 @@ impl<S: Stream> Stream for ItemTimeout<S> {
         if !std::mem::replace(this.waits, true) {
             this.sleep.reset_after(*this.delay);
         }
-        let slept = ready!(Pin::new(this.sleep).poll(context));
+        let slept = ready!(this.grace.poll(this.sleep, context));
         *this.waits = false;
         let error = slept.map_or_else(TimeoutError::Refused, |()| TimeoutError::Elapsed);
         Poll::Ready(Some(Err(error)))

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::grace::Grace;
 use super::sleep::Sleep;
 use super::timer::Timer;
 use crate::{Moment, Refusal};
@@ -17,7 +18,12 @@ pin_project! {
     /// The output of a future, or an error if it has none in time; made by
     /// [`Timer::timeout`](super::Timer::timeout).
     ///
-    /// The future is polled first: an output that is there at the deadline counts.
+    /// The future is polled first: an output that is there at the deadline counts. On a timer with a
+    /// driver, as [`Timer::spawn`](super::Timer::spawn) makes one, a timeout that has waited reports
+    /// its expiry about a tick after the deadline, and polls the future once more before that. So a
+    /// future that reads a socket returns what the system received before the deadline, also if
+    /// another task held up the runtime's thread meanwhile. A `select!` of the future and a
+    /// [`Sleep`] does not.
     ///
     /// # Examples
     ///
@@ -51,6 +57,7 @@ pin_project! {
         #[pin]
         future: F,
         sleep: Sleep,
+        grace: Grace,
     }
 }
 
@@ -94,7 +101,8 @@ impl Timer {
     }
 
     fn timeout_by<F>(&self, at: Moment, future: F) -> Timeout<F> {
-        Timeout { future, sleep: Sleep::new(self.share(), self.respecting_deadline(at)) }
+        let sleep = Sleep::new(self.share(), self.respecting_deadline(at));
+        Timeout { future, sleep, grace: Grace::default() }
     }
 }
 
@@ -128,7 +136,7 @@ impl<F: Future> Future for Timeout<F> {
         if let Poll::Ready(answer) = this.future.poll(context) {
             return Poll::Ready(Ok(answer));
         }
-        let slept = ready!(Pin::new(this.sleep).poll(context));
+        let slept = ready!(this.grace.poll(this.sleep, context));
         Poll::Ready(Err(slept.map_or_else(TimeoutError::Refused, |()| TimeoutError::Elapsed)))
     }
 }

@@ -172,6 +172,14 @@ impl Timer {
         }
     }
 
+    /// Returns `true` if tasks are woken without regard to what their runtime does: by a thread of
+    /// the timer's own, and by a clock that runs by itself.
+    pub(super) fn ignores_runtimes(&self) -> bool {
+        let clock = self.0.wheel.clock();
+        let tick = self.0.wheel.resolution();
+        self.driver().is_some() && clock.timeout(clock.now() + tick).is_some()
+    }
+
     /// Ends all sleeps, present and future: each resolves to
     /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent.
     ///

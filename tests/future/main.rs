@@ -9,6 +9,7 @@ mod delay_queue;
 mod drive;
 mod ends;
 mod fairness;
+mod grace;
 mod random_polls;
 mod sleep;
 mod sleep_wakers;

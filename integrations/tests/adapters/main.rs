@@ -9,6 +9,7 @@ mod common;
 mod config;
 mod export;
 mod grpc;
+mod held_up;
 mod hyper;
 mod hyper_pool;
 mod quinn;

@@ -1,0 +1,130 @@
+//! A runtime whose thread is held up over a limit: bytes that came before it are read.
+//!
+//! In real time and over sockets, since the subject is the order in which a runtime sees them.
+
+#![allow(clippy::disallowed_methods, reason = "the thread is held up by a sleep")]
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use smol::stream::{StreamExt, unfold};
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::{self, TcpListener};
+use std::pin::pin;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+
+const LIMIT: Duration = Duration::from_millis(150);
+const CLIENTS: usize = 16;
+const ROUNDS: usize = 3;
+
+/// One of one thread, and some whose idle workers do not all wait for sockets.
+fn runtimes() -> impl Iterator<Item = Runtime> {
+    (0..4).map(|workers| match workers {
+        0 => RuntimeBuilder::new_current_thread().enable_all().build().unwrap(),
+        _ => {
+            let mut builder = RuntimeBuilder::new_multi_thread();
+            builder.worker_threads(workers).enable_all().build().unwrap()
+        }
+    })
+}
+
+/// The ends of a server and of its clients.
+fn connections() -> (Vec<TcpStream>, Vec<net::TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = |_| {
+        let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_nonblocking(true).unwrap();
+        (TcpStream::from_std(server).unwrap(), client)
+    };
+    (0..CLIENTS).map(connect).unzip()
+}
+
+/// How many connections were given up of those whose request lay there half of the limit before it
+/// passed; `None` if the clients were late themselves.
+async fn round<F>(serve: impl Fn(Timer, TcpStream) -> F) -> Option<usize>
+where
+    F: Future<Output = bool> + Send + 'static,
+{
+    let timer = Timer::spawn(Builder::new().driver()).unwrap();
+    let (servers, mut clients) = connections();
+    let served = servers.into_iter().map(|server| tokio::spawn(serve(timer.clone(), server)));
+    let served: Vec<_> = served.collect();
+    let begun = Instant::now();
+    while timer.wheel().len() < CLIENTS {
+        tokio::task::yield_now().await;
+    }
+    let holds_its_thread = tokio::spawn(async move {
+        // What wakes this task is the thread that waits for events.
+        tokio::time::sleep(LIMIT / 10).await;
+        for client in &mut clients {
+            client.write_all(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").unwrap();
+        }
+        let in_time = begun.elapsed() < LIMIT / 2;
+        thread::sleep(2 * LIMIT);
+        (in_time, clients)
+    });
+    let (in_time, _clients) = holds_its_thread.await.unwrap();
+    let mut given_up = 0;
+    for connection in served {
+        given_up += usize::from(!connection.await.unwrap());
+    }
+    in_time.then_some(given_up)
+}
+
+fn assert_that_bytes_win<F>(serve: impl Fn(Timer, TcpStream) -> F + Copy)
+where
+    F: Future<Output = bool> + Send + 'static,
+{
+    for runtime in runtimes() {
+        let mut rounds = 0;
+        while rounds < ROUNDS {
+            if let Some(given_up) = runtime.block_on(round(serve)) {
+                assert_eq!(given_up, 0, "of {CLIENTS} in {runtime:?}, round {rounds}");
+                rounds += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_timeout_reads_what_came_in_time() {
+    assert_that_bytes_win(|timer, mut stream| async move {
+        let mut bytes = [0; 100];
+        timer.timeout(LIMIT, stream.read(&mut bytes)).await.is_ok()
+    });
+}
+
+#[test]
+fn a_stream_of_items_yields_what_came_in_time() {
+    assert_that_bytes_win(|timer, stream| async move {
+        let reads = unfold(stream, async |mut stream| {
+            let read = stream.read(&mut [0; 100]).await;
+            Some((read, stream))
+        });
+        let mut items = pin!(timer.timeout_stream(LIMIT, reads));
+        items.next().await.is_some_and(|item| item.is_ok())
+    });
+}
+
+#[test]
+fn hyper_answers_a_head_that_came_in_time() {
+    async fn answer(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        Ok(Response::new(Full::new(Bytes::from_static(b"here"))))
+    }
+    assert_that_bytes_win(|timer, stream| async move {
+        let mut builder = http1::Builder::new();
+        builder.timer(timer).header_read_timeout(LIMIT);
+        builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await.is_ok()
+    });
+}

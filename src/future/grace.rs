@@ -1,0 +1,102 @@
+//! [`Grace`]: the time between an expiry and its report, in which a runtime polls its sockets.
+//!
+//! A driver's thread wakes a task at its deadline, whatever the runtime does at that time. A thread
+//! of the runtime that was held up by another task then polls the woken task before it collects the
+//! events of its sockets, and an idle thread may do the same while no thread waits for events. The
+//! socket reports that it has nothing, although the kernel received the bytes before the deadline.
+//! Runtimes with timers of their own collect the events first, and so does a timer that is swept by
+//! a future ([`drive`](super::drive)).
+//!
+//! A limit on a timer with a driver therefore reports an expiry only after another short sleep.
+//! Meanwhile the runtime has no task to run, and waits for events, or has many, and collects events
+//! between them. If that sleep ends late as well, the thread was held up once more, and another
+//! sleep follows. Their number is bounded, and a sleep that the timer refuses delays nothing.
+
+#![forbid(unsafe_code)]
+
+use super::sleep::Sleep;
+use crate::Refusal;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// The length of a sleep, which the wheel rounds up to a tick. A runtime collects its events within
+/// microseconds.
+const TURN: Duration = Duration::from_micros(500);
+
+/// The most sleeps before one expiry is reported. Each takes the thread that is held up at least as
+/// far as the end of a task; tokio collects events after 61 tasks, and takes a task that another
+/// thread has woken at least after each 31.
+const TURNS: u8 = 3;
+
+/// How late after its tick a sleep may end on a thread that was not held up.
+const PUNCTUAL: Duration = Duration::from_millis(1);
+
+/// Polls the [`Sleep`] of a limit, and delays its end until the runtime has polled its sockets.
+///
+/// A limit polls what it limits, and if that is pending this in place of its sleep. It keeps one
+/// for as long as the sleep, through all resets.
+#[derive(Debug, Default)]
+pub(crate) struct Grace(State);
+
+#[derive(Debug, Default)]
+enum State {
+    /// The limit's sleep was not polled yet.
+    #[default]
+    New,
+    /// The limit's sleep was pending.
+    Waiting,
+    /// The limit's sleep has ended, which is reported at the end of another.
+    Held { until: Box<Sleep>, left: u8 },
+    /// The end of the limit's sleep was reported.
+    Over,
+}
+
+impl Grace {
+    /// Polls the sleep of a limit: ready with its error at once, and with its end after the runtime
+    /// has polled its sockets.
+    ///
+    /// An end is ready at once where the first poll finds it, unless it is late, and on a timer
+    /// without a driver or with a clock that does not run by itself.
+    pub(crate) fn poll(
+        &mut self,
+        limit: &mut Sleep,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Refusal>> {
+        let polled = Pin::new(&mut *limit).poll(context);
+        match polled {
+            Poll::Pending => self.0 = State::Waiting,
+            Poll::Ready(Ok(())) => ready!(self.poll_held(limit, context)),
+            Poll::Ready(Err(_)) => {}
+        }
+        polled
+    }
+
+    #[cold]
+    fn poll_held(&mut self, limit: &Sleep, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let left = match &mut self.0 {
+                State::New if is_late(limit) => TURNS,
+                State::Waiting => TURNS,
+                State::New | State::Over => 0,
+                State::Held { until, left } => {
+                    let ended = ready!(Pin::new(&mut **until).poll(context));
+                    if ended.is_ok() && is_late(until) { *left } else { 0 }
+                }
+            };
+            let timer = limit.timer();
+            if left == 0 || !timer.ignores_runtimes() {
+                self.0 = State::Over;
+                return Poll::Ready(());
+            }
+            self.0 = State::Held { until: Box::new(timer.sleep(TURN)), left: left - 1 };
+        }
+    }
+}
+
+/// Returns `true` if a sleep that has ended was polled so late that its thread was held up.
+fn is_late(sleep: &Sleep) -> bool {
+    let timer = sleep.timer();
+    let late = timer.now().saturating_duration_since(sleep.deadline());
+    late > timer.wheel().resolution() + PUNCTUAL
+}
