@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 /// The stream ends when the queue is empty and no handle is left to insert into it, or it was
 /// [closed](DelayQueueHandle::close); or when its timer was shut down: it then closes itself, and
 /// what is left is for [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the
-/// stream is polled again and again until there is room. Values of the same tick come in no
+/// queue arms its one sleep beyond that. Values of the same tick come in no
 /// particular order. A queue has a wheel of its own, some dozens of kilobytes for each shard.
 ///
 /// No poll holds its task for long, and after 64 values in a row the stream wakes its task and is
@@ -219,9 +219,9 @@ impl<T: Send> DelayQueue<T> {
         // The wheel's range of deadlines moves with the sweeps.
         let latest = self.handle.wheel.clock().now() + self.sweeper.longest_rest();
         self.sleep.reset(sweep.next_deadline.map_or(latest, |next| next.min(latest)));
-        match ready!(self.sleep.poll_at_once(context)) {
-            // The wheel wants upkeep. Or the timer is full: it has room again when one of its
-            // sleeps ends, which it does not tell.
+        match ready!(self.sleep.poll_over_capacity(context)) {
+            // The wheel wants upkeep. Or the timer's entries are used up, which is as good as never:
+            // it has room again when one of its sleeps ends, and notifies no other of that.
             Ok(()) | Err(Refusal::AtCapacity { .. }) => let_go(context.waker()),
             Err(_) => {
                 // Nobody would take out what came after this.

@@ -423,12 +423,30 @@ impl Sleep {
         }
     }
 
-    /// As a poll, but a refusal is returned at once: for a caller that lets the task go itself.
-    pub(super) fn poll_at_once(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+    /// As a poll, but the wheel takes the sleep also if it is at its capacity. Another refusal is
+    /// returned at once.
+    pub(super) fn poll_over_capacity(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Refusal>> {
         if let State::Idle { let_go } = &mut self.state {
             *let_go = true;
         }
-        Pin::new(self).poll(context)
+        let polled = Pin::new(&mut *self).poll(context);
+        if let Poll::Ready(Err(Refusal::AtCapacity { .. })) = polled {
+            return self.arm_over_capacity(context.waker()).map(|()| self.result());
+        }
+        polled
+    }
+
+    #[cold]
+    fn arm_over_capacity(&mut self, task: &Waker) -> Poll<()> {
+        let Some(ahead) = self.wheel().ahead(self.deadline) else {
+            return self.elapse();
+        };
+        let (wake, waker) = Wake::of(task);
+        let armed = self.wheel().insert_over_capacity(wake, self.deadline);
+        self.see(armed, (waker, Slack::of(ahead)), task)
     }
 
     /// Another task than before polls, or the deadline was moved to the past: takes the waker out

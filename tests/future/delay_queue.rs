@@ -520,20 +520,47 @@ fn the_end_of_the_timer_ends_the_stream_and_leaves_the_rest_to_be_drained() {
 }
 
 #[test]
-fn a_timer_that_is_full_is_asked_again_and_again() {
+fn a_queue_waits_on_a_timer_that_is_full() {
     let mut desk = Desk::of(Sandbox::of(Builder::new().capacity(1)), Builder::new());
-    let (task, mut sleep) = (Task::new(), desk.sandbox.timer.sleep(MS * 5));
+    let (task, mut sleep) = (Task::new(), desk.sandbox.timer.sleep(MS * 50));
     assert!(task.poll(&mut sleep).is_pending());
     desk.queue.insert(1, MS * 10).unwrap();
-    for _ in 0..3 {
+    desk.queue.insert(2, MS * 20).unwrap();
+    for value in [1, 2] {
+        for _ in 0..3 {
+            assert!(desk.poll().is_pending());
+            assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
+        }
+        // Another task polls.
+        desk.task = Task::new();
         assert!(desk.poll().is_pending());
-        assert_eq!(desk.task.wakes(), 1, "nobody else would wake it");
+        assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
+        assert!(desk.advance(10));
+        assert_eq!(desk.poll(), some(value));
     }
-    desk.advance(5);
+}
+
+/// Its sleep is one more than the capacity, and leaves no more room than there was.
+#[test]
+fn a_queue_on_a_full_timer_makes_no_room_for_others() {
+    let mut desk = Desk::of(Sandbox::of(Builder::new().capacity(1).shards(1)), Builder::new());
+    let (task, mut first) = (Task::new(), desk.sandbox.timer.sleep(MS * 50));
+    assert!(task.poll(&mut first).is_pending());
+    let _handle = desk.queue.handle();
     assert!(desk.poll().is_pending());
-    assert_eq!(desk.task.wakes(), 0);
-    assert!(desk.advance(5));
-    assert_eq!(desk.come(), [1]);
+    assert_eq!(desk.sandbox.armed(), 2);
+    let timer = desk.sandbox.timer.share();
+    let refused = || {
+        let (task, mut sleep) = (Task::new(), timer.sleep(MS));
+        assert!(matches!(task.refused(&mut sleep), Poll::Ready(Err(Refusal::AtCapacity { .. }))));
+    };
+    refused();
+    drop(first);
+    refused();
+    drop(desk.queue);
+    let mut second = timer.sleep(MS);
+    assert!(task.poll(&mut second).is_pending());
+    refused();
 }
 
 #[test]

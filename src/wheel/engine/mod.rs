@@ -88,9 +88,13 @@ impl<T> Drop for Leftovers<T> {
 #[derive(Debug)]
 struct Capacity {
     total: u64,
-    /// How many more timers each shard may hold.
+    /// How many more timers each shard may hold, from [`FULL`] on; less than that where timers were
+    /// armed over the capacity.
     room: Box<[CachePadded<AtomicU64>]>,
 }
+
+/// The room of a shard that may hold no more.
+const FULL: u64 = 1 << 63;
 
 /// Why a deadline cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -478,7 +482,17 @@ impl<T> Engine<T> {
         };
         let room = &capacity.room[shard];
         // Relaxed: as in `make_room`.
-        room.fetch_update(Relaxed, Relaxed, |places| places.checked_sub(1)).is_ok()
+        let taken = |places| (places > FULL).then(|| places - 1);
+        room.fetch_update(Relaxed, Relaxed, taken).is_ok()
+    }
+
+    /// Takes a place also if there is none: the next timer that ends makes room for no other.
+    #[cfg(any(feature = "future", modelled))]
+    fn overdraw_room(&self, shard: usize) {
+        if let Some(capacity) = &self.capacity {
+            // Relaxed: as in `make_room`.
+            capacity.room[shard].fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -486,7 +500,7 @@ impl Capacity {
     fn new(total: u64, shards: usize) -> Self {
         let shards = shards as u64;
         let share = |number| total / shards + u64::from(number < total % shards);
-        let room = (0..shards).map(|number| CachePadded::new(AtomicU64::new(share(number))));
+        let room = (0..shards).map(|number| CachePadded::new(AtomicU64::new(FULL + share(number))));
         Self { total, room: room.collect() }
     }
 }

@@ -160,6 +160,27 @@ impl<T> Engine<T> {
         Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
     }
 
+    /// Arms a timer in the caller's shard, also if the wheel is at its capacity.
+    #[cfg(any(feature = "future", modelled))]
+    pub(crate) fn insert_over_capacity(
+        &self,
+        call: Call<'_>,
+        value: T,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Result<TimerId, InsertError<T>> {
+        let deadline = match deadline {
+            Ok(deadline) => deadline,
+            Err(why) => return Err(self.refuse(value, why)),
+        };
+        let home = Caller::current().home(self.shards.len());
+        self.overdraw_room(home);
+        let inserted = self.insert_in_room(home, call, value, deadline);
+        inserted.map_err(|value| match self.is_closed() {
+            true => InsertError { reason: Refusal::Closed, value },
+            false => InsertError { reason: Refusal::AtCapacity { capacity: self.most() }, value },
+        })
+    }
+
     /// Ends a timer and returns its value.
     #[inline(always)]
     pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
@@ -350,6 +371,17 @@ impl<T> Engine<T> {
         if !self.take_room(number) {
             return Err(value);
         }
+        self.insert_in_room(number, call, value, deadline)
+    }
+
+    /// Inserts into one shard, in which the caller has taken a place.
+    fn insert_in_room(
+        &self,
+        number: usize,
+        call: Call<'_>,
+        value: T,
+        deadline: Tick,
+    ) -> Result<TimerId, T> {
         let inserted = match self.claim(number, call) {
             Some(claimed) => self.arm_claimed(call, &self.shards[number], claimed, value, deadline),
             None => Err(value),
