@@ -1,18 +1,24 @@
 //! On tokio: a clock by `tokio::time`, and the task that sweeps a timer.
 //!
 //! A timer of a runtime's own, without a thread: on a `current_thread` runtime everything stays on
-//! that thread. Under `tokio::time::pause` the wheel follows the paused clock, and leaps with it:
-//! tests that pause time go on to work unchanged.
+//! that thread. Under `tokio::time::pause` the wheel follows the paused clock, and leaps with it, so
+//! tests that pause time go on to work.
+//!
+//! The wheel is swept by a task. After `tokio::time::advance`, or at the same deadline as a sleep of
+//! tokio's own, a sleep of the wheel is ready one turn of the runtime later: a test that polls it by
+//! hand yields to the runtime first.
 
 #![forbid(unsafe_code)]
 
 use crate::future::{Timer, drive};
 use crate::{BuildError, Builder, Clock};
+use ::tokio::runtime::Handle;
 use ::tokio::task::JoinHandle;
 use ::tokio::time::{Instant as TokioInstant, sleep};
 use std::time::Instant;
 
-/// The time of tokio's runtime, which tests may pause and move; the system's, outside of one.
+/// The time of one of tokio's runtimes, which tests may pause and move. It is read anywhere, also on
+/// threads outside of the runtime.
 ///
 /// For a wheel that is swept in the runtime: by [`spawn`], or by
 /// [`future::driven`](crate::future::driven). Not for a [`Driver`](crate::Driver): its thread is
@@ -24,15 +30,39 @@ use std::time::Instant;
 /// use tourbillon::tokio::RuntimeClock;
 /// use tourbillon::{Builder, Clock};
 ///
-/// let (wheel, _sweeper) = Builder::new().clock(RuntimeClock).build::<u64>()?;
-/// assert!(wheel.clock().now() <= RuntimeClock.now());
-/// # Ok::<(), tourbillon::BuildError>(())
+/// let runtime = ::tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let clock = RuntimeClock::of(runtime.handle());
+/// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build::<u64>()?;
+/// assert!(wheel.clock().now() <= clock.now());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RuntimeClock;
+#[derive(Clone, Debug)]
+pub struct RuntimeClock(Handle);
+
+impl RuntimeClock {
+    /// The clock of a runtime.
+    #[must_use]
+    pub fn of(runtime: &Handle) -> Self {
+        Self(runtime.clone())
+    }
+
+    /// The clock of the runtime that the caller is in.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn current() -> Self {
+        Self(Handle::current())
+    }
+}
 
 impl Clock for RuntimeClock {
     fn now(&self) -> Instant {
+        // A thread that is being torn down cannot enter a runtime. It reads the system's time, as
+        // the runtime does while no test pauses it.
+        let torn_down = Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
+        let _entered = (!torn_down).then(|| self.0.enter());
         TokioInstant::now().into_std()
     }
 }
@@ -40,9 +70,9 @@ impl Clock for RuntimeClock {
 /// A timer by the [runtime's clock](RuntimeClock), swept by a task of the runtime; the task ends
 /// with the timer's last clone and sleep, or when it is [shut down](Timer::shutdown).
 ///
-/// (A clock that the builder was given is not used.) It reads the clock for each sleep that is
-/// made; where no test pauses the time, `drive(Builder::new(), tokio::time::sleep)` leaves that
-/// out.
+/// (A clock that the builder was given is not used.) It enters the runtime and reads the clock for
+/// each sleep that is made; where no test pauses the time, `drive(Builder::new(),
+/// tokio::time::sleep)` leaves that out.
 ///
 /// # Errors
 ///
@@ -69,6 +99,6 @@ impl Clock for RuntimeClock {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn spawn(builder: Builder) -> Result<(Timer, JoinHandle<()>), BuildError> {
-    let (timer, driving) = drive(builder.clock(RuntimeClock), sleep)?;
+    let (timer, driving) = drive(builder.clock(RuntimeClock::current()), sleep)?;
     Ok((timer, ::tokio::task::spawn(driving)))
 }

@@ -90,7 +90,7 @@ where
 ///
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// runtime.block_on(async {
-///     let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock))?;
+///     let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock::current()))?;
 ///     let (scheduler, handler) = Scheduler::with_handler(wheel);
 ///     tokio::spawn(undriven.by(tokio::time::sleep, handler));
 ///

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 use tourbillon::cache::Cache;
-use tourbillon::future::{TimeoutError, Timer, drive, driven};
+use tourbillon::future::{Sleep, TimeoutError, Timer, drive, driven};
 use tourbillon::scheduler::Scheduler;
 use tourbillon::tokio::{RuntimeClock, spawn};
 use tourbillon::{Builder, Refusal};
@@ -73,6 +73,28 @@ fn a_current_thread_runtime_needs_no_other() {
     });
 }
 
+/// They count from the paused clock, and not from the system's.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the test is about other threads")]
+fn sleeps_made_outside_of_the_runtime_are_not_early() {
+    on_tokio(true).block_on(async {
+        let (timer, _sweeping) = spawn(Builder::new()).unwrap();
+        tokio::time::advance(HOUR * 24).await;
+        let makes: [fn(Timer) -> Sleep; 3] = [
+            |timer| timer.sleep(HOUR),
+            |timer| on_tokio(false).block_on(async { timer.sleep(HOUR) }),
+            |timer| on_tokio(true).block_on(async { timer.sleep(HOUR) }),
+        ];
+        for make in makes {
+            let (elsewhere, start) = (timer.clone(), tokio::time::Instant::now());
+            let sleep = std::thread::spawn(move || make(elsewhere)).join().unwrap();
+            sleep.await.unwrap();
+            let past = start.elapsed();
+            assert!(past >= HOUR && past < HOUR + MS * 20, "{past:?}");
+        }
+    });
+}
+
 #[test]
 fn monoio_drives_one_by_its_own_sleeps() {
     let mut runtime =
@@ -90,13 +112,13 @@ fn monoio_drives_one_by_its_own_sleeps() {
 #[test]
 fn other_wheels_follow_tokios_paused_clock() {
     on_tokio(true).block_on(async {
-        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock)).unwrap();
+        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock::current())).unwrap();
         let scheduler = Scheduler::new(wheel);
         let fires = scheduler.clone();
         let sweeping = undriven.by(tokio::time::sleep, move |timer| fires.fire(timer));
         let sweeping = tokio::spawn(sweeping);
 
-        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock)).unwrap();
+        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock::current())).unwrap();
         let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
         let listener = move |gone: tourbillon::cache::Evicted<_, _>| told.send(gone.key).unwrap();
         let cache = Cache::builder(HOUR).listener(listener).build(wheel).unwrap();
