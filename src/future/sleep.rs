@@ -164,7 +164,14 @@ impl Sleep {
         self.wheel().instant(self.deadline)
     }
 
-    /// Whether its time has come, polled or not. Not if it was refused.
+    /// Returns `true` if its time has come by the timer's clock, polled or not, and `false` if it was
+    /// refused.
+    ///
+    /// A poll does not read the clock: an armed sleep is pending until the timer is swept, although
+    /// its time has come. Where a future sweeps the timer ([`drive`](fn@super::drive)), a task that
+    /// polls the sleep again and again and never yields to its runtime keeps that future from
+    /// running. A sleep whose id was [handed out](Self::id) may have another deadline by a reset of
+    /// others, and so its time has come once the timer has fired.
     ///
     /// # Examples
     ///
@@ -185,11 +192,10 @@ impl Sleep {
         match self.state {
             State::Elapsed => true,
             State::Refused(_) => false,
-            State::Idle { .. } => self.has_come(),
-            State::Armed(Armed { earlier: true, handed_out: false, .. }) if self.has_come() => true,
-            State::Armed(Armed { id, handed_out, .. }) => {
-                !self.wheel().contains(id) && self.fired(handed_out)
+            State::Armed(Armed { id, handed_out: true, .. }) => {
+                !self.wheel().contains(id) && self.fired(true)
             }
+            State::Idle { .. } | State::Armed(_) => self.has_come(),
         }
     }
 

@@ -351,7 +351,7 @@ impl Model {
                 State::Idle
                 | State::LetGo
                 | State::Fired { by_id: false, .. }
-                | State::Armed { id: None, earlier: true, .. } => now >= known.deadline,
+                | State::Armed { id: None, .. } => now >= known.deadline,
                 state => matches!(state, State::Fired { .. } | State::Done),
             };
             assert_eq!(known.sleep.is_elapsed(), elapsed);

@@ -591,3 +591,21 @@ fn sleeps_of_all_clones_of_a_timer_are_in_one_wheel() {
     assert_eq!((sandbox.advance(MS), task.wakes()), (3, 3));
     sleeps.iter_mut().for_each(|sleep| assert_eq!(task.poll(sleep), READY));
 }
+
+/// A poll does not read the clock.
+#[test]
+fn a_sleep_has_elapsed_by_the_clock_before_it_is_swept() {
+    with_sandboxes(|mut sandbox| {
+        let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(sandbox.tick * 100));
+        let instant = Duration::from_nanos(1);
+        for _ in 0..2 {
+            assert!(task.poll(&mut sleep).is_pending());
+        }
+        sandbox.clock.advance(sandbox.tick * 100 - instant);
+        assert!(!sleep.is_elapsed());
+        sandbox.clock.advance(instant);
+        assert!(sleep.is_elapsed() && task.poll(&mut sleep).is_pending());
+        sandbox.advance(Duration::ZERO);
+        assert!(sleep.is_elapsed() && task.poll(&mut sleep).is_ready());
+    });
+}
