@@ -4,16 +4,17 @@
 #![allow(clippy::disallowed_methods, reason = "the test is about threads")]
 
 use std::time::Duration;
-use tourbillon::Builder;
 use tourbillon::future::{
     Timer, default_timer, interval, set_default_timer, sleep, sleep_until, timeout, timeout_at,
 };
+use tourbillon::{Builder, Refusal};
 
 #[test]
 fn it_is_set_once_and_shared_by_all_threads() {
     let millisecond = Duration::from_millis(1);
     let coarse = Builder::new().resolution(millisecond * 2).driver();
-    set_default_timer(Timer::spawn(coarse).unwrap()).unwrap();
+    let owner = Timer::spawn(coarse).unwrap();
+    set_default_timer(owner.clone()).unwrap();
     let other = Timer::spawn(Builder::new().driver()).unwrap();
     assert!(set_default_timer(other).is_err(), "there is one already");
     assert_eq!(default_timer().wheel().resolution(), millisecond * 2);
@@ -35,4 +36,25 @@ fn it_is_set_once_and_shared_by_all_threads() {
     assert_eq!(default_timer().wheel().metrics().inserted, default_timer().metrics().inserted);
     assert!(default_timer().wheel().metrics().inserted >= 8, "all on one wheel");
     assert!(default_timer().wheel().is_empty());
+
+    // Neither its handle nor a clone of that can end it.
+    for handle in [default_timer(), default_timer().clone(), default_timer().share()] {
+        handle.shutdown();
+        assert!(handle.driver().is_none());
+    }
+    assert_eq!(pollster::block_on(sleep(millisecond)), Ok(()));
+    assert_eq!(default_timer().wheel().resolution(), millisecond * 2);
+
+    // Its owner can, and other code of the process has another one then.
+    owner.shutdown();
+    for _ in 0..2 {
+        assert_eq!(pollster::block_on(sleep(millisecond)), Ok(()));
+        assert_eq!(default_timer().wheel().resolution(), millisecond);
+    }
+    let (armed, here) = (pollster::block_on(owner.sleep(millisecond)), default_timer());
+    assert_eq!(armed, Err(Refusal::Closed));
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| default_timer().wheel().metrics().inserted);
+        assert_eq!(there.join().unwrap(), here.wheel().metrics().inserted, "one for all threads");
+    });
 }

@@ -56,8 +56,9 @@
 //!
 //! **Nothing holds its task.** An [`Interval`] that catches up, and a [`DelayQueue`] of which much
 //! is due, let other tasks have their turn after 64 results in a row (`budget` says how). A sleep
-//! that is refused does so before it says so: a loop over sleeps, time-outs or ticks of a timer
-//! that was shut down is as fast as its executor, and keeps nobody else from running.
+//! that is refused does so before it says so: a loop over sleeps or timeouts of a timer that was
+//! shut down is as fast as its executor, and keeps no other task from running. The default
+//! timer is never one that was shut down.
 //!
 //! **Sockets come first.** A driver's thread and a runtime's sockets are two sources of events in no
 //! order. Where both have an event for the same limit, a runtime whose threads were held up could
@@ -72,9 +73,13 @@
 
 mod bell;
 mod budget;
+#[cfg(not(modelled))]
+mod current;
 mod deadline;
 mod delay_queue;
 mod drive;
+#[cfg(not(modelled))]
+mod free;
 pub(crate) mod grace;
 mod held_wake;
 mod interval;
@@ -88,16 +93,17 @@ mod timer;
 mod wake;
 
 pub use crate::scheduler::MissedTickBehavior;
+#[cfg(not(modelled))]
+pub use current::{EnteredTimer, WithDefaultTimer, default_timer, with_default_timer};
 pub use deadline::{Deadline, WithDeadline};
 pub use delay_queue::{DelayQueue, DelayQueueHandle};
 pub use drive::{Drive, Undriven, drive, driven};
+#[cfg(not(modelled))]
+pub use free::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use held_wake::HeldWake;
 pub use interval::{Interval, ZeroPeriod};
 #[cfg(not(modelled))]
-pub use process::{
-    default_timer, interval, interval_at, set_default_timer, sleep, sleep_until, timeout,
-    timeout_at,
-};
+pub use process::set_default_timer;
 pub use sleep::Sleep;
 pub use stream::{ChunksTimeout, ItemTimeout, Throttle};
 pub use ticks::Ticks;

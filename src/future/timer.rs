@@ -69,6 +69,8 @@ pub struct Timer(Arc<Handle>);
 struct Handle {
     wheel: Wheel<Wake>,
     swept_by: SweptBy,
+    /// Whether it cannot end the timer.
+    lent: bool,
 }
 
 /// Who sweeps a timer's wheel.
@@ -133,7 +135,18 @@ impl Timer {
     }
 
     fn of(wheel: Wheel<Wake>, swept_by: SweptBy) -> Self {
-        Self(Arc::new(Handle { wheel, swept_by }))
+        Self(Arc::new(Handle { wheel, swept_by, lent: false }))
+    }
+
+    /// Another clone, which cannot end the timer.
+    #[cfg(not(modelled))]
+    pub(super) fn lent(&self) -> Self {
+        self.another(true)
+    }
+
+    fn another(&self, lent: bool) -> Self {
+        let Handle { wheel, swept_by, .. } = &*self.0;
+        Self(Arc::new(Handle { wheel: wheel.clone(), swept_by: swept_by.clone(), lent }))
     }
 
     /// What the timer's clock says.
@@ -160,12 +173,17 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.driver().map_or_else(|| self.0.wheel.metrics(), Driver::metrics)
+        self.any_driver().map_or_else(|| self.0.wheel.metrics(), Driver::metrics)
     }
 
-    /// The driver, if this timer has one of its own.
+    /// The driver, if this timer has one of its own and is not the
+    /// [default timer](super::default_timer), whose driver is of the whole process.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Wake>> {
+        self.any_driver().filter(|_| !self.0.lent)
+    }
+
+    fn any_driver(&self) -> Option<&Driver<Wake>> {
         match &self.0.swept_by {
             SweptBy::Driver(driver) => Some(driver),
             SweptBy::Future(_) | SweptBy::Other => None,
@@ -177,7 +195,7 @@ impl Timer {
     pub(super) fn ignores_runtimes(&self) -> bool {
         let clock = self.0.wheel.clock();
         let tick = self.0.wheel.resolution();
-        self.driver().is_some() && clock.timeout(clock.now() + tick).is_some()
+        self.any_driver().is_some() && clock.timeout(clock.now() + tick).is_some()
     }
 
     /// Ends all sleeps, present and future: each resolves to
@@ -185,6 +203,10 @@ impl Timer {
     ///
     /// It waits for the tick thread to end its sweep, and its wakers if they run
     /// [inline](Inline), unless it is called there.
+    ///
+    /// It does nothing by a handle that [`default_timer`](super::default_timer) returned, or a clone
+    /// of that: other code uses the timer as well. The handle that was passed to
+    /// [`set_default_timer`](super::set_default_timer), or any clone of its own, ends the timer.
     ///
     /// # Examples
     ///
@@ -200,6 +222,9 @@ impl Timer {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn shutdown(&self) {
+        if self.0.lent {
+            return;
+        }
         let unfired = match self.driver() {
             Some(driver) => driver.shutdown(),
             None => {
@@ -260,7 +285,6 @@ impl Timer {
 
 impl Clone for Timer {
     fn clone(&self) -> Self {
-        let Handle { wheel, swept_by } = &*self.0;
-        Self::of(wheel.clone(), swept_by.clone())
+        self.another(self.0.lent)
     }
 }

@@ -5,6 +5,7 @@
 mod clones;
 #[path = "../common/mod.rs"]
 mod common;
+mod default_scopes;
 mod delay_queue;
 mod drive;
 mod ends;
