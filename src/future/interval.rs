@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::budget::Budget;
+use super::repeating::Repeating;
 use super::sleep::Sleep;
 use super::timer::Timer;
 use crate::Refusal;
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 #[must_use = "an interval does nothing unless it is polled"]
 pub struct Interval {
-    sleep: Sleep,
+    repeating: Repeating,
     /// When the next tick is due, where that was told as an instant: the sleep's deadline may have
     /// been rounded up to the making of its timer.
     due: Option<Instant>,
@@ -120,16 +121,18 @@ impl Interval {
             return Err(ZeroPeriod);
         }
         let missed = MissedTickBehavior::default();
-        Ok(Self { sleep: first, due: None, period, missed, budget: Budget::default() })
+        let repeating = Repeating::new(first);
+        Ok(Self { repeating, due: None, period, missed, budget: Budget::default() })
     }
 
     /// Waits for the next tick: when it was due. Dropping the future loses no tick.
     ///
     /// # Errors
     ///
-    /// As [`Sleep`], after the other tasks have had a turn; the tick is still to come, should the
-    /// timer have room again. A loop that goes on after an error is then no longer held to its
-    /// period, so end it when the timer was shut down.
+    /// As [`Sleep`], after the other tasks have had a turn, and once. After
+    /// [`Refusal::Closed`] the interval stays pending forever, so end a loop by that error. After
+    /// [`Refusal::AtCapacity`] the tick is still to come: an interval that is awaited again takes its
+    /// place beyond the capacity. So a loop that ignores the errors never spins.
     pub async fn tick(&mut self) -> Result<Instant, Refusal> {
         poll_fn(|context| self.poll_tick(context)).await
     }
@@ -140,7 +143,7 @@ impl Interval {
     ///
     /// # Errors
     ///
-    /// As [`Sleep`].
+    /// As [`tick`](Self::tick).
     ///
     /// # Examples
     ///
@@ -160,13 +163,12 @@ impl Interval {
     }
 
     fn poll_sleep(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
-        if let Err(refusal) = ready!(Pin::new(&mut self.sleep).poll(context)) {
-            // The next poll tries again.
-            self.sleep.reset(self.sleep.deadline());
+        if let Err(refusal) = ready!(self.repeating.poll(context)) {
             return Poll::Ready(Err(refusal));
         }
-        let timer = self.sleep.timer();
-        let (due, began) = (self.due.unwrap_or_else(|| self.sleep.deadline()), timer.now());
+        let sleep = &self.repeating.sleep;
+        let timer = sleep.timer();
+        let (due, began) = (self.due.unwrap_or_else(|| sleep.deadline()), timer.now());
         // Deadlines round up to the resolution: that much is not late, unless it hides a period.
         let rounded = timer.wheel().resolution().min(self.period);
         let late = began.saturating_duration_since(due).saturating_sub(rounded);
@@ -209,13 +211,13 @@ impl Interval {
     /// Begins anew: the next tick comes `delay` from now.
     pub fn reset_after(&mut self, delay: Duration) {
         self.due = None;
-        self.sleep.reset_after(delay);
+        self.repeating.sleep.reset_after(delay);
     }
 
     /// Begins anew: the next tick comes at `deadline`.
     pub fn reset_at(&mut self, deadline: Instant) {
         self.due = Some(deadline);
-        self.sleep.reset(deadline);
+        self.repeating.sleep.reset(deadline);
     }
 
     /// What happens to ticks that were missed; they burst by default.

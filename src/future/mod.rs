@@ -57,8 +57,9 @@
 //! **Nothing holds its task.** An [`Interval`] that catches up, and a [`DelayQueue`] of which much
 //! is due, let other tasks have their turn after 64 results in a row (`budget` says how). A sleep
 //! that is refused does so before it says so: a loop over sleeps or timeouts of a timer that was
-//! shut down is as fast as its executor, and keeps no other task from running. The default
-//! timer is never one that was shut down.
+//! shut down is as fast as its executor, and keeps no other task from running. The ticks of an
+//! interval report a shutdown once, and then stay pending; and the default timer is never one that
+//! was shut down.
 //!
 //! **Sockets come first.** A driver's thread and a runtime's sockets are two sources of events in no
 //! order. Where both have an event for the same limit, a runtime whose threads were held up could
@@ -85,6 +86,7 @@ mod held_wake;
 mod interval;
 #[cfg(not(modelled))]
 mod process;
+mod repeating;
 mod sleep;
 mod stream;
 mod ticks;

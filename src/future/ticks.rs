@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::budget::Budget;
-use super::sleep::Sleep;
+use super::repeating::Repeating;
 use super::timer::Timer;
 use crate::Refusal;
 use crate::scheduler::{Jitter, LastRun, Next, Rule};
@@ -64,7 +64,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// ```
 #[must_use = "ticks do nothing unless they are polled"]
 pub struct Ticks<R> {
-    sleep: Sleep,
+    repeating: Repeating,
     rule: R,
     jitter: Jitter,
     last: LastRun,
@@ -93,7 +93,7 @@ impl Timer {
     /// Ticks by `rule`, which is asked for the first one when that is awaited.
     pub fn ticks<R: Rule>(&self, rule: R) -> Ticks<R> {
         Ticks {
-            sleep: self.sleep(Duration::ZERO),
+            repeating: Repeating::new(self.sleep(Duration::ZERO)),
             rule,
             jitter: Jitter::default(),
             last: LastRun::none(self.now()),
@@ -116,7 +116,7 @@ impl<R: Rule> Ticks<R> {
     ///
     /// # Errors
     ///
-    /// As [`Sleep`]; the tick is still to come.
+    /// As [`Interval::tick`](super::Interval::tick), once.
     pub async fn tick(&mut self) -> Result<Option<Instant>, Refusal> {
         poll_fn(|context| self.poll_tick(context)).await.transpose()
     }
@@ -125,7 +125,7 @@ impl<R: Rule> Ticks<R> {
     ///
     /// # Errors
     ///
-    /// As [`Sleep`].
+    /// As [`tick`](Self::tick).
     pub fn poll_tick(
         &mut self,
         context: &mut Context<'_>,
@@ -139,10 +139,8 @@ impl<R: Rule> Ticks<R> {
                     self.ask(ends);
                 }
                 State::Ticks { .. } | State::Looks => {
-                    let polled = Pin::new(&mut self.sleep).poll(context);
+                    let polled = self.repeating.poll(context);
                     if let Err(refusal) = ready!(self.budget.counted(polled)) {
-                        // The next poll tries again.
-                        self.sleep.reset(self.sleep.deadline());
                         return Poll::Ready(Some(Err(refusal)));
                     }
                     if let Some(due) = self.begin() {
@@ -166,20 +164,20 @@ impl<R: Rule> Ticks<R> {
 
     fn ask(&mut self, ends: bool) {
         if ends {
-            self.last.ended = self.sleep.timer().now();
+            self.last.ended = self.repeating.sleep.timer().now();
         }
         let put_off = self.jitter.draw();
         self.state = match self.rule.next(&self.last) {
             Next::At(due) => {
-                self.sleep.reset(due.checked_add(put_off).unwrap_or(due));
+                self.repeating.sleep.reset(due.checked_add(put_off).unwrap_or(due));
                 State::Ticks { due: Some(due), put_off }
             }
             Next::After(delay) => {
-                self.sleep.reset_after(delay.saturating_add(put_off));
+                self.repeating.sleep.reset_after(delay.saturating_add(put_off));
                 State::Ticks { due: None, put_off }
             }
             Next::AskAfter(delay) => {
-                self.sleep.reset_after(delay);
+                self.repeating.sleep.reset_after(delay);
                 State::Looks
             }
             Next::End => State::Ended,
@@ -191,8 +189,8 @@ impl<R: Rule> Ticks<R> {
         let state = std::mem::replace(&mut self.state, State::Asks { ends: false });
         let State::Ticks { due, put_off } = state else { return None };
         self.state = State::Asks { ends: true };
-        let deadline = self.sleep.deadline();
-        let timer = self.sleep.timer();
+        let deadline = self.repeating.sleep.deadline();
+        let timer = self.repeating.sleep.timer();
         let due = due.or_else(|| deadline.checked_sub(put_off)).unwrap_or(deadline);
         let began = timer.now();
         // Deadlines round up to the resolution: that much is not late.

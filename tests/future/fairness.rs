@@ -113,8 +113,8 @@ fn loops_over_what_is_refused_let_others_have_their_turn() {
             }
         };
         let ticks = async {
-            let mut interval = timer.interval_at(timer.now() + MS, MS).unwrap();
             for _ in 0..ROUNDS {
+                let mut interval = timer.interval_at(timer.now() + MS, MS).unwrap();
                 assert_eq!(interval.tick().await, Err(refusal));
             }
         };

@@ -1,0 +1,38 @@
+//! [`Repeating`]: the sleep of an interval, which is awaited again and again.
+
+#![forbid(unsafe_code)]
+
+use super::sleep::Sleep;
+use crate::Refusal;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// A sleep whose refusal is returned once, so that a loop that ignores errors does not spin.
+///
+/// A caller that goes on after [`Refusal::Closed`] stays pending. One that goes on after another
+/// refusal has its sleep armed, beyond the wheel's capacity if need be.
+#[derive(Debug)]
+pub(super) struct Repeating {
+    pub(super) sleep: Sleep,
+    refused: Option<Refusal>,
+}
+
+impl Repeating {
+    pub(super) fn new(sleep: Sleep) -> Self {
+        Self { sleep, refused: None }
+    }
+
+    /// Polls the sleep. After a refusal the deadline is still to come.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        let slept = match self.refused {
+            None => ready!(Pin::new(&mut self.sleep).poll(context)),
+            Some(Refusal::Closed) => return Poll::Pending,
+            Some(_) => ready!(self.sleep.poll_over_capacity(context)),
+        };
+        if let Err(refusal) = slept {
+            self.refused = Some(refusal);
+            self.sleep.reset(self.sleep.deadline());
+        }
+        Poll::Ready(slept)
+    }
+}
