@@ -22,14 +22,15 @@
 #![forbid(unsafe_code)]
 
 use crate::future::Timer;
+use crate::panics::ignore_poison;
 use crate::{BuildError, Builder, Clock, Expired, ManualClock, Sweeper};
 use std::cell::RefCell;
 use std::fmt;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -83,6 +84,7 @@ pub struct World {
     wheels: Vec<Box<dyn Turns>>,
     tasks: Vec<Task>,
     spawner: Spawner,
+    remote: RemoteSpawner,
 }
 
 /// A wheel that is swept with a world.
@@ -135,6 +137,53 @@ impl<T: Send, H: FnMut(Expired<T>)> Turns for Swept<T, H> {
 #[derive(Clone, Default)]
 pub struct Spawner(Rc<RefCell<Vec<Task>>>);
 
+/// Spawns tasks in a [`World`] from where a spawner must be `Send`: from closures, handlers and
+/// other threads; made by [`World::remote_spawner`].
+///
+/// A world does not wait for other threads: it takes the tasks that are there when it looks.
+///
+/// # Examples
+///
+/// An asynchronous job each night, of which no two overlap:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::scheduler::{Overlap, Scheduler};
+/// use tourbillon::testing::World;
+///
+/// let mut world = World::new();
+/// let (wheel, sweeper) = Builder::new().clock(world.clock().clone()).build()?;
+/// let scheduler = Scheduler::new(wheel);
+/// let fires = scheduler.clone();
+/// world.sweep(sweeper, move |timer| fires.fire(timer));
+///
+/// let hour = Duration::from_secs(3600);
+/// let (spawner, timer) = (world.remote_spawner(), world.timer().clone());
+/// let nights = Arc::new(AtomicU32::new(0));
+/// let counted = Arc::clone(&nights);
+/// let job = move || {
+///     let (work, counted) = (timer.sleep(30 * hour), Arc::clone(&counted));
+///     async move {
+///         work.await.unwrap();
+///         counted.fetch_add(1, Relaxed);
+///     }
+/// };
+/// let nightly = scheduler.every(24 * hour);
+/// let _tasks = nightly.run_tasks(Overlap::Forbid, move |task| spawner.spawn(task), job)?;
+///
+/// let week = world.timer().sleep(7 * 24 * hour);
+/// world.block_on(week)?;
+/// assert_eq!(nights.load(Relaxed), 3, "each second night");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct RemoteSpawner(Arc<Mutex<Vec<SendFuture>>>);
+
+type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A future, and whether it is to be polled.
 struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
@@ -184,8 +233,14 @@ impl World {
     pub fn of(builder: Builder) -> Result<Self, BuildError> {
         let clock = ManualClock::new();
         let (wheel, sweeper) = builder.clock(clock.clone()).build()?;
-        let (timer, spawner) = (Timer::new(wheel), Spawner::default());
-        let mut world = Self { clock, timer, wheels: Vec::new(), tasks: Vec::new(), spawner };
+        let mut world = Self {
+            clock,
+            timer: Timer::new(wheel),
+            wheels: Vec::new(),
+            tasks: Vec::new(),
+            spawner: Spawner::default(),
+            remote: RemoteSpawner::default(),
+        };
         world.sweep(sweeper, |timer| timer.value.wake());
         Ok(world)
     }
@@ -239,6 +294,13 @@ impl World {
         self.spawner.clone()
     }
 
+    /// Spawns tasks from where a spawner must be `Send`, such as a scheduler's
+    /// [`run_tasks`](crate::scheduler::Every::run_tasks).
+    #[must_use]
+    pub fn remote_spawner(&self) -> RemoteSpawner {
+        self.remote.clone()
+    }
+
     /// Adds a task, which runs while [`block_on`](Self::block_on) does.
     pub fn spawn(&mut self, future: impl Future<Output = ()> + 'static) {
         self.spawner.spawn(future);
@@ -286,6 +348,8 @@ impl World {
     /// Polls each task that is awake. Whether any was.
     fn run_tasks(&mut self) -> bool {
         self.tasks.append(&mut self.spawner.0.borrow_mut());
+        let remote = std::mem::take(&mut *ignore_poison(self.remote.0.lock()));
+        self.tasks.extend(remote.into_iter().map(|future| Task::of(future)));
         let mut any = false;
         self.tasks.retain_mut(|task| {
             if !task.awake.take() {
@@ -302,7 +366,20 @@ impl World {
 impl Spawner {
     /// Adds a task to the world.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
-        self.0.borrow_mut().push(Task { future: Box::pin(future), awake: Awake::new() });
+        self.0.borrow_mut().push(Task::of(Box::pin(future)));
+    }
+}
+
+impl RemoteSpawner {
+    /// Adds a task to the world.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        ignore_poison(self.0.lock()).push(Box::pin(future));
+    }
+}
+
+impl Task {
+    fn of(future: Pin<Box<dyn Future<Output = ()>>>) -> Self {
+        Self { future, awake: Awake::new() }
     }
 }
 
@@ -316,6 +393,12 @@ impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let World { clock, tasks, .. } = self;
         f.debug_struct("World").field("clock", clock).field("tasks", &tasks.len()).finish()
+    }
+}
+
+impl fmt::Debug for RemoteSpawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteSpawner").finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,14 @@
 //! Virtual time that leaps by itself.
 
+#![allow(clippy::disallowed_methods, reason = "one of these tests is about a thread")]
+
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 use tourbillon::future::TimeoutError;
 use tourbillon::testing::{World, block_on};
@@ -125,4 +129,25 @@ fn other_wheels_fire_between_what_the_tasks_wait_for() {
     let minute = HOUR / 60;
     assert_eq!(*told.borrow(), [("sooner", 20 * minute), ("later", 50 * minute)]);
     assert_eq!(world.clock().elapsed(), HOUR);
+}
+
+#[test]
+fn tasks_come_from_other_threads_too() {
+    let mut world = World::new();
+    let (spawner, timer) = (world.remote_spawner(), world.timer().clone());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let seen_by_tasks = Arc::clone(&seen);
+    let other = thread::spawn(move || {
+        for hours in [3, 1, 2] {
+            let (sleep, seen) = (timer.sleep(HOUR * hours), Arc::clone(&seen_by_tasks));
+            spawner.spawn(async move {
+                sleep.await.unwrap();
+                seen.lock().unwrap().push(hours);
+            });
+        }
+    });
+    other.join().unwrap();
+    let end = world.timer().sleep(HOUR * 4);
+    world.block_on(end).unwrap();
+    assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
 }
