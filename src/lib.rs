@@ -41,7 +41,11 @@ pub use adapters::tokio;
 pub use adapters::tower;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub use clock::BootClock;
+#[cfg(feature = "cron")]
+pub(crate) use clock::wall_now;
 pub use clock::{Clock, LeasedClock, ManualClock, MonotonicClock};
+#[cfg(all(feature = "cron", feature = "testing"))]
+pub(crate) use clock::{Followed, follow};
 #[cfg(feature = "rayon")]
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};

@@ -18,6 +18,9 @@
 //! });
 //! assert_eq!((slept, ended), (2 * hour, Err(TimeoutError::Elapsed)));
 //! ```
+//!
+//! A calendar reads the time of day of the world's clock, unless it was given another: midnight of
+//! 1970-01-01 UTC at first, or what [`ManualClock::set_wall`] has set.
 
 #![forbid(unsafe_code)]
 
@@ -85,6 +88,9 @@ pub struct World {
     tasks: Vec<Task>,
     spawner: Spawner,
     remote: RemoteSpawner,
+    /// For calendars that are made before they run.
+    #[cfg(feature = "cron")]
+    _wall: crate::Followed,
 }
 
 /// A wheel that is swept with a world.
@@ -234,6 +240,8 @@ impl World {
         let clock = ManualClock::new();
         let (wheel, sweeper) = builder.clock(clock.clone()).build()?;
         let mut world = Self {
+            #[cfg(feature = "cron")]
+            _wall: crate::follow(&clock),
             clock,
             timer: Timer::new(wheel),
             wheels: Vec::new(),
@@ -314,6 +322,8 @@ impl World {
     /// None is awake, and nothing is armed: `main` would wait for ever. (What another thread is to
     /// wake is not waited for.) Or a wheel that is [swept](Self::sweep) has another clock.
     pub fn block_on<F: Future>(&mut self, main: F) -> F::Output {
+        #[cfg(feature = "cron")]
+        let _wall = crate::follow(&self.clock);
         let (mut main, awake) = (pin!(main), Awake::new());
         let waker = Waker::from(Arc::clone(&awake));
         loop {

@@ -7,9 +7,15 @@
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(modelled)))]
 mod boot;
+#[cfg(feature = "cron")]
+mod wall;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(modelled)))]
 pub use boot::BootClock;
+#[cfg(feature = "cron")]
+pub(crate) use wall::wall_now;
+#[cfg(all(feature = "cron", feature = "testing"))]
+pub(crate) use wall::{Followed, follow};
 
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};

@@ -7,10 +7,10 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
-use tourbillon::future::TimeoutError;
+use tourbillon::future::{DelayQueue, TimeoutError};
 use tourbillon::testing::{World, block_on};
 use tourbillon::{Builder, ManualClock};
 
@@ -132,6 +132,41 @@ fn other_wheels_fire_between_what_the_tasks_wait_for() {
 }
 
 #[test]
+#[cfg(feature = "cron")]
+fn a_calendar_reads_the_time_of_day_of_the_world() {
+    use tourbillon::scheduler::Calendar;
+
+    let elapsed = block_on(|timer| async move {
+        let start = timer.now();
+        let mut ticks = timer.ticks(Calendar::new("30 2 * * *", "UTC").unwrap());
+        for _ in 0..2 {
+            ticks.tick().await.unwrap().unwrap();
+        }
+        timer.now() - start
+    });
+    assert_eq!(elapsed, HOUR * 26 + HOUR / 2, "from midnight");
+}
+
+/// Also one that is made before the world runs, and in each of several worlds.
+#[test]
+#[cfg(feature = "cron")]
+fn calendars_follow_the_world_that_runs() {
+    use std::time::SystemTime;
+    use tourbillon::scheduler::Calendar;
+
+    let [mut first, mut second] = [World::new(), World::new()];
+    let billennium = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    first.clock().set_wall(billennium); // 01:46:40
+    for (world, until) in
+        [(&mut first, HOUR / 60 * 13 + Duration::from_secs(20)), (&mut second, HOUR * 2)]
+    {
+        let mut ticks = world.timer().ticks(Calendar::new("0 2 * * *", "UTC").unwrap());
+        world.block_on(async move { ticks.tick().await }).unwrap().unwrap();
+        assert_eq!(world.clock().elapsed(), until);
+    }
+}
+
+#[test]
 fn tasks_come_from_other_threads_too() {
     let mut world = World::new();
     let (spawner, timer) = (world.remote_spawner(), world.timer().clone());
@@ -150,4 +185,17 @@ fn tasks_come_from_other_threads_too() {
     let end = world.timer().sleep(HOUR * 4);
     world.block_on(end).unwrap();
     assert_eq!(*seen.lock().unwrap(), [1, 2, 3]);
+}
+
+#[test]
+fn time_leaps_for_a_queue_on_a_timer_that_is_full() {
+    let mut world = World::of(Builder::new().capacity(1)).unwrap();
+    let (timer, mut place) = (world.timer().share(), world.timer().sleep(HOUR * 2));
+    assert!(Pin::new(&mut place).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let value = world.block_on(async move {
+        let mut queue = DelayQueue::new(&timer, Builder::new()).unwrap();
+        queue.insert(7, HOUR).unwrap();
+        poll_fn(|context| queue.poll_expired(context)).await.map(|expired| expired.value)
+    });
+    assert_eq!((value, world.clock().elapsed()), (Some(7), HOUR));
 }

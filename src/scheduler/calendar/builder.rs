@@ -5,10 +5,11 @@
 use super::error::CalendarError;
 use super::expression::{Dialect, Expression};
 use super::{Calendar, WallClock};
+use crate::wall_now;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// What becomes of a calendar's times that were passed over: because a run took long, the machine
 /// slept, nobody swept, or the wall clock was set forward.
@@ -107,14 +108,13 @@ enum Zone<'e> {
 }
 
 impl<'e> CalendarBuilder<'e> {
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
     pub(super) fn new(expression: &'e str) -> Self {
         Self {
             expression,
             dialect: Dialect::default(),
             zone: Zone::Named("UTC"),
             missed: MissedTimes::default(),
-            wall: Box::new(SystemTime::now),
+            wall: Box::new(wall_now),
         }
     }
 
@@ -143,7 +143,8 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Where to read the time of day; the system's by default.
+    /// Where to read the time of day; the system's by default, and that of the clock of a
+    /// `testing::World` on the thread that has made one.
     pub fn wall_clock(mut self, wall: impl WallClock) -> Self {
         self.wall = Box::new(wall);
         self

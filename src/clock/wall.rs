@@ -1,0 +1,50 @@
+//! The time of day that calendars read unless they are given another clock: the system's, or in
+//! virtual time that of the test's clock.
+
+#![forbid(unsafe_code)]
+
+use crate::clock::ManualClock;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+thread_local! {
+    /// The clocks by which the thread runs tests; the last one counts.
+    static FOLLOWED: RefCell<Vec<ManualClock>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the time of day of the clock that the calling thread follows, or else the system's.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the time of day")]
+pub(crate) fn wall_now() -> SystemTime {
+    // A thread that is being torn down follows none.
+    let followed = FOLLOWED.try_with(|clocks| clocks.borrow().last().map(ManualClock::wall));
+    followed.ok().flatten().unwrap_or_else(SystemTime::now)
+}
+
+/// Lets the calling thread follow a clock; made by [`follow`].
+#[cfg(feature = "testing")]
+pub(crate) struct Followed {
+    clock: ManualClock,
+    _of_its_thread: std::marker::PhantomData<*const ()>,
+}
+
+/// Makes `clock` the one whose time of day the calling thread reads, until the guard is dropped.
+/// Guards may be dropped in any order.
+#[cfg(feature = "testing")]
+pub(crate) fn follow(clock: &ManualClock) -> Followed {
+    let _gone = FOLLOWED.try_with(|clocks| clocks.borrow_mut().push(clock.clone()));
+    Followed { clock: clock.clone(), _of_its_thread: std::marker::PhantomData }
+}
+
+#[cfg(feature = "testing")]
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let _gone = FOLLOWED.try_with(|clocks| {
+            let mut clocks = clocks.borrow_mut();
+            let own = |clock: &ManualClock| Arc::ptr_eq(&clock.shared, &self.clock.shared);
+            if let Some(place) = clocks.iter().rposition(own) {
+                clocks.remove(place);
+            }
+        });
+    }
+}
