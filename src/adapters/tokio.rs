@@ -1,12 +1,12 @@
 //! On tokio: a clock by `tokio::time`, and the task that sweeps a timer.
 //!
 //! A timer of a runtime's own, without a thread: on a `current_thread` runtime everything stays on
-//! that thread. Under `tokio::time::pause` the wheel follows the paused clock, and leaps with it, so
-//! tests that pause time go on to work.
+//! that thread. Under `tokio::time::pause` the wheel follows the paused clock, and leaps with it,
+//! so tests that pause time go on to work.
 //!
-//! The wheel is swept by a task. After `tokio::time::advance`, or at the same deadline as a sleep of
-//! tokio's own, a sleep of the wheel is ready one turn of the runtime later: a test that polls it by
-//! hand yields to the runtime first.
+//! The wheel is swept by a task. After `tokio::time::advance`, or at the same deadline as a sleep
+//! of tokio's own, a sleep of the wheel is ready one turn of the runtime later: a test that polls
+//! it by hand yields to the runtime first.
 
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,8 @@ use ::tokio::task::JoinHandle;
 use ::tokio::time::{Instant as TokioInstant, sleep};
 use std::time::Instant;
 
-/// The time of one of tokio's runtimes, which tests may pause and move. It is read anywhere, also on
-/// threads outside of the runtime.
+/// The time of one of tokio's runtimes, which tests may pause and move. It is read anywhere, also
+/// on threads outside of the runtime.
 ///
 /// For a wheel that is swept in the runtime: by [`spawn`], or by
 /// [`future::driven`](crate::future::driven). Not for a [`Driver`](crate::Driver): its thread is

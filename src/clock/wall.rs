@@ -5,7 +5,6 @@
 
 use crate::clock::ManualClock;
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 thread_local! {
@@ -41,7 +40,8 @@ impl Drop for Followed {
     fn drop(&mut self) {
         let _gone = FOLLOWED.try_with(|clocks| {
             let mut clocks = clocks.borrow_mut();
-            let own = |clock: &ManualClock| Arc::ptr_eq(&clock.shared, &self.clock.shared);
+            let shared = &self.clock.shared;
+            let own = |clock: &ManualClock| std::sync::Arc::ptr_eq(&clock.shared, shared);
             if let Some(place) = clocks.iter().rposition(own) {
                 clocks.remove(place);
             }

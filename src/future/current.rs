@@ -20,10 +20,10 @@ thread_local! {
 /// The default timer, which [`sleep`](super::sleep), [`timeout`](super::timeout()) and
 /// [`interval`](super::interval()) use.
 ///
-/// It is the timer of the innermost [scope](with_default_timer) that the caller is in. In none it is
-/// the timer of the process: the one that was [set](super::set_default_timer), or one with a driver
-/// of its own that is started at the first call, and whose thread lives as long as the process. A
-/// timer that was shut down by its owner is passed over for the latter.
+/// It is the timer of the innermost [scope](with_default_timer) that the caller is in. In none it
+/// is the timer of the process: the one that was [set](super::set_default_timer), or one with a
+/// driver of its own that is started at the first call, and whose thread lives as long as the
+/// process. A timer that was shut down by its owner is passed over for the latter.
 ///
 /// The timer is shared by all code of the process, and so its handle cannot end it:
 /// [`Timer::shutdown`] does nothing there, and [`Timer::driver`] is `None`.
@@ -88,8 +88,8 @@ impl Timer {
     /// Makes this the [default timer](default_timer) of the calling thread, until the guard is
     /// dropped.
     ///
-    /// Guards are dropped in reverse order; one that is dropped too early brings back the timer from
-    /// before it, and one that is dropped too late does so again. It costs an allocation.
+    /// Guards are dropped in reverse order; one that is dropped too early brings back the timer
+    /// from before it, and one that is dropped too late does so again. It costs an allocation.
     ///
     /// # Examples
     ///
@@ -115,8 +115,8 @@ impl Timer {
         EnteredTimer { outer: Some(outer), _of_its_thread: PhantomData }
     }
 
-    /// The same future, with this as the [default timer](default_timer) whenever it is polled, across
-    /// each `.await` and on whichever thread.
+    /// The same future, with this as the [default timer](default_timer) whenever it is polled,
+    /// across each `.await` and on whichever thread.
     ///
     /// It costs an allocation, and a poll costs a count.
     ///

@@ -131,8 +131,8 @@ impl Interval {
     ///
     /// As [`Sleep`], after the other tasks have had a turn, and once. After
     /// [`Refusal::Closed`] the interval stays pending forever, so end a loop by that error. After
-    /// [`Refusal::AtCapacity`] the tick is still to come: an interval that is awaited again takes its
-    /// place beyond the capacity. So a loop that ignores the errors never spins.
+    /// [`Refusal::AtCapacity`] the tick is still to come: an interval that is awaited again takes
+    /// its place beyond the capacity. So a loop that ignores the errors never spins.
     pub async fn tick(&mut self) -> Result<Instant, Refusal> {
         poll_fn(|context| self.poll_tick(context)).await
     }

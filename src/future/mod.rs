@@ -61,10 +61,10 @@
 //! interval report a shutdown once, and then stay pending; and the default timer is never one that
 //! was shut down.
 //!
-//! **Sockets come first.** A driver's thread and a runtime's sockets are two sources of events in no
-//! order. Where both have an event for the same limit, a runtime whose threads were held up could
-//! report the expiry although bytes came before it. So a [`Timeout`] on a timer with a driver is
-//! pending for about a tick more when its time has passed, and polls its future again (`grace`).
+//! **Sockets come first.** A driver's thread and a runtime's sockets are two sources of events in
+//! no order. Where both have an event for the same limit, a runtime whose threads were held up
+//! could report the expiry although bytes came before it. So a [`Timeout`] on a timer with a driver
+//! is pending for about a tick more when its time has passed, and polls its future again (`grace`).
 //!
 //! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after an
 //! operation, never in its midst, and never under a guard of the wheel. The driver's end does not

@@ -164,8 +164,8 @@ impl Sleep {
         self.wheel().instant(self.deadline)
     }
 
-    /// Returns `true` if its time has come by the timer's clock, polled or not, and `false` if it was
-    /// refused.
+    /// Returns `true` if its time has come by the timer's clock, polled or not, and `false` if it
+    /// was refused.
     ///
     /// A poll does not read the clock: an armed sleep is pending until the timer is swept, although
     /// its time has come. Where a future sweeps the timer ([`drive`](fn@super::drive)), a task that

@@ -18,8 +18,9 @@ impl Timer {
     /// The items of `stream`, and an error whenever it has had none for as long as `delay`.
     ///
     /// That counts from the poll that found none; after an error it begins anew. As a
-    /// [`Timeout`](super::Timeout), it polls `stream` once more before it reports an error. (tokio-stream
-    /// calls this `timeout_repeating`; end the loop at the first error, and it is `timeout`.)
+    /// [`Timeout`](super::Timeout), it polls `stream` once more before it reports an error.
+    /// (tokio-stream calls this `timeout_repeating`; end the loop at the first error, and it is
+    /// `timeout`.)
     pub fn timeout_stream<S: Stream>(&self, delay: Duration, stream: S) -> ItemTimeout<S> {
         let (sleep, grace) = (self.sleep(delay), Grace::default());
         ItemTimeout { stream, delay, sleep, grace, waits: false }

@@ -18,11 +18,11 @@ pin_project! {
     /// The output of a future, or an error if it has none in time; made by
     /// [`Timer::timeout`](super::Timer::timeout).
     ///
-    /// The future is polled first: an output that is there at the deadline counts. On a timer with a
-    /// driver, as [`Timer::spawn`](super::Timer::spawn) makes one, a timeout that has waited reports
-    /// its expiry about a tick after the deadline, and polls the future once more before that. So a
-    /// future that reads a socket returns what the system received before the deadline, also if
-    /// another task held up the runtime's thread meanwhile. A `select!` of the future and a
+    /// The future is polled first: an output that is there at the deadline counts. On a timer with
+    /// a driver, as [`Timer::spawn`](super::Timer::spawn) makes one, a timeout that has waited
+    /// reports its expiry about a tick after the deadline, and polls the future once more before
+    /// that. So a future that reads a socket returns what the system received before the deadline,
+    /// also if another task held up the runtime's thread meanwhile. A `select!` of the future and a
     /// [`Sleep`] does not.
     ///
     /// # Examples

@@ -204,8 +204,8 @@ impl Timer {
     /// It waits for the tick thread to end its sweep, and its wakers if they run
     /// [inline](Inline), unless it is called there.
     ///
-    /// It does nothing by a handle that [`default_timer`](super::default_timer) returned, or a clone
-    /// of that: other code uses the timer as well. The handle that was passed to
+    /// It does nothing by a handle that [`default_timer`](super::default_timer) returned, or a
+    /// clone of that: other code uses the timer as well. The handle that was passed to
     /// [`set_default_timer`](super::set_default_timer), or any clone of its own, ends the timer.
     ///
     /// # Examples

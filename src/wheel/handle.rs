@@ -357,7 +357,8 @@ impl<T: Send> Wheel<T> {
     }
 
     /// Arms a timer, at the end of the range if its deadline lies beyond, and also if the wheel is
-    /// at its capacity: for what holds one place for as long as it lives, and cannot be refused one.
+    /// at its capacity: for what holds one place for as long as it lives, and cannot be refused
+    /// one.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn insert_over_capacity(
         &self,
