@@ -64,6 +64,16 @@ impl Grace {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Refusal>> {
         let polled = Pin::new(&mut *limit).poll(context);
+        self.hold(polled, limit, context)
+    }
+
+    /// As [`poll`](Self::poll), for a caller that has polled the sleep.
+    pub(super) fn hold(
+        &mut self,
+        polled: Poll<Result<(), Refusal>>,
+        limit: &Sleep,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Refusal>> {
         match polled {
             Poll::Pending => self.0 = State::Waiting,
             Poll::Ready(Ok(())) => ready!(self.poll_held(limit, context)),

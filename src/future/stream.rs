@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::grace::Grace;
+use super::repeating::Repeating;
 use super::sleep::Sleep;
 use super::timeout::TimeoutError;
 use super::timer::Timer;
@@ -19,11 +20,13 @@ impl Timer {
     ///
     /// That counts from the poll that found none; after an error it begins anew. As a
     /// [`Timeout`](super::Timeout), it polls `stream` once more before it reports an error.
+    /// A refusal of the timer is reported once: after [`Refusal::Closed`] the items come without
+    /// errors, and after [`Refusal::AtCapacity`] the silence counts, beyond the timer's capacity.
     /// (tokio-stream calls this `timeout_repeating`; end the loop at the first error, and it is
     /// `timeout`.)
     pub fn timeout_stream<S: Stream>(&self, delay: Duration, stream: S) -> ItemTimeout<S> {
-        let (sleep, grace) = (self.sleep(delay), Grace::default());
-        ItemTimeout { stream, delay, sleep, grace, waits: false }
+        let (repeating, grace) = (Repeating::new(self.sleep(delay)), Grace::default());
+        ItemTimeout { stream, delay, repeating, grace, waits: false }
     }
 
     /// The items of `stream`, each no earlier than `delay` after the one before.
@@ -81,7 +84,7 @@ pin_project! {
         #[pin]
         stream: S,
         delay: Duration,
-        sleep: Sleep,
+        repeating: Repeating,
         grace: Grace,
         // Whether the last poll found no item.
         waits: bool,
@@ -98,9 +101,10 @@ impl<S: Stream> Stream for ItemTimeout<S> {
             return Poll::Ready(item.map(Ok));
         }
         if !std::mem::replace(this.waits, true) {
-            this.sleep.reset_after(*this.delay);
+            this.repeating.sleep.reset_after(*this.delay);
         }
-        let slept = ready!(this.grace.poll(this.sleep, context));
+        let polled = this.repeating.poll(context);
+        let slept = ready!(this.grace.hold(polled, &this.repeating.sleep, context));
         *this.waits = false;
         let error = slept.map_or_else(TimeoutError::Refused, |()| TimeoutError::Elapsed);
         Poll::Ready(Some(Err(error)))

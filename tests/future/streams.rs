@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tourbillon::Refusal;
 use tourbillon::future::TimeoutError;
+use tourbillon::{Builder, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -83,6 +83,15 @@ fn a_timer_that_was_shut_down_says_so_and_items_go_on() {
     assert!(next(&task, &mut stream).is_pending(), "others have their turn");
     let refused = Poll::Ready(Some(Err(TimeoutError::Refused(Refusal::Closed))));
     assert_eq!(next(&task, &mut stream), refused);
+    let _others_had_their_turn = task.wakes();
+    for _ in 0..3 {
+        assert!(next(&task, &mut stream).is_pending(), "a loop that ignores it does not spin");
+        assert_eq!(task.wakes(), 0);
+    }
+    drop(stream);
+    source.items.push_back(1);
+    let mut stream = sandbox.timer.timeout_stream(MS * 10, &mut source);
+    assert_eq!(next(&task, &mut stream), Poll::Ready(Some(Ok(1))));
     let mut source = Source::of([1, 2]);
     let mut stream = sandbox.timer.throttle(MS * 10, &mut source);
     assert_eq!(next(&task, &mut stream), Poll::Ready(Some(Ok(1))));
@@ -94,6 +103,25 @@ fn a_timer_that_was_shut_down_says_so_and_items_go_on() {
     let mut stream = sandbox.timer.chunks_timeout(most, MS * 10, &mut source);
     assert!(next(&task, &mut stream).is_pending(), "others have their turn");
     assert_eq!(next(&task, &mut stream), Poll::Ready(Some(vec![1, 2])));
+}
+
+#[test]
+fn a_timer_that_is_full_says_so_once_and_silence_counts() {
+    let (mut sandbox, task) = (Sandbox::of(Builder::new().capacity(1)), Task::new());
+    let mut place = sandbox.timer.sleep(MS * 1000);
+    assert!(task.poll(&mut place).is_pending());
+    let mut source = Source::default();
+    let mut stream = sandbox.timer.timeout_stream(MS * 10, &mut source);
+    assert!(next(&task, &mut stream).is_pending(), "others have their turn");
+    let full = TimeoutError::Refused(Refusal::AtCapacity { capacity: 1 });
+    assert_eq!(next(&task, &mut stream), Poll::Ready(Some(Err(full))));
+    for _ in 0..3 {
+        let _others_had_their_turn = task.wakes();
+        assert!(next(&task, &mut stream).is_pending());
+        assert_eq!((task.wakes(), sandbox.armed()), (0, 2));
+        assert_eq!(sandbox.advance(MS * 10), 1);
+        assert_eq!(next(&task, &mut stream), Poll::Ready(Some(Err(TimeoutError::Elapsed))));
+    }
 }
 
 #[test]
