@@ -21,16 +21,12 @@ mod sync;
 pub mod testing;
 mod wheel;
 
-#[cfg(feature = "backon")]
-pub use adapters::backon;
 #[cfg(all(feature = "cache", feature = "metrics"))]
 pub use adapters::cache_export::CacheExporter;
 #[cfg(feature = "serde")]
 pub use adapters::config::Config;
 #[cfg(feature = "metrics")]
 pub use adapters::export::Exporter;
-#[cfg(feature = "fastimer")]
-pub use adapters::fastimer;
 #[cfg(feature = "http")]
 pub use adapters::http;
 #[cfg(feature = "quinn")]

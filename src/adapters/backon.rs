@@ -5,18 +5,16 @@
 //! retries, a server that is shutting down among them; retries without their delays are over when
 //! there have been as many as the backoff has. But those of a backoff without an end are not, and
 //! if what they try fails at once too, they would keep their thread to themselves: so a refused
-//! delay lets other tasks have their turn before it ends, and retries can be
-//! [ended](RetrySleep#retries-without-an-end) or dropped.
+//! delay lets other tasks have their turn before it ends ([`OrEnd`]), and retries can be ended by a
+//! condition or dropped.
 
 #![forbid(unsafe_code)]
 
-use crate::future::{Sleep, Timer};
+use crate::future::{OrEnd, Timer};
 use ::backon::Sleeper;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Delays between retries are sleeps of the wheel.
+/// Delays between retries are sleeps of the wheel, which end early if the wheel refuses them.
 ///
 /// # Examples
 ///
@@ -38,18 +36,6 @@ use std::time::Duration;
 /// assert_eq!((answer, attempts), (Ok("here it is"), 3));
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
-impl Sleeper for Timer {
-    type Sleep = RetrySleep;
-
-    fn sleep(&self, delay: Duration) -> RetrySleep {
-        RetrySleep(Timer::sleep(self, delay))
-    }
-}
-
-/// The delay before a retry: a [`Sleep`] that ends also when it is refused, after other tasks had
-/// their turn.
-///
-/// # Retries without an end
 ///
 /// When the timer was shut down, retries without an end would go on without delay. They end with
 /// it by a condition:
@@ -69,32 +55,10 @@ impl Sleeper for Timer {
 /// assert_eq!(pollster::block_on(endless.into_future()), Err("not yet"));
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
-///
-/// # Examples
-///
-/// A delay of an hour, which ends with its timer:
-///
-/// ```
-/// use backon::Sleeper;
-/// use std::time::Duration;
-/// use tourbillon::Builder;
-/// use tourbillon::backon::RetrySleep;
-/// use tourbillon::future::Timer;
-///
-/// let timer = Timer::spawn(Builder::new().driver())?;
-/// let delay: RetrySleep = Sleeper::sleep(&timer, Duration::from_secs(3600));
-/// timer.shutdown();
-/// pollster::block_on(delay);
-/// # Ok::<(), tourbillon::BuildError>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "a sleep does nothing unless it is polled"]
-pub struct RetrySleep(Sleep);
+impl Sleeper for Timer {
+    type Sleep = OrEnd;
 
-impl Future for RetrySleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.0).poll(context).map(drop)
+    fn sleep(&self, delay: Duration) -> OrEnd {
+        Timer::sleep(self, delay).or_end()
     }
 }

@@ -1,18 +1,16 @@
 //! Delays on the wheel for what is written against fastimer, from version 0.10 on: a [`Timer`] is a
 //! [`MakeDelay`].
 //!
-//! Its delays can say nothing but that they have ended. One that the wheel refuses ends early,
-//! after other tasks had their turn, for the reasons that the adapter of backon tells: none hangs.
+//! Its delays can say nothing but that they have ended. One that the wheel refuses ends early
+//! ([`OrEnd`]), for the reasons that the adapter of backon tells: none hangs.
 
 #![forbid(unsafe_code)]
 
-use crate::future::{Sleep, Timer};
+use crate::future::{OrEnd, Timer};
 use fastimer_core::MakeDelay;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Delays are sleeps of the wheel.
+/// Delays are sleeps of the wheel, which end early if the wheel refuses them.
 ///
 /// # Examples
 ///
@@ -32,42 +30,13 @@ use std::time::{Duration, Instant};
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 impl MakeDelay for Timer {
-    type Delay = Delay;
+    type Delay = OrEnd;
 
-    fn delay_until(&self, at: Instant) -> Delay {
-        Delay(self.sleep_until(at))
+    fn delay_until(&self, at: Instant) -> OrEnd {
+        self.sleep_until(at).or_end()
     }
 
-    fn delay(&self, duration: Duration) -> Delay {
-        Delay(self.sleep(duration))
-    }
-}
-
-/// A [`Sleep`] that ends also when it is refused: when its timer was shut down, or is full.
-///
-/// # Examples
-///
-/// ```
-/// use fastimer_core::MakeDelay;
-/// use std::time::Duration;
-/// use tourbillon::Builder;
-/// use tourbillon::fastimer::Delay;
-/// use tourbillon::future::Timer;
-///
-/// let timer = Timer::spawn(Builder::new().driver())?;
-/// let hour: Delay = timer.delay(Duration::from_secs(3600));
-/// timer.shutdown();
-/// pollster::block_on(hour);
-/// # Ok::<(), tourbillon::BuildError>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "a delay does nothing unless it is polled"]
-pub struct Delay(Sleep);
-
-impl Future for Delay {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.0).poll(context).map(drop)
+    fn delay(&self, duration: Duration) -> OrEnd {
+        self.sleep(duration).or_end()
     }
 }

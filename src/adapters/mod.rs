@@ -1,7 +1,7 @@
 //! The wheel behind other crates' interfaces: a feature and a file for each crate.
 
 #[cfg(feature = "backon")]
-pub mod backon;
+mod backon;
 #[cfg(all(feature = "cache", feature = "metrics"))]
 pub(crate) mod cache_export;
 #[cfg(feature = "serde")]
@@ -9,7 +9,7 @@ pub(crate) mod config;
 #[cfg(feature = "metrics")]
 pub(crate) mod export;
 #[cfg(feature = "fastimer")]
-pub mod fastimer;
+mod fastimer;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "hyper")]

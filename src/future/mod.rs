@@ -84,6 +84,7 @@ mod free;
 pub(crate) mod grace;
 mod held_wake;
 mod interval;
+mod or_end;
 #[cfg(not(modelled))]
 mod process;
 mod repeating;
@@ -104,6 +105,7 @@ pub use drive::{Drive, Undriven, drive, driven};
 pub use free::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use held_wake::HeldWake;
 pub use interval::{Interval, ZeroPeriod};
+pub use or_end::OrEnd;
 #[cfg(not(modelled))]
 pub use process::set_default_timer;
 pub use sleep::Sleep;

@@ -1,0 +1,79 @@
+//! [`OrEnd`]: a sleep that has no error.
+
+#![forbid(unsafe_code)]
+
+use super::sleep::Sleep;
+use futures_core::FusedFuture;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+impl Sleep {
+    /// The same sleep, with `()` as output: it ends at its deadline, or at once when it is refused.
+    pub fn or_end(self) -> OrEnd {
+        OrEnd(self)
+    }
+}
+
+/// A [`Sleep`] whose output is `()`, for interfaces that take no other; made by [`Sleep::or_end`].
+///
+/// It ends early if the sleep is refused, because the timer was shut down or is full, after other
+/// tasks had a turn. (One that never ended would hang what waits for it, such as a server that
+/// shuts down.) So a loop over such sleeps runs without delay once the timer is shut down; it ends
+/// by a look at [`Wheel::is_closed`](crate::Wheel::is_closed).
+///
+/// # Examples
+///
+/// A delay of an hour, which is shortened, and another, which ends with its timer:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Builder;
+/// use tourbillon::future::{OrEnd, Timer};
+///
+/// fn pause(timer: &Timer) -> impl Future<Output = ()> + Unpin + use<> {
+///     let mut hour: OrEnd = timer.sleep(Duration::from_secs(3600)).or_end();
+///     hour.get_mut().reset_after(Duration::from_millis(5));
+///     hour
+/// }
+///
+/// let timer = Timer::spawn(Builder::new().driver())?;
+/// pollster::block_on(pause(&timer));
+/// let hour = timer.sleep(Duration::from_secs(3600)).or_end();
+/// timer.shutdown();
+/// pollster::block_on(hour);
+/// # Ok::<(), tourbillon::BuildError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a sleep does nothing unless it is polled"]
+pub struct OrEnd(Sleep);
+
+impl OrEnd {
+    /// The sleep.
+    pub fn get_ref(&self) -> &Sleep {
+        &self.0
+    }
+
+    /// The sleep: to reset it.
+    pub fn get_mut(&mut self) -> &mut Sleep {
+        &mut self.0
+    }
+
+    /// The sleep, with its errors.
+    pub fn into_inner(self) -> Sleep {
+        self.0
+    }
+}
+
+impl Future for OrEnd {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(context).map(drop)
+    }
+}
+
+impl FusedFuture for OrEnd {
+    fn is_terminated(&self) -> bool {
+        self.0.is_terminated()
+    }
+}
