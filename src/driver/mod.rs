@@ -58,8 +58,8 @@ use std::time::Instant;
 /// [otherwise](DriverBuilder::detach_on_drop).
 ///
 /// A child process that is forked without `exec` has none of the driver's threads. There the wheel
-/// is closed, so that inserts are refused, and a shutdown or drop waits for no thread; it hands back
-/// or drops the child's copies of the values. A driver that the child starts itself works.
+/// is closed, so that inserts are refused, and a shutdown or drop waits for no thread; it hands
+/// back or drops the child's copies of the values. A driver that the child starts itself works.
 ///
 /// With the feature `tracing` it emits events with the target `tourbillon` and the thread's name as
 /// `driver`: start and end (level debug), panics of handlers (error) and, each at most once a

@@ -23,7 +23,8 @@ thread_local! {
 /// It is the timer of the innermost [scope](with_default_timer) that the caller is in. In none it
 /// is the timer of the process: the one that was [set](super::set_default_timer), or one with a
 /// driver of its own that is started at the first call, and whose thread lives as long as the
-/// process. A timer that was shut down by its owner is passed over for the latter.
+/// process. A timer that was shut down by its owner is passed over for the latter. A process that
+/// was forked without `exec` starts a timer of its own at its first call.
 ///
 /// The timer is shared by all code of the process, and so its handle cannot end it:
 /// [`Timer::shutdown`] does nothing there, and [`Timer::driver`] is `None`.
@@ -50,13 +51,11 @@ pub fn default_timer() -> Timer {
     current.ok().flatten().unwrap_or_else(begin)
 }
 
-/// Returns the process's timer, and makes it the thread's unless that is in a scope.
+/// Returns the process's timer, and makes it the thread's in place of one that is closed.
 #[cold]
 fn begin() -> Timer {
     let timer = of_the_process().lent();
-    let _torn_down = CURRENT.try_with(|current| {
-        current.borrow_mut().get_or_insert_with(|| timer.share());
-    });
+    drop(replace(Some(timer.share())));
     timer
 }
 

@@ -6,14 +6,25 @@ use super::timer::Timer;
 use crate::Builder;
 use std::sync::OnceLock;
 
-static OF_THE_PROCESS: OnceLock<Timer> = OnceLock::new();
+static OF_THE_PROCESS: Link = Link { timer: OnceLock::new(), next: OnceLock::new() };
 
-/// In place of that one, where its owner has shut it down.
-static SPARE: OnceLock<Timer> = OnceLock::new();
+/// A timer of the process, and the one that takes its place when it is closed: because its owner
+/// has shut it down, or because this process was forked and has none of its parent's threads.
+#[derive(Default)]
+struct Link {
+    timer: OnceLock<Timer>,
+    next: OnceLock<Box<Link>>,
+}
 
 pub(super) fn of_the_process() -> &'static Timer {
-    let timer = OF_THE_PROCESS.get_or_init(spawn);
-    if timer.wheel().is_closed() { SPARE.get_or_init(spawn) } else { timer }
+    let mut link = &OF_THE_PROCESS;
+    loop {
+        let timer = link.timer.get_or_init(spawn);
+        if !timer.wheel().is_closed() {
+            return timer;
+        }
+        link = link.next.get_or_init(Box::default);
+    }
 }
 
 #[allow(clippy::expect_used, reason = "documented")]
@@ -45,5 +56,5 @@ fn spawn() -> Timer {
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 pub fn set_default_timer(timer: Timer) -> Result<(), Timer> {
-    OF_THE_PROCESS.set(timer)
+    OF_THE_PROCESS.timer.set(timer)
 }

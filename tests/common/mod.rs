@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub(crate) mod asked;
+#[cfg(unix)]
+pub(crate) mod child;
 pub(crate) mod desk;
 pub(crate) mod leased;
 #[cfg(feature = "future")]

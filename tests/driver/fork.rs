@@ -1,29 +1,12 @@
 //! A process that is forked without `exec`, as a daemon is: it has none of the driver's threads.
 
+use crate::common::child::in_a_child;
+use crate::common::receive;
 use std::sync::mpsc;
 use std::time::Duration;
 use tourbillon::{Builder, Driver, Expired, Refusal};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// Runs `child` in a forked process, which ends after a minute at the latest. It has to hold.
-fn in_a_child(child: impl FnOnce() -> bool) {
-    // SAFETY: The child uses locks of its own and of the allocator alone, which the system's fork
-    // leaves usable, and ends without unwinding into the tests.
-    let process = unsafe { libc::fork() };
-    assert!(process >= 0, "the system forks");
-    if process == 0 {
-        // SAFETY: Only sets a timer of this process.
-        unsafe { libc::alarm(60) };
-        let holds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-        // SAFETY: Ends this process.
-        unsafe { libc::_exit(i32::from(!holds.unwrap_or(false))) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` may be written.
-    let waited = unsafe { libc::waitpid(process, &raw mut status, 0) };
-    assert_eq!((waited, status), (process, 0), "the child holds, and ends by itself");
-}
 
 fn driver() -> Driver<u32> {
     Builder::new().driver().spawn(|_: Expired<u32>| ()).unwrap()
@@ -73,7 +56,7 @@ fn a_batch_under_way_at_the_fork_is_not_waited_for_in_a_child() {
     });
     let driver = driver.unwrap();
     driver.wheel().insert(1, Duration::ZERO).unwrap();
-    crate::common::receive(&begun, 1);
+    receive(&begun, 1);
     in_a_child(|| driver.wait().is_ok() && driver.shutdown().is_empty());
     drop(release);
 }
@@ -93,9 +76,9 @@ fn a_driver_that_a_child_starts_fires_there() {
         let driver = driver.unwrap();
         driver.wheel().insert(1, Duration::ZERO).unwrap();
         driver.wheel().insert(2, Duration::from_millis(5)).unwrap();
-        let mut values = crate::common::receive(&fired, 1);
+        let mut values = receive(&fired, 1);
         drop(release);
-        values.extend(crate::common::receive(&fired, 1));
+        values.extend(receive(&fired, 1));
         values.sort_unstable();
         values == [1, 2]
     });

@@ -10,6 +10,8 @@ mod delay_queue;
 mod drive;
 mod ends;
 mod fairness;
+#[cfg(unix)]
+mod forked;
 mod grace;
 mod random_polls;
 mod sleep;
