@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::eviction::{Evicted, Listener};
-use super::map::{Bound, Map, Weigh};
+use super::map::Map;
+use super::shard::{Bound, Weigh};
 use super::shared::Shared;
 use super::spread::Spread;
 use super::stats::Counters;

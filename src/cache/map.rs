@@ -1,10 +1,9 @@
-//! [`Map`]: who has a value, who loads one, and who makes room. The only file that knows of
-//! `quick_cache`.
+//! [`Map`]: who has a value, who loads one, and who makes room.
 //!
-//! A key belongs to one of some shards, and each shard is a cache of `quick_cache`, with its policy
-//! of eviction, and the loads that are under way, behind one lock. The lock is held for a look-up,
-//! an exchange, and the clone of a value; what the map gives up is returned by each operation, so
-//! that no listener and no `drop` of a value runs under it.
+//! A key belongs to one of some [shards](Shard), and each is a cache of `quick_cache`, with its
+//! policy of eviction, and the loads that are under way, behind one lock. The lock is held for a
+//! look-up, an exchange, and the clone of a value; what the map gives up is returned by each
+//! operation, so that no listener and no `drop` of a value runs under it.
 //!
 //! **A load holds the key's place, not the lock** ([`Ticket`](super::ticket::Ticket)). An insert or
 //! a removal of the key, or a clear, takes the place away under the same lock: what the load gives
@@ -19,137 +18,20 @@
 
 use super::held::Held;
 use super::load::Load;
+use super::shard::{Bound, HASHER, Hashes, Own, Parted, Shard, Sought};
 use crate::panics::ignore_poison;
 use crate::{Moment, Refusal, TimerId};
 use crossbeam_utils::CachePadded;
-use quick_cache::unsync::Cache;
-use quick_cache::{DefaultHashBuilder, Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::sync::{Arc, LazyLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-/// How keys are hashed, in all caches of the process.
-static HASHER: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
-
-/// A key in the table of a shard.
-struct Own<K>(K);
-
-impl<K: Hash> Hash for Own<K> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(HASHER.hash_one(&self.0));
-    }
-}
-
-impl<K: Eq> PartialEq for Own<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl<K: Eq> Eq for Own<K> {}
-
-/// A key that is looked up, or a borrowed form of one, with its hash: shard and table both go by
-/// that.
-struct Sought<'q, Q: ?Sized> {
-    key: &'q Q,
-    hash: u64,
-}
-
-impl<Q: ?Sized> Hash for Sought<'_, Q> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
-impl<K: Borrow<Q>, Q: Eq + ?Sized> Equivalent<Own<K>> for Sought<'_, Q> {
-    fn equivalent(&self, own: &Own<K>) -> bool {
-        self.key == own.0.borrow()
-    }
-}
-
-/// Hashes hashes.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are hashed before");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// What an operation made the map give up.
-pub(super) type Parted<K, V> = Vec<(K, Held<V>)>;
-
-/// Collects what a shard gives up, for the caller to see to outside of its lock.
-#[derive(Clone)]
-pub(super) struct Collect;
-
-impl<K, V> Lifecycle<Own<K>, Held<V>> for Collect {
-    type RequestState = Parted<K, V>;
-
-    fn on_evict(&self, parted: &mut Parted<K, V>, Own(key): Own<K>, held: Held<V>) {
-        parted.push((key, held));
-    }
-}
-
-/// What an entry counts for in the bound: one, if not told otherwise.
-#[derive(Clone)]
-pub(super) struct Weigh<K, V>(pub(super) Option<Arc<Weigher<K, V>>>);
-
-/// Weighs entries.
-pub(super) type Weigher<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
-
-impl<K, V> Weighter<Own<K>, Held<V>> for Weigh<K, V> {
-    fn weight(&self, Own(key): &Own<K>, held: &Held<V>) -> u64 {
-        // What weighs nothing would never be evicted.
-        self.0.as_ref().map_or(1, |weigh| weigh(key, &held.value).max(1))
-    }
-}
-
-type Entries<K, V> = Cache<Own<K>, Held<V>, Weigh<K, V>, BuildHasherDefault<AsItIs>, Collect>;
-type Loads<K, V> = HashMap<K, Arc<Load<V>>, DefaultHashBuilder>;
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 type Locked<K, V> = CachePadded<RwLock<Shard<K, V>>>;
 
 /// The concurrent map from keys to values.
 pub(super) struct Map<K, V> {
     shards: Box<[Locked<K, V>]>,
-    hasher: DefaultHashBuilder,
-}
-
-/// The keys of one lock.
-struct Shard<K, V> {
-    entries: Entries<K, V>,
-    loads: Loads<K, V>,
-    /// The most entries since these were built anew.
-    most: usize,
-    bound: Bound<K, V>,
-}
-
-/// How much there may be.
-pub(super) struct Bound<K, V> {
-    /// The most, by weight.
-    pub(super) most: Option<usize>,
-    pub(super) weigh: Weigh<K, V>,
-}
-
-impl<K, V> Bound<K, V> {
-    /// The most that entries may be allowed to weigh.
-    pub(super) const HEAVIEST: usize = if usize::BITS < 64 { 1 << 30 } else { usize::MAX >> 17 };
-
-    /// The bound of one of so many shards.
-    fn share(&self, shards: usize) -> Self {
-        Self { most: self.most.map(|most| most / shards), weigh: Weigh(self.weigh.0.clone()) }
-    }
+    hasher: Hashes,
 }
 
 /// What a value is good for.
@@ -454,123 +336,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
     }
 }
 
-fn no_loads<K, V>() -> Loads<K, V> {
-    Loads::with_hasher(HASHER.clone())
-}
-
 /// The shard, alone. A panic of a key or a clone leaves nothing half done.
 fn lock<K, V>(shard: &RwLock<Shard<K, V>>) -> RwLockWriteGuard<'_, Shard<K, V>> {
     ignore_poison(shard.write())
-}
-
-impl<K: Eq + Hash, V> Shard<K, V> {
-    /// Fewer entries are not worth to be built anew.
-    const WORTH: usize = 64;
-
-    /// For how many entries the policy of a shard is made, if a bound by weight does not tell.
-    const GUESS: usize = 1 << 10;
-
-    fn new(bound: Bound<K, V>) -> Self {
-        Self { entries: Self::fresh(&bound), loads: no_loads(), most: 0, bound }
-    }
-
-    fn fresh(bound: &Bound<K, V>) -> Entries<K, V> {
-        let weigh = Weigh(bound.weigh.0.clone());
-        let known = if weigh.0.is_some() { Self::GUESS } else { usize::MAX };
-        let options = OptionsBuilder::new()
-            .estimated_items_capacity(bound.most.map_or(0, |most| most.min(known)))
-            .weight_capacity(bound.most.map_or(u64::MAX, |most| most as u64))
-            .build();
-        let options = options.unwrap_or_else(|_| unreachable!("both numbers were given"));
-        Cache::with_options(options, weigh, BuildHasherDefault::default(), Collect)
-    }
-
-    /// A load takes the key's place.
-    fn begin(&mut self, key: K) -> (K, Arc<Load<V>>)
-    where
-        K: Clone,
-    {
-        let load = Arc::new(Load::new());
-        self.loads.insert(key.clone(), Arc::clone(&load));
-        (key, load)
-    }
-
-    fn insert(&mut self, key: K, held: Held<V>) -> Parted<K, V> {
-        let mut parted = Parted::new();
-        self.entries.insert_with_lifecycle(Own(key), held, &mut parted);
-        self.most = self.most.max(self.entries.len());
-        parted
-    }
-
-    /// Inserts, in the place of a load that is under way, if one is.
-    fn put(&mut self, key: K, held: Held<V>) -> Parted<K, V> {
-        self.overtake(&key);
-        self.insert(key, held)
-    }
-
-    /// Takes the place of a load that is under way, if one is.
-    fn overtake<Q>(&mut self, key: &Q)
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-    {
-        if !self.loads.is_empty() {
-            self.loads.remove(key);
-            self.shrink_loads();
-        }
-    }
-
-    /// Takes the place of this load, and returns whether it still had it.
-    fn land(&mut self, key: &K, load: &Arc<Load<V>>) -> bool {
-        let has_place = self.loads.get(key).is_some_and(|other| Arc::ptr_eq(other, load));
-        if has_place {
-            self.overtake(key);
-        }
-        has_place
-    }
-
-    /// Takes everything out, also the places of the loads.
-    fn take(&mut self) -> Entries<K, V> {
-        self.loads = no_loads();
-        self.most = 0;
-        std::mem::replace(&mut self.entries, Self::fresh(&self.bound))
-    }
-
-    /// Gives back the memory of entries that have gone.
-    fn shrink(&mut self) {
-        let len = self.entries.len();
-        if self.most <= Self::WORTH || len > self.most / 4 {
-            return;
-        }
-        let fresh = Self::fresh(&self.bound);
-        let mut old = std::mem::replace(&mut self.entries, fresh);
-        self.entries.reserve(len);
-        for (key, held) in old.drain() {
-            // None is evicted: they are fewer than before.
-            self.entries.insert(key, held);
-        }
-        self.most = len;
-    }
-
-    fn remove<Q>(&mut self, key: &Sought<'_, Q>) -> Option<(K, Held<V>)>
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        self.entries.remove(key).map(|(Own(key), held)| (key, held))
-    }
-
-    /// Removes the value that this timer ends, if the key still has that one.
-    fn remove_of(&mut self, key: &Sought<'_, K>, timer: TimerId) -> Option<(K, Held<V>)> {
-        let removed = self.entries.remove_if(key, |held| held.timer == timer);
-        self.shrink();
-        removed.map(|(Own(key), held)| (key, held))
-    }
-
-    fn shrink_loads(&mut self) {
-        let (len, room) = (self.loads.len(), self.loads.capacity());
-        if room > Self::WORTH && len <= room / 4 {
-            self.loads.shrink_to(2 * len);
-        }
-    }
 }

@@ -76,6 +76,7 @@ mod loading;
 mod look;
 mod map;
 mod refresh;
+mod shard;
 mod shared;
 mod spread;
 mod stats;
@@ -95,7 +96,8 @@ pub use weak::WeakCache;
 
 use crate::{Driver, Expired, Refused};
 use held::Held;
-use map::{Parted, Served};
+use map::Served;
+use shard::Parted;
 use shared::Shared;
 use stats::Count;
 use std::borrow::Borrow;

@@ -21,7 +21,8 @@
 use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted, Listener};
 use super::held::{Held, Lives};
-use super::map::{Map, Parted, Served};
+use super::map::{Map, Served};
+use super::shard::Parted;
 use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::timer::CacheTimer;

@@ -4,7 +4,7 @@
 
 use super::held::Held;
 use super::load::{Load, Outcome};
-use super::map::Parted;
+use super::shard::Parted;
 use super::shared::Shared;
 use std::future::poll_fn;
 use std::hash::Hash;

@@ -234,7 +234,7 @@ fn each_thing_outside_has_one_door() {
             ],
         ),
         ("SystemTime::now", &["scheduler/calendar/builder.rs"]),
-        ("quick_cache", &["cache/map.rs"]),
+        ("quick_cache", &["cache/shard.rs"]),
         ("fastrand", &["cache/spread.rs"]),
         ("dashmap", &["keyed/map.rs"]),
         (
