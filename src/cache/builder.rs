@@ -4,7 +4,7 @@
 
 use super::eviction::{Evicted, Listener};
 use super::map::Map;
-use super::shard::{Bound, Weigh};
+use super::shard::{Bound, Weigher};
 use super::shared::Shared;
 use super::spread::Spread;
 use super::stats::Counters;
@@ -50,7 +50,8 @@ pub struct CacheBuilder<K, V> {
     idle: Option<Duration>,
     ahead: Option<Duration>,
     capacity: Option<usize>,
-    weigh: Weigh<K, V>,
+    weigher: Option<Arc<Weigher<K, V>>>,
+    expected: Option<usize>,
     spread: u32,
     seed: Option<u64>,
     listener: Option<MakeListener<K, V>>,
@@ -58,8 +59,17 @@ pub struct CacheBuilder<K, V> {
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     pub(super) fn new(ttl: Duration) -> Self {
-        let (idle, ahead, capacity, weigh) = (None, None, None, Weigh(None));
-        Self { ttl, idle, ahead, capacity, weigh, spread: 0, seed: None, listener: None }
+        Self {
+            ttl,
+            idle: None,
+            ahead: None,
+            capacity: None,
+            weigher: None,
+            expected: None,
+            spread: 0,
+            seed: None,
+            listener: None,
+        }
     }
 
     /// How long an entry lives that is not used, more than zero: each [`get`](Cache::get) that
@@ -143,6 +153,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// What an entry counts for in the [capacity](Self::capacity), one by default: such as the
     /// bytes of its value. The same at each call; zero counts as one. It must not use the cache.
     ///
+    /// Say how many entries there will be ([`expected_entries`](Self::expected_entries)), if many
+    /// threads share the cache, or if an entry may weigh more than a quarter of the capacity.
+    /// Without a capacity an entry counts for 2^32 - 1 at most.
+    ///
     /// # Examples
     ///
     /// ```
@@ -155,24 +169,55 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///     .capacity(10_000); // bytes
     /// let pages = pages.spawn(Builder::new().driver())?;
     /// for page in 0..10 {
-    ///     pages.insert(page, "a page of many words. ".repeat(200))?;
+    ///     pages.insert(page, "a page of many words. ".repeat(200))?; // 4400 bytes
     /// }
-    /// assert!(pages.len() <= 2);
+    /// assert_eq!((pages.len(), pages.weight()), (2, 8800));
+    /// assert!(pages.contains(&9));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn weigher(mut self, weigh: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
-        self.weigh = Weigh(Some(Arc::new(weigh)));
+        self.weigher = Some(Arc::new(weigh));
         self
     }
 
     /// The most entries, 1 to 2^30, or with a [weigher](Self::weigher) the most that they may
     /// weigh, 1 to 2^47 (2^30 where addresses have 32 bits); unbounded by default. There are never
-    /// more; entries that have expired count until they are swept. The bound is split evenly among
-    /// the map's shards, each for 32 or more: it is rounded down to that, and where keys fall
-    /// unevenly a shard evicts before the cache is full. An entry that weighs more than a shard
-    /// may leaves at once.
+    /// more; entries that have expired count until they are swept.
+    ///
+    /// The bound is split evenly among the [parts](Self::expected_entries) of the cache: it is
+    /// rounded down to that, and where keys fall unevenly a part evicts before the cache is full.
+    /// An entry is kept if it weighs no more than the share of a part; a heavier one leaves at
+    /// once, and the listener has [`Cause::Size`](super::Cause::Size).
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = Some(entries);
+        self
+    }
+
+    /// How many entries are expected, which decides into how many parts the cache is split. Threads
+    /// that use different parts do not wait for each other.
+    ///
+    /// There is a part for each 32 entries: at least one, and at most four for each core. By
+    /// default that is a part for each 32 of the [capacity](Self::capacity), or with a
+    /// [weigher](Self::weigher) up to four parts, and one if the capacity is below 2^16: so an
+    /// entry may weigh a quarter of the capacity, on every machine. With up to 63 expected entries
+    /// there is one part, and an entry may weigh all of the capacity.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let images = Cache::builder(Duration::from_secs(60))
+    ///     .weigher(|_: &&str, image: &Vec<u8>| image.len() as u64)
+    ///     .capacity(1 << 20)
+    ///     .expected_entries(10);
+    /// let images = images.spawn(Builder::new().driver())?;
+    /// images.insert("as large as it may be", vec![0; 1 << 20])?;
+    /// assert_eq!(images.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expected_entries(mut self, entries: usize) -> Self {
+        self.expected = Some(entries);
         self
     }
 
@@ -301,7 +346,11 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
 
     fn finish(self, wheel: Wheel<CacheTimer<K>>) -> Arc<Shared<K, V>> {
         Arc::new_cyclic(|shared| Shared {
-            map: Map::new(&Bound { most: self.capacity, weigh: self.weigh }),
+            map: Map::new(&Bound {
+                most: self.capacity,
+                weigher: self.weigher,
+                expected: self.expected,
+            }),
             wheel,
             ttl: self.ttl,
             idle: self.idle,
@@ -315,7 +364,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     }
 
     fn check(&self) -> Result<(), CacheBuildError> {
-        let most = if self.weigh.0.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MOST };
+        let most = if self.weigher.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MOST };
         let below = Spread::least(self.ttl, self.spread);
         match self.capacity {
             _ if self.ttl.is_zero() => Err(CacheBuildError::TimeToLive),

@@ -34,8 +34,9 @@ pub enum Cause {
     Replaced,
     /// It was removed, or the cache was cleared.
     Removed,
-    /// The cache was full, and it gave way to another; a new value that the policy does not let in
-    /// leaves at once. Or its wheel was full when it was to be armed anew after a use.
+    /// The cache was full, and it gave way to another. Or it weighs more than a [part of the
+    /// cache](super::CacheBuilder::capacity) may. Or its wheel was full when it was to be armed
+    /// anew after a use.
     Size,
 }
 

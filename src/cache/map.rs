@@ -59,16 +59,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     /// The most entries that a capacity may allow.
     pub(super) const MOST: usize = 1 << 30;
 
-    /// The fewest entries for which it is worth to have a further shard.
-    const SHARD: usize = 32;
-
     /// An empty map with a bound, which is split evenly among the shards.
     pub(super) fn new(bound: &Bound<K, V>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let wanted = (4 * cores).next_power_of_two();
-        let worth = bound.most.map_or(wanted, |most| (most / Self::SHARD).max(1));
-        // Rounded down to a power of two.
-        let shards = 1_usize << worth.min(wanted).ilog2();
+        let shards = bound.shards((4 * cores).next_power_of_two());
         let shard = || CachePadded::new(RwLock::new(Shard::new(bound.share(shards))));
         Self { shards: (0..shards).map(|_| shard()).collect(), hasher: HASHER.clone() }
     }

@@ -6,6 +6,7 @@
 use super::held::Held;
 use super::load::Load;
 use crate::TimerId;
+use crate::sync::{AtomicBool, Relaxed};
 use quick_cache::unsync::Cache;
 use quick_cache::{DefaultHashBuilder, Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use std::borrow::Borrow;
@@ -78,27 +79,43 @@ pub(super) type Parted<K, V> = Vec<(K, Held<V>)>;
 
 /// Collects what a shard gives up, for the caller to see to outside of its lock.
 #[derive(Clone)]
-pub(super) struct Collect;
+pub(super) struct Collect {
+    /// Set while an entry is put in that is heavier than the policy by itself lets in.
+    heavy: Arc<AtomicBool>,
+}
 
 impl<K, V> Lifecycle<Own<K>, Held<V>> for Collect {
     type RequestState = Parted<K, V>;
+
+    /// Returns `true` once for a heavy entry, which is the first that the policy asks about.
+    fn is_pinned(&self, _: &Own<K>, _: &Held<V>) -> bool {
+        // Relaxed, both: the lock of the shard orders them.
+        let heavy = self.heavy.load(Relaxed);
+        if heavy {
+            self.heavy.store(false, Relaxed);
+        }
+        heavy
+    }
 
     fn on_evict(&self, parted: &mut Parted<K, V>, Own(key): Own<K>, held: Held<V>) {
         parted.push((key, held));
     }
 }
 
-/// What an entry counts for in the bound: one, if not told otherwise.
-#[derive(Clone)]
-pub(super) struct Weigh<K, V>(pub(super) Option<Arc<Weigher<K, V>>>);
-
 /// Weighs entries.
 pub(super) type Weigher<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
+
+/// What an entry counts for in the bound: one, if not told otherwise.
+pub(super) struct Weigh<K, V> {
+    weigher: Option<Arc<Weigher<K, V>>>,
+    /// What heavier entries count for.
+    heaviest: u64,
+}
 
 impl<K, V> Weighter<Own<K>, Held<V>> for Weigh<K, V> {
     fn weight(&self, Own(key): &Own<K>, held: &Held<V>) -> u64 {
         // What weighs nothing would never be evicted.
-        self.0.as_ref().map_or(1, |weigh| weigh(key, &held.value).max(1))
+        self.weigher.as_ref().map_or(1, |weigh| weigh(key, &held.value).clamp(1, self.heaviest))
     }
 }
 
@@ -113,22 +130,71 @@ pub(super) struct Shard<K, V> {
     /// The most entries since these were built anew.
     most: usize,
     bound: Bound<K, V>,
+    /// As in [`Collect`].
+    heavy: Arc<AtomicBool>,
 }
 
 /// How much there may be.
 pub(super) struct Bound<K, V> {
     /// The most, by weight.
     pub(super) most: Option<usize>,
-    pub(super) weigh: Weigh<K, V>,
+    pub(super) weigher: Option<Arc<Weigher<K, V>>>,
+    /// How many entries are expected.
+    pub(super) expected: Option<usize>,
 }
 
 impl<K, V> Bound<K, V> {
     /// The most that entries may be allowed to weigh.
     pub(super) const HEAVIEST: usize = if usize::BITS < 64 { 1 << 30 } else { usize::MAX >> 17 };
 
+    /// The fewest entries for which it is worth to have a further shard.
+    const SHARD: usize = 32;
+
+    /// What an entry is taken to weigh where nothing is known of it.
+    const TYPICAL: usize = 1 << 10;
+
+    /// For how many entries at most there are shards where a weight is all that is known: an entry
+    /// may weigh a quarter of the bound then.
+    const FEW: usize = 4 * Self::SHARD;
+
+    /// For how many entries the policy of a shard is made where nothing is known.
+    const GUESS: usize = 1 << 10;
+
+    /// How many shards there are to be, at most so many: a power of two.
+    pub(super) fn shards(&self, wanted: usize) -> usize {
+        let expected = match (self.most, &self.weigher) {
+            (None, _) => self.expected,
+            (Some(most), None) => Some(self.expected.map_or(most, |expected| expected.min(most))),
+            (Some(most), Some(_)) => {
+                let unknown = || (most / Self::TYPICAL).min(Self::FEW);
+                Some(self.expected.unwrap_or_else(unknown).min(most))
+            }
+        };
+        let worth = expected.map_or(wanted, |expected| (expected / Self::SHARD).max(1));
+        // Rounded down to a power of two.
+        1 << worth.min(wanted).ilog2()
+    }
+
     /// The bound of one of so many shards.
     pub(super) fn share(&self, shards: usize) -> Self {
-        Self { most: self.most.map(|most| most / shards), weigh: Weigh(self.weigh.0.clone()) }
+        Self {
+            most: self.most.map(|most| most / shards),
+            weigher: self.weigher.clone(),
+            expected: self.expected.map(|expected| expected.div_ceil(shards)),
+        }
+    }
+
+    /// How many entries the policy of a shard, whose bound this is, has to remember.
+    fn known(&self) -> usize {
+        let counted = self.most.filter(|_| self.weigher.is_none());
+        counted.or(self.expected).or(self.most.map(|_| Self::GUESS)).unwrap_or(0)
+    }
+
+    /// How the entries of a shard are weighed. Their sum is no more than can be counted: those of a
+    /// bounded shard weigh no more than that allows, and of others there are fewer than 2^32.
+    fn weigh(&self) -> Weigh<K, V> {
+        let heaviest = if self.most.is_some() { u64::MAX } else { u64::from(u32::MAX) };
+        Weigh { weigher: self.weigher.clone(), heaviest }
     }
 }
 
@@ -136,22 +202,24 @@ impl<K: Eq + Hash, V> Shard<K, V> {
     /// Fewer entries are not worth to be built anew.
     const WORTH: usize = 64;
 
-    /// For how many entries the policy of a shard is made, if a bound by weight does not tell.
-    const GUESS: usize = 1 << 10;
+    /// How much of the bound the policy keeps for what is used again. By itself it lets no entry in
+    /// that is heavier than this.
+    const HOT: f64 = 0.97;
 
     pub(super) fn new(bound: Bound<K, V>) -> Self {
-        Self { entries: Self::fresh(&bound), loads: no_loads(), most: 0, bound }
+        let heavy = Arc::default();
+        Self { entries: Self::fresh(&bound, &heavy), loads: no_loads(), most: 0, bound, heavy }
     }
 
-    fn fresh(bound: &Bound<K, V>) -> Entries<K, V> {
-        let weigh = Weigh(bound.weigh.0.clone());
-        let known = if weigh.0.is_some() { Self::GUESS } else { usize::MAX };
+    fn fresh(bound: &Bound<K, V>, heavy: &Arc<AtomicBool>) -> Entries<K, V> {
         let options = OptionsBuilder::new()
-            .estimated_items_capacity(bound.most.map_or(0, |most| most.min(known)))
+            .estimated_items_capacity(bound.known())
             .weight_capacity(bound.most.map_or(u64::MAX, |most| most as u64))
+            .hot_allocation(Self::HOT)
             .build();
         let options = options.unwrap_or_else(|_| unreachable!("both numbers were given"));
-        Cache::with_options(options, weigh, BuildHasherDefault::default(), Collect)
+        let collect = Collect { heavy: Arc::clone(heavy) };
+        Cache::with_options(options, bound.weigh(), BuildHasherDefault::default(), collect)
     }
 
     /// A load takes the key's place.
@@ -166,9 +234,40 @@ impl<K: Eq + Hash, V> Shard<K, V> {
 
     pub(super) fn insert(&mut self, key: K, held: Held<V>) -> Parted<K, V> {
         let mut parted = Parted::new();
-        self.entries.insert_with_lifecycle(Own(key), held, &mut parted);
+        self.admit(Own(key), held, &mut parted);
         self.most = self.most.max(self.entries.len());
         parted
+    }
+
+    /// Puts an entry in. It is kept if it weighs no more than the bound.
+    fn admit(&mut self, own: Own<K>, held: Held<V>, parted: &mut Parted<K, V>) {
+        let (timer, before) = (held.timer, parted.len());
+        self.let_in(own, held, parted);
+        // One that replaces another, or that was evicted not long ago, is itself among those that
+        // the policy may evict for it. As a new one it is not.
+        let evicted = parted[before..].iter().position(|(_, held)| held.timer == timer);
+        if let Some(at) = evicted {
+            let (key, held) = parted.remove(before + at);
+            let own = Own(key);
+            self.entries.remove(&own);
+            self.let_in(own, held, parted);
+        }
+    }
+
+    fn let_in(&mut self, own: Own<K>, held: Held<V>, parted: &mut Parted<K, V>) {
+        if let (Some(most), Some(_)) = (self.bound.most, &self.bound.weigher) {
+            let weight = self.bound.weigh().weight(&own, &held);
+            // Relaxed: as where it is read.
+            self.heavy.store(Self::is_heavy(weight, most as u64), Relaxed);
+        }
+        self.entries.insert_with_lifecycle(own, held, parted);
+    }
+
+    /// Whether an entry fits, but is heavier than what the policy lets in, as that reckons.
+    #[allow(clippy::cast_possible_truncation, reason = "the policy rounds down, too")]
+    fn is_heavy(weight: u64, most: u64) -> bool {
+        let hot = ((most as f64 * Self::HOT) as u64).max(1);
+        weight > hot && weight <= most
     }
 
     /// Inserts, in the place of a load that is under way, if one is.
@@ -202,7 +301,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
     pub(super) fn take(&mut self) -> Entries<K, V> {
         self.loads = no_loads();
         self.most = 0;
-        std::mem::replace(&mut self.entries, Self::fresh(&self.bound))
+        std::mem::replace(&mut self.entries, Self::fresh(&self.bound, &self.heavy))
     }
 
     /// Gives back the memory of entries that have gone.
@@ -211,12 +310,12 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         if self.most <= Self::WORTH || len > self.most / 4 {
             return;
         }
-        let fresh = Self::fresh(&self.bound);
+        let fresh = Self::fresh(&self.bound, &self.heavy);
         let mut old = std::mem::replace(&mut self.entries, fresh);
         self.entries.reserve(len);
-        for (key, held) in old.drain() {
-            // None is evicted: they are fewer than before.
-            self.entries.insert(key, held);
+        for (own, held) in old.drain() {
+            // None is evicted: they weigh no more than before.
+            self.admit(own, held, &mut Parted::new());
         }
         self.most = len;
     }

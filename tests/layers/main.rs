@@ -13,6 +13,8 @@ mod cache_loads;
 mod cache_refresh;
 #[cfg(feature = "cache")]
 mod cache_tasks;
+#[cfg(feature = "cache")]
+mod cache_weights;
 #[cfg(feature = "cron")]
 mod calendar;
 #[cfg(feature = "cron")]
