@@ -34,9 +34,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// Removes the entries for which `stays` returns `false`, those included that have expired. The
     /// listener is told of each. O(entries).
     ///
-    /// It runs under the locks of the map, one after the other, and must not use the cache. Loads
-    /// that are under way are not overtaken. If it panics, what it has refused of the parts before
-    /// is gone, and the listener was not told.
+    /// It runs under the locks of the map, one after the other, and must not use the cache. If it
+    /// panics, what it has refused of the parts before is gone, and the listener was not told.
+    ///
+    /// Loads that are under way are overtaken, whatever their keys: their callers have what they
+    /// give, which is not kept, since it may have been read before. So is what a
+    /// [`Refresh`](super::Refresh) loads.
     ///
     /// # Examples
     ///

@@ -6,8 +6,8 @@
 //! operation, so that no listener and no `drop` of a value runs under it.
 //!
 //! **A load holds the key's place, not the lock** ([`Ticket`](super::ticket::Ticket)). An insert or
-//! a removal of the key, or a clear, takes the place away under the same lock: what the load gives
-//! is then not kept, and whoever misses the key after that begins a load of their own.
+//! a removal of the key, a clear or a retain, takes the place away under the same lock: what the
+//! load gives is then not kept, and a caller that misses the key after that begins a new load.
 //!
 //! **Memory.** `quick_cache` does not shrink, so a shard that is down to a quarter of the most that
 //! it held since the last time is built anew, with what it holds. That is paid by the removal that
@@ -131,7 +131,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         Some(live.map(|(Own(key), held)| (key.clone(), held.value.clone())).collect())
     }
 
-    /// Removes what `stays` does not want, one shard after the other, each at once.
+    /// Removes what `stays` does not want, one shard after the other, each at once. Loads that are
+    /// under way are overtaken: what they have read so far is no value yet that it could be asked
+    /// about.
     pub(super) fn retain(&self, mut stays: impl FnMut(&K, &V) -> bool) -> Parted<K, V>
     where
         K: Clone,
@@ -139,6 +141,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let mut parted = Parted::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
+            shard.overtake_all();
             let all = shard.entries.iter().map(|(Own(key), held)| (key, &held.value));
             let leaves = all.filter(|(key, value)| !stays(key, value)).map(|(key, _)| key.clone());
             for key in leaves.collect::<Vec<_>>() {

@@ -288,6 +288,11 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         }
     }
 
+    /// Takes the places of all loads that are under way.
+    pub(super) fn overtake_all(&mut self) {
+        self.loads = no_loads();
+    }
+
     /// Takes the place of this load, and returns whether it still had it.
     pub(super) fn land(&mut self, key: &K, load: &Arc<Load<V>>) -> bool {
         let has_place = self.loads.get(key).is_some_and(|other| Arc::ptr_eq(other, load));
@@ -299,7 +304,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
 
     /// Takes everything out, also the places of the loads.
     pub(super) fn take(&mut self) -> Entries<K, V> {
-        self.loads = no_loads();
+        self.overtake_all();
         self.most = 0;
         std::mem::replace(&mut self.entries, Self::fresh(&self.bound, &self.heavy))
     }

@@ -243,6 +243,25 @@ fn a_load_that_was_overtaken_is_not_kept() {
     assert!(rig.told().is_empty(), "they were never in the cache");
 }
 
+/// What it had read before the invalidation is not kept, wanted or not: its value is known only
+/// afterwards.
+#[test]
+fn a_load_that_a_retain_overtook_is_not_kept() {
+    for all_stay in [true, false] {
+        let rig = Rig::new(|builder| builder);
+        rig.cache.insert(0, 1).unwrap();
+        let overtaken = rig.cache.get_or_load(&1, || {
+            rig.cache.retain(|_, _| all_stay);
+            Ok::<_, ()>(10)
+        });
+        assert_eq!((overtaken, rig.cache.get(&1)), (Ok(10), None), "{all_stay}");
+        assert_eq!(rig.cache.get(&0), Some(1).filter(|_| all_stay));
+        assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, ()>(11)), Ok(11));
+        assert_eq!(rig.cache.get(&1), Some(11));
+        assert_eq!(rig.wheel.len(), 1 + usize::from(all_stay), "nothing lingers");
+    }
+}
+
 #[test]
 fn the_bound_evicts_and_tells_the_listener() {
     for capacity in [1, 2, 31, 33, 100, 5003] {
