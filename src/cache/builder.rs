@@ -285,8 +285,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// # Errors
     ///
     /// Time to live, time to idle, refresh ahead, capacity or spread are out of their ranges; the
-    /// error tells which and what is allowed. A time to live beyond the wheel's range is refused by
-    /// each insert.
+    /// error tells which and what is allowed.
     ///
     /// # Examples
     ///

@@ -30,8 +30,8 @@ use std::time::Duration;
 pub enum CacheRefusal {
     /// The time to live was zero.
     TimeToLive,
-    /// The wheel refused the value's timer: it is closed, at its capacity, or the time to live is
-    /// beyond its range.
+    /// The wheel refused the value's timer: it is closed, or at its capacity; or its sweeper is so
+    /// late that the time to live is [beyond its range](crate::BeyondRange).
     Wheel(Refusal),
     /// The key has a value, and the new one was to be [inserted](super::Cache::insert_if_absent)
     /// only if it had none.
@@ -50,8 +50,7 @@ impl fmt::Display for CacheRefusal {
 
 impl Error for CacheRefusal {}
 
-const NO_TIME_TO_LIVE: &str =
-    "a time to live of zero was asked for; more than that is allowed, to the wheel's range";
+const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than that is allowed";
 
 /// Why [`get_or_load`](super::Cache::get_or_load) gave no value.
 ///

@@ -80,7 +80,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     }
 
     /// As [`get_or_load`](Self::get_or_load), for a load that says how long its value is to live:
-    /// more than zero, and at most the wheel's range. The spread applies to it, too.
+    /// more than zero. The spread applies to it, too.
     ///
     /// # Errors
     ///

@@ -139,8 +139,11 @@ pub struct Cache<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
-    /// Begins a cache whose entries live for `ttl`, if not told otherwise: more than zero, and at
-    /// most the wheel's range.
+    /// Begins a cache whose entries live for `ttl`, if not told otherwise: more than zero.
+    ///
+    /// With [`Duration::MAX`] they stay until they are removed, or evicted. (Times end 584 years
+    /// after the wheel was built.) A time beyond the [wheel's range](crate::Wheel::longest_delay)
+    /// is reached by several timers, one after the other.
     ///
     /// # Examples
     ///
@@ -210,8 +213,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Errors
     ///
-    /// The wheel is closed, full, or the time to live is beyond its range. The value comes back,
-    /// and the key keeps the one it had.
+    /// The wheel is closed, full, or [far behind](CacheRefusal::Wheel). The value comes back, and
+    /// the key keeps the one it had.
     ///
     /// # Examples
     ///
@@ -229,8 +232,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.insert_with_ttl(key, value, self.shared.ttl)
     }
 
-    /// As [`insert`](Self::insert), for a time to live of its own: more than zero, and at most the
-    /// wheel's range. The spread applies to it, too.
+    /// As [`insert`](Self::insert), for a time to live of its own, which is more than zero. The
+    /// spread applies to it, too.
     ///
     /// # Errors
     ///

@@ -27,9 +27,9 @@ use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::timer::CacheTimer;
 use crate::Armed;
-use crate::BeyondRange;
 use crate::Driver;
 use crate::Expired;
+use crate::InsertError;
 use crate::Moment;
 use crate::Refusal;
 use crate::TimerId;
@@ -38,7 +38,7 @@ use crate::panics::{discard, quietly};
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the handles of a cache share.
 pub(super) struct Shared<K, V> {
@@ -107,25 +107,32 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         let drawn = self.draw(ttl)?;
         let unused = self.unused(drawn);
         let pinned = self.wheel.pin();
-        let timer = pinned.insert(CacheTimer { key }, unused);
+        let timer = pinned.insert(CacheTimer { key }, self.first_hop(unused));
         let timer = timer.map_err(|refused| CacheRefusal::Wheel(refused.reason))?;
-        // It has none any more if it has fired, or was drained, since.
-        let until = pinned.deadline(timer).unwrap_or_else(|| pinned.now() + unused);
-        Ok((timer, self.lives(self.wheel.moment(until), drawn)))
+        Ok((timer, self.lives(self.until(unused, pinned.deadline(timer)), drawn)))
     }
 
     /// How long a value lives that is to live for about `ttl`.
     fn draw(&self, ttl: Duration) -> Result<Duration, CacheRefusal> {
-        let (drawn, longest) = (self.spread.around(ttl), self.wheel.longest_delay());
-        match ttl {
-            Duration::ZERO => Err(CacheRefusal::TimeToLive),
-            // What is allowed is not refused because of a draw, nor the other way round.
-            ttl if ttl <= longest => Ok(drawn.min(longest)),
-            _ => {
-                let beyond = BeyondRange { longest, unswept: false };
-                Err(CacheRefusal::Wheel(Refusal::BeyondRange(beyond)))
-            }
-        }
+        if ttl.is_zero() { Err(CacheRefusal::TimeToLive) } else { Ok(self.spread.around(ttl)) }
+    }
+
+    /// The delay of the timer of a value that lives so long: less, if that is beyond the wheel's
+    /// range. The timer is armed again when it fires ([`expire`](Self::expire)).
+    fn first_hop(&self, unused: Duration) -> Duration {
+        if unused <= self.wheel.longest_delay() { unused } else { self.hop() }
+    }
+
+    /// Half of the wheel's range, so that it is in range also when the sweeper is late.
+    fn hop(&self) -> Duration {
+        self.wheel.longest_delay() / 2
+    }
+
+    /// Until when a value is served that lives so long: until the deadline of its timer, which has
+    /// none if it has fired, or was drained, since it was armed.
+    fn until(&self, unused: Duration, deadline: Option<Instant>) -> Moment {
+        let in_range = deadline.filter(|_| unused <= self.wheel.longest_delay());
+        in_range.map_or_else(|| self.wheel.moment_after(unused), |at| self.wheel.moment(at))
     }
 
     /// How much of that it lives if it is not used.
@@ -146,17 +153,16 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
             return Ok(false);
         }
         let (pinned, unused) = (self.wheel.pin(), self.unused(drawn));
-        let reset = pinned.reset(held.timer, unused);
+        let reset = pinned.reset(held.timer, self.first_hop(unused));
         let refused = |refusal| Err(CacheRefusal::Wheel(refusal));
-        let until = match reset {
-            Ok(true) => pinned.deadline(held.timer).map(|at| self.wheel.moment(at)),
+        let deadline = match reset {
+            Ok(true) => pinned.deadline(held.timer),
             // Its timer has fired for an earlier time: whoever sweeps arms it anew.
             Ok(false) if !self.wheel.is_closed() => None,
             Ok(false) => return refused(Refusal::Closed),
             Err(beyond) => return refused(Refusal::BeyondRange(beyond)),
         };
-        let until = until.unwrap_or_else(|| self.wheel.moment_after(unused));
-        held.set_lives(self.lives(until, drawn));
+        held.set_lives(self.lives(self.until(unused, deadline), drawn));
         Ok(true)
     }
 
@@ -188,6 +194,12 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         let is_live = |held: &Held<V>| self.is_live(held);
         self.map.expire(key, timer, is_live, |key, until| {
             let timer = self.wheel.insert_at_moment(CacheTimer { key: key.clone() }, until);
+            let timer = match timer {
+                Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
+                    self.wheel.insert(value, self.hop())
+                }
+                timer => timer,
+            };
             timer.map_err(|refused| refused.reason)
         })
     }

@@ -1,10 +1,17 @@
 //! How long entries of the cache live: time to idle, touches and deadlines.
 
+use crate::common::Shape;
 use crate::rig::{Rig, TICK, TTL};
 use std::sync::mpsc;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuildError, CacheRefusal, Cause};
+use tourbillon::__internals::Geometry;
+use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause};
 use tourbillon::{Builder, Clock, ManualClock, Refusal};
+
+/// Whose range is no matter of many turns.
+fn wide() -> Shape {
+    Shape { tick: TICK, shards: 2, geometry: Geometry::default(), first_tick: 0 }
+}
 
 #[test]
 fn what_is_used_lives_on_until_its_time_to_live_has_passed() {
@@ -136,9 +143,6 @@ fn a_touch_that_is_refused_leaves_the_time_as_it_was() {
     let mut rig = Rig::new(|builder| builder);
     rig.cache.insert(1, 10).unwrap();
     assert_eq!(rig.cache.touch(&1, Duration::ZERO), Err(CacheRefusal::TimeToLive));
-    let longest = rig.wheel.longest_delay();
-    let beyond = rig.cache.touch(&1, longest * 2).unwrap_err();
-    assert!(matches!(beyond, CacheRefusal::Wheel(Refusal::BeyondRange(_))), "{beyond}");
     assert_eq!(rig.cache.deadline(&1), Some(rig.clock.start() + TTL));
     rig.advance(TTL);
     assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
@@ -200,4 +204,41 @@ fn bounds_are_checked() {
     assert!(matches!(none, Err(CacheBuildError::TimeToIdle)));
     let heavy = Cache::<u32, u64>::builder(TTL).capacity((1 << 30) + 1);
     assert!(matches!(heavy.build(wheel), Err(CacheBuildError::Capacity { .. })));
+}
+
+/// Their timers lie within the wheel's range, and are armed again on the way.
+#[test]
+fn what_lives_for_ever_does() {
+    for idle in [None, Some(Duration::MAX)] {
+        let set = |builder: CacheBuilder<u32, u64>| match idle {
+            Some(idle) => builder.time_to_idle(idle),
+            None => builder,
+        };
+        let mut rig = Rig::of(wide(), Duration::MAX, set);
+        let longest = rig.wheel.longest_delay();
+        rig.cache.insert(1, 10).unwrap();
+        rig.cache.insert_with_ttl(2, 20, longest * 2).unwrap();
+        assert_eq!(rig.cache.get_or_load(&3, || Ok::<_, ()>(30)), Ok(30));
+        rig.cache.insert_with_ttl(4, 40, TTL).unwrap();
+        assert_eq!(rig.cache.touch(&4, Duration::MAX), Ok(true));
+        assert!(rig.cache.deadline(&1) > Some(rig.clock.now() + longest * 3));
+        for _ in 0..3 {
+            rig.advance(longest - TTL);
+        }
+        assert_eq!(rig.told(), [(2, 20, Cause::Expired)], "{idle:?}");
+        let kept = [1, 3, 4].map(|key| rig.cache.get(&key));
+        assert_eq!((kept, rig.wheel.len()), ([Some(10), Some(30), Some(40)], 3), "{idle:?}");
+        rig.cache.clear();
+        assert!(rig.wheel.is_empty());
+    }
+}
+
+#[test]
+fn what_is_spread_for_ever_and_not_used_for_a_while_ends() {
+    let mut rig = Rig::of(wide(), Duration::MAX, |builder| builder.spread(50).time_to_idle(TTL));
+    rig.cache.insert(1, 10).unwrap();
+    rig.advance(TTL - TICK);
+    assert_eq!(rig.cache.get(&1), Some(10));
+    rig.advance(TTL);
+    assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
 }
