@@ -114,10 +114,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// load that comes.
     ///
     /// The first [`get_or_load`](Cache::get_or_load), of either kind, that comes then loads, and
-    /// waits for what it loads; all others are served what there is, at once. If its load fails, or
-    /// what it gives is refused, so is that one, and the next one loads again. For callers none of
-    /// whom is to wait there is [`Cache::refresh_ahead`]. An entry that nobody wants in that time
-    /// expires. It is told from the whole time to live, whatever the time to idle.
+    /// waits for what it loads; all others are served what there is, at once. If its load fails, so
+    /// is that one, and the next one loads again. For callers none of whom is to wait there is
+    /// [`Cache::refresh_ahead`]. An entry that nobody wants in that time expires. It is told from
+    /// the whole time to live, whatever the time to idle.
     ///
     /// *Stale while revalidate* ([RFC 5861]) is the same by other names: a time to live of the
     /// fresh and the stale time together, of which the latter is this one.

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{BuildError, Refusal, Refused};
+use crate::{BuildError, Refusal};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +52,11 @@ impl Error for CacheRefusal {}
 
 const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than that is allowed";
 
-/// Why [`get_or_load`](super::Cache::get_or_load) gave no value.
+/// Why a load gave no value. `E` is the load's own error.
+///
+/// It is an [`Error`] for every `E` that can be shown, so that `?` takes it where the application's
+/// error is a `Box<dyn Error + Send + Sync>` or the like, also if `E` is that type itself. Its
+/// message contains that of the load's error, which is not its [`source`](Error::source).
 ///
 /// # Examples
 ///
@@ -68,40 +72,65 @@ const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than t
 ///     Err(LoadError::Failed(error)) => {
 ///         assert_eq!(error.to_string(), "invalid digit found in string");
 ///     }
-///     Err(error) => eprintln!("{error}"), // refused, or the load of another thread panicked
+///     Err(error) => eprintln!("{error}"),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// By `?`:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tourbillon::{Builder, cache::Cache};
+/// type Failure = Box<dyn std::error::Error + Send + Sync>;
+///
+/// fn from_the_store(key: &str) -> Result<u64, Failure> {
+///     Ok(key.parse()?)
+/// }
+///
+/// fn value(cache: &Cache<String, u64>, key: &str) -> Result<u64, Failure> {
+///     Ok(cache.get_or_load(key, || from_the_store(key))?)
+/// }
+///
+/// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
+/// assert_eq!(value(&cache, "7")?, 7);
+/// let failure = value(&cache, "seven").unwrap_err();
+/// assert_eq!(failure.to_string(), "the load failed: invalid digit found in string");
+/// # Ok::<(), Failure>(())
+/// ```
+#[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LoadError<V, E> {
-    /// The load failed with this error, which its caller shares with those who waited for it.
+pub enum LoadError<E> {
+    /// The load failed with this error, which its caller shares with those that waited for it.
     Failed(Arc<E>),
-    /// The load gave a value, and that was refused. Those who waited for it have a clone each.
-    Refused(Refused<CacheRefusal, V>),
     /// Another caller's load of the key, for which this call waited, panicked. The panic itself
     /// went on to that caller.
     Panicked,
 }
 
-impl<V, E: fmt::Display> fmt::Display for LoadError<V, E> {
+impl<E> Clone for LoadError<E> {
+    fn clone(&self) -> Self {
+        match self {
+            LoadError::Failed(error) => LoadError::Failed(Arc::clone(error)),
+            LoadError::Panicked => LoadError::Panicked,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for LoadError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LoadError::Failed(error) => write!(f, "the load failed: {error}"),
-            LoadError::Refused(refused) => refused.fmt(f),
+            LoadError::Failed(error) => {
+                f.write_str("the load failed: ")?;
+                // With the flags, by which some errors show their sources.
+                error.fmt(f)
+            }
             LoadError::Panicked => f.write_str("the load, by another caller, panicked"),
         }
     }
 }
 
-impl<V: fmt::Debug, E: Error + 'static> Error for LoadError<V, E> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            LoadError::Failed(error) => Some(&**error),
-            LoadError::Refused(_) | LoadError::Panicked => None,
-        }
-    }
-}
+impl<E: fmt::Debug + fmt::Display> Error for LoadError<E> {}
 
 /// Why a cache could not be built.
 ///

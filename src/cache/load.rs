@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::error::CacheRefusal;
 use crate::panics::ignore_poison;
 use crate::sync::{Condvar, Mutex, MutexGuard, Place, Waiters};
 use std::any::Any;
@@ -17,8 +16,6 @@ pub(super) enum Outcome<V> {
     Loaded(V),
     /// It failed: an `Arc` of the load's own type of error, which those who wait may not share.
     Failed(Arc<dyn Any + Send + Sync>),
-    /// It gave a value, which could not be armed.
-    Refused(CacheRefusal, V),
     /// It panicked; the panic went on to its caller.
     Panicked,
     /// It was a future, and was dropped before its end. Whoever waited loads.

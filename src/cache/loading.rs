@@ -7,14 +7,12 @@ use super::load::{Joining, Load, Outcome};
 use super::map::{Found, Served};
 use super::stats::Count;
 use super::ticket::Ticket;
-use super::{Cache, Cause, IntoKey, LoadError};
-use crate::Refused;
+use super::{Cache, Cause, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How a look for a value that is loaded where it is missing begins.
 enum Begun<K: Eq + Hash, V> {
@@ -42,14 +40,16 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// error is shared by those whose loads have the same type of error; the others load.)
     ///
     /// What a load gives is returned but not kept if the key was given a value, or removed, since
-    /// it began; whoever misses the key after that begins a load of their own. No lock is held
+    /// it began; a caller that misses the key after that begins a new load. Nor is it kept if it
+    /// would be [refused by an insert](super::CacheRefusal): on a wheel that is full, or after a
+    /// [shutdown](Self::shutdown). No lock is held
     /// while it runs, and it may use the cache; if it loads the same key it waits for itself, for
     /// ever.
     ///
     /// # Errors
     ///
-    /// The load's own, or its value was refused, as by [`insert`](Self::insert), and comes back; or
-    /// the load of another caller, for which this one waited, failed, was refused or panicked.
+    /// The load's own; or the load of another caller, for which this one waited, failed or
+    /// panicked.
     ///
     /// # Examples
     ///
@@ -69,18 +69,18 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         &self,
         key: &'q Q,
         load: impl FnOnce() -> Result<V, E>,
-    ) -> Result<V, LoadError<V, E>>
+    ) -> Result<V, LoadError<E>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
         &'q Q: IntoKey<K>,
         E: Send + Sync + 'static,
     {
-        self.get_or_load_with_ttl(key, || load().map(|value| (value, self.shared.ttl)))
+        self.get_or_load_with_ttl(key, load)
     }
 
-    /// As [`get_or_load`](Self::get_or_load), for a load that says how long its value is to live:
-    /// more than zero. The spread applies to it, too.
+    /// As [`get_or_load`](Self::get_or_load), for a load that says how long its value is to live,
+    /// or that it is not to be kept: by a value with a time, or by [`Loaded`].
     ///
     /// # Errors
     ///
@@ -99,15 +99,16 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// assert_eq!((token, cache.get("service")), ("secret", Some("secret")));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn get_or_load_with_ttl<'q, Q, E>(
+    pub fn get_or_load_with_ttl<'q, Q, T, E>(
         &self,
         key: &'q Q,
-        load: impl FnOnce() -> Result<(V, Duration), E>,
-    ) -> Result<V, LoadError<V, E>>
+        load: impl FnOnce() -> Result<T, E>,
+    ) -> Result<V, LoadError<E>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
         &'q Q: IntoKey<K>,
+        T: Into<Loaded<V>>,
         E: Send + Sync + 'static,
     {
         loop {
@@ -124,8 +125,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         }
     }
 
-    /// As [`get_or_load_with_ttl`](Self::get_or_load_with_ttl), for tasks: it blocks no thread, and
-    /// needs no runtime of its own.
+    /// As [`get_or_load`](Self::get_or_load), for tasks: it blocks no thread, and needs no runtime
+    /// of its own. The load gives a value, or one with the time that it is to live, or a
+    /// [`Loaded`].
     ///
     /// Tasks and threads that miss one key together share one load, whichever's. `load` is polled
     /// by the one that loads, and dropped by the others. If that one is dropped before its end, by
@@ -154,15 +156,16 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn get_or_load_async<'q, Q, E>(
+    pub async fn get_or_load_async<'q, Q, T, E>(
         &self,
         key: &'q Q,
-        load: impl Future<Output = Result<(V, Duration), E>>,
-    ) -> Result<V, LoadError<V, E>>
+        load: impl Future<Output = Result<T, E>>,
+    ) -> Result<V, LoadError<E>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
         &'q Q: IntoKey<K>,
+        T: Into<Loaded<V>>,
         E: Send + Sync + 'static,
     {
         let mut load = pin!(load);
@@ -212,11 +215,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 
     /// What a load of the caller's own means for it: one that gave no value of use, while there is
     /// one that has not ended, leaves it that.
-    fn served<Q, E>(
-        &self,
-        key: &Q,
-        loaded: Result<V, LoadError<V, E>>,
-    ) -> Result<V, LoadError<V, E>>
+    fn served<Q, E>(&self, key: &Q, loaded: Result<V, LoadError<E>>) -> Result<V, LoadError<E>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -229,7 +228,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 
     /// What another caller's load means for one that waited for it; `None`: it is to look again, as
     /// after an error that its own type cannot stand for.
-    fn joined<Q, E>(&self, key: &Q, outcome: Outcome<V>) -> Option<Result<V, LoadError<V, E>>>
+    fn joined<Q, E>(&self, key: &Q, outcome: Outcome<V>) -> Option<Result<V, LoadError<E>>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -246,9 +245,6 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let answer = match found {
             Ok(value) => Ok(value),
             Err(Outcome::Failed(error)) => Err(LoadError::Failed(error.downcast().ok()?)),
-            Err(Outcome::Refused(reason, value)) => {
-                Err(LoadError::Refused(Refused { reason, value }))
-            }
             Err(_) => Err(LoadError::Panicked),
         };
         self.shared.counters.add(if answer.is_ok() { Count::Hit } else { Count::Miss });
@@ -257,18 +253,19 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 }
 
 /// Ends a load, and keeps what it gave if nothing overtook it.
-pub(super) fn finish<K, V, E>(
+pub(super) fn finish<K, V, T, E>(
     ticket: Ticket<K, V>,
-    loaded: Result<(V, Duration), E>,
-) -> Result<V, LoadError<V, E>>
+    loaded: Result<T, E>,
+) -> Result<V, LoadError<E>>
 where
+    T: Into<Loaded<V>>,
     K: Eq + Hash + Clone + Send,
     V: Clone,
     E: Send + Sync + 'static,
 {
     let shared = &*Arc::clone(ticket.shared());
-    let (value, ttl) = match loaded {
-        Ok(loaded) => loaded,
+    let Loaded { value, ttl } = match loaded {
+        Ok(loaded) => loaded.into(),
         Err(error) => {
             let error = Arc::new(error);
             ticket.end(|| Outcome::Failed(Arc::clone(&error) as _));
@@ -277,12 +274,10 @@ where
     };
     shared.counters.add(Count::Loaded);
     let key = ticket.key().clone();
-    let (timer, lives) = match shared.arm(key.clone(), ttl) {
-        Ok(armed) => armed,
-        Err(reason) => {
-            ticket.end(|| Outcome::Refused(reason, value.clone()));
-            return Err(LoadError::Refused(Refused { reason, value }));
-        }
+    let Ok((timer, lives)) = shared.arm(key.clone(), ttl.unwrap_or(shared.ttl)) else {
+        // Its callers asked for a value, and not that the cache keeps one.
+        ticket.end(|| Outcome::Loaded(value.clone()));
+        return Ok(value);
     };
     let kept = ticket.keep(Held::new(value.clone(), timer, lives));
     // A clone that panics does so when the map's side has been seen to.

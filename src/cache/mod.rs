@@ -72,6 +72,7 @@ mod held;
 mod key;
 mod lifetime;
 mod load;
+mod loaded;
 mod loading;
 mod look;
 mod map;
@@ -88,6 +89,7 @@ pub use builder::CacheBuilder;
 pub use error::{CacheBuildError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
 pub use key::IntoKey;
+pub use loaded::Loaded;
 pub use look::Entries;
 pub use refresh::Refresh;
 pub use stats::CacheStats;
@@ -370,8 +372,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.map.weight()
     }
 
-    /// How long an entry lives that is given no time of its own; for a load that tells how long
-    /// its value lives.
+    /// How long an entry lives that is given no time of its own.
     ///
     /// # Examples
     ///
@@ -379,8 +380,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// # use std::time::Duration;
     /// # use tourbillon::{Builder, cache::Cache};
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
-    /// let load = async { Ok::<_, ()>(("seven", cache.ttl())) };
-    /// assert_eq!(pollster::block_on(cache.get_or_load_async(&7, load)), Ok("seven"));
+    /// cache.insert_with_ttl(7, "seven", cache.ttl() / 2)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

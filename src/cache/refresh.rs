@@ -6,13 +6,12 @@ use super::held::Held;
 use super::loading::finish;
 use super::stats::Count;
 use super::ticket::Ticket;
-use super::{Cache, IntoKey, LoadError};
+use super::{Cache, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// The right to load the key's value anew, if it is near its end, as
@@ -111,13 +110,15 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
         self.ticket.key()
     }
 
-    /// Runs the load, which says how long its value is to live, and puts what it gives in the place
-    /// of what is there; unless the key was given a value, or removed, meanwhile.
+    /// Runs the load, and puts what it gives in the place of what is there; unless the key was
+    /// given a value, or removed, meanwhile. The load may say how long its value is to live
+    /// ([`Loaded`]).
+    ///
+    /// A value that is not to be kept, or cannot be, is returned, and what is there stays.
     ///
     /// # Errors
     ///
-    /// The load's own, or its value was refused, as by [`Cache::insert`], and comes back. What is
-    /// there stays.
+    /// The load's own. What is there stays.
     ///
     /// # Examples
     ///
@@ -142,10 +143,10 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     /// assert_eq!(rates.get(&"EUR"), Some(108));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn load<E: Send + Sync + 'static>(
+    pub fn load<T: Into<Loaded<V>>, E: Send + Sync + 'static>(
         mut self,
-        load: impl FnOnce() -> Result<(V, Duration), E>,
-    ) -> Result<V, LoadError<V, E>> {
+        load: impl FnOnce() -> Result<T, E>,
+    ) -> Result<V, LoadError<E>> {
         let loaded = self.ticket.run(load);
         finish(self.ticket, loaded)
     }
@@ -160,10 +161,10 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     /// # Examples
     ///
     /// See [`Cache::refresh_ahead`].
-    pub async fn load_async<E: Send + Sync + 'static>(
+    pub async fn load_async<T: Into<Loaded<V>>, E: Send + Sync + 'static>(
         mut self,
-        load: impl Future<Output = Result<(V, Duration), E>>,
-    ) -> Result<V, LoadError<V, E>> {
+        load: impl Future<Output = Result<T, E>>,
+    ) -> Result<V, LoadError<E>> {
         let loaded = self.ticket.run_async(pin!(load)).await;
         finish(self.ticket, loaded)
     }

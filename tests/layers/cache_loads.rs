@@ -1,7 +1,10 @@
 //! Loads of the cache: what those have who wait for one, by which forms of a key one begins, and
 //! what takes its place.
 
+use std::error::Error;
+use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::ParseIntError;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
@@ -9,15 +12,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheRefusal, CacheTimer, IntoKey, LoadError};
-use tourbillon::{Builder, Refusal, Sweeper};
+use tourbillon::cache::{Cache, CacheTimer, IntoKey, LoadError, Loaded};
+use tourbillon::{Builder, Sweeper};
 
 const TTL: Duration = Duration::from_secs(60);
 
-type Taken = Result<u64, LoadError<u64, &'static str>>;
+type Taken = Result<u64, LoadError<&'static str>>;
 
 /// What a load gave its caller, and those who waited for it.
-type Answers<E> = (thread::Result<Taken>, Vec<Result<u64, LoadError<u64, E>>>);
+type Answers<E> = (thread::Result<Taken>, Vec<Result<u64, LoadError<E>>>);
 
 fn failed(error: &'static str) -> Taken {
     Err(LoadError::Failed(Arc::new(error)))
@@ -130,17 +133,12 @@ fn all_who_wait_for_a_load_that_panics_are_told_so() {
 }
 
 #[test]
-fn all_who_wait_for_a_load_that_is_refused_have_its_value() {
+fn all_who_wait_for_a_load_that_cannot_be_kept_have_its_value() {
     let waiting = Waiting::new();
     waiting.cache.shutdown();
     let (first, others) = waiting.wait(3, || Ok(42), unneeded);
-    for answer in others.into_iter().chain(first) {
-        let Err(LoadError::Refused(refused)) = answer else {
-            panic!("the wheel is closed");
-        };
-        assert_eq!((refused.value, refused.reason), (42, CacheRefusal::Wheel(Refusal::Closed)));
-    }
-    assert_eq!(waiting.cache.stats().loads, 1);
+    assert!(others.into_iter().chain(first).all(|answer| answer == Ok(42)));
+    assert_eq!((waiting.cache.stats().loads, waiting.cache.len()), (1, 0));
 }
 
 /// The value is newer than the failure, for those who waited; the load's own caller has the error.
@@ -208,4 +206,76 @@ fn a_load_is_looked_up_by_borrowed_forms_of_its_key() {
         miss::<(u8, u64), _>(&(1, 2)),
     ];
     assert!(missed.iter().all(|missed| *missed == failed("down")));
+}
+
+#[test]
+fn what_is_not_to_be_kept_is_returned() {
+    type Load = fn() -> Result<Loaded<u64>, &'static str>;
+    let loads: [Load; 2] = [|| Ok(Loaded::uncached(1)), || Ok(Loaded::from((1, Duration::ZERO)))];
+    for load in loads {
+        let waiting = Waiting::new();
+        for _ in 0..2 {
+            assert_eq!(waiting.cache.get_or_load_with_ttl(&waiting.key, load), Ok(1));
+            let by_task = async { load() };
+            let by_task = waiting.cache.get_or_load_async(&waiting.key, by_task);
+            assert_eq!(pollster::block_on(by_task), Ok(1));
+        }
+        assert_eq!((waiting.cache.len(), waiting.cache.stats().loads), (0, 4));
+    }
+}
+
+#[test]
+fn what_a_full_wheel_has_no_place_for_is_returned() {
+    let (wheel, _sweeper) = Builder::new().capacity(1).build().unwrap();
+    let cache = Cache::builder(TTL).build(wheel).unwrap();
+    assert_eq!(cache.get_or_load(&1, || Ok::<_, ()>(10)), Ok(10));
+    assert_eq!(cache.get_or_load(&2, || Ok::<_, ()>(20)), Ok(20));
+    assert_eq!((cache.get(&1), cache.get(&2)), (Some(10), None));
+}
+
+/// An error like `anyhow`'s: it takes all others, and is none itself.
+struct Opaque(Box<dyn Error + Send + Sync>);
+
+impl fmt::Debug for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for Opaque {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+fn opaque(cache: &Cache<u32, u64>) -> Result<u64, Opaque> {
+    Ok(cache.get_or_load(&7, || -> Result<_, Opaque> { Ok("seven".parse::<u64>()?) })?)
+}
+
+fn boxed(cache: &Cache<u32, u64>) -> Result<u64, Box<dyn Error + Send + Sync>> {
+    type Failure = Box<dyn Error + Send + Sync>;
+    let load = async { Err::<u64, Failure>("no such thing".into()) };
+    Ok(pollster::block_on(cache.get_or_load_async(&7, load))?)
+}
+
+fn typed(cache: &Cache<u32, u64>) -> Result<u64, Opaque> {
+    Ok(cache.get_or_load(&7, || "seven".parse())?)
+}
+
+#[test]
+fn an_application_takes_the_errors_of_its_loads() {
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let cache = Cache::builder(TTL).build(wheel).unwrap();
+    let digit = "the load failed: invalid digit found in string";
+    assert_eq!(opaque(&cache).unwrap_err().to_string(), digit);
+    assert_eq!(typed(&cache).unwrap_err().to_string(), digit);
+    assert_eq!(boxed(&cache).unwrap_err().to_string(), "the load failed: no such thing");
+    let error = typed(&cache).unwrap_err().0;
+    assert!(matches!(error.downcast_ref(), Some(LoadError::<ParseIntError>::Failed(_))));
 }

@@ -8,13 +8,13 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheRefusal, CacheTimer, LoadError};
-use tourbillon::{Builder, Clock, ManualClock, Refusal, Sweeper};
+use tourbillon::cache::{Cache, CacheTimer, LoadError};
+use tourbillon::{Builder, Clock, ManualClock, Sweeper};
 
 const TTL: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
-type Loaded = Result<u64, LoadError<u64, &'static str>>;
+type Loaded = Result<u64, LoadError<&'static str>>;
 type Values = Cache<String, u64>;
 
 /// A task that asks for one key.
@@ -188,22 +188,15 @@ fn an_insert_overtakes_the_load_of_a_task() {
 }
 
 #[test]
-fn a_value_that_is_refused_comes_back_to_all() {
+fn a_value_that_cannot_be_kept_is_for_all_who_wait() {
     let (cache, _sweeper, _) = cache();
     let (mut first, mut other) =
         (Task::new(&cache, later(Ok((1, Duration::ZERO)))), Task::new(&cache, not_polled()));
     assert!(first.poll().is_pending() && other.poll().is_pending());
-    for mut task in [first, other] {
-        let Poll::Ready(Err(LoadError::Refused(refused))) = task.poll() else { panic!() };
-        assert_eq!((refused.reason, refused.value), (CacheRefusal::TimeToLive, 1));
-    }
+    assert_eq!((first.poll(), other.poll()), (Poll::Ready(Ok(1)), Poll::Ready(Ok(1))));
     cache.shutdown();
-    let Poll::Ready(Err(LoadError::Refused(refused))) =
-        Task::new(&cache, ready(Ok((1, SECOND)))).poll()
-    else {
-        panic!()
-    };
-    assert_eq!(refused.reason, CacheRefusal::Wheel(Refusal::Closed));
+    assert_eq!(Task::new(&cache, ready(Ok((2, SECOND)))).poll(), Poll::Ready(Ok(2)));
+    assert_eq!((cache.get("key"), cache.stats().loads), (None, 2));
 }
 
 #[test]
