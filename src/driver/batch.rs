@@ -6,10 +6,9 @@ use super::bell::Bell;
 use super::events::{Handed, Teller};
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
-use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Mutex, Relaxed, thread_local};
+use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Inside, Mutex, Relaxed};
 use crate::wheel::{ClosedInChildren, Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
 use std::any::Any;
-use std::cell::RefCell;
 use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -134,7 +133,7 @@ impl<T: Send> Batch<T> {
 
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        let _inside = Inside::enter(&shared);
+        let _inside = Inside::enter(&*shared);
         let clock = shared.wheel.clock();
         let mut now = clock.now();
         for timer in self.timers.by_ref() {
@@ -178,31 +177,6 @@ impl<T: Send> Drop for Batch<T> {
             drop(ignore_poison(shared.quiet_lock.lock()));
             shared.quiet.notify_all();
         }
-    }
-}
-
-thread_local! {
-    /// The drivers whose handlers this thread is in the middle of, innermost last.
-    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// While this lives, the thread runs handlers of a driver.
-pub(super) struct Inside;
-
-impl Inside {
-    fn enter<T>(shared: &Arc<Shared<T>>) -> Self {
-        INSIDE.with(|inside| inside.borrow_mut().push(Arc::as_ptr(shared).addr()));
-        Inside
-    }
-
-    pub(super) fn is<T>(shared: &Arc<Shared<T>>) -> bool {
-        INSIDE.with(|inside| inside.borrow().contains(&Arc::as_ptr(shared).addr()))
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        INSIDE.with(|inside| inside.borrow_mut().pop());
     }
 }
 

@@ -42,9 +42,9 @@ pub use executor::{Executor, Inline, Job};
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use crate::sync::thread::{self, ThreadId};
-use crate::sync::{Acquire, AtomicUsize, Relaxed, Release};
+use crate::sync::{Acquire, AtomicUsize, Inside, Relaxed, Release};
 use crate::wheel::{Armed, Expired, Lateness, Metrics, Sweeper, Wheel};
-use batch::{Batch, Inside, SaysLast, Shared, drop_each};
+use batch::{Batch, SaysLast, Shared, drop_each};
 use events::Watch;
 use std::fmt;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ impl<T: Send + 'static> Driver<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait(&self) -> Result<(), WaitError> {
-        if Inside::is(&self.shared) {
+        if Inside::is(&*self.shared) {
             return Err(WaitError::InsideHandler);
         }
         if self.shared.is_forked() {

@@ -17,12 +17,13 @@ use loom as source;
 use shuttle as source;
 
 mod fork;
+mod inside;
 #[cfg(traced)]
 pub mod traced;
 mod waiters;
 
 pub(crate) use fork::{Flagged, SetInChild};
-
+pub(crate) use inside::Inside;
 pub(crate) use source::sync::Arc;
 #[cfg(not(traced))]
 pub(crate) use source::sync::atomic::{
