@@ -103,16 +103,15 @@ const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than t
 pub enum LoadError<E> {
     /// The load failed with this error, which its caller shares with those that waited for it.
     Failed(Arc<E>),
-    /// Another caller's load of the key, for which this call waited, panicked. The panic itself
-    /// went on to that caller.
-    Panicked,
+    /// The load asked the cache, by its own thread, for the key that it loads.
+    Recursive,
 }
 
 impl<E> Clone for LoadError<E> {
     fn clone(&self) -> Self {
         match self {
             LoadError::Failed(error) => LoadError::Failed(Arc::clone(error)),
-            LoadError::Panicked => LoadError::Panicked,
+            LoadError::Recursive => LoadError::Recursive,
         }
     }
 }
@@ -125,7 +124,7 @@ impl<E: fmt::Display> fmt::Display for LoadError<E> {
                 // With the flags, by which some errors show their sources.
                 error.fmt(f)
             }
-            LoadError::Panicked => f.write_str("the load, by another caller, panicked"),
+            LoadError::Recursive => f.write_str("the load of a key asked the cache for that key"),
         }
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::panics::ignore_poison;
-use crate::sync::{Condvar, Mutex, MutexGuard, Place, Waiters};
+use crate::sync::{Condvar, Inside, Mutex, MutexGuard, Place, Waiters};
 use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ pub(super) enum Outcome<V> {
     Loaded(V),
     /// It failed: an `Arc` of the load's own type of error, which those who wait may not share.
     Failed(Arc<dyn Any + Send + Sync>),
-    /// It panicked; the panic went on to its caller.
-    Panicked,
-    /// It was a future, and was dropped before its end. Whoever waited loads.
-    Dropped,
+    /// None: it panicked, or it was a future and was dropped before its end. A caller that waited
+    /// for it loads.
+    Nothing,
+    /// The caller that waits for it runs it: it would wait for itself.
+    Recursive,
 }
 
 /// A load, shared by whoever runs it and those who wait: threads that it blocks, and tasks.
@@ -58,6 +59,9 @@ impl<V> Load<V> {
 impl<V: Clone> Load<V> {
     /// Blocks until the load has ended.
     pub(super) fn wait(&self) -> Outcome<V> {
+        if Inside::is(self) {
+            return Outcome::Recursive;
+        }
         let mut state = self.lock();
         loop {
             match &state.outcome {
@@ -87,6 +91,9 @@ impl<V: Clone> Future for Joining<V> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
         let this = &mut *self;
+        if Inside::is(&*this.load) {
+            return Poll::Ready(Outcome::Recursive);
+        }
         // Before the lock: a waker is its runtime's code.
         let waker = context.waker().clone();
         let mut state = this.load.lock();

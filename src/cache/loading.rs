@@ -35,21 +35,22 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// Of several callers that miss one key, one loads and the others wait for what it gives, value
     /// or error: a backend that is down costs each of them one load's time, not one after the
     /// other. Whoever comes after a load has failed begins a new one. If the load panics, its
-    /// caller has the panic, the others have [`LoadError::Panicked`], and the next load is a new
-    /// one. Those who waited in vain are served what was inserted meanwhile, if anything was. (The
-    /// error is shared by those whose loads have the same type of error; the others load.)
+    /// caller has the panic, and one of the others loads. Those who waited in vain are served what
+    /// was inserted meanwhile, if anything was. (The error is shared by those whose loads have the
+    /// same type of error; the others load.)
     ///
     /// What a load gives is returned but not kept if the key was given a value, or removed, since
     /// it began; a caller that misses the key after that begins a new load. Nor is it kept if it
     /// would be [refused by an insert](super::CacheRefusal): on a wheel that is full, or after a
-    /// [shutdown](Self::shutdown). No lock is held
-    /// while it runs, and it may use the cache; if it loads the same key it waits for itself, for
-    /// ever.
+    /// [shutdown](Self::shutdown). No lock is held while it runs, and it may use the cache. Asked
+    /// for the same key within the load, by its own thread, the cache says so
+    /// ([`LoadError::Recursive`]), also if loads of other keys lie between the two; loads on
+    /// several threads that wait for each other in a circle do so forever.
     ///
     /// # Errors
     ///
-    /// The load's own; or the load of another caller, for which this one waited, failed or
-    /// panicked.
+    /// The load's own; or that of another caller, for which this one waited; or the load asks for
+    /// its own key.
     ///
     /// # Examples
     ///
@@ -112,7 +113,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         E: Send + Sync + 'static,
     {
         loop {
-            let mut ticket = match self.begin(key) {
+            let ticket = match self.begin(key) {
                 Begun::Found(value) => return Ok(value),
                 Begun::Other(load) => match self.joined(key, load.wait()) {
                     Some(answer) => return answer,
@@ -131,8 +132,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// Tasks and threads that miss one key together share one load, whichever's. `load` is polled
     /// by the one that loads, and dropped by the others. If that one is dropped before its end, by
-    /// a time-out for example, one of those who wait loads in its place. One that is neither
-    /// dropped nor polled keeps all others waiting, also a second call in its own task.
+    /// a timeout for example, one of those who wait loads in its place. One that is neither
+    /// dropped nor polled keeps all others waiting, also a second call in its own task; a call that
+    /// its load itself polls is an error ([`LoadError::Recursive`]).
     ///
     /// # Errors
     ///
@@ -170,7 +172,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     {
         let mut load = pin!(load);
         loop {
-            let mut ticket = match self.begin(key) {
+            let ticket = match self.begin(key) {
                 Begun::Found(value) => return Ok(value),
                 Begun::Other(load) => match self.joined(key, Joining::new(load).await) {
                     Some(answer) => return answer,
@@ -234,8 +236,13 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Q: Eq + Hash + ?Sized,
         E: Send + Sync + 'static,
     {
-        if let Outcome::Dropped = outcome {
-            return None;
+        match outcome {
+            Outcome::Nothing => return None,
+            Outcome::Recursive => {
+                self.shared.counters.add(Count::Miss);
+                return Some(Err(LoadError::Recursive));
+            }
+            Outcome::Loaded(_) | Outcome::Failed(_) => {}
         }
         // A write that came meanwhile is newer than a failure.
         let found = match outcome {
@@ -245,7 +252,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let answer = match found {
             Ok(value) => Ok(value),
             Err(Outcome::Failed(error)) => Err(LoadError::Failed(error.downcast().ok()?)),
-            Err(_) => Err(LoadError::Panicked),
+            Err(_) => return None,
         };
         self.shared.counters.add(if answer.is_ok() { Count::Hit } else { Count::Miss });
         Some(answer)

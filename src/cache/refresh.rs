@@ -144,7 +144,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn load<T: Into<Loaded<V>>, E: Send + Sync + 'static>(
-        mut self,
+        self,
         load: impl FnOnce() -> Result<T, E>,
     ) -> Result<V, LoadError<E>> {
         let loaded = self.ticket.run(load);
@@ -162,7 +162,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     ///
     /// See [`Cache::refresh_ahead`].
     pub async fn load_async<T: Into<Loaded<V>>, E: Send + Sync + 'static>(
-        mut self,
+        self,
         load: impl Future<Output = Result<T, E>>,
     ) -> Result<V, LoadError<E>> {
         let loaded = self.ticket.run_async(pin!(load)).await;

@@ -6,25 +6,24 @@ use super::held::Held;
 use super::load::{Load, Outcome};
 use super::shard::Parted;
 use super::shared::Shared;
+use crate::sync::Inside;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The place of a key whose value is being loaded: for whoever loads it. Dropped without an end, as
-/// by a panic, it tells those who wait that the load has panicked, or that they are to load.
+/// The place of a key whose value is being loaded, for the caller that loads it. Dropped without an
+/// end, as by a panic, it has those that wait load.
 pub(super) struct Ticket<K: Eq + Hash, V> {
     shared: Arc<Shared<K, V>>,
     key: K,
     load: Arc<Load<V>>,
-    /// Whether a part of the load is running: if it ends while that is so, it has panicked.
-    runs: bool,
     ended: bool,
 }
 
 impl<K: Eq + Hash, V> Ticket<K, V> {
     pub(super) fn new(shared: Arc<Shared<K, V>>, key: K, load: Arc<Load<V>>) -> Self {
-        Self { shared, key, load, runs: false, ended: false }
+        Self { shared, key, load, ended: false }
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared<K, V>> {
@@ -36,15 +35,13 @@ impl<K: Eq + Hash, V> Ticket<K, V> {
     }
 
     /// Runs the load, or as much of it as one poll does.
-    pub(super) fn run<R>(&mut self, part: impl FnOnce() -> R) -> R {
-        self.runs = true;
-        let output = part();
-        self.runs = false;
-        output
+    pub(super) fn run<R>(&self, part: impl FnOnce() -> R) -> R {
+        let _inside = Inside::enter(&*self.load);
+        part()
     }
 
     /// As [`run`](Self::run), to the end of a load that is a future.
-    pub(super) async fn run_async<F: Future>(&mut self, mut load: Pin<&mut F>) -> F::Output {
+    pub(super) async fn run_async<F: Future>(&self, mut load: Pin<&mut F>) -> F::Output {
         poll_fn(|context| self.run(|| load.as_mut().poll(context))).await
     }
 
@@ -72,7 +69,7 @@ impl<K: Eq + Hash, V> Drop for Ticket<K, V> {
     fn drop(&mut self) {
         if !self.ended {
             self.shared.map.land(&self.key, &self.load);
-            self.load.end(if self.runs { Outcome::Panicked } else { Outcome::Dropped });
+            self.load.end(Outcome::Nothing);
         }
     }
 }

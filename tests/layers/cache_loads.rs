@@ -121,15 +121,59 @@ fn all_who_wait_for_a_load_have_its_value() {
 }
 
 #[test]
-fn all_who_wait_for_a_load_that_panics_are_told_so() {
+fn one_of_those_who_wait_for_a_load_that_panics_loads() {
     let waiting = Waiting::new();
     let panics = || resume_unwind(Box::new("a load that panics"));
-    let (first, others) = waiting.wait(8, panics, unneeded);
+    let (first, others) = waiting.wait(8, panics, || Ok::<_, ()>(42));
     assert_eq!(*first.unwrap_err().downcast::<&str>().unwrap(), "a load that panics");
-    assert!(others.iter().all(|other| *other == Err(LoadError::Panicked)), "{others:?}");
-    assert_eq!(others[0].clone().unwrap_err().to_string(), "the load, by another caller, panicked");
-    assert_eq!((waiting.cache.stats().loads, waiting.cache.stats().loaded), (1, 0));
-    assert_eq!(waiting.load(|| Ok(42)), Ok(42));
+    assert_eq!(others, [const { Ok(42) }; 8]);
+    assert_eq!((waiting.cache.stats().loads, waiting.cache.stats().loaded), (2, 1));
+}
+
+#[test]
+fn a_load_that_asks_for_its_own_key_is_an_error() {
+    let waiting = Waiting::new();
+    let (cache, key) = (&waiting.cache, &waiting.key);
+    let asked = waiting.load(|| {
+        let within = waiting.load(unneeded);
+        assert_eq!(within.clone().unwrap_err().to_string(), OWN_KEY);
+        assert_eq!(within, Err(LoadError::Recursive));
+        let by_task = cache.get_or_load_async(key, async { unneeded() });
+        assert_eq!(pollster::block_on(by_task), Err(LoadError::Recursive));
+        Ok(1)
+    });
+    assert_eq!((asked, cache.get(key)), (Ok(1), Some(1)));
+    cache.clear();
+    let load = async {
+        let within = cache.get_or_load_async(key, async { unneeded() }).await;
+        assert_eq!(within, Err(LoadError::Recursive));
+        assert_eq!(waiting.load(unneeded), Err(LoadError::Recursive));
+        Ok::<_, ()>(2)
+    };
+    assert_eq!(pollster::block_on(cache.get_or_load_async(key, load)), Ok(2));
+}
+
+const OWN_KEY: &str = "the load of a key asked the cache for that key";
+
+/// A circle of two keys; and two that need the same third one are none.
+#[test]
+fn loads_of_one_thread_that_wait_for_each_other_are_an_error() {
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let cache = Cache::<u32, u64>::builder(TTL).build(wheel).unwrap();
+    type Answer = Result<u64, LoadError<&'static str>>;
+    let asked: Answer = cache.get_or_load(&1, || {
+        let second: Answer = cache.get_or_load(&2, || {
+            let first: Answer = cache.get_or_load(&1, unneeded);
+            assert_eq!(first, Err(LoadError::Recursive));
+            Ok(2)
+        });
+        assert_eq!(second, Ok(2));
+        second.map_err(|_| "no second")
+    });
+    assert_eq!(asked, Ok(2));
+    let third = || cache.get_or_load(&30, || Ok::<_, &str>(30)).map_err(|_| "no third");
+    assert_eq!(cache.get_or_load(&10, third), Ok(30));
+    assert_eq!(cache.get_or_load(&20, third), Ok(30));
 }
 
 #[test]
