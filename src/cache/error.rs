@@ -105,6 +105,9 @@ pub enum LoadError<E> {
     Failed(Arc<E>),
     /// The load asked the cache, by its own thread, for the key that it loads.
     Recursive,
+    /// The load that this call [shares](super::Cache::get_or_load_shared) panicked while another
+    /// caller polled it. The panic itself went on to that caller.
+    Panicked,
 }
 
 impl<E> Clone for LoadError<E> {
@@ -112,6 +115,7 @@ impl<E> Clone for LoadError<E> {
         match self {
             LoadError::Failed(error) => LoadError::Failed(Arc::clone(error)),
             LoadError::Recursive => LoadError::Recursive,
+            LoadError::Panicked => LoadError::Panicked,
         }
     }
 }
@@ -125,6 +129,7 @@ impl<E: fmt::Display> fmt::Display for LoadError<E> {
                 error.fmt(f)
             }
             LoadError::Recursive => f.write_str("the load of a key asked the cache for that key"),
+            LoadError::Panicked => f.write_str("the load panicked while another caller polled it"),
         }
     }
 }

@@ -1,13 +1,21 @@
 //! [`Load`]: a load that is under way, what became of it, and those who wait for that.
+//!
+//! Mostly the load itself is run by one of its callers, and the others wait. One that
+//! [belongs to its key](Load::carry) is a future that lies here, and is polled by any caller that
+//! waits, one at a time. Its waker wakes them all, so that the poll is not left to one that is
+//! dropped; the first to come takes the future out of its place, and those who find none there are
+//! woken once more if it wants to be polled again. The lock is held for none of the user's code.
 
 #![forbid(unsafe_code)]
 
+use crate::TimerId;
 use crate::panics::ignore_poison;
-use crate::sync::{Condvar, Inside, Mutex, MutexGuard, Place, Waiters};
+use crate::sync::{Condvar, Inside, Mutex, MutexGuard, Place, Told, Waiters};
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// What became of a load. Everyone who waited for it gets a clone.
 #[derive(Clone)]
@@ -23,36 +31,130 @@ pub(super) enum Outcome<V> {
     Recursive,
 }
 
+/// A load that belongs to its key. It ends the [`Load`] by itself.
+pub(super) type Carried = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A load, shared by whoever runs it and those who wait: threads that it blocks, and tasks.
 pub(super) struct Load<V> {
     state: Mutex<State<V>>,
-    ended: Condvar,
+    /// The load has ended, or is to be polled.
+    changed: Condvar,
 }
 
 struct State<V> {
-    /// Set once, by whoever runs the load.
+    /// Set once: a later one is dropped.
     outcome: Option<Outcome<V>>,
     /// The tasks that wait.
     waiting: Waiters,
+    /// Between its polls.
+    carried: Option<(Carried, Waker)>,
+    /// Whether that is to be polled.
+    woken: bool,
+    timer: Option<TimerId>,
+}
+
+impl<V> State<V> {
+    fn is_to_be_polled(&self) -> bool {
+        self.woken && self.carried.is_some()
+    }
 }
 
 impl<V> Load<V> {
     pub(super) fn new() -> Self {
-        let state = State { outcome: None, waiting: Waiters::default() };
-        Self { state: Mutex::new(state), ended: Condvar::new() }
+        let (waiting, carried) = (Waiters::default(), None);
+        let state = State { outcome: None, waiting, carried, woken: false, timer: None };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     pub(super) fn end(&self, outcome: Outcome<V>) {
         let mut state = self.lock();
-        state.outcome = Some(outcome);
+        state.outcome.get_or_insert(outcome);
         let told = state.waiting.tell();
         drop(state);
-        self.ended.notify_all();
+        self.wake(told);
+    }
+
+    /// The timer that ends a load that belongs to its key.
+    pub(super) fn timer(&self) -> Option<TimerId> {
+        self.lock().timer
+    }
+
+    pub(super) fn set_timer(&self, timer: Option<TimerId>) {
+        self.lock().timer = timer;
+    }
+
+    /// Polls a load that belongs to its key, if it wants to be polled and no other caller is at it.
+    pub(super) fn drive(&self) {
+        let mut state = self.lock();
+        if !state.is_to_be_polled() {
+            return;
+        }
+        let Some((mut carried, waker)) = state.carried.take() else { return };
+        state.woken = false;
+        drop(state);
+        let polled = {
+            let _inside = Inside::enter(self);
+            let poll = || carried.as_mut().poll(&mut Context::from_waker(&waker));
+            catch_unwind(AssertUnwindSafe(poll))
+        };
+        match polled {
+            Ok(Poll::Pending) => self.put_back((carried, waker)),
+            // Dropped here, where no lock is held.
+            Ok(Poll::Ready(())) => {}
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn put_back(&self, carried: (Carried, Waker)) {
+        let mut state = self.lock();
+        state.carried = Some(carried);
+        // Those who came meanwhile found nothing to poll.
+        let told = if state.woken { state.waiting.tell() } else { Told::default() };
+        drop(state);
+        self.wake(told);
+    }
+
+    /// Wakes those who wait, threads and tasks.
+    fn wake(&self, told: Told) {
+        self.changed.notify_all();
         told.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, State<V>> {
         ignore_poison(self.state.lock())
+    }
+}
+
+impl<V: Send + 'static> Load<V> {
+    /// Makes `carried` the load, which from here on belongs to its key.
+    pub(super) fn carry(this: &Arc<Self>, timer: TimerId, carried: Carried) {
+        let waker = Waker::from(Arc::new(Alarm(Arc::downgrade(this))));
+        let mut state = this.lock();
+        state.carried = Some((carried, waker));
+        state.timer = Some(timer);
+        state.woken = true;
+        let told = state.waiting.tell();
+        drop(state);
+        this.wake(told);
+    }
+}
+
+/// Wakes a load that belongs to its key. It does not keep it: what the load waits for may keep
+/// this.
+struct Alarm<V>(Weak<Load<V>>);
+
+impl<V: Send + 'static> Wake for Alarm<V> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(load) = self.0.upgrade() else { return };
+        let mut state = load.lock();
+        state.woken = true;
+        let told = state.waiting.tell();
+        drop(state);
+        load.wake(told);
     }
 }
 
@@ -64,11 +166,15 @@ impl<V: Clone> Load<V> {
         }
         let mut state = self.lock();
         loop {
-            match &state.outcome {
-                Some(outcome) => return outcome.clone(),
-                None => {
-                    state = ignore_poison(self.ended.wait(state));
-                }
+            if let Some(outcome) = &state.outcome {
+                return outcome.clone();
+            }
+            if state.is_to_be_polled() {
+                drop(state);
+                self.drive();
+                state = self.lock();
+            } else {
+                state = ignore_poison(self.changed.wait(state));
             }
         }
     }
@@ -86,24 +192,35 @@ impl<V> Joining<V> {
     }
 }
 
+impl<V: Clone> Joining<V> {
+    /// What became of the load, if it has ended; else the task waits for that.
+    fn look(&mut self, waker: Waker) -> Option<Outcome<V>> {
+        let mut state = self.load.lock();
+        if let Some(outcome) = &state.outcome {
+            return Some(outcome.clone());
+        }
+        let replaced = state.waiting.wait(&mut self.place, waker);
+        drop(state);
+        drop(replaced);
+        None
+    }
+}
+
 impl<V: Clone> Future for Joining<V> {
     type Output = Outcome<V>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
-        let this = &mut *self;
-        if Inside::is(&*this.load) {
+        if Inside::is(&*self.load) {
             return Poll::Ready(Outcome::Recursive);
         }
         // Before the lock: a waker is its runtime's code.
         let waker = context.waker().clone();
-        let mut state = this.load.lock();
-        if let Some(outcome) = &state.outcome {
-            return Poll::Ready(outcome.clone());
+        if let Some(outcome) = self.look(waker) {
+            return Poll::Ready(outcome);
         }
-        let replaced = state.waiting.wait(&mut this.place, waker);
-        drop(state);
-        drop(replaced);
-        Poll::Pending
+        self.load.drive();
+        // An end that came with this poll has woken the task, and taken its waker.
+        self.load.lock().outcome.clone().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

@@ -15,13 +15,13 @@ use std::pin::pin;
 use std::sync::Arc;
 
 /// How a look for a value that is loaded where it is missing begins.
-enum Begun<K: Eq + Hash, V> {
-    /// There is one.
-    Found(V),
+pub(super) enum Begun<K: Eq + Hash + Clone + Send, V: Clone> {
+    /// There is one. The next one may be on its way.
+    Found(V, Option<Arc<Load<V>>>),
     /// Another caller loads it.
     Other(Arc<Load<V>>),
-    /// This one is to.
-    Own(Ticket<K, V>),
+    /// This one is to. There may be one that ages.
+    Own(Ticket<K, V>, Option<V>),
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
@@ -114,12 +114,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     {
         loop {
             let ticket = match self.begin(key) {
-                Begun::Found(value) => return Ok(value),
+                Begun::Found(value, _) => return Ok(value),
                 Begun::Other(load) => match self.joined(key, load.wait()) {
                     Some(answer) => return answer,
                     None => continue,
                 },
-                Begun::Own(ticket) => ticket,
+                Begun::Own(ticket, _) => ticket,
             };
             let loaded = ticket.run(load);
             return self.served(key, finish(ticket, loaded));
@@ -132,9 +132,11 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// Tasks and threads that miss one key together share one load, whichever's. `load` is polled
     /// by the one that loads, and dropped by the others. If that one is dropped before its end, by
-    /// a timeout for example, one of those who wait loads in its place. One that is neither
-    /// dropped nor polled keeps all others waiting, also a second call in its own task; a call that
-    /// its load itself polls is an error ([`LoadError::Recursive`]).
+    /// a timeout for example, one of those who wait loads in its place, from the beginning: where
+    /// callers wait for less time than a load takes, take
+    /// [`get_or_load_shared`](Self::get_or_load_shared), or make each call in a task of its own.
+    /// One that is neither dropped nor polled keeps all others waiting, also a second call in its
+    /// own task; a call that its load itself polls is an error ([`LoadError::Recursive`]).
     ///
     /// # Errors
     ///
@@ -173,12 +175,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let mut load = pin!(load);
         loop {
             let ticket = match self.begin(key) {
-                Begun::Found(value) => return Ok(value),
+                Begun::Found(value, _) => return Ok(value),
                 Begun::Other(load) => match self.joined(key, Joining::new(load).await) {
                     Some(answer) => return answer,
                     None => continue,
                 },
-                Begun::Own(ticket) => ticket,
+                Begun::Own(ticket, _) => ticket,
             };
             let loaded = ticket.run_async(load.as_mut()).await;
             return self.served(key, finish(ticket, loaded));
@@ -187,29 +189,35 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 
     /// Looks for the key's value, and takes the place of its load if there is none, or if the next
     /// is to be loaded.
-    fn begin<'q, Q>(&self, key: &'q Q) -> Begun<K, V>
+    pub(super) fn begin<'q, Q>(&self, key: &'q Q) -> Begun<K, V>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
         &'q Q: IntoKey<K>,
     {
         let shared = &*self.shared;
-        if let Served::Value(value) = shared.map.get(key, |held| shared.serve(held)) {
+        let found = match shared.map.get(key, |held| shared.serve(held)) {
+            Served::Value(value) => Some((value, None)),
+            Served::Refreshing(value, load) => Some((value, Some(load))),
+            Served::Ageing(_) | Served::Over => None,
+        };
+        if let Some((value, refreshing)) = found {
             shared.counters.add(Count::Hit);
-            return Begun::Found(value);
+            return Begun::Found(value, refreshing);
         }
         loop {
             match shared.map.value_or_load(key, |held| shared.serve(held), || key.into_key()) {
                 Found::Value(value) => {
                     shared.counters.add(Count::Hit);
-                    return Begun::Found(value);
+                    return Begun::Found(value, None);
                 }
                 Found::Over(key, held) => shared.part([(key, held, Cause::Expired)]),
                 Found::Loading(other) => return Begun::Other(other),
-                Found::Missing(key, load) => {
+                Found::Missing(key, load, ageing) => {
                     shared.counters.add(Count::Miss);
                     shared.counters.add(Count::Load);
-                    return Begun::Own(Ticket::new(Arc::clone(&self.shared), key, load));
+                    let ticket = Ticket::new(Arc::clone(&self.shared), key, load);
+                    return Begun::Own(ticket, ageing);
                 }
             }
         }
@@ -217,7 +225,11 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 
     /// What a load of the caller's own means for it: one that gave no value of use, while there is
     /// one that has not ended, leaves it that.
-    fn served<Q, E>(&self, key: &Q, loaded: Result<V, LoadError<E>>) -> Result<V, LoadError<E>>
+    pub(super) fn served<Q, E>(
+        &self,
+        key: &Q,
+        loaded: Result<V, LoadError<E>>,
+    ) -> Result<V, LoadError<E>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -230,7 +242,11 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 
     /// What another caller's load means for one that waited for it; `None`: it is to look again, as
     /// after an error that its own type cannot stand for.
-    fn joined<Q, E>(&self, key: &Q, outcome: Outcome<V>) -> Option<Result<V, LoadError<E>>>
+    pub(super) fn joined<Q, E>(
+        &self,
+        key: &Q,
+        outcome: Outcome<V>,
+    ) -> Option<Result<V, LoadError<E>>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,

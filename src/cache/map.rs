@@ -19,11 +19,12 @@
 use super::held::Held;
 use super::load::Load;
 use super::shard::{Bound, HASHER, Hashes, Own, Parted, Shard, Sought};
-use crate::panics::ignore_poison;
+use crate::panics::{ignore_poison, quietly};
 use crate::{Moment, Refusal, TimerId};
 use crossbeam_utils::CachePadded;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 type Locked<K, V> = CachePadded<RwLock<Shard<K, V>>>;
@@ -40,6 +41,8 @@ pub(super) enum Served<V> {
     Value(V),
     /// It is, but the next one is to be loaded.
     Ageing(V),
+    /// It is, and the next one is being loaded.
+    Refreshing(V, Arc<Load<V>>),
     /// It is not.
     Over,
 }
@@ -51,8 +54,9 @@ pub(super) enum Found<K, V> {
     Over(K, Held<V>),
     /// Another caller is loading it.
     Loading(Arc<Load<V>>),
-    /// Nobody is: the caller, whose place it is now, is to load it.
-    Missing(K, Arc<Load<V>>),
+    /// No caller is. This one, whose place it is now, is to load it. Until then there is the value
+    /// that ages, if there is one.
+    Missing(K, Arc<Load<V>>, Option<V>),
 }
 
 impl<K: Eq + Hash, V: Clone> Map<K, V> {
@@ -77,7 +81,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let sought = self.sought(key);
         let shard = self.read(&sought);
         match shard.entries.get(&sought).map_or(Served::Over, serve) {
-            Served::Ageing(value) if shard.loads.contains_key(key) => Served::Value(value),
+            Served::Ageing(value) => match shard.loads.get(key) {
+                Some(load) => Served::Refreshing(value, Arc::clone(load)),
+                None => Served::Ageing(value),
+            },
             served => served,
         }
     }
@@ -169,6 +176,30 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         removed
     }
 
+    /// A timer of the key has come, or was handed back. If it is that of a load that [belongs to
+    /// its key](Load::carry), the load loses its place, unless a caller waits for it and the timer
+    /// can be armed again.
+    pub(super) fn check_load(
+        &self,
+        key: &K,
+        timer: TimerId,
+        arm: impl FnOnce() -> Option<TimerId>,
+    ) {
+        let sought = self.sought(key);
+        let is_its = |load: &&Arc<Load<V>>| load.timer() == Some(timer);
+        if self.read(&sought).loads.get(key).filter(is_its).is_none() {
+            return;
+        }
+        let mut shard = self.write(&sought);
+        let Some(load) = shard.loads.get(key).filter(is_its) else { return };
+        // Callers have it from the map, under this lock.
+        let next = (Arc::strong_count(load) > 1).then(arm).flatten();
+        match next {
+            Some(_) => load.set_timer(next),
+            None => shard.overtake(key),
+        }
+    }
+
     /// This timer has fired: removes the value that it ends, if the key still has that one. Or arms
     /// it anew, if it is to be served for longer; if that is refused, it goes.
     pub(super) fn expire(
@@ -249,7 +280,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let mut shard = self.write(&sought);
         if let Some(held) = shard.entries.get(&sought) {
             match serve(held) {
-                Served::Value(value) => return Found::Value(value),
+                Served::Value(value) | Served::Refreshing(value, _) => return Found::Value(value),
                 Served::Ageing(value) => ageing = Some(value),
                 Served::Over => {
                     let removed = shard.remove(&sought);
@@ -262,7 +293,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         }
         let Some(load) = shard.loads.get(key) else {
             let (key, load) = shard.begin(own());
-            return Found::Missing(key, load);
+            return Found::Missing(key, load, ageing);
         };
         ageing.take().map_or_else(|| Found::Loading(Arc::clone(load)), Found::Value)
     }
@@ -328,12 +359,50 @@ impl<K: Eq + Hash, V> Map<K, V> {
         ignore_poison(self.shard(key).read())
     }
 
-    fn write<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> RwLockWriteGuard<'_, Shard<K, V>> {
+    fn write<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> Writing<'_, K, V> {
         lock(self.shard(key))
     }
 }
 
 /// The shard, alone. A panic of a key or a clone leaves nothing half done.
-fn lock<K, V>(shard: &RwLock<Shard<K, V>>) -> RwLockWriteGuard<'_, Shard<K, V>> {
-    ignore_poison(shard.write())
+fn lock<K, V>(shard: &RwLock<Shard<K, V>>) -> Writing<'_, K, V> {
+    Writing { shard: ignore_poison(shard.write()), overtaken: Overtaken(Vec::new()) }
+}
+
+/// A shard that its holder alone has. The loads that lose their places meanwhile are dropped when
+/// the lock has been given back: they may hold the user's futures.
+struct Writing<'a, K, V> {
+    shard: RwLockWriteGuard<'a, Shard<K, V>>,
+    /// After the lock in the order of drops.
+    overtaken: Overtaken<V>,
+}
+
+/// Loads that have lost their places. One whose drop panics does not keep its overtaker from what
+/// is still to be done.
+struct Overtaken<V>(Vec<Arc<Load<V>>>);
+
+impl<V> Drop for Overtaken<V> {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|load| quietly(|| drop(load)));
+    }
+}
+
+impl<K, V> Deref for Writing<'_, K, V> {
+    type Target = Shard<K, V>;
+
+    fn deref(&self) -> &Shard<K, V> {
+        &self.shard
+    }
+}
+
+impl<K, V> DerefMut for Writing<'_, K, V> {
+    fn deref_mut(&mut self) -> &mut Shard<K, V> {
+        &mut self.shard
+    }
+}
+
+impl<K, V> Drop for Writing<'_, K, V> {
+    fn drop(&mut self) {
+        self.overtaken.0 = std::mem::take(&mut self.shard.overtaken);
+    }
 }

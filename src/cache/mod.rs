@@ -66,6 +66,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod carried;
 mod error;
 mod eviction;
 mod held;
@@ -508,7 +509,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         // The clock is read after the map was: the value is live now, and not only when the
         // look-up began.
         match self.shared.map.get(key, |held| self.shared.serve(held)) {
-            Served::Value(value) | Served::Ageing(value) => Some(value),
+            Served::Value(value) | Served::Ageing(value) | Served::Refreshing(value, _) => {
+                Some(value)
+            }
             Served::Over => None,
         }
     }

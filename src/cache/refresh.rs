@@ -99,7 +99,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "whoever misses the key waits for it"]
-pub struct Refresh<K: Eq + Hash, V> {
+pub struct Refresh<K: Eq + Hash + Clone + Send, V: Clone> {
     ticket: Ticket<K, V>,
 }
 
@@ -170,7 +170,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     }
 }
 
-impl<K: Eq + Hash + fmt::Debug, V> fmt::Debug for Refresh<K, V> {
+impl<K: Eq + Hash + Clone + Send + fmt::Debug, V: Clone> fmt::Debug for Refresh<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refresh").field("key", self.ticket.key()).finish_non_exhaustive()
     }

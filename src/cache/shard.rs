@@ -127,6 +127,8 @@ type Loads<K, V> = HashMap<K, Arc<Load<V>>, Hashes>;
 pub(super) struct Shard<K, V> {
     pub(super) entries: Entries<K, V>,
     pub(super) loads: Loads<K, V>,
+    /// Loads that have lost their places, to be dropped without the lock.
+    pub(super) overtaken: Vec<Arc<Load<V>>>,
     /// The most entries since these were built anew.
     most: usize,
     bound: Bound<K, V>,
@@ -208,7 +210,8 @@ impl<K: Eq + Hash, V> Shard<K, V> {
 
     pub(super) fn new(bound: Bound<K, V>) -> Self {
         let heavy = Arc::default();
-        Self { entries: Self::fresh(&bound, &heavy), loads: no_loads(), most: 0, bound, heavy }
+        let entries = Self::fresh(&bound, &heavy);
+        Self { entries, loads: no_loads(), overtaken: Vec::new(), most: 0, bound, heavy }
     }
 
     fn fresh(bound: &Bound<K, V>, heavy: &Arc<AtomicBool>) -> Entries<K, V> {
@@ -283,14 +286,14 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         if !self.loads.is_empty() {
-            self.loads.remove(key);
+            self.overtaken.extend(self.loads.remove(key));
             self.shrink_loads();
         }
     }
 
     /// Takes the places of all loads that are under way.
     pub(super) fn overtake_all(&mut self) {
-        self.loads = no_loads();
+        self.overtaken.extend(std::mem::replace(&mut self.loads, no_loads()).into_values());
     }
 
     /// Takes the place of this load, and returns whether it still had it.

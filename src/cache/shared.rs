@@ -59,6 +59,9 @@ pub(super) struct Shared<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
+    /// How long a load that belongs to its key waits for a caller.
+    const LOAD_WAITS: Duration = Duration::from_secs(60);
+
     /// Whether a value is to be served.
     #[inline]
     pub(super) fn is_live(&self, held: &Held<V>) -> bool {
@@ -185,9 +188,20 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     /// Takes the value out of the map that this timer ends, if it is still there and was not used
     /// since.
     pub(super) fn fire(&self, timer: &Expired<CacheTimer<K>>) {
-        let expired = self.expire(&timer.value.key, timer.id);
+        let key = &timer.value.key;
+        let expired = self.expire(key, timer.id);
+        if expired.is_none() {
+            self.map.check_load(key, timer.id, || self.arm_load(key.clone()));
+        }
         // For want of a place in the wheel, if its time has not come.
         self.part(expired.map(|(key, held)| (key, held, Cause::Size)));
+    }
+
+    /// Arms the timer of a load that belongs to its key: it is dropped then if no caller waits for
+    /// it.
+    pub(super) fn arm_load(&self, key: K) -> Option<TimerId> {
+        let wait = Self::LOAD_WAITS.min(self.wheel.longest_delay());
+        self.wheel.insert(CacheTimer { key }, wait).ok()
     }
 
     fn expire(&self, key: &K, timer: TimerId) -> Option<(K, Held<V>)> {
@@ -209,6 +223,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     pub(super) fn end(&self, unfired: Vec<Armed<CacheTimer<K>>>) {
         let ended =
             unfired.into_iter().filter_map(|Armed { value: CacheTimer { key }, id, .. }| {
+                self.map.check_load(&key, id, || None);
                 let (key, held) = self.map.remove_of(&key, id, |held| self.is_live(held))?;
                 Some((key, held, Cause::Expired))
             });

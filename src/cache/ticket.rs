@@ -6,22 +6,23 @@ use super::held::Held;
 use super::load::{Load, Outcome};
 use super::shard::Parted;
 use super::shared::Shared;
+use crate::TimerId;
 use crate::sync::Inside;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The place of a key whose value is being loaded, for the caller that loads it. Dropped without an
 /// end, as by a panic, it has those that wait load.
-pub(super) struct Ticket<K: Eq + Hash, V> {
+pub(super) struct Ticket<K: Eq + Hash + Clone + Send, V: Clone> {
     shared: Arc<Shared<K, V>>,
     key: K,
     load: Arc<Load<V>>,
     ended: bool,
 }
 
-impl<K: Eq + Hash, V> Ticket<K, V> {
+impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
     pub(super) fn new(shared: Arc<Shared<K, V>>, key: K, load: Arc<Load<V>>) -> Self {
         Self { shared, key, load, ended: false }
     }
@@ -45,9 +46,34 @@ impl<K: Eq + Hash, V> Ticket<K, V> {
         poll_fn(|context| self.run(|| load.as_mut().poll(context))).await
     }
 
+    /// Gives the load to its key. It is what `future` makes with the seat, polled by the callers
+    /// that wait for it, one at a time.
+    pub(super) fn carry<F>(
+        mut self,
+        timer: TimerId,
+        future: impl FnOnce(Seat<K, V>) -> F,
+    ) -> Arc<Load<V>>
+    where
+        F: Future<Output = ()> + Send + 'static,
+        V: Send + 'static,
+    {
+        let (shared, load) = (Arc::downgrade(&self.shared), Arc::downgrade(&self.load));
+        let seat = Seat { shared, key: self.key.clone(), load };
+        Load::carry(&self.load, timer, Box::pin(future(seat)));
+        self.ended = true;
+        Arc::clone(&self.load)
+    }
+
+    fn cancel(&self) {
+        if let Some(timer) = self.load.timer() {
+            self.shared.wheel.cancel(timer);
+        }
+    }
+
     /// Ends the load, with what `outcome` makes if anybody waits for it.
     pub(super) fn end(mut self, outcome: impl FnOnce() -> Outcome<V>) {
         self.shared.map.land(&self.key, &self.load);
+        self.cancel();
         // Nobody can find the load any more, so that those who wait can only become fewer.
         let outcome = (Arc::strong_count(&self.load) > 1).then(outcome);
         self.ended = true;
@@ -55,9 +81,7 @@ impl<K: Eq + Hash, V> Ticket<K, V> {
             self.load.end(outcome);
         }
     }
-}
 
-impl<K: Eq + Hash + Clone, V: Clone> Ticket<K, V> {
     /// Puts the value into the key's place; it comes back if that was taken away by an insert or a
     /// removal of the key.
     pub(super) fn keep(&self, held: Held<V>) -> Result<Parted<K, V>, Held<V>> {
@@ -65,11 +89,42 @@ impl<K: Eq + Hash + Clone, V: Clone> Ticket<K, V> {
     }
 }
 
-impl<K: Eq + Hash, V> Drop for Ticket<K, V> {
+impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for Ticket<K, V> {
     fn drop(&mut self) {
         if !self.ended {
             self.shared.map.land(&self.key, &self.load);
             self.load.end(Outcome::Nothing);
+            self.cancel();
         }
+    }
+}
+
+/// A [`Ticket`] of a load that belongs to its key: it keeps neither the cache nor the load, of
+/// which it is a part.
+pub(super) struct Seat<K: Eq + Hash + Clone + Send, V: Clone> {
+    shared: Weak<Shared<K, V>>,
+    key: K,
+    load: Weak<Load<V>>,
+}
+
+impl<K: Eq + Hash + Clone + Send, V: Clone> Seat<K, V> {
+    /// The ticket, while the cache is there and a caller waits for the load.
+    fn ticket(&self) -> Option<Ticket<K, V>> {
+        let (shared, load) = (self.shared.upgrade()?, self.load.upgrade()?);
+        Some(Ticket::new(shared, self.key.clone(), load))
+    }
+
+    /// Ends the load by `finish`.
+    pub(super) fn end(self, finish: impl FnOnce(Ticket<K, V>)) {
+        if let Some(ticket) = self.ticket() {
+            finish(ticket);
+        }
+    }
+}
+
+impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for Seat<K, V> {
+    fn drop(&mut self) {
+        // After an end, this one finds that it has no place any more.
+        drop(self.ticket());
     }
 }

@@ -5,11 +5,12 @@ use crate::common::sandbox::{Sandbox, Task};
 use crate::rig::{Rig, TICK, TTL};
 use futures_core::Stream;
 use futures_io::{AsyncRead, AsyncWrite};
+use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tourbillon::cache::{CacheRefusal, Cause, LoadError};
 use tourbillon::future::{self, TimeoutError};
@@ -76,6 +77,25 @@ fn moka_future_try_get_with() {
     let load = async { Ok::<_, ()>((10, TTL * 2)) };
     assert_eq!(pollster::block_on(rig.cache.get_or_load_async(&1, load)), Ok(10));
     assert_eq!(rig.cache.deadline(&1), Some(rig.clock.start() + TTL * 2));
+}
+
+#[test]
+fn moka_get_with_in_a_task() {
+    let rig = Rig::new(|builder| builder);
+    let load = || {
+        let mut polled = false;
+        poll_fn(move |context| {
+            context.waker().wake_by_ref();
+            let ready = std::mem::replace(&mut polled, true);
+            if ready { Poll::Ready(Ok::<_, ()>(10)) } else { Poll::Pending }
+        })
+    };
+    let mut gives_up = Box::pin(rig.cache.get_or_load_shared(&1, load()));
+    assert!(gives_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(gives_up);
+    let goes_on = rig.cache.get_or_load_shared(&1, load());
+    assert_eq!(pollster::block_on(goes_on), Ok(10));
+    assert_eq!((rig.cache.get(&1), rig.cache.stats().loads), (Some(10), 1));
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod cache_loads;
 #[cfg(feature = "cache")]
 mod cache_refresh;
 #[cfg(feature = "cache")]
+mod cache_shared;
+#[cfg(feature = "cache")]
 mod cache_tasks;
 #[cfg(feature = "cache")]
 mod cache_weights;

@@ -1,0 +1,134 @@
+//! Loads that belong to their keys, and not to the callers that began them:
+//! [`Cache::get_or_load_shared`].
+
+#![forbid(unsafe_code)]
+
+use super::load::{Joining, Outcome};
+use super::loading::{Begun, finish};
+use super::ticket::Ticket;
+use super::{Cache, IntoKey, LoadError, Loaded};
+use std::borrow::Borrow;
+use std::future::poll_fn;
+use std::hash::Hash;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static> Cache<K, V> {
+    /// As [`get_or_load_async`](Self::get_or_load_async), for a load that goes on when its caller
+    /// is dropped, by a timeout for example: callers that wait for less time than the load takes
+    /// fill the cache together.
+    ///
+    /// The load lies in the cache, beside its key. It is polled by the callers that wait for the
+    /// key, whatever kind of call that is, also a thread in [`get_or_load`](Self::get_or_load): it
+    /// needs to run on each of them. When the last caller is dropped it rests until the next one
+    /// comes, which goes on with it. A load that rests is dropped
+    ///
+    /// - if its key is given a value or removed, by any of the ways to do so;
+    /// - at a check each minute after its beginning, by a timer in the cache's wheel, or when that
+    ///   is shut down;
+    /// - with the cache. A load that holds a handle of it keeps it, for that minute: give it a
+    ///   [`WeakCache`](super::WeakCache).
+    ///
+    /// If the wheel is full or closed the load is the caller's, as that of `get_or_load_async`. For
+    /// a load that is not to wait for callers, hand in the handle of a task that the runtime
+    /// spawned.
+    ///
+    /// Near its end ([`refresh_ahead`](super::CacheBuilder::refresh_ahead)) a value is served to
+    /// all callers at once, and each call polls the load of the next one, once.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_or_load`](Self::get_or_load); or the load panicked while another caller polled it
+    /// ([`LoadError::Panicked`]).
+    ///
+    /// # Examples
+    ///
+    /// A caller that gives up, and the next one, which goes on:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// use std::future::poll_fn;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// /// Gives a page when it is polled for the third time.
+    /// fn load() -> impl Future<Output = Result<&'static str, String>> + Send + 'static {
+    ///     let mut polls = 0;
+    ///     poll_fn(move |context| {
+    ///         polls += 1;
+    ///         context.waker().wake_by_ref();
+    ///         if polls < 3 { Poll::Pending } else { Poll::Ready(Ok("a page")) }
+    ///     })
+    /// }
+    ///
+    /// let pages = Cache::<String, _>::builder(Duration::from_secs(60));
+    /// let pages = pages.spawn(Builder::new().driver())?;
+    /// let mut gives_up = Box::pin(pages.get_or_load_shared("/", load()));
+    /// assert!(gives_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// drop(gives_up);
+    /// assert_eq!(pollster::block_on(pages.get_or_load_shared("/", load()))?, "a page");
+    /// assert_eq!(pages.stats().loads, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn get_or_load_shared<'q, Q, T, E>(
+        &self,
+        key: &'q Q,
+        load: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<V, LoadError<E>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+        T: Into<Loaded<V>>,
+        E: Send + Sync + 'static,
+    {
+        let (ticket, ageing) = loop {
+            match self.begin(key) {
+                Begun::Found(value, refreshing) => {
+                    if let Some(refreshing) = refreshing {
+                        refreshing.drive();
+                    }
+                    return Ok(value);
+                }
+                Begun::Other(other) => {
+                    if let Some(answer) = self.joined(key, Joining::new(other).await) {
+                        return answer;
+                    }
+                }
+                Begun::Own(ticket, ageing) => break (ticket, ageing),
+            }
+        };
+        let Some(timer) = self.shared.arm_load(ticket.key().clone()) else {
+            let loaded = ticket.run_async(pin!(load)).await;
+            return self.served(key, finish(ticket, loaded));
+        };
+        let carried = ticket.carry(timer, |seat| async move {
+            let loaded = load.await;
+            seat.end(|ticket: Ticket<K, V>| drop(finish(ticket, loaded)));
+        });
+        let mut joining = pin!(Joining::new(carried));
+        let outcome = match ageing {
+            None => joining.await,
+            Some(value) => {
+                match poll_fn(|context| Poll::Ready(joining.as_mut().poll(context))).await {
+                    Poll::Ready(outcome) => outcome,
+                    Poll::Pending => return Ok(value),
+                }
+            }
+        };
+        self.served(key, own(outcome))
+    }
+}
+
+/// What became of a load that this caller began.
+fn own<V, E: Send + Sync + 'static>(outcome: Outcome<V>) -> Result<V, LoadError<E>> {
+    match outcome {
+        Outcome::Loaded(value) => Ok(value),
+        Outcome::Failed(error) => {
+            let error: Result<Arc<E>, _> = error.downcast();
+            Err(LoadError::Failed(error.unwrap_or_else(|_| unreachable!("it is its own error"))))
+        }
+        Outcome::Nothing | Outcome::Recursive => Err(LoadError::Panicked),
+    }
+}
