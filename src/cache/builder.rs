@@ -115,12 +115,18 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// The first [`get_or_load`](Cache::get_or_load), of either kind, that comes then loads, and
     /// waits for what it loads; all others are served what there is, at once. If its load fails, so
-    /// is that one, and the next one loads again. For callers none of whom is to wait there is
-    /// [`Cache::refresh_ahead`]. An entry that nobody wants in that time expires. It is told from
-    /// the whole time to live, whatever the time to idle.
+    /// is that one. An entry that no caller wants in that time expires. It is told from the whole
+    /// time to live, whatever the time to idle.
+    ///
+    /// After a load ahead that failed, panicked, was dropped or gave nothing to be kept, the next
+    /// one does not begin before a pause is over, and all callers are served what there is. The
+    /// first pause is a 32nd of `ahead`, and at most a second; each further one is twice as long,
+    /// and at most a minute. So a backend that is down is not asked by each caller.
     ///
     /// *Stale while revalidate* ([RFC 5861]) is the same by other names: a time to live of the
-    /// fresh and the stale time together, of which the latter is this one.
+    /// fresh and the stale time together, of which the latter is this one. No caller waits at all
+    /// with [`get_or_load_shared`](Cache::get_or_load_shared), or where the load runs elsewhere
+    /// ([`Cache::refresh_ahead`]).
     ///
     /// [RFC 5861]: https://www.rfc-editor.org/rfc/rfc5861
     ///
@@ -136,11 +142,13 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// let minute = Duration::from_secs(60);
     /// let clock = ManualClock::new();
     /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
-    /// let pages = Cache::<String, _>::builder(11 * minute).refresh_ahead(10 * minute);
+    /// let pages = Cache::<String, &str>::builder(11 * minute).refresh_ahead(10 * minute);
     /// let pages = pages.build(wheel)?;
     /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("first")), Ok("first"));
     /// clock.advance(minute);
     /// assert_eq!(pages.get_or_load("/", || Err("down")), Ok("first"));
+    /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("second")), Ok("first")); // a pause
+    /// clock.advance(Duration::from_secs(1));
     /// assert_eq!(pages.get_or_load("/", || Ok::<_, &str>("second")), Ok("second"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -31,12 +31,15 @@ pub(super) struct Held<V> {
     /// lock of the map orders it for all others.
     until: AtomicU64,
     at_most: u64,
+    /// Before when no load ahead begins, in nanoseconds but for the lowest bits: those count the
+    /// loads ahead that have failed. Relaxed: it is written under the lock of the map.
+    pause: AtomicU64,
 }
 
 impl<V> Held<V> {
     pub(super) fn new(value: V, timer: TimerId, lives: Lives) -> Self {
         let until = AtomicU64::new(lives.until.nanos);
-        Self { value, timer, until, at_most: lives.at_most.nanos }
+        Self { value, timer, until, at_most: lives.at_most.nanos, pause: AtomicU64::new(0) }
     }
 
     /// From when on it is not served.
@@ -47,6 +50,20 @@ impl<V> Held<V> {
     /// From when on the next value is to be loaded, if that is so long before its end.
     pub(super) fn ages(&self, ahead: Duration) -> Moment {
         Moment { nanos: self.at_most.saturating_sub(nanos(ahead)) }
+    }
+
+    /// Until when the loads ahead that have failed have the next one wait.
+    pub(super) fn pause(&self) -> Moment {
+        Moment { nanos: self.pause.load(Relaxed) & !FAILURES }
+    }
+
+    /// A load ahead has failed. The next one waits until the moment that `after` makes of how many
+    /// have.
+    pub(super) fn refresh_failed(&self, after: impl FnOnce(u32) -> Moment) {
+        let failures = (self.pause.load(Relaxed) & FAILURES) + 1;
+        let failures = failures.min(FAILURES);
+        let pause = after(u32::try_from(failures).unwrap_or(u32::MAX));
+        self.pause.store(pause.nanos & !FAILURES | failures, Relaxed);
     }
 
     /// Whether it is served until later than so long before a moment.
@@ -68,8 +85,12 @@ impl<V> Held<V> {
     pub(super) fn set_lives(&mut self, lives: Lives) {
         self.until = AtomicU64::new(lives.until.nanos);
         self.at_most = lives.at_most.nanos;
+        self.pause = AtomicU64::new(0);
     }
 }
+
+/// The bits of [`Held::pause`] that count.
+const FAILURES: u64 = 0b1_1111;
 
 /// At most 584 years.
 fn nanos(duration: Duration) -> u64 {

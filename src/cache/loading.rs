@@ -151,7 +151,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///     Ok((format!("token of {user}"), Duration::from_secs(3600)))
     /// }
     ///
-    /// let tokens = Cache::<String, _>::builder(Duration::from_secs(60));
+    /// let tokens = Cache::<String, String>::builder(Duration::from_secs(60));
     /// let tokens = tokens.spawn(Builder::new().driver())?;
     /// pollster::block_on(async {
     ///     assert_eq!(tokens.get_or_load_async("Ada", log_in("Ada")).await?, "token of Ada");
@@ -291,7 +291,7 @@ where
         Ok(loaded) => loaded.into(),
         Err(error) => {
             let error = Arc::new(error);
-            ticket.end(|| Outcome::Failed(Arc::clone(&error) as _));
+            ticket.fail(|| Outcome::Failed(Arc::clone(&error) as _));
             return Err(LoadError::Failed(error));
         }
     };
@@ -299,7 +299,7 @@ where
     let key = ticket.key().clone();
     let Ok((timer, lives)) = shared.arm(key.clone(), ttl.unwrap_or(shared.ttl)) else {
         // Its callers asked for a value, and not that the cache keeps one.
-        ticket.end(|| Outcome::Loaded(value.clone()));
+        ticket.fail(|| Outcome::Loaded(value.clone()));
         return Ok(value);
     };
     let kept = ticket.keep(Held::new(value.clone(), timer, lives));

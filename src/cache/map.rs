@@ -343,6 +343,16 @@ impl<K: Eq + Hash, V> Map<K, V> {
         self.write(&self.sought(key)).land(key, load);
     }
 
+    /// As [`land`](Self::land), for a load that gave nothing to be kept: tells the value that it
+    /// was to replace, if there is one.
+    pub(super) fn fail(&self, key: &K, load: &Arc<Load<V>>, tell: impl FnOnce(&Held<V>)) {
+        let sought = self.sought(key);
+        let mut shard = self.write(&sought);
+        if shard.land(key, load) {
+            shard.entries.peek(&sought).map(tell);
+        }
+    }
+
     fn sought<'q, Q: Hash + ?Sized>(&self, key: &'q Q) -> Sought<'q, Q> {
         Sought { key, hash: self.hasher.hash_one(key) }
     }

@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// The right to load the key's value anew, if it is near its end, as
-    /// [`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead) says, and nobody else is
-    /// loading it. It is given to one caller at a time, and is no use of the entry. O(1).
+    /// [`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead) says, no other
+    /// caller loads it, and no pause after a load that failed lasts. It is given to one caller at a
+    /// time, and is no use of the entry. O(1).
     ///
     /// The load can run elsewhere, while this caller serves what [`get`](Self::get) has found.
     ///

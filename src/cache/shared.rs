@@ -59,6 +59,12 @@ pub(super) struct Shared<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
+    /// How long no load ahead begins after the first that failed, at most.
+    const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+    /// And after any.
+    const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
     /// How long a load that belongs to its key waits for a caller.
     const LOAD_WAITS: Duration = Duration::from_secs(60);
 
@@ -97,7 +103,19 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     /// Whether the next value is to be loaded in the place of this one, which is served until then.
     #[inline]
     fn ages(&self, held: &Held<V>) -> bool {
-        self.ahead.is_some_and(|ahead| self.wheel.has_come(held.ages(ahead)))
+        self.ahead.is_some_and(|ahead| {
+            self.wheel.has_come(held.ages(ahead)) && self.wheel.has_come(held.pause())
+        })
+    }
+
+    /// A load ahead of this value has failed: the next one waits, and twice as long each time.
+    pub(super) fn pause(&self, held: &Held<V>) {
+        let Some(ahead) = self.ahead else { return };
+        held.refresh_failed(|failures| {
+            let first = (ahead / 32).min(Self::FIRST_PAUSE);
+            let pause = first.saturating_mul(1 << (failures - 1).min(31));
+            self.wheel.moment_after(pause.min(Self::LONGEST_PAUSE))
+        });
     }
 
     /// As [`ages`](Self::ages), of a value that may have ended.

@@ -70,6 +70,18 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
         }
     }
 
+    /// Ends the load, which gave nothing to be kept, with what `outcome` makes if a caller waits
+    /// for it.
+    pub(super) fn fail(self, outcome: impl FnOnce() -> Outcome<V>) {
+        self.give_up();
+        self.end(outcome);
+    }
+
+    /// Takes the load out of the key's place; the next load ahead of what is there waits.
+    fn give_up(&self) {
+        self.shared.map.fail(&self.key, &self.load, |held| self.shared.pause(held));
+    }
+
     /// Ends the load, with what `outcome` makes if anybody waits for it.
     pub(super) fn end(mut self, outcome: impl FnOnce() -> Outcome<V>) {
         self.shared.map.land(&self.key, &self.load);
@@ -92,7 +104,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
 impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for Ticket<K, V> {
     fn drop(&mut self) {
         if !self.ended {
-            self.shared.map.land(&self.key, &self.load);
+            self.give_up();
             self.load.end(Outcome::Nothing);
             self.cancel();
         }

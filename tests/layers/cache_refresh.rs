@@ -1,7 +1,9 @@
 //! Entries of the cache that are loaded anew before they end.
 
+use crate::common::{SMALL, Shape};
 use crate::rig::{Rig, TICK, TTL};
 use std::future::{pending, ready};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,6 +14,9 @@ use tourbillon::{Builder, Clock, ManualClock};
 
 /// The part of an entry's life in which it is refreshed.
 const AHEAD: Duration = Duration::from_millis(40);
+
+/// How long the next load waits after the first that failed: a 32nd of that.
+const PAUSE: Duration = Duration::from_millis(2);
 
 type Loaded = Result<u64, LoadError<&'static str>>;
 
@@ -62,11 +67,13 @@ fn what_is_not_wanted_near_its_end_expires() {
 
 #[test]
 fn a_load_ahead_that_is_of_no_use_leaves_what_there_is_until_its_end() {
-    let mut rig = aged(TTL - TICK);
+    let mut rig = aged(TTL - AHEAD);
     assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
+    rig.advance(PAUSE);
     let no_time = || Ok::<_, &str>((11, Duration::ZERO));
     assert_eq!(rig.cache.get_or_load_with_ttl(&1, no_time), Ok(11));
     assert_eq!(rig.cache.get(&1), Some(10));
+    rig.advance(AHEAD - PAUSE - TICK);
     let slow = || {
         rig.clock.advance(TICK);
         fails()
@@ -74,6 +81,75 @@ fn a_load_ahead_that_is_of_no_use_leaves_what_there_is_until_its_end() {
     assert_eq!(rig.cache.get_or_load(&1, slow), Err(LoadError::Failed("down".into())));
     rig.sweep();
     assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
+    assert_eq!(rig.cache.stats().loads, 3);
+}
+
+/// How often a value is loaded in the last part of its life, if it is read at each tick and the
+/// load ends like this.
+fn attempts(load: impl Fn(&Rig)) -> u64 {
+    let mut rig = aged(TTL - AHEAD);
+    for _ in 0..AHEAD.as_millis() {
+        for _ in 0..10 {
+            load(&rig);
+            assert_eq!(rig.cache.get(&1), Some(10));
+        }
+        rig.advance(TICK);
+    }
+    rig.cache.stats().loads
+}
+
+/// A backend that is down is asked after 0, 2, 5, 10 and 20 ticks and so on, and not by each
+/// reader.
+#[test]
+fn a_load_ahead_that_failed_has_the_next_ones_wait() {
+    let failed = attempts(|rig| assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10)));
+    assert_eq!(failed, 5);
+    let refused = attempts(|rig| {
+        let load = || Ok::<_, &str>((11, Duration::ZERO));
+        assert!(rig.cache.get_or_load_with_ttl(&1, load).is_ok());
+    });
+    assert_eq!(refused, 5);
+    let panicked = attempts(|rig| {
+        let load = || -> Result<u64, &str> { resume_unwind(Box::new("a load that panics")) };
+        let _ = catch_unwind(AssertUnwindSafe(|| rig.cache.get_or_load(&1, load)));
+    });
+    assert_eq!(panicked, 5);
+    let dropped = attempts(|rig| {
+        let load = pending::<Result<u64, &str>>();
+        let asks = pin!(rig.cache.get_or_load_async(&1, load));
+        let _ = asks.poll(&mut Context::from_waker(Waker::noop()));
+    });
+    assert_eq!(dropped, 5);
+    let elsewhere = attempts(|rig| {
+        let refresh = rig.cache.refresh_ahead(&1);
+        assert!(refresh.is_none_or(|refresh| refresh.load(fails).is_err()));
+    });
+    assert_eq!(elsewhere, 5);
+}
+
+#[test]
+fn pauses_after_loads_ahead_are_bounded() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let shape = Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 };
+    let mut rig = Rig::of(shape, MINUTE * 61, |builder| builder.refresh_ahead(MINUTE * 60));
+    rig.cache.insert(1, 10).unwrap();
+    rig.clock.advance(MINUTE);
+    let mut attempts = Vec::new();
+    for second in 0..3599 {
+        let loads = rig.cache.stats().loads;
+        assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
+        if rig.cache.stats().loads > loads {
+            attempts.push(second);
+        }
+        rig.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(attempts[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
+    assert!(attempts[7..].windows(2).all(|pair| pair[1] == pair[0] + 60), "{attempts:?}");
+    // A touch, or another value, has none to wait for.
+    rig.cache.touch(&1, MINUTE).unwrap();
+    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, ()>(11)), Ok(11));
+    rig.advance(MINUTE);
+    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, ()>(12)), Ok(12));
 }
 
 #[test]
@@ -107,6 +183,7 @@ fn the_right_to_refresh_is_given_to_one_at_a_time_near_the_end() {
     assert!(rig.cache.refresh_ahead(&1).is_none());
     assert_eq!(rig.cache.get_or_load(&1, fails), Ok(10));
     drop(refresh);
+    rig.advance(PAUSE);
     let refresh = rig.cache.refresh_ahead(&1).unwrap();
     assert_eq!(refresh.load(|| Ok::<_, ()>((11, TTL))), Ok(11));
     assert!(rig.cache.refresh_ahead(&1).is_none());
@@ -116,16 +193,18 @@ fn the_right_to_refresh_is_given_to_one_at_a_time_near_the_end() {
 
 #[test]
 fn a_refresh_by_a_task_ends_with_it() {
-    let rig = aged(TTL - AHEAD);
+    let mut rig = aged(TTL - AHEAD);
     let mut context = Context::from_waker(Waker::noop());
     let refresh = rig.cache.refresh_ahead(&1).unwrap();
     let mut stopped = Box::pin(refresh.load_async(pending::<Result<u64, ()>>()));
     assert!(stopped.as_mut().poll(&mut context).is_pending());
     assert!(rig.cache.refresh_ahead(&1).is_none());
     drop(stopped);
+    rig.advance(PAUSE);
     let refresh = rig.cache.refresh_ahead(&1).unwrap();
     let failed = pin!(refresh.load_async(ready(Err::<u64, _>("down")))).poll(&mut context);
     assert_eq!(failed, Poll::Ready(Err(LoadError::Failed("down".into()))));
+    rig.advance(PAUSE * 2);
     let refresh = rig.cache.refresh_ahead(&1).unwrap();
     let load = ready(Ok::<_, ()>((11, TTL)));
     assert_eq!(pin!(refresh.load_async(load)).poll(&mut context), Poll::Ready(Ok(11)));

@@ -144,6 +144,8 @@ fn caffeine_refresh_after_write() {
     rig.cache.insert(1, 10).unwrap();
     rig.advance(TTL / 2);
     assert_eq!(rig.cache.get_or_load(&1, || Err("down")), Ok(10));
+    assert_eq!(rig.cache.get_or_load(&1, || -> Result<_, &str> { panic!("a pause") }), Ok(10));
+    rig.advance(TICK * 5);
     assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(11)), Ok(11));
     rig.advance(TTL / 2);
     let refresh = rig.cache.refresh_ahead(&1).unwrap();
