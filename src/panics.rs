@@ -19,7 +19,8 @@ pub(crate) fn ignore_poison<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Drops values of the user's one by one, all of them though some panic.
+/// Drops values of the user's one by one, or calls the user's functions, all of them though some
+/// panic.
 ///
 /// Like a vector's drop, it panics in the end with what the first of them did; unlike that, not
 /// when it runs because of a panic, which would abort the process.
@@ -30,7 +31,11 @@ pub(crate) struct DropEach {
 
 impl DropEach {
     pub(crate) fn drop_one<V>(&mut self, value: V) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        self.run(|| drop(value));
+    }
+
+    pub(crate) fn run(&mut self, run: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
             match &self.first {
                 None => self.first = Some(panic),
                 Some(_) => discard(panic),

@@ -8,6 +8,7 @@ use super::shard::{Bound, Weigher};
 use super::shared::Shared;
 use super::spread::Spread;
 use super::stats::Counters;
+use super::telling::Telling;
 use super::{Cache, CacheBuildError, CacheTimer, WeakCache};
 use crate::DriverBuilder;
 use crate::Expired;
@@ -115,8 +116,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// The first [`get_or_load`](Cache::get_or_load), of either kind, that comes then loads, and
     /// waits for what it loads; all others are served what there is, at once. If its load fails, so
-    /// is that one. An entry that no caller wants in that time expires. It is told from the whole
-    /// time to live, whatever the time to idle.
+    /// is that one. An entry that no caller wants in that time expires. The last part is that of
+    /// the whole time to live, whatever the time to idle.
     ///
     /// After a load ahead that failed, panicked, was dropped or gave nothing to be kept, the next
     /// one does not begin before a pause is over, and all callers are served what there is. The
@@ -249,6 +250,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// to the caller, who has then done what it was to do (but for a load that would have followed
     /// an expired value).
     ///
+    /// It is not called within its own call. If values leave the cache because of what it does, the
+    /// same thread calls it for them when that call has returned. A listener that inserts something
+    /// for each value that leaves a full cache is called forever.
+    ///
     /// A listener that uses the cache is made by [`listener_with`](Self::listener_with): with a
     /// [`Cache`] in it the cache would hold itself, and never end.
     pub fn listener(self, told: impl Fn(Evicted<K, V>) + Send + Sync + 'static) -> Self {
@@ -363,7 +368,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             idle: self.idle,
             ahead: self.ahead,
             spread: Spread::new(self.spread, self.seed),
-            listener: self.listener.map(|make| make(WeakCache { shared: shared.clone() })),
+            listener: self
+                .listener
+                .map(|make| Telling::new(make(WeakCache { shared: shared.clone() }))),
             counters: Counters::new(),
             driver: OnceLock::new(),
             forget: Shared::forget,

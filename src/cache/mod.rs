@@ -82,6 +82,7 @@ mod shard;
 mod shared;
 mod spread;
 mod stats;
+mod telling;
 mod ticket;
 mod timer;
 mod weak;

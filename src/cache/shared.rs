@@ -19,12 +19,13 @@
 #![forbid(unsafe_code)]
 
 use super::error::CacheRefusal;
-use super::eviction::{Cause, Evicted, Listener};
+use super::eviction::{Cause, Evicted};
 use super::held::{Held, Lives};
 use super::map::{Map, Served};
 use super::shard::Parted;
 use super::spread::Spread;
 use super::stats::{Count, Counters};
+use super::telling::Telling;
 use super::timer::CacheTimer;
 use crate::Armed;
 use crate::Driver;
@@ -34,9 +35,8 @@ use crate::Moment;
 use crate::Refusal;
 use crate::TimerId;
 use crate::Wheel;
-use crate::panics::{discard, quietly};
+use crate::panics::{DropEach, quietly};
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ pub(super) struct Shared<K, V> {
     /// How long before its end the next value is loaded.
     pub(super) ahead: Option<Duration>,
     pub(super) spread: Spread,
-    pub(super) listener: Option<Listener<K, V>>,
+    pub(super) listener: Option<Telling<K, V>>,
     pub(super) counters: Counters,
     /// Set once, by a cache that has a driver of its own.
     pub(super) driver: OnceLock<Driver<CacheTimer<K>>>,
@@ -252,7 +252,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     /// tells the listener. A value whose time has passed has expired, whatever took it out. A panic
     /// of the listener, or of the drop of a value, goes on to the caller when all are told.
     pub(super) fn part(&self, parted: impl IntoIterator<Item = (K, Held<V>, Cause)>) {
-        let mut first = None;
+        let mut each = DropEach::default();
         for (key, held, cause) in parted {
             self.wheel.cancel(held.timer);
             let cause = if self.is_live(&held) { cause } else { Cause::Expired };
@@ -263,18 +263,10 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
             }
             let deadline = self.wheel.instant(held.until());
             let told = Evicted { key, value: held.value, cause, deadline };
-            let outcome = catch_unwind(AssertUnwindSafe(|| match &self.listener {
-                Some(listener) => listener(told),
+            each.run(|| match &self.listener {
+                Some(listener) => listener.tell(told),
                 None => drop(told),
-            }));
-            match (outcome, &first) {
-                (Ok(()), _) => {}
-                (Err(panic), None) => first = Some(panic),
-                (Err(panic), Some(_)) => discard(panic),
-            }
-        }
-        if let Some(panic) = first {
-            resume_unwind(panic);
+            });
         }
     }
 

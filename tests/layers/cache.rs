@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, LoadError};
+use tourbillon::cache::{
+    Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, Evicted, LoadError, WeakCache,
+};
 use tourbillon::{BuildError, Builder, DriverBuilder, Inline, Job, ManualClock, Refusal};
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
@@ -444,6 +446,33 @@ fn a_listener_may_use_the_cache_and_may_panic() {
     assert!(cache.is_empty() && wheel.is_empty());
     drop(cache);
     assert_eq!(Arc::strong_count(&told), 1, "the listener's handle does not keep the cache");
+}
+
+/// One that puts back what has left, or another in its place, however often.
+#[test]
+fn a_listener_that_inserts_is_not_called_within_its_own_call() {
+    const TIMES: u32 = 100_000;
+    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let (depth, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (depths, tell) = (Arc::clone(&depth), Arc::clone(&told));
+    let listener = move |cache: WeakCache<Key, Key>| {
+        move |gone: Evicted<Key, Key>| {
+            assert_eq!(depths.fetch_add(1, SeqCst), 0, "one at a time");
+            tell.lock().unwrap().push(gone.value);
+            if gone.value < TIMES {
+                let cache = cache.upgrade().unwrap();
+                cache.insert(gone.value + 1, gone.value + 1).unwrap();
+                assert!(cache.contains(&(gone.value + 1)));
+            }
+            depths.fetch_sub(1, SeqCst);
+        }
+    };
+    let cache = Cache::builder(TTL).capacity(1).listener_with(listener).build(wheel).unwrap();
+    cache.insert(0, 0).unwrap();
+    cache.insert(1, 1).unwrap();
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    // Each is replaced by itself once, and then gives way to the next.
+    assert!(told.is_sorted() && told.len() == 2 * TIMES as usize, "{}", told.len());
 }
 
 /// A value whose drop panics, once; it counts those that were dropped.

@@ -1,0 +1,56 @@
+//! [`Telling`]: calls the listener of a cache, on each thread for one value after the other.
+//!
+//! A listener may use the cache, and so make further values leave. These wait until its call has
+//! returned: a listener that inserts what has left would else call itself, deeper each time.
+
+#![forbid(unsafe_code)]
+
+use super::eviction::{Evicted, Listener};
+use crate::panics::{DropEach, ignore_poison};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{AtomicUsize, Inside, Mutex, Relaxed};
+use std::collections::HashMap;
+
+/// The listener of a cache, and what waits for it.
+pub(super) struct Telling<K, V> {
+    listener: Listener<K, V>,
+    /// What left on a thread that is in a call of the listener.
+    waiting: Mutex<HashMap<ThreadId, Vec<Evicted<K, V>>>>,
+    /// How many threads have something there. Relaxed: a thread asks for what it has put there.
+    threads: AtomicUsize,
+}
+
+impl<K, V> Telling<K, V> {
+    pub(super) fn new(listener: Listener<K, V>) -> Self {
+        Self { listener, waiting: Mutex::default(), threads: AtomicUsize::new(0) }
+    }
+
+    /// Calls the listener with a value, and then with those that its calls made leave. Within a
+    /// call of the listener, on this thread, it leaves the value to the outer one. A panic of the
+    /// listener goes on after the last call.
+    pub(super) fn tell(&self, told: Evicted<K, V>) {
+        if Inside::is(self) {
+            let mut waiting = ignore_poison(self.waiting.lock());
+            waiting.entry(thread::current().id()).or_default().push(told);
+            self.threads.store(waiting.len(), Relaxed);
+            return;
+        }
+        let _inside = Inside::enter(self);
+        let mut each = DropEach::default();
+        each.run(|| (self.listener)(told));
+        while let Some(more) = self.take() {
+            more.into_iter().for_each(|told| each.run(|| (self.listener)(told)));
+        }
+    }
+
+    /// What waits on this thread.
+    fn take(&self) -> Option<Vec<Evicted<K, V>>> {
+        if self.threads.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut waiting = ignore_poison(self.waiting.lock());
+        let taken = waiting.remove(&thread::current().id());
+        self.threads.store(waiting.len(), Relaxed);
+        taken
+    }
+}
