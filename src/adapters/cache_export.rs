@@ -12,6 +12,7 @@ use std::hash::Hash;
 struct Snapshot {
     stats: CacheStats,
     entries: usize,
+    weight: u64,
 }
 
 const TOTALS: [Total<Snapshot>; 6] = [
@@ -23,14 +24,17 @@ const TOTALS: [Total<Snapshot>; 6] = [
     ("tourbillon_cache_evicted_total", "Values that gave way to others.", |s| s.stats.evicted),
 ];
 
-const LEVELS: [Level<Snapshot>; 1] =
-    [("tourbillon_cache_entries", Unit::Count, "Values held.", |s| s.entries as f64)];
+const LEVELS: [Level<Snapshot>; 2] = [
+    ("tourbillon_cache_entries", Unit::Count, "Values held.", |s| s.entries as f64),
+    ("tourbillon_cache_weight", Unit::Count, "What they weigh together.", |s| s.weight as f64),
+];
 
 /// Tells what a cache counts to the facade `metrics`.
 ///
 /// * Counters, `tourbillon_cache_` and: `hits_total`, `misses_total`, `loads_total`,
 ///   `loaded_total`, `expired_total`, `evicted_total`; they are the fields of [`CacheStats`].
-/// * A gauge: `tourbillon_cache_entries`, which is [`Cache::len`].
+/// * Gauges: `tourbillon_cache_entries`, which is [`Cache::len`], and `tourbillon_cache_weight`,
+///   which is [`Cache::weight`]: with a weigher, how full the cache is.
 ///
 /// Each has the label `cache`. Nothing is told by itself: call [`record`](Self::record) from the
 /// handler that is scraped, or from a timer, as with [`Exporter`](crate::Exporter), which tells of
@@ -72,12 +76,13 @@ impl CacheExporter {
     }
 
     /// Tells what `cache` has counted and holds now, always of the same cache. It sums some
-    /// counters, and takes the lock of each part of the map once.
+    /// counters, and takes the lock of each part of the map twice.
     pub fn record<K, V>(&self, cache: &Cache<K, V>)
     where
         K: Eq + Hash + Clone + Send + 'static,
         V: Clone,
     {
-        self.figures.tell(&Snapshot { stats: cache.stats(), entries: cache.len() });
+        let (stats, entries, weight) = (cache.stats(), cache.len(), cache.weight());
+        self.figures.tell(&Snapshot { stats, entries, weight });
     }
 }

@@ -239,7 +239,7 @@ fn each_figure_of_a_cache_arrives_under_its_name() {
     with_recorder(|told| {
         let clock = ManualClock::new();
         let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
-        let cache = Cache::builder(TICK * 10).capacity(8).build(wheel).unwrap();
+        let cache = Cache::builder(TICK * 10).weigher(|_, _| 3).capacity(24).build(wheel).unwrap();
         // All figures differ: 7 hits, 5 misses, 4 loads, 3 of which give a value, 2 that expire.
         for key in 0..3 {
             cache.get_or_load(&key, || Ok::<_, ()>(key)).unwrap();
@@ -261,7 +261,7 @@ fn each_figure_of_a_cache_arrives_under_its_name() {
         let numbers = told.numbers([0, 1, 2, 3, 4, 5].map(|n| totals[n].as_str()));
         assert_eq!(numbers, [7.0, 5.0, 4.0, 3.0, 2.0, 0.0]);
         exporter.record(&cache);
-        assert_eq!(told.numbers(["cache_entries"]), [1.0]);
+        assert_eq!(told.numbers(["cache_entries", "cache_weight"]), [1.0, 3.0]);
 
         // What gives way is counted as such.
         for key in 10..60 {
