@@ -9,6 +9,7 @@ use super::stats::Count;
 use super::ticket::Ticket;
 use super::{Cache, Cause, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
+use std::convert::Infallible;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -65,7 +66,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// assert_eq!(cache.get_or_load(&7, || Err("down")), Ok("seven"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias("take", "get_with", "try_get_with"))]
+    #[doc(alias("take", "try_get_with"))]
     pub fn get_or_load<'q, Q, E>(
         &self,
         key: &'q Q,
@@ -78,6 +79,37 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         E: Send + Sync + 'static,
     {
         self.get_or_load_with_ttl(key, load)
+    }
+
+    /// As [`get_or_load`](Self::get_or_load), for a value that is made by what cannot fail.
+    ///
+    /// # Panics
+    ///
+    /// `make` panics, or asks the cache for the key that it makes the value of.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, cache::Cache};
+    /// let cache = Cache::<String, usize>::builder(Duration::from_secs(1));
+    /// let cache = cache.spawn(Builder::new().driver())?;
+    /// assert_eq!(cache.get_or_insert_with("seven", || "seven".len()), 5);
+    /// assert_eq!(cache.get("seven"), Some(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("get_with", "get_or_init"))]
+    pub fn get_or_insert_with<'q, Q>(&self, key: &'q Q, make: impl FnOnce() -> V) -> V
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+        &'q Q: IntoKey<K>,
+    {
+        match self.get_or_load(key, || Ok::<_, Infallible>(make())) {
+            Ok(value) => value,
+            Err(LoadError::Failed(never)) => match *never {},
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// As [`get_or_load`](Self::get_or_load), for a load that says how long its value is to live,

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::ParseIntError;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -250,6 +250,36 @@ fn a_load_is_looked_up_by_borrowed_forms_of_its_key() {
         miss::<(u8, u64), _>(&(1, 2)),
     ];
     assert!(missed.iter().all(|missed| *missed == failed("down")));
+}
+
+/// Those that wait for a load that fails make the value, which cannot.
+#[test]
+fn what_cannot_fail_is_made_where_another_load_failed() {
+    let waiting = Waiting::new();
+    let failed = waiting.load(|| {
+        let own_key = || waiting.cache.get_or_insert_with(&waiting.key, || 7);
+        assert!(catch_unwind(AssertUnwindSafe(own_key)).is_err(), "it would wait for itself");
+        Err("down")
+    });
+    assert!(failed.is_err());
+    let (begin, begun) = mpsc::channel();
+    thread::scope(|scope| {
+        let loads = &waiting;
+        scope.spawn(move || {
+            let fails = loads.load(|| {
+                let before = loads.key.0.load(SeqCst);
+                begin.send(()).unwrap();
+                while loads.key.0.load(SeqCst) == before {
+                    thread::yield_now();
+                }
+                Err("down")
+            });
+            assert!(fails.is_err());
+        });
+        begun.recv().unwrap();
+        assert_eq!(waiting.cache.get_or_insert_with(&waiting.key, || 42), 42);
+    });
+    assert_eq!(waiting.cache.get(&waiting.key), Some(42));
 }
 
 #[test]

@@ -60,6 +60,18 @@ fn moka_max_capacity() {
 }
 
 #[test]
+fn moka_get_with() {
+    let rig = Rig::new(|builder| builder);
+    assert_eq!(rig.cache.get_or_insert_with(&1, || 10), 10);
+    assert_eq!(rig.cache.get_or_insert_with(&1, || panic!("it has one")), 10);
+    let overtaken = rig.cache.get_or_insert_with(&2, || {
+        rig.cache.insert(2, 21).unwrap();
+        20
+    });
+    assert_eq!((overtaken, rig.cache.get(&2)), (20, Some(21)));
+}
+
+#[test]
 fn moka_try_get_with() {
     let rig = Rig::new(|builder| builder);
     let down = rig.cache.get_or_load(&1, || Err("down"));
