@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Numbers are little-endian. What may be absent has a byte before it, 0 or 1; texts and bytes have
-//! their length before them, of four bytes. The sum is the CRC-32 of all bytes before it, so that
-//! what was damaged on the disk is not delivered. A store of another layout is not read.
+//! their length before them, of four bytes. The sum is the CRC-32 of all bytes before it and of the
+//! timer's id: a record that was damaged on the disk, or that lies under another id, is not
+//! delivered. A store of another layout is not read.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +16,7 @@ use super::backoff::Backoff;
 use super::clock::Millis;
 
 /// The version of this layout.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
 /// How a timer is delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,10 +47,10 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self, id: &str) -> Vec<u8> {
         let mut bytes = Bytes(vec![LAYOUT]);
         self.fields(&mut bytes);
-        bytes.sealed()
+        bytes.sealed(id)
     }
 
     fn fields(&self, bytes: &mut Bytes) {
@@ -75,9 +76,9 @@ impl Record {
         bytes.text(&self.payload);
     }
 
-    /// `None`: these are not the bytes of a record.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = unsealed(bytes)?;
+    /// `None`: these are not the bytes of a record of that id.
+    pub(super) fn decode(id: &str, bytes: &[u8]) -> Option<Self> {
+        let mut rest = unsealed(id, bytes)?;
         let record = Self::read(&mut rest)?;
         rest.0.is_empty().then_some(record)
     }
@@ -176,12 +177,13 @@ impl Dead {
             DeadReason::Rule => 2,
         });
         self.record.fields(&mut bytes);
-        bytes.sealed()
+        // The id is among the bytes.
+        bytes.sealed("")
     }
 
     /// `None`: these are not the bytes of a dead letter.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = unsealed(bytes)?;
+        let mut rest = unsealed("", bytes)?;
         let (id, died) = (rest.string()?, rest.long()?);
         let reason = match rest.int()? {
             0 => DeadReason::Attempts,
@@ -210,8 +212,8 @@ impl Bytes {
     }
 
     /// With their sum after them.
-    fn sealed(mut self) -> Vec<u8> {
-        self.int(sum(&self.0));
+    fn sealed(mut self, id: &str) -> Vec<u8> {
+        self.int(sum(id, &self.0));
         self.0
     }
 
@@ -222,16 +224,19 @@ impl Bytes {
     }
 }
 
-/// The sum of bytes, by which damage shows: CRC-32.
-pub(super) fn sum(bytes: &[u8]) -> u32 {
-    crc32fast::hash(bytes)
+/// The CRC-32 of the bytes and then of the id that they belong to.
+pub(super) fn sum(id: &str, bytes: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(bytes);
+    sum.update(id.as_bytes());
+    sum.finalize()
 }
 
 /// What stands between the layout's number and the sum; `None` if these are not as they were
-/// written.
-fn unsealed(bytes: &[u8]) -> Option<Reader<'_>> {
+/// written, or belong to another id.
+fn unsealed<'a>(id: &str, bytes: &'a [u8]) -> Option<Reader<'a>> {
     let (bytes, written) = bytes.split_last_chunk()?;
-    if sum(bytes) != u32::from_le_bytes(*written) {
+    if sum(id, bytes) != u32::from_le_bytes(*written) {
         return None;
     }
     let mut rest = Reader(bytes);
@@ -299,16 +304,19 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded_and_nothing_else_is() {
         for record in [record(None, false), record(Some(9), true)] {
-            let bytes = record.encode();
-            assert_eq!(Record::decode(&bytes), Some(record.clone()));
-            for end in 0..bytes.len() {
-                assert_eq!(Record::decode(&bytes[..end]), None, "cut at {end}");
+            let bytes = record.encode("id");
+            assert_eq!(Record::decode("id", &bytes), Some(record.clone()));
+            for other in ["ie", "i", "idd", ""] {
+                assert_eq!(Record::decode(other, &bytes), None, "the record of another id");
             }
-            assert_eq!(Record::decode(&[&bytes[..], &[0]].concat()), None);
+            for end in 0..bytes.len() {
+                assert_eq!(Record::decode("id", &bytes[..end]), None, "cut at {end}");
+            }
+            assert_eq!(Record::decode("id", &[&bytes[..], &[0]].concat()), None);
             for bit in 0..8 * bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Record::decode(&damaged), None, "bit {bit}");
+                assert_eq!(Record::decode("id", &damaged), None, "bit {bit}");
             }
             for reason in [DeadReason::Attempts, DeadReason::Expired, DeadReason::Rule] {
                 let dead = Dead { id: "id".to_owned(), died: 1, reason, record: record.clone() };

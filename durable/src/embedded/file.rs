@@ -12,7 +12,7 @@ use redb::{
 use std::path::Path;
 
 /// The version of the tables.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
 /// A file shorter than this is not made smaller.
 const SMALL: u64 = 16 << 20;

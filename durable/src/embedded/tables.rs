@@ -31,7 +31,7 @@ pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("d
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
-    Record::decode(bytes).ok_or_else(|| DurableError::corrupt_timer(id))
+    Record::decode(id, bytes).ok_or_else(|| DurableError::corrupt_timer(id))
 }
 
 fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
@@ -102,7 +102,7 @@ impl Transaction {
         }
         match after {
             Some(record) => {
-                let bytes = record.encode();
+                let bytes = record.encode(id);
                 self.weight += bytes.len();
                 timers.insert(id, &bytes[..])?;
                 due.insert((record.due, id), ())?;

@@ -8,8 +8,8 @@
 //!
 //! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
 //! bytes; `scripts/change.lua` reads the same. Numbers of the rest are of seven bits a byte, lowest
-//! first. The sum is the CRC-32 of what comes after it, which no script changes: what was damaged
-//! is not delivered. With a short payload a record stays below the 64 bytes up to which Redis packs
+//! first. The sum is the CRC-32 of what comes after it, which no script changes, and of the timer's
+//! id: a record whose rest was damaged, or that lies under another id, is not delivered. With a short payload a record stays below the 64 bytes up to which Redis packs
 //! a small hash without pointers.
 
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ use super::super::clock::Millis;
 use super::super::record::{Dead, DeadReason, Reader, Record, Settings, sum};
 
 /// The version of these bytes and of the keys.
-pub(super) const LAYOUT: u8 = 1;
+pub(super) const LAYOUT: u8 = 2;
 
 /// Flag of a record: it repeats. Cleared by a cancel while it is leased.
 const REPEATS: u8 = 1;
@@ -31,6 +31,7 @@ const RULE: u8 = 4;
 
 /// The bytes of a record that rests and has had no attempt.
 pub(super) fn resting(
+    id: &str,
     settings: &Settings,
     due: Millis,
     planned: Millis,
@@ -65,13 +66,13 @@ pub(super) fn resting(
         }
     }
     bytes.extend(payload);
-    let sum = sum(&bytes[begin + 4..]);
+    let sum = sum(id, &bytes[begin + 4..]);
     bytes[begin..begin + 4].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-/// `None`: these are not the bytes of a record.
-pub(super) fn record(bytes: &[u8]) -> Option<Record> {
+/// `None`: these are not the bytes of a record of that id.
+pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     let mut head = Reader(bytes);
     if head.fixed(1)? != u64::from(LAYOUT) {
         return None;
@@ -82,7 +83,7 @@ pub(super) fn record(bytes: &[u8]) -> Option<Record> {
     let error = head.fixed(2)?;
     let (error, written) = (head.counted(error)?, head.fixed(4)?);
     let mut rest = head;
-    if u64::from(sum(rest.0)) != written {
+    if u64::from(sum(id, rest.0)) != written {
         return None;
     }
     let attempts = u32::try_from(rest.number()?).ok()?;
@@ -122,7 +123,8 @@ pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
     };
     let length = head.fixed(2)?;
     let id = head.counted(length)?;
-    Some(Dead { id, died, reason, record: record(head.0)? })
+    let record = record(&id, head.0)?;
+    Some(Dead { id, died, reason, record })
 }
 
 fn number(bytes: &mut Vec<u8>, mut number: u64) {
@@ -169,7 +171,7 @@ mod tests {
 
     /// A record under that fence, in its third attempt.
     fn bytes(settings: &Settings, fence: u64) -> Vec<u8> {
-        let mut bytes = resting(settings, 1, 2, "out of paper", &[0, 255]);
+        let mut bytes = resting("id", settings, 1, 2, "out of paper", &[0, 255]);
         bytes[14..20].copy_from_slice(&fence.to_le_bytes()[..6]);
         bytes[20] = 3;
         bytes
@@ -189,20 +191,21 @@ mod tests {
     fn a_record_is_read_as_it_was_written_and_nothing_else_is() {
         for (rule, fence) in [(false, None), (true, Some(1 << 40))] {
             let bytes = bytes(&settings(rule), fence.unwrap_or(0));
-            let found = record(&bytes).expect("a record");
+            let found = record("id", &bytes).expect("a record");
             let (error, payload) = ("out of paper".to_owned(), vec![0, 255]);
             let rest = 30 + error.len();
             let settings = settings(rule);
             let expected =
                 Record { fence, due: 1, planned: 2, attempt: 3, settings, error, payload };
             assert_eq!(found, expected);
+            assert_eq!(record("ie", &bytes), None, "the record of another id");
             for end in 0..bytes.len() {
-                assert_eq!(record(&bytes[..end]), None, "cut at {end}");
+                assert_eq!(record("id", &bytes[..end]), None, "cut at {end}");
             }
             for bit in 8 * rest..8 * bytes.len() {
                 let mut damaged = bytes.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(record(&damaged), None, "bit {bit}");
+                assert_eq!(record("id", &damaged), None, "bit {bit}");
             }
             let dead = [&[9, 0, 0, 0, 0, 0, 1, 2, 0, b'i', b'd'], &bytes[..]].concat();
             let dead = letter(&dead).expect("a letter");
@@ -215,12 +218,12 @@ mod tests {
     fn a_repetition_that_was_cancelled_has_no_rule() {
         let mut bytes = bytes(&settings(true), 1);
         bytes[1] -= REPEATS;
-        assert_eq!(record(&bytes).expect("a record").settings.rule, None);
+        assert_eq!(record("id", &bytes).expect("a record").settings.rule, None);
     }
 
     #[test]
     fn a_timer_by_default_with_a_short_payload_is_packed_by_redis() {
         let options = super::super::super::options::Options::new();
-        assert!(resting(&options.settings, 0, 0, "", &[0; 20]).len() <= 64);
+        assert!(resting("id", &options.settings, 0, 0, "", &[0; 20]).len() <= 64);
     }
 }

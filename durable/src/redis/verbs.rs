@@ -52,7 +52,7 @@ pub(super) fn strange() -> DurableError {
 }
 
 fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
-    bytes::record(bytes).ok_or_else(|| DurableError::corrupt_timer(id))
+    bytes::record(id, bytes).ok_or_else(|| DurableError::corrupt_timer(id))
 }
 
 fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
@@ -146,7 +146,7 @@ impl Verbs {
             Existing::Refuse => b"refuse",
         };
         let time = known(due);
-        let record = bytes::resting(&settings, time, time, "", &payload);
+        let record = bytes::resting(&id, &settings, time, time, "", &payload);
         let operation = self.of_id("schedule", &id).text(existing).due(due);
         let operation = match due {
             Due::At(time) => operation.number(slice(time)),
@@ -380,7 +380,7 @@ impl Verbs {
         let Record { settings, planned, error, payload, .. } = &record;
         let Place { partition, bucket } = self.keys.place(&id);
         let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
-        let record = bytes::resting(settings, 0, *planned, error, payload);
+        let record = bytes::resting(&id, settings, 0, *planned, error, payload);
         let operation = operation.number(bucket).text(&record);
         let redriven = self.change(Patience::Caller, operation, move |verbs, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;

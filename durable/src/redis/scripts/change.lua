@@ -12,6 +12,7 @@ local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
 local TOLD = 30000      -- how far ahead a change is told to the workers
 local LATEST = 253402300799999
+local LAYOUT = 2        -- of a record
 local CORRUPT = 'TBCORRUPT the record of a timer'
 
 -- The present, and the present rounded up: what is due a while after it has waited for so long.
@@ -45,7 +46,7 @@ end
 local function head(record)
   if #record < 30 then return nil end
   local layout, flags, due, planned, fence_, attempt, lease = read('<BBI6I6I6I4I4', record)
-  if layout == 1 then return flags, due, planned, fence_, attempt, lease end
+  if layout == LAYOUT then return flags, due, planned, fence_, attempt, lease end
 end
 
 -- What comes after the error of a record.

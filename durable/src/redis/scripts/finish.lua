@@ -8,7 +8,7 @@
 
 -- Makes a dead letter of a record, as whose error `error` counts.
 local function bury_as(number, id, flags, head_, error, record, reason)
-  local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<BB', 1, flags) .. head_
+  local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<BB', LAYOUT, flags) .. head_
     .. pack('<I2', #error) .. error .. rest(record)
   call('HSET', COUNTERS, 'dead', whole(number))
   call('HSET', PREFIX .. 'letters', whole(number), letter)
@@ -45,7 +45,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   if how ~= 'retry' then
     planned, attempt, error = due, 0, ''
   end
-  local record = pack('<BBI6I6I6I4I4I2', 1, flags, due, planned, 0, attempt, length, #error)
+  local record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, planned, 0, attempt, length, #error)
   call('HSET', bucket, id, record .. error .. rest(found))
   tell(id, due)
   return {1, due}

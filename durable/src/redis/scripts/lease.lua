@@ -25,7 +25,7 @@ local function lease(id, bucket)
   end
   -- Also greater than any that a fail-over has lost.
   fence = math.max(fence + 1, now)
-  local record = pack('<BBI6I6I6I4', 1, flags, due, planned, fence, attempt)
+  local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, fence, attempt)
   record = record .. sub(found, 25)
   call('HSET', bucket, id, record)
   tell(id, due)
