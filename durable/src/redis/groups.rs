@@ -28,11 +28,13 @@
 use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::store::Answer;
+use super::fault::Fault;
 use super::lines::{Call, End, Operation};
-use super::link::{CALLER, Fault, PAUSES, Patience};
+use super::link::{self, CALLER, Patience};
+use super::node::{PAUSES, Way};
 use super::verbs::{Verbs, strange};
 use futures_channel::oneshot;
-use redis::{Cmd, RedisError, Value, cmd};
+use redis::{Cmd, RedisError, Value};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -134,25 +136,26 @@ impl Driver {
     async fn ask(&mut self, mut group: Group) {
         let mut pause = PAUSES[0];
         loop {
-            let link = self.verbs.link.clone();
-            let number = link.number();
-            let verbs = Arc::clone(&self.verbs);
-            let command = self.command(&group);
-            let asked = async move { link.evaluate(&verbs.scripts.group, command).await };
+            let way = self.verbs.link.way(&self.verbs.keys.prefix(self.partition));
+            let asked = {
+                let (way, verbs) = (way.clone(), Arc::clone(&self.verbs));
+                let command = self.command(&group);
+                async move { way.evaluate(&verbs.scripts.group, command).await }
+            };
             let answer = self.wait_for(&mut group, asked).await;
             // A command that was sent after it had become unsure has settled it.
             self.verbs.groups.line(self.partition).unsure = !matches!(answer, Some(Ok(_)));
             let Some(answer) = answer else { return };
             let error = match answer {
                 Ok(answer) => {
-                    if !self.answer(group, answer) {
+                    if !self.answer(group, answer, &way) {
                         tokio::time::sleep(PAUSES[0]).await;
                     }
                     return;
                 }
                 Err(error) => error,
             };
-            match self.verbs.link.fault(number, &error) {
+            match self.verbs.link.fault(&way, &error) {
                 Fault::Final(error) => return self.refuse(group, &error),
                 Fault::Refused(error) => {
                     // Callers are told so, and workers wait.
@@ -175,9 +178,7 @@ impl Driver {
 
     fn command(&self, group: &Group) -> Cmd {
         let Verbs { keys, groups, scripts, .. } = &*self.verbs;
-        let mut command = cmd("EVALSHA");
-        let common = keys.common(self.partition);
-        command.arg(scripts.group.get_hash()).arg(common.len()).arg(&common);
+        let mut command = link::call(&scripts.group, &keys.common(self.partition));
         command.arg(keys.prefix(self.partition)).arg(self.verbs.word_of_time());
         command.arg(&groups.process[..]).arg(group.number).arg(keys.channel());
         let unsure = groups.line(self.partition).unsure;
@@ -231,19 +232,19 @@ impl Driver {
 
     /// Answers a group: whether all of it was done. What was not waits again, behind all others:
     /// they may go where it cannot.
-    fn answer(&mut self, group: Group, answer: Value) -> bool {
+    fn answer(&mut self, group: Group, answer: Value, way: &Way) -> bool {
         let Some((now, answers)) = taken_apart(answer, group.calls.len()) else {
             self.refuse(group, &strange());
             return true;
         };
-        let (link, mut undone) = (&self.verbs.link, Vec::new());
+        let mut undone = Vec::new();
         for (call, answer) in group.calls.into_iter().zip(answers) {
             let Some(call) = call else { continue };
             let Value::BulkString(text) = answer else {
                 call.end(&self.verbs, Ok((answer, now)));
                 continue;
             };
-            match link.fault(link.number(), &failed(&text)) {
+            match self.verbs.link.fault(way, &failed(&text)) {
                 Fault::Refused(error) if call.deadline.is_none() => {
                     self.why = error.to_string();
                     undone.push(call);

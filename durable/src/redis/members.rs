@@ -49,6 +49,8 @@ struct Member {
     stalled: BTreeMap<u64, usize>,
     /// The partition that was looked into for stragglers, and when.
     looked: (u64, Millis),
+    /// Whether the master where the workers are kept does not answer.
+    unheard: bool,
 }
 
 impl Member {
@@ -62,7 +64,8 @@ impl Members {
     pub(super) fn join(&self, number: u64, near: &Arc<Near>) {
         let near = Arc::downgrade(near);
         let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
-        let member = Member { near, owned, missed, stalled: BTreeMap::new(), looked };
+        let (stalled, unheard) = (BTreeMap::new(), false);
+        let member = Member { near, owned, missed, stalled, looked, unheard };
         self.lock().insert(number, member);
     }
 
@@ -126,6 +129,24 @@ impl Members {
     /// A partition that could not be read can be again: all is loaded again, its keys among them.
     pub(super) fn found(&self, number: u64, partition: u64) {
         self.change(number, |member| member.missed.remove(&partition));
+    }
+
+    /// A worker could not be heard: whether it could before.
+    pub(super) fn unheard(&self, number: u64) -> bool {
+        let mut all = self.lock();
+        all.get_mut(&number).is_some_and(|member| !std::mem::replace(&mut member.unheard, true))
+    }
+
+    /// Whether a worker is one that could not be heard.
+    pub(super) fn is_unheard(&self, number: u64) -> bool {
+        self.lock().get(&number).is_some_and(|member| member.unheard)
+    }
+
+    /// A worker can be heard again.
+    pub(super) fn heard(&self, number: u64) {
+        if let Some(member) = self.lock().get_mut(&number) {
+            member.unheard = false;
+        }
     }
 
     /// Changes what a worker is to load; if `change` has, all that it had loaded is void.

@@ -22,11 +22,14 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod cluster;
+mod fault;
 mod groups;
 mod keys;
 mod lines;
 mod link;
 mod members;
+mod node;
 mod notices;
 mod pages;
 mod policy;
@@ -40,10 +43,12 @@ use super::key::{Key, Page};
 use super::near::Near;
 use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Stalled, Store};
+use fault::refused;
 use keys::Keys;
 use lines::Groups;
-use link::{Link, Patience, refused};
+use link::{Link, Patience};
 use members::Members;
+use node::Way;
 use notices::{Told, listen, subscribe};
 use quiet::Quiet;
 use redis::Client;
@@ -181,8 +186,7 @@ impl Redis {
         options.check()?;
         runtime()?;
         let client = client(url)?;
-        let link = Link::node(client.clone()).await?;
-        Self::open(link, vec![client], options).await
+        Self::open(Link::node(client).await?, options).await
     }
 
     /// Connects to a cluster, some of whose nodes are these.
@@ -211,42 +215,36 @@ impl Redis {
         let options = options.into();
         options.check()?;
         runtime()?;
-        let urls: Vec<String> = urls.into_iter().map(str::to_owned).collect();
-        let clients = urls.iter().map(|url| client(url)).collect::<Result<_, _>>()?;
-        let link = Link::cluster(urls).await?;
-        Self::open(link, clients, options).await
+        let clients = urls.into_iter().map(client).collect::<Result<_, _>>()?;
+        Self::open(Link::cluster(clients).await?, options).await
     }
 
-    async fn open(
-        link: Link,
-        nodes: Vec<Client>,
-        options: RedisOptions,
-    ) -> Result<Self, DurableError> {
+    async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
         let RedisOptions { name, partitions, clock, may_evict } = options;
         if !may_evict {
             policy::check(&link).await?;
         }
         let scripts = Scripts::new();
-        let ask = |link: Link| {
-            let mut script = scripts.open.prepare_invoke();
-            script.key(Keys::store(&name)).arg(bytes::LAYOUT).arg(partitions);
-            async move { link.script::<(u64, u64)>(&script).await }
+        let keys = [Keys::store(&name)];
+        let ask = |way: Way| {
+            let mut call = link::call(&scripts.open, &keys);
+            call.arg(bytes::LAYOUT).arg(partitions);
+            way.evaluate(&scripts.open, call)
         };
-        let (found, partitions) = link.ask(Patience::Caller, ask).await?;
+        let (found, partitions): (u64, u64) = link.ask(&keys[0], Patience::Caller, ask).await?;
         let known = u64::from(bytes::LAYOUT);
         if found != known {
             return Err(DurableError::Format { found, known });
         }
         let (keys, quiet) = (Keys::new(&name, partitions), Quiet::new(partitions));
         let channel = keys.channel();
-        let subscription = subscribe(&nodes, &channel).await.map_err(|error| refused(&error))?;
+        let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
         let (members, groups) = (Members::default(), Groups::new(partitions, runtime.clone()));
         let follows = link.clone();
         let verbs = Arc::new(Verbs { link, keys, clock, scripts, members, quiet, groups });
         let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
-        let listening =
-            runtime.spawn(listen(nodes, channel, subscription, told, follows)).abort_handle();
+        let listening = runtime.spawn(listen(follows, channel, subscription, told)).abort_handle();
         Ok(Self { verbs, runtime, listening })
     }
 

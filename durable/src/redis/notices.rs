@@ -7,14 +7,17 @@
 //! again**; a ping now and then finds the interruption that says nothing; and once a minute it is
 //! loaded again whatever was heard, which bounds what a notice costs that is lost without a trace
 //! (between two nodes of a cluster).
+//!
+//! Any node of a cluster passes on the notices of all: the first that answers is subscribed to, of
+//! those that `connect` was given and those that the cluster has told of since.
 
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
 use super::link::Link;
 use futures_util::StreamExt;
+use redis::RedisResult;
 use redis::aio::PubSub;
-use redis::{Client, RedisResult};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,10 +45,10 @@ pub(super) trait Told: Send + Sync {
     fn lost(&self);
 }
 
-/// Subscribes at the first of the nodes that lets it.
-pub(super) async fn subscribe(nodes: &[Client], channel: &str) -> RedisResult<PubSub> {
+/// Subscribes at the first of the known nodes that lets it.
+pub(super) async fn subscribe(link: &Link, channel: &str) -> RedisResult<PubSub> {
     let mut last = Err((redis::ErrorKind::InvalidClientConfig, "no address").into());
-    for node in nodes {
+    for node in link.clients() {
         let begun = async {
             let mut subscription = node.get_async_pubsub().await?;
             subscription.subscribe(channel).await?;
@@ -61,33 +64,31 @@ pub(super) async fn subscribe(nodes: &[Client], channel: &str) -> RedisResult<Pu
 }
 
 /// Tells of notices, for ever.
-pub(super) async fn listen(
-    nodes: Vec<Client>,
-    channel: String,
-    first: PubSub,
-    told: Arc<dyn Told>,
-    link: Link,
-) {
+pub(super) async fn listen(link: Link, channel: String, first: PubSub, told: Arc<dyn Told>) {
     let regularly = async {
         loop {
             tokio::time::sleep(AGAIN).await;
             told.lost();
         }
     };
-    futures_util::future::join(regularly, resume(&nodes, &channel, first, &*told, &link)).await;
+    futures_util::future::join(regularly, resume(&link, &channel, first, &*told)).await;
 }
 
-async fn resume(nodes: &[Client], channel: &str, first: PubSub, told: &dyn Told, link: &Link) {
+async fn resume(link: &Link, channel: &str, first: PubSub, told: &dyn Told) {
     let mut subscription = first;
     loop {
         follow(subscription, told, link).await;
-        subscription = loop {
-            tokio::time::sleep(PAUSE).await;
-            if let Ok(subscription) = subscribe(nodes, channel).await {
-                break subscription;
-            }
-        };
+        subscription = next(link, channel).await;
         told.lost();
+    }
+}
+
+async fn next(link: &Link, channel: &str) -> PubSub {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        if let Ok(subscription) = subscribe(link, channel).await {
+            return subscription;
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use super::super::key::{Key, Page, first_from};
 use super::super::near::Near;
 use super::link::Patience;
 use super::verbs::{Call, Verbs, text};
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How far ahead keys are loaded at most. Less than the scripts tell of, so that what is put there
 /// after a page is told.
@@ -21,6 +22,12 @@ const LATE: Millis = 5000;
 
 /// How many of the others' timers are taken on at a time.
 const TAKEN_ON: usize = 64;
+
+/// How many partitions are asked for the time, if the first does not answer.
+const ASKED: usize = 8;
+
+/// How long one has before the next is asked.
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The part of a page that one partition has.
 struct Part {
@@ -61,24 +68,49 @@ impl Verbs {
     async fn beat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
         let beat =
-            self.run(&self.scripts.beat, &self.keys.workers(), "", &more, Patience::Page).await;
+            self.run(&self.scripts.beat, &self.keys.workers(), "", &more, Patience::Look).await;
         let (now, owned): (Millis, BTreeSet<u64>) = beat?;
         self.members.owns(worker, &owned);
         Ok(now)
     }
 
-    /// The time, by whoever can be reached. Where the workers are kept is one master's: while it
-    /// cannot be reached nobody can take a partition either, and each keeps what it has.
-    async fn be_heard(&self, worker: u64) -> Result<Millis, DurableError> {
+    /// The time, by the first node that can be reached. Where the workers are kept is one master's:
+    /// while it cannot be reached no worker can take a partition either, and each keeps what it
+    /// has.
+    async fn be_heard(self: &Arc<Self>, worker: u64) -> Result<Millis, DurableError> {
         loop {
-            let mut said = self.beat(worker).await;
-            if unreachable(&said) {
-                said = self.time_by(self.members.legible(worker)).await;
+            let owned = self.members.legible(worker);
+            // A worker that owns nothing has nothing to go on with.
+            if owned.is_empty() || !self.members.is_unheard(worker) {
+                let said = self.beat(worker).await;
+                if !unreachable(&said) {
+                    return said;
+                }
+                self.go_on_unheard(worker);
             }
+            let said = self.time_by(owned).await;
             if !unreachable(&said) {
                 return said;
             }
         }
+    }
+
+    /// Lets a worker load its keys without being heard, until the master of the workers answers.
+    fn go_on_unheard(self: &Arc<Self>, worker: u64) {
+        if !self.members.unheard(worker) {
+            return;
+        }
+        let verbs = Arc::clone(self);
+        tokio::spawn(async move {
+            let (script, keys) = (&verbs.scripts.now, verbs.keys.workers());
+            // A worker that has left is not waited for.
+            while verbs.members.is_unheard(worker) {
+                let said = verbs.run::<Millis>(script, &keys, "", &[], Patience::Page).await;
+                if !unreachable(&said) {
+                    return verbs.members.heard(worker);
+                }
+            }
+        });
     }
 
     /// The time, by whoever can be reached of some.
@@ -86,18 +118,29 @@ impl Verbs {
         self.time_by(0..self.keys.partitions().min(3)).await
     }
 
+    /// The time, by the first of some partitions that answers. Each is given a head start over the
+    /// next: two masters' clocks differ, so the same one is to answer again and again.
     async fn time_by(
         &self,
         partitions: impl IntoIterator<Item = u64>,
     ) -> Result<Millis, DurableError> {
-        let mut said = Err(DurableError::Unreachable(String::new()));
-        for partition in partitions {
-            said = self.now(partition, Patience::Page).await;
-            if !unreachable(&said) {
-                break;
-            }
+        let mut start = Duration::ZERO;
+        let asked: Vec<_> = partitions
+            .into_iter()
+            .take(ASKED)
+            .map(|partition| {
+                let wait = start;
+                start += HEAD_START;
+                Box::pin(async move {
+                    tokio::time::sleep(wait).await;
+                    self.now(partition, Patience::Page).await
+                })
+            })
+            .collect();
+        if asked.is_empty() {
+            return Err(DurableError::Unreachable("no partition can be asked".to_owned()));
         }
-        said
+        Ok(select_ok(asked).await?.0)
     }
 
     /// Says that a worker has ended.
@@ -123,7 +166,7 @@ impl Verbs {
         let asked = owned.into_iter().filter_map(|partition| {
             let notices = self.quiet.asked(partition, now, from.0, until)?;
             let part = Part { partition, notices, from: from.clone(), until, limit: share };
-            Some(async move { (partition, self.part(part, Patience::Page).await) })
+            Some(async move { (partition, self.part(part, Patience::Look).await) })
         });
         let mut keys = Vec::new();
         let mut end: Option<Key> = None;
@@ -162,7 +205,7 @@ impl Verbs {
             return Ok(Vec::new());
         };
         let part = Part { partition, notices, from: first_from(0), until, limit: TAKEN_ON };
-        let page = self.part(part, Patience::Page).await;
+        let page = self.part(part, Patience::Look).await;
         if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
     }
 

@@ -8,25 +8,27 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
-use super::link::{Link, Patience};
+use super::link::Link;
 
-/// Refuses servers that may remove timers. Of a cluster all masters are asked; while one of them
-/// cannot be reached none is, as a process must be able to start then.
+/// Refuses servers that may remove timers. Of a cluster all masters are asked; one that cannot be
+/// reached is passed over, as a process must be able to start then.
 pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
-    let policies = match link.ask(Patience::Page, |link| link.info("memory")).await {
-        Ok(infos) => infos,
-        Err(DurableError::Unreachable(_)) => return Ok(()),
-        Err(DurableError::Denied(what)) => {
-            let advice = "INFO tells whether the server may remove timers; grant it, or choose \
-                          `RedisOptions::allow_eviction`";
-            return Err(DurableError::Denied(format!("{what} ({advice})")));
+    for info in link.info("memory").await {
+        let info = match info {
+            Ok(info) => info,
+            Err(DurableError::Unreachable(_)) => continue,
+            Err(DurableError::Denied(what)) => {
+                let advice = "INFO tells whether the server may remove timers; grant it, or \
+                              choose `RedisOptions::allow_eviction`";
+                return Err(DurableError::Denied(format!("{what} ({advice})")));
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(policy) = evicting(&info) {
+            return Err(DurableError::Evicts { policy: policy.to_owned() });
         }
-        Err(error) => return Err(error),
-    };
-    match policies.iter().find_map(|info| evicting(info)) {
-        Some(policy) => Err(DurableError::Evicts { policy: policy.to_owned() }),
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// The policy of a server that may remove what has no time to live. One that names none has no

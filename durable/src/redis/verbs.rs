@@ -11,14 +11,15 @@ use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, L
 use super::bytes;
 use super::keys::{BUCKETS, Keys, Place, slice};
 use super::lines::{Groups, Operation};
-use super::link::{Link, Patience};
+use super::link::{self, Link, Patience};
 use super::members::Members;
+use super::node::Way;
 use super::notices::Told;
 use super::quiet::{Quiet, TOLD};
 use super::scripts::Scripts;
 use crate::Existing;
 use futures_util::future::try_join_all;
-use redis::{FromRedisValue, Script, Value, cmd};
+use redis::{Cmd, FromRedisValue, Script, Value, cmd};
 use std::sync::Arc;
 
 pub(super) struct Verbs {
@@ -87,18 +88,19 @@ impl Verbs {
         args: &[Vec<u8>],
         patience: Patience,
     ) -> Result<T, DurableError> {
-        let ask = |link: Link| {
-            let mut script = script.prepare_invoke();
-            for key in keys {
-                script.key(key);
-            }
-            script.arg(prefix).arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
-            for arg in args {
-                script.arg(&arg[..]);
-            }
-            async move { link.script(&script).await }
+        let ask = |way: Way| {
+            let mut call = link::call(script, keys);
+            call.arg(prefix).arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
+            call.arg(args);
+            way.evaluate(script, call)
         };
-        self.link.ask(patience, ask).await
+        self.link.ask(&keys[0], patience, ask).await
+    }
+
+    /// Sends a command about a key that changes nothing.
+    async fn look<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, DurableError> {
+        let ask = |way: Way| way.command(command.clone());
+        self.link.ask(key, Patience::Caller, ask).await
     }
 
     /// The time for a script: none, that is the server's, unless there is another clock.
@@ -198,12 +200,9 @@ impl Verbs {
     /// What is kept of a timer.
     async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
         let bucket = self.keys.bucket(self.keys.place(id));
-        let ask = |link: Link| {
-            let mut command = cmd("HGET");
-            command.arg(&bucket).arg(id);
-            link.command::<Option<Vec<u8>>>(command)
-        };
-        self.link.ask(Patience::Caller, ask).await
+        let mut command = cmd("HGET");
+        command.arg(&bucket).arg(id);
+        self.look(&bucket, command).await
     }
 
     /// In the order of partitions, buckets and ids.
@@ -241,21 +240,14 @@ impl Verbs {
 
     pub(super) async fn len(&self) -> Result<(u64, u64), DurableError> {
         let each = (0..self.keys.partitions()).map(|partition| async move {
-            let timers = |link: Link| {
-                let mut command = cmd("HGET");
-                command.arg(self.keys.counters(partition)).arg("timers");
-                link.command::<Option<u64>>(command)
-            };
-            let dead = |link: Link| {
-                let mut command = cmd("HLEN");
-                command.arg(&self.keys.dead(partition)[0]);
-                link.command::<u64>(command)
-            };
-            let timers = self.link.ask(Patience::Caller, timers).await?;
-            Ok::<_, DurableError>((
-                timers.unwrap_or(0),
-                self.link.ask(Patience::Caller, dead).await?,
-            ))
+            let (counters, [letters, _]) =
+                (self.keys.counters(partition), self.keys.dead(partition));
+            let (mut timers, mut dead) = (cmd("HGET"), cmd("HLEN"));
+            timers.arg(&counters).arg("timers");
+            dead.arg(&letters);
+            let timers: Option<u64> = self.look(&counters, timers).await?;
+            let dead: u64 = self.look(&letters, dead).await?;
+            Ok::<_, DurableError>((timers.unwrap_or(0), dead))
         });
         let counts = try_join_all(each).await?;
         Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
@@ -342,13 +334,10 @@ impl Verbs {
                 let (last, inner) = self.of_number(after);
                 inner + u64::from(partition <= last)
             });
-            let ask = |link: Link| {
-                let mut command = cmd("ZRANGEBYSCORE");
-                command.arg(&self.keys.dead(partition)[1]).arg(first).arg("+inf");
-                command.arg("LIMIT").arg(0).arg(limit);
-                link.command::<Vec<u64>>(command)
-            };
-            let inner = self.link.ask(Patience::Caller, ask).await?;
+            let [_, order] = self.keys.dead(partition);
+            let mut command = cmd("ZRANGEBYSCORE");
+            command.arg(&order).arg(first).arg("+inf").arg("LIMIT").arg(0).arg(limit);
+            let inner: Vec<u64> = self.look(&order, command).await?;
             Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
         });
         let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
@@ -363,12 +352,10 @@ impl Verbs {
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
         let (partition, inner) = self.of_number(number);
-        let ask = |link: Link| {
-            let mut command = cmd("HGET");
-            command.arg(&self.keys.dead(partition)[0]).arg(inner);
-            link.command::<Option<Vec<u8>>>(command)
-        };
-        let found = self.link.ask(Patience::Caller, ask).await?;
+        let [letters, _] = self.keys.dead(partition);
+        let mut command = cmd("HGET");
+        command.arg(&letters).arg(inner);
+        let found: Option<Vec<u8>> = self.look(&letters, command).await?;
         found.map(|bytes| letter(number, &bytes)).transpose()
     }
 

@@ -10,12 +10,12 @@ use futures_channel::oneshot;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{
-    Backoff, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
+    Backoff, Delivery, DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions,
 };
 
 pub(crate) fn quick() -> Options {
@@ -102,6 +102,55 @@ impl Work {
         assert_eq!(self.thread.join().unwrap(), Ok(()));
         self.acknowledged.iter().collect()
     }
+}
+
+/// A timer that a worker was given.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) id: String,
+    pub(crate) planned: SystemTime,
+    /// How late it was.
+    pub(crate) late: Duration,
+}
+
+/// A worker that acknowledges all it is given, and notes when.
+pub(crate) struct Watch {
+    pub(crate) delivered: Receiver<Seen>,
+    end: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), DurableError>>,
+}
+
+impl Watch {
+    pub(crate) fn over(process: &Process) -> Self {
+        let (send, delivered) = channel();
+        let (end, ends) = oneshot::channel::<()>();
+        let worker = process.timers.worker().until(async move {
+            let _ = ends.await;
+        });
+        let run = worker.run(move |Delivery { id, planned, .. }| {
+            let late = SystemTime::now().duration_since(planned).expect("it is not early");
+            send.send(Seen { id, planned, late }).unwrap();
+            async { Ok::<(), String>(()) }
+        });
+        Self { delivered, end, thread: std::thread::spawn(move || wait(run)) }
+    }
+
+    /// Ends the worker: what it was given that was not asked for yet.
+    pub(crate) fn stop(self) -> Vec<Seen> {
+        drop(self.end);
+        assert_eq!(self.thread.join().unwrap(), Ok(()));
+        self.delivered.iter().collect()
+    }
+}
+
+/// How many were due from a time on; and how late those were, but for one in a hundred, and at
+/// most.
+pub(crate) fn lateness(seen: &[Seen], from: SystemTime) -> (usize, Duration, Duration) {
+    let since = seen.iter().filter(|seen| seen.planned >= from);
+    let mut late: Vec<Duration> = since.map(|seen| seen.late).collect();
+    late.sort_unstable();
+    let worst = late.last().expect("there are some");
+    (late.len(), late[late.len() * 99 / 100], *worst)
 }
 
 /// Waits until nothing is left, and ends the workers.

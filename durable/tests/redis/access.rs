@@ -13,7 +13,7 @@ const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@conne
                       +@sortedset +time +publish +subscribe +persist +exists +info";
 
 /// And what it needs on a cluster besides.
-const ON_A_CLUSTER: &str = "+cluster|slots +cluster|nodes +readonly +asking";
+const ON_A_CLUSTER: &str = "+cluster|slots";
 
 #[test]
 fn a_wrong_password_is_denied() {

@@ -3,10 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
 use crate::common::bench::{SECOND, wait};
-use crate::common::process::{Process, Work, all_are_acknowledged_once, ids, quick};
+use crate::common::process::{
+    Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick,
+};
 use crate::common::servers::{Cluster, Server};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -103,7 +105,7 @@ fn one_of_many(cluster: &Cluster) -> &Server {
 }
 
 #[test]
-fn a_master_that_does_not_answer_stops_no_other() {
+fn a_master_that_does_not_answer_takes_no_places() {
     let Some(cluster) = independent() else { return };
     let process = Process::of_cluster(&cluster);
     let timers = &process.timers;
@@ -138,6 +140,82 @@ fn a_master_that_does_not_answer_stops_no_other() {
     let acknowledged = next(its.len());
     assert_eq!(acknowledged, its.into_iter().cloned().collect());
     assert_eq!(work.stop(), [""; 0], "each once");
+}
+
+fn ids_of(come: &[Seen]) -> BTreeSet<String> {
+    come.iter().map(|seen| seen.id.clone()).collect()
+}
+
+/// Which of the timers `ids` gives, so many, a node has.
+fn has(node: &Server, count: usize) -> Vec<bool> {
+    let its = format!(
+        "EVAL \"local has = {{}} for number = 1, {count} do has[number] = '-' end \
+         for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+         for _, id in ipairs(redis.call('HKEYS', key)) do has[id:sub(7) + 1] = 'x' end end \
+         return table.concat(has)\" 0"
+    );
+    let has: Vec<bool> =
+        node.order(&its).lines().nth(1).unwrap().bytes().map(|b| b == b'x').collect();
+    assert_eq!(has.len(), count);
+    has
+}
+
+/// Moves a stream of timers, 200 a second, to a moment ahead, by another process than their
+/// worker's, while a master says nothing for that long. Those of the other masters are delivered
+/// meanwhile, and are in time when the silence has been found out; all others come afterwards.
+fn a_stream_goes_on_while_silent(cluster: &Cluster, silent: &Server, lasts: Duration) {
+    let (step, ahead) = (SECOND / 200, SECOND / 4);
+    for node in &cluster.nodes {
+        // It is given up by no other meanwhile.
+        node.order("CONFIG SET cluster-node-timeout 120000");
+    }
+    let (process, other) = (Process::of_cluster(cluster), Process::of_cluster(cluster));
+    let all = ids((lasts.as_millis() / step.as_millis()).try_into().unwrap());
+    let rest = all.iter().map(|id| other.timers.insert(id, "", 86_400 * SECOND, quick()));
+    wait(futures_util::future::try_join_all(rest)).unwrap();
+    let its = has(silent, all.len());
+    let others = || all.iter().zip(&its).filter(|(_, its)| !**its).map(|(id, _)| id.clone());
+    assert!((all.len() / 4..all.len()).contains(&others().count()), "{}", others().count());
+
+    let watch = Watch::over(&process);
+    std::thread::sleep(2 * SECOND);
+
+    silent.pause();
+    let begun = SystemTime::now();
+    let moves = all.iter().enumerate().map(|(place, id)| {
+        let (timers, id) = (other.timers.clone(), id.clone());
+        other.runtime.spawn(async move {
+            tokio::time::sleep(step * u32::try_from(place).unwrap()).await;
+            timers.reset(&id, ahead).await
+        })
+    });
+    let moves: Vec<_> = moves.collect();
+    std::thread::sleep(lasts + ahead + 2 * SECOND);
+    let mut come: Vec<Seen> = watch.delivered.try_iter().collect();
+    let missing = others().collect::<BTreeSet<_>>().difference(&ids_of(&come)).count();
+    let (count, p99, worst) = lateness(&come, begun + 3 * SECOND);
+    assert_eq!(missing, 0, "of {}", others().count());
+    assert!(count > all.len() / 4 && p99 < SECOND, "{count}: p99 {p99:?}, at most {worst:?}");
+
+    silent.go_on();
+    let moved = other.runtime.block_on(futures_util::future::try_join_all(moves)).unwrap();
+    let of_others = moved.iter().zip(&its).filter(|(_, its)| !**its);
+    assert!(of_others.clone().all(|(moved, _)| *moved == Ok(true)), "{moved:?}");
+    for (id, _) in all.iter().zip(&its).filter(|(_, its)| **its) {
+        // One that was not answered may have been moved, and delivered.
+        assert!(wait(other.timers.reset(id, ahead)).is_ok());
+    }
+    while wait(other.timers.len()) != Ok(0) {
+        come.push(watch.delivered.recv_timeout(30 * SECOND).expect("all come"));
+    }
+    come.extend(watch.stop());
+    assert_eq!((come.len(), ids_of(&come)), (all.len(), all.into_iter().collect()), "each once");
+}
+
+#[test]
+fn a_master_that_does_not_answer_stops_no_other() {
+    let Some(cluster) = independent() else { return };
+    a_stream_goes_on_while_silent(&cluster, one_of_many(&cluster), 30 * SECOND);
 }
 
 #[test]

@@ -1,0 +1,253 @@
+//! [`Cluster`]: the nodes of a cluster, and which of them is the master of a slot.
+//!
+//! **Each node has a connection of its own**, so that a silent one delays no request to another.
+//! (The cluster client of the crate `redis` connects to all nodes in one step, in which it serves
+//! none, and repeats that whenever a slot's node is missing.)
+//!
+//! **The cluster is learned again** by `CLUSTER SLOTS` when a request comes to nothing: the slot
+//! has moved, the connection broke, or there was no answer in time. The node that knows of the move
+//! is asked first, then the known masters, then every node that was ever named, by `connect` or by
+//! the cluster. So a cluster all of whose named nodes were replaced is not lost.
+
+#![forbid(unsafe_code)]
+
+use super::node::{Node, RENEWAL};
+use crate::panics::ignore_poison;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::cluster_routing::Slot;
+use redis::{
+    Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind, Value, cmd,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A host and a port.
+type Address = (String, u16);
+
+pub(super) struct Cluster {
+    /// The nodes that `connect` was given.
+    named: Vec<Arc<Node>>,
+    known: Mutex<Known>,
+}
+
+struct Known {
+    masters: HashMap<Slot, Arc<Node>>,
+    /// All that the cluster has told of, replicas too.
+    nodes: BTreeMap<Address, Arc<Node>>,
+    /// The node that has told of them; it refuses what belongs to a slot that no node has.
+    teller: Arc<Node>,
+    /// Whether it is being learned again, or has just been.
+    learning: bool,
+}
+
+impl Cluster {
+    /// Learns a cluster, some of whose nodes are these.
+    pub(super) async fn connect(clients: Vec<Client>) -> RedisResult<Self> {
+        let named = clients.into_iter().map(|client| Node::lazy(client).map(Arc::new));
+        let named: Vec<Arc<Node>> = named.collect::<RedisResult<_>>()?;
+        let (teller, told) = first_told(&named).await?;
+        let (masters, nodes, first) = (HashMap::new(), BTreeMap::new(), Arc::clone(&teller));
+        let known = Mutex::new(Known { masters, nodes, teller: first, learning: false });
+        let cluster = Self { named, known };
+        cluster.learn(teller, told);
+        Ok(cluster)
+    }
+
+    /// The master of the slot of a key, as far as is known.
+    pub(super) fn master(&self, key: &str) -> Arc<Node> {
+        let known = self.lock();
+        Arc::clone(known.masters.get(&Slot::for_key(key)).unwrap_or(&known.teller))
+    }
+
+    /// The masters of all slots.
+    pub(super) fn masters(&self) -> Vec<Arc<Node>> {
+        distinct(self.lock().masters.values())
+    }
+
+    /// All nodes that were ever named, those first that `connect` was given.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        distinct(self.named.iter().chain(self.lock().nodes.values()))
+    }
+
+    /// Has the cluster learned again if an error of a node says that it may have changed.
+    pub(super) fn check(self: &Arc<Self>, node: &Arc<Node>, error: &RedisError) {
+        use ServerErrorKind::{ClusterDown, MasterDown, Moved, ReadOnly};
+        let first = match error.kind() {
+            ErrorKind::Server(Moved) => Some(Arc::clone(node)),
+            ErrorKind::Io | ErrorKind::Server(ClusterDown | MasterDown | ReadOnly) => None,
+            _ => return,
+        };
+        if std::mem::replace(&mut self.lock().learning, true) {
+            return;
+        }
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move {
+            for some in [first.into_iter().collect(), cluster.masters(), cluster.nodes()] {
+                if let Ok((teller, told)) = first_told(&some).await {
+                    cluster.learn(teller, told);
+                    break;
+                }
+            }
+            // The nodes may not agree yet.
+            tokio::time::sleep(RENEWAL).await;
+            cluster.lock().learning = false;
+        });
+    }
+
+    /// Takes over what a node has told; nodes that are known keep their connections.
+    fn learn(&self, teller: Arc<Node>, told: Vec<Told>) {
+        let mut known = self.lock();
+        let old = std::mem::take(&mut known.nodes);
+        let before = self.named.iter().filter_map(|node| Some((address(node.client())?, node)));
+        let before: BTreeMap<Address, &Arc<Node>> =
+            before.chain(old.iter().map(|(address, node)| (address.clone(), node))).collect();
+        known.masters.clear();
+        for Told { slots, nodes } in told {
+            let mut master = None;
+            for address in nodes {
+                let node = known.nodes.get(&address).or(before.get(&address).copied()).cloned();
+                let node = node.or_else(|| at(&address, &teller).ok().map(Arc::new));
+                let Some(node) = node else { continue };
+                known.nodes.insert(address, Arc::clone(&node));
+                master.get_or_insert(node);
+            }
+            let Some(master) = master else { continue };
+            let slots = slots.filter_map(Slot::new);
+            known.masters.extend(slots.map(|slot| (slot, Arc::clone(&master))));
+        }
+        known.teller = teller;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        ignore_poison(self.known.lock())
+    }
+}
+
+fn distinct<'a>(nodes: impl Iterator<Item = &'a Arc<Node>>) -> Vec<Arc<Node>> {
+    let mut all: Vec<Arc<Node>> = Vec::new();
+    for node in nodes {
+        if !all.iter().any(|one| Arc::ptr_eq(one, node)) {
+            all.push(Arc::clone(node));
+        }
+    }
+    all
+}
+
+/// Some slots and their nodes, the master first.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    slots: std::ops::RangeInclusive<u16>,
+    nodes: Vec<Address>,
+}
+
+/// What the first of some nodes tells that answers; or why none does.
+async fn first_told(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Told>)> {
+    let mut asked: FuturesUnordered<_> = nodes
+        .iter()
+        .map(|node| async move {
+            let mut command = cmd("CLUSTER");
+            command.arg("SLOTS");
+            let way = node.way();
+            let error = match way.clone().command(command).await {
+                Ok(said) => match read(said, node.client()) {
+                    // It was taken out of the cluster, or has not been put in yet.
+                    none if none.is_empty() => (ErrorKind::Io, "the node knows of no slots").into(),
+                    told => return Ok((Arc::clone(node), told)),
+                },
+                Err(error) => error,
+            };
+            way.check(&error);
+            Err(error)
+        })
+        .collect();
+    let mut why = RedisError::from((ErrorKind::InvalidClientConfig, "no address"));
+    while let Some(told) = asked.next().await {
+        match told {
+            Ok(told) => return Ok(told),
+            // What a node says is worth more than that another does not answer.
+            Err(error) if matches!(why.kind(), ErrorKind::InvalidClientConfig | ErrorKind::Io) => {
+                why = error;
+            }
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
+/// The answer to `CLUSTER SLOTS`. A node that tells no host is where the teller is; one whose host
+/// is not known is left out.
+fn read(said: Value, teller: &Client) -> Vec<Told> {
+    let here = address(teller).map_or(String::new(), |(host, _)| host);
+    let Value::Array(said) = said else { return Vec::new() };
+    let one = |part: Value| {
+        let Value::Array(part) = part else { return None };
+        let [Value::Int(first), Value::Int(last), nodes @ ..] = &part[..] else { return None };
+        let node = |node: &Value| {
+            let Value::Array(node) = node else { return None };
+            let [host, Value::Int(port), ..] = &node[..] else { return None };
+            let host = match host {
+                Value::Nil => "",
+                Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+                Value::SimpleString(host) => host,
+                _ => return None,
+            };
+            let host = match host {
+                "?" => return None,
+                "" | "0.0.0.0" | "::" => &here,
+                host => host,
+            };
+            Some((host.to_owned(), u16::try_from(*port).ok()?))
+        };
+        let slots = u16::try_from(*first).ok()?..=u16::try_from(*last).ok()?;
+        Some(Told { slots, nodes: nodes.iter().filter_map(node).collect() })
+    };
+    said.into_iter().filter_map(one).collect()
+}
+
+fn address(client: &Client) -> Option<Address> {
+    match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some((host.clone(), *port))
+        }
+        _ => None,
+    }
+}
+
+/// A node at that address, which is reached as another is.
+fn at((host, port): &Address, like: &Node) -> RedisResult<Node> {
+    let info = like.client().get_connection_info().clone();
+    let mut there = info.addr().clone();
+    if let ConnectionAddr::Tcp(its_host, its_port)
+    | ConnectionAddr::TcpTls { host: its_host, port: its_port, .. } = &mut there
+    {
+        (*its_host, *its_port) = (host.clone(), *port);
+    }
+    Node::lazy(Client::open(info.set_addr(there).into_connection_info()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_are_not_told_are_the_tellers() {
+        let teller = Client::open("redis://:secret@teller:7000/").expect("an address");
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let node = |host: Value, port| Value::Array(vec![host, Value::Int(port), text("name")]);
+        let nodes = [
+            node(text("one"), 1),
+            node(Value::Nil, 2),
+            node(text(""), 3),
+            node(text("?"), 4),
+            node(text("::1"), 5),
+        ];
+        let said = [vec![Value::Int(0), Value::Int(5460)], nodes.to_vec()].concat();
+        let told = read(Value::Array(vec![Value::Array(said), Value::Nil]), &teller);
+        let nodes = [("one", 1), ("teller", 2), ("teller", 3), ("::1", 5)];
+        let nodes = nodes.map(|(host, port)| (host.to_owned(), port)).to_vec();
+        assert_eq!(told, [Told { slots: 0..=5460, nodes }]);
+        assert_eq!(read(Value::Nil, &teller), []);
+    }
+}

@@ -1,0 +1,106 @@
+//! [`Fault`]: what an error of a request means, and whether the request is sent again.
+//!
+//! **Sent again unconditionally**: requests that certainly were not executed (connection refused,
+//! slot moved, server still loading). **Sent again under the same number**: those that may have
+//! been executed, with the reply lost (`groups.rs`); the script then returns the reply that it has
+//! kept, or executes them.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+/// What is said of a right that is missing within a script, by Redis 7.0 and later ones.
+const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
+
+/// Why there is no answer.
+pub(super) enum Fault {
+    Final(DurableError),
+    /// It was surely not done, and may be once somebody has seen to the server: a worker waits.
+    Refused(DurableError),
+    /// It was surely not done.
+    Undone(String),
+    /// It may have been done.
+    Unknown(String),
+}
+
+impl Fault {
+    /// The meaning of an error that a node of a cluster, or a node alone, has given.
+    pub(super) fn of(error: &RedisError, cluster: bool) -> Self {
+        use ServerErrorKind as Server;
+        let what = error.to_string();
+        match error.kind() {
+            ErrorKind::Server(Server::Moved | Server::Ask) if !cluster => {
+                let advice = "a node of a cluster: `Redis::connect_cluster` is for it";
+                Self::Final(DurableError::Address(format!("{advice} ({what})")))
+            }
+            ErrorKind::Server(
+                Server::Moved
+                | Server::Ask
+                | Server::TryAgain
+                | Server::ClusterDown
+                | Server::BusyLoading
+                | Server::MasterDown
+                | Server::NoScript,
+            ) => Self::Undone(what),
+            // A master that has just become a replica: the others know its successor.
+            ErrorKind::Server(Server::ReadOnly) if cluster => Self::Undone(what),
+            // The next connection may lead to the new one.
+            ErrorKind::Server(Server::ReadOnly) => Self::Refused(DurableError::ReadOnly(what)),
+            ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
+                Self::Final(DurableError::Denied(what))
+            }
+            ErrorKind::Server(Server::ResponseError) if what.contains("non local key") => {
+                Self::Undone(what)
+            }
+            ErrorKind::Server(Server::ResponseError)
+                if DENIED.iter().any(|said| what.contains(said)) =>
+            {
+                Self::Final(DurableError::Denied(what))
+            }
+            ErrorKind::Extension => extension(error.code().unwrap_or_default(), what),
+            ErrorKind::Io if error.is_connection_refusal() => Self::Undone(what),
+            ErrorKind::Io | ErrorKind::Parse => Self::Unknown(what),
+            ErrorKind::InvalidClientConfig => Self::Final(DurableError::Address(what)),
+            _ => Self::Final(DurableError::Io(what)),
+        }
+    }
+
+    /// The error for a caller that does not try again.
+    pub(super) fn last(self) -> DurableError {
+        match self {
+            Self::Final(error) | Self::Refused(error) => error,
+            Self::Undone(what) | Self::Unknown(what) => DurableError::Unreachable(what),
+        }
+    }
+}
+
+/// What an error of a connection that cannot be made means.
+pub(super) fn refused(error: &RedisError) -> DurableError {
+    Fault::of(error, false).last()
+}
+
+fn extension(code: &str, what: String) -> Fault {
+    Fault::Final(match code {
+        "NOAUTH" | "WRONGPASS" => DurableError::Denied(what),
+        "MISCONF" | "NOREPLICAS" | "OOM" => return Fault::Refused(DurableError::ReadOnly(what)),
+        "TBCORRUPT" => DurableError::corrupt(what),
+        // Another script runs for long.
+        "BUSY" => return Fault::Undone(what),
+        _ => DurableError::Io(what),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_that_has_become_a_replica_is_left_for_another() {
+        let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
+        let said = RedisError::from((read_only, "a replica takes no writes"));
+        assert!(matches!(Fault::of(&said, true), Fault::Undone(_)), "the cluster has another");
+        let alone = Fault::of(&said, false);
+        assert!(matches!(alone, Fault::Refused(DurableError::ReadOnly(_))), "it may have none");
+    }
+}

@@ -1,0 +1,148 @@
+//! [`Node`]: one server, and the connection to it.
+//!
+//! The crate `redis` reconnects when a connection breaks. **A connection that does not answer in
+//! time is replaced**: one that broke without a word (its machine has gone, its address moved)
+//! looks to the system as if it stood, for a quarter of an hour. The connection is used until its
+//! successor stands, because a server that is only slow still answers on it.
+
+#![forbid(unsafe_code)]
+
+use crate::panics::ignore_poison;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long an answer is waited for.
+pub(super) const ANSWER: Duration = Duration::from_secs(2);
+
+/// The first and the longest wait before something is asked again.
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+
+/// How long a new connection is kept at least.
+pub(super) const RENEWAL: Duration = Duration::from_millis(100);
+
+/// A server, shared by all that ask it.
+pub(super) struct Node {
+    client: Client,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    connection: ConnectionManager,
+    /// How many there have been before.
+    number: u64,
+    /// Whether another is being made, or has just been.
+    renewing: bool,
+}
+
+/// A connection to a node, as it is at one time.
+#[derive(Clone)]
+pub(super) struct Way {
+    pub(super) node: Arc<Node>,
+    connection: ConnectionManager,
+    number: u64,
+}
+
+impl Node {
+    /// A node to which a connection stands.
+    pub(super) async fn connect(client: Client) -> RedisResult<Self> {
+        let connection = ConnectionManager::new_with_config(client.clone(), config()).await?;
+        Ok(Self::new(client, connection))
+    }
+
+    /// A node to which the first request connects.
+    pub(super) fn lazy(client: Client) -> RedisResult<Self> {
+        let connection = ConnectionManager::new_lazy_with_config(client.clone(), config())?;
+        Ok(Self::new(client, connection))
+    }
+
+    fn new(client: Client, connection: ConnectionManager) -> Self {
+        let current = Mutex::new(Current { connection, number: 0, renewing: false });
+        Self { client, current }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn way(self: &Arc<Self>) -> Way {
+        let current = self.lock();
+        let (connection, number) = (current.connection.clone(), current.number);
+        Way { node: Arc::clone(self), connection, number }
+    }
+
+    /// How often the connection has been replaced.
+    pub(super) fn number(&self) -> u64 {
+        self.lock().number
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        ignore_poison(self.current.lock())
+    }
+
+    /// Replaces the connection of that number, unless that is being done, or was. In a task of its
+    /// own, as its caller may give up.
+    fn renew(self: &Arc<Self>, number: u64) {
+        let mut current = self.lock();
+        if current.renewing || current.number != number {
+            return;
+        }
+        current.renewing = true;
+        drop(current);
+        let node = Arc::clone(self);
+        tokio::spawn(async move {
+            let client = node.client.clone();
+            if let Ok(connection) = ConnectionManager::new_with_config(client, config()).await {
+                let mut current = node.lock();
+                current.connection = connection;
+                current.number += 1;
+            }
+            // Not one connection after another.
+            tokio::time::sleep(RENEWAL).await;
+            node.lock().renewing = false;
+        });
+    }
+}
+
+impl Way {
+    /// Sees to another connection if this one does not answer, or leads to what is no master (any
+    /// more): its address may lead to another by now.
+    pub(super) fn check(&self, error: &RedisError) {
+        let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+        if error.is_timeout() || lost {
+            self.node.renew(self.number);
+        }
+    }
+
+    /// Sends a command, and waits for its answer; the time to connect counts.
+    pub(super) async fn command(mut self, command: Cmd) -> RedisResult<Value> {
+        self.query(&command).await
+    }
+
+    /// Runs a script by a command that names its hash, and loads it first if it is not known.
+    pub(super) async fn evaluate(mut self, script: &Script, command: Cmd) -> RedisResult<Value> {
+        let asked = self.query(&command).await;
+        match asked.as_ref().map_err(RedisError::kind) {
+            Err(ErrorKind::Server(ServerErrorKind::NoScript)) => {}
+            _ => return asked,
+        }
+        script.load_async(&mut self.connection).await?;
+        self.query(&command).await
+    }
+
+    async fn query(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let late = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        let answer = command.query_async(&mut self.connection);
+        tokio::time::timeout(ANSWER, answer).await.unwrap_or_else(|_| late())
+    }
+}
+
+fn config() -> ConnectionManagerConfig {
+    ConnectionManagerConfig::new()
+        .set_number_of_retries(1)
+        .set_max_delay(PAUSES[1])
+        .set_connection_timeout(Some(ANSWER))
+        .set_response_timeout(Some(ANSWER))
+}
