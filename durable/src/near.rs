@@ -108,7 +108,8 @@ impl Near {
     /// How many keys are in the wheel, the frontier, and about what the store's clock says.
     pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
         let mut loaded = self.lock();
-        if loaded.again.take_if(|again| *again <= local).is_some() {
+        // A page that is on its way is taken first, however long it takes.
+        if loaded.log.is_none() && loaded.again.take_if(|again| *again <= local).is_some() {
             loaded.clear();
         }
         (loaded.armed.len(), loaded.frontier.clone(), loaded.base.latest(local))
@@ -170,6 +171,16 @@ impl Near {
         let mut loaded = self.lock();
         loaded.log = None;
         loaded.clear();
+        drop(loaded);
+        self.hasten();
+    }
+
+    /// Changes are being missed: all is loaded again when no page is on its way, so that pages
+    /// that take long come to something.
+    #[cfg(feature = "redis")]
+    pub(super) fn reload(&self) {
+        let mut loaded = self.lock();
+        loaded.again = Some(loaded.base.asked);
         drop(loaded);
         self.hasten();
     }

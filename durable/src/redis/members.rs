@@ -191,6 +191,13 @@ impl Members {
         }
     }
 
+    /// Changes are being missed: all is loaded again now and then.
+    pub(super) fn reload(&self) {
+        for near in self.nears(|_| true) {
+            near.reload();
+        }
+    }
+
     /// Somebody has left: each is to be heard at once.
     pub(super) fn hasten(&self) {
         for near in self.nears(|_| true) {

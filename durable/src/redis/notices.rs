@@ -3,10 +3,10 @@
 //! Each script that puts a key within half a minute publishes it (`due:id`), and one that ends a
 //! worker that it has left. A task subscribes, and tells the workers. A notice is a hint: one that
 //! is doubled, late or out of order costs a refused lease at most. One that is lost would cost a
-//! timer its time, so that **whenever the subscription was interrupted, all that is near is loaded
-//! again**; a ping now and then finds the interruption that says nothing; and once a minute it is
-//! loaded again whatever was heard, which bounds what a notice costs that is lost without a trace
-//! (between two nodes of a cluster).
+//! timer its time. Therefore **all that is near is loaded again when the subscription breaks, each
+//! second until another one stands, and once more then**. A ping finds a subscription that broke
+//! without a word. Once a minute all is loaded again whatever was heard, which bounds what a notice
+//! costs that is lost without a trace (between two nodes of a cluster).
 //!
 //! Any node of a cluster passes on the notices of all: the first that answers is subscribed to, of
 //! those that `connect` was given and those that the cluster has told of since.
@@ -18,17 +18,22 @@ use super::link::Link;
 use futures_util::StreamExt;
 use redis::RedisResult;
 use redis::aio::PubSub;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the subscription is tried, and how long that may take.
-const PING: Duration = Duration::from_secs(5);
+/// How often the subscription is tried, and how long that may take. Notices that come meanwhile are
+/// late by as much if the node has fallen silent.
+const PING: Duration = Duration::from_secs(1);
 
 /// How long one node has to let a subscription begin: the next may be there when it is not.
 const BEGINS: Duration = Duration::from_secs(2);
 
 /// How long to wait before another attempt to subscribe.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often all that is near is loaded again while no subscription stands.
+const UNSURE: Duration = Duration::from_secs(1);
 
 /// How often all that is near is loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -43,6 +48,9 @@ pub(super) trait Told: Send + Sync {
 
     /// Notices may have been lost.
     fn lost(&self);
+
+    /// Notices are being lost.
+    fn unsure(&self);
 }
 
 /// Subscribes at the first of the known nodes that lets it.
@@ -78,7 +86,14 @@ async fn resume(link: &Link, channel: &str, first: PubSub, told: &dyn Told) {
     let mut subscription = first;
     loop {
         follow(subscription, told, link).await;
-        subscription = next(link, channel).await;
+        told.lost();
+        let mut next = pin!(next(link, channel));
+        subscription = loop {
+            match tokio::time::timeout(UNSURE, &mut next).await {
+                Ok(subscription) => break subscription,
+                Err(_) => told.unsure(),
+            }
+        };
         told.lost();
     }
 }

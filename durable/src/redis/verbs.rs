@@ -412,4 +412,9 @@ impl Told for Verbs {
         self.quiet.forget();
         self.members.forget();
     }
+
+    fn unsure(&self) {
+        self.quiet.forget();
+        self.members.reload();
+    }
 }

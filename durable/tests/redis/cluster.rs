@@ -9,6 +9,7 @@ use crate::common::process::{
 use crate::common::servers::{Cluster, Server};
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
+use tourbillon_durable::Existing;
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -216,6 +217,48 @@ fn a_stream_goes_on_while_silent(cluster: &Cluster, silent: &Server, lasts: Dura
 fn a_master_that_does_not_answer_stops_no_other() {
     let Some(cluster) = independent() else { return };
     a_stream_goes_on_while_silent(&cluster, one_of_many(&cluster), 30 * SECOND);
+}
+
+#[test]
+fn the_master_of_the_subscription_stops_no_other() {
+    let Some(cluster) = independent() else { return };
+    a_stream_goes_on_while_silent(&cluster, &cluster.nodes[0], 30 * SECOND);
+}
+
+#[test]
+fn the_master_of_the_workers_stops_no_other() {
+    let Some(cluster) = independent() else { return };
+    a_stream_goes_on_while_silent(&cluster, cluster.owner("{tb:timers}"), 30 * SECOND);
+}
+
+/// All nodes that were named are replaced: the cluster itself tells of the others.
+#[test]
+fn a_cluster_whose_named_node_has_gone_is_not_lost() {
+    let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
+    let named = || Process::of_nodes(vec![cluster.nodes[0].url()]);
+    let (process, other) = (named(), named());
+    let watch = Watch::over(&process);
+    wait(other.timers.insert("before", "", SECOND / 10, quick())).unwrap();
+    assert_eq!(watch.delivered.recv_timeout(60 * SECOND).unwrap().id, "before");
+    cluster.is_copied("{tb:timers:0}");
+    cluster.nodes[0].kill();
+    cluster.nodes[3].waits_for("it takes over", |node| {
+        node.figure("replication", "role").as_deref() == Some("master")
+    });
+    std::thread::sleep(3 * SECOND);
+    let (all, begun) = (ids(400), SystemTime::now());
+    for id in &all {
+        // Another attempt is made of what was not answered.
+        let options = quick().existing(Existing::Keep);
+        while wait(other.timers.insert(id, "", SECOND, options.clone())).is_err() {}
+        std::thread::sleep(SECOND / 20);
+    }
+    std::thread::sleep(4 * SECOND);
+    let come: Vec<Seen> = watch.delivered.try_iter().collect();
+    let (_, p99, worst) = lateness(&come, begun);
+    assert_eq!((come.len(), ids_of(&come)), (all.len(), all.into_iter().collect()));
+    assert!(p99 < SECOND * 3 / 2, "p99 {p99:?}, at most {worst:?}");
+    assert_eq!(watch.stop(), []);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
 use crate::common::bench::{SECOND, wait};
-use crate::common::process::{Process, Work, all_are_acknowledged_once, ids, quick};
+use crate::common::process::{
+    Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick,
+};
 use crate::common::proxy::Proxy;
 use crate::common::redis::{OneNode, runtime};
 use crate::common::servers::Server;
@@ -360,6 +362,28 @@ fn what_is_too_much_for_one_answer_comes_in_several() {
     all.sort_unstable();
     assert_eq!(acknowledged, all);
     assert_eq!(running.stop(), []);
+}
+
+/// No notice tells of the timers that others schedule: a worker looks for them by itself.
+#[test]
+fn without_a_subscription_timers_are_a_second_late_at_most() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (process, other) = (Process::new(&server), Process::new(&server));
+    let watch = Watch::over(&process);
+    std::thread::sleep(2 * SECOND);
+    server.order("ACL SETUSER default -subscribe");
+    server.order("CLIENT KILL TYPE pubsub");
+    let (all, begun) = (ids(200), SystemTime::now());
+    for id in &all {
+        wait(other.timers.insert(id, "", SECOND / 2, quick())).unwrap();
+        std::thread::sleep(SECOND / 20);
+    }
+    std::thread::sleep(3 * SECOND);
+    let come: Vec<Seen> = watch.delivered.try_iter().collect();
+    assert_eq!(come.len(), all.len());
+    let (_, p99, worst) = lateness(&come, begun);
+    assert!(p99 < SECOND * 3 / 2, "p99 {p99:?}, at most {worst:?}");
+    assert_eq!(watch.stop(), []);
 }
 
 #[test]
