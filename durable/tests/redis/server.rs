@@ -364,6 +364,52 @@ fn what_is_too_much_for_one_answer_comes_in_several() {
     assert_eq!(running.stop(), []);
 }
 
+#[test]
+fn a_full_memory_is_worked_off_by_a_worker_that_is_started_then() {
+    let options = ["--maxmemory", "10mb", "--maxmemory-policy", "noeviction"];
+    let Some(server) = Server::start(&options) else { return };
+    let first = Process::new(&server);
+    let mut full = 0;
+    for some in 0.. {
+        let all: Vec<String> = (0..100).map(|number| format!("{some} {number}")).collect();
+        let inserted = all.iter().map(|id| first.timers.insert(id, vec![7; 500], SECOND, quick()));
+        let inserted = wait(futures_util::future::join_all(inserted));
+        full += inserted.iter().filter(|inserted| inserted.is_ok()).count();
+        if let Some(Err(refused)) = inserted.into_iter().find(Result::is_err) {
+            assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
+            break;
+        }
+    }
+    assert!(full > 1000, "{full}");
+    drop(first);
+    let process = Process::new(&server);
+    // It is full still: what the connections of before gave back others have taken.
+    server.order("CONFIG SET maxmemory 1mb");
+    let work = process.work();
+    for _ in 0..full {
+        work.next();
+    }
+    assert_eq!((work.stop(), wait(process.timers.len())), (vec![], Ok(0)));
+}
+
+/// Also if nothing else of its group changes anything.
+#[test]
+fn what_frees_a_full_memory_is_not_refused() {
+    let Some(bench) = OneNode::bench() else { return };
+    let (timers, server) = (bench.timers(), &bench.place.server);
+    for id in ["a", "b", "c"] {
+        wait(timers.insert(id, "", 60 * SECOND, quick())).unwrap();
+    }
+    server.order("CONFIG SET maxmemory 1");
+    assert_eq!(wait(timers.reset("a", 120 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.reset("a", 7200 * SECOND)), Ok(true));
+    assert_eq!(wait(timers.cancel("b")), Ok(true));
+    let running = bench.work(1, |_| async { Err::<(), _>("it fails") });
+    bench.advance(60 * SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    assert_eq!(running.stop(), []);
+}
+
 /// No notice tells of the timers that others schedule: a worker looks for them by itself.
 #[test]
 fn without_a_subscription_timers_are_a_second_late_at_most() {

@@ -16,6 +16,9 @@ local owners = {}
 local found = redis.call('HGETALL', KEYS[2])
 for place = 1, #found, 2 do owners[tonumber(found[place])] = found[place + 1] end
 
+-- A removal, though of nothing, comes first: a full memory refuses no write that follows. It is the
+-- workers that empty it.
+redis.call('ZREM', KEYS[1], '')
 local has, workers = {[me] = 0}, 1
 for place = 1, #heard, 2 do
   local worker, last = heard[place], tonumber(heard[place + 1])

@@ -11,6 +11,7 @@ local function cancel(id, bucket)
   if not flags then return CORRUPT end
   if leased ~= 0 then
     if flags % 2 == 1 then
+      relieve(slice(due))
       call('HSET', bucket, id, pack('<BB', LAYOUT, flags - 1) .. sub(found, 3))
       changed = true
     end

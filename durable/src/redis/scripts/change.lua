@@ -76,12 +76,17 @@ local function take(number, id)
   left[number], changed = name, true
 end
 
+-- A removal, though of nothing, as the first write: a full memory refuses none that follows.
+local function relieve(number)
+  if not changed then call('ZREM', named(number), '') end
+end
+
 -- Moves a key, as the first write. Within a slice in one step, as the slice might be gone between
--- two; and then a removal, though of nothing, comes first: a full memory refuses none that follows.
+-- two.
 local function move(id, before, due)
   local from, to = slice(before), slice(due)
   if from == to then
-    if not changed then call('ZREM', named(to), '') end
+    relieve(to)
     call('ZADD', named(to), whole(due), id)
     changed = true
     return

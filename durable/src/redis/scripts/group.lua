@@ -69,6 +69,8 @@ if not changed and ARGV[6] == '' then
   call('PERSIST', ANSWERS)
   return answers
 end
+-- As the first write, of a group that has changed nothing: a full memory refuses none that follows.
+if not changed then call('HDEL', ANSWERS, '') end
 
 if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
 if fence then call('HSET', COUNTERS, 'fence', whole(fence)) end
