@@ -105,6 +105,17 @@ pub enum DurableError {
         /// The version that is read here.
         known: u64,
     },
+    /// The store in Redis was emptied since it was opened (`FLUSHALL`, a restart without what had
+    /// been written, a fail-over to a node that has nothing). A worker's
+    /// [`run`](super::Worker::run) ends with this, once. The timers of before have gone. The store
+    /// can be used, and another run delivers what is scheduled from now on.
+    Emptied,
+    /// The store in Redis was emptied since it was opened, and another process has made it anew
+    /// with another number of partitions. This handle is of no use any more: connect again.
+    Remade {
+        /// How many partitions it has now.
+        partitions: u64,
+    },
     /// The store cannot be reached, or did not answer in time. What was asked for may have been
     /// done: schedule it again and [keep](super::Existing::Keep) what is there.
     Unreachable(String),
@@ -183,6 +194,11 @@ impl fmt::Display for DurableError {
             Self::Format { found, known } => {
                 write!(f, "the store has the layout {found}; known here is {known}")
             }
+            Self::Emptied => f.write_str("the store was emptied: its timers have gone"),
+            Self::Remade { partitions } => write!(
+                f,
+                "the store was emptied and made anew with {partitions} partitions; connect again"
+            ),
             Self::Unreachable(what) => write!(f, "the store does not answer: {what}"),
             Self::Denied(what) => write!(f, "the store denies access: {what}"),
             Self::Io(what) => write!(f, "reading or writing the store failed: {what}"),

@@ -55,6 +55,9 @@ impl Verbs {
         operation: Operation,
         read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + 'static,
     ) -> Answer<R> {
+        if let Err(error) = self.identity.stands() {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let (reply, answer) = oneshot::channel();
         let end: End<Self> = Box::new(move |verbs, answered| {
             let answer = answered.and_then(|(value, now)| read(verbs, value, now));

@@ -51,6 +51,8 @@ struct Member {
     looked: (u64, Millis),
     /// Whether the master where the workers are kept does not answer.
     unheard: bool,
+    /// Whether the store was emptied, and the worker has not been told so.
+    emptied: bool,
 }
 
 impl Member {
@@ -64,8 +66,9 @@ impl Members {
     pub(super) fn join(&self, number: u64, near: &Arc<Near>) {
         let near = Arc::downgrade(near);
         let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
-        let (stalled, unheard) = (BTreeMap::new(), false);
-        let member = Member { near, owned, missed, stalled, looked, unheard };
+        let stalled = BTreeMap::new();
+        let member =
+            Member { near, owned, missed, stalled, looked, unheard: false, emptied: false };
         self.lock().insert(number, member);
     }
 
@@ -147,6 +150,20 @@ impl Members {
         if let Some(member) = self.lock().get_mut(&number) {
             member.unheard = false;
         }
+    }
+
+    /// The store was emptied: each worker is to be told.
+    pub(super) fn emptied(&self) {
+        for member in self.lock().values_mut() {
+            member.emptied = true;
+        }
+        self.forget();
+    }
+
+    /// Whether the store was emptied since a worker was told so last.
+    pub(super) fn saw_emptied(&self, number: u64) -> bool {
+        let mut all = self.lock();
+        all.get_mut(&number).is_some_and(|member| std::mem::take(&mut member.emptied))
     }
 
     /// Changes what a worker is to load; if `change` has, all that it had loaded is void.

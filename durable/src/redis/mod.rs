@@ -25,6 +25,7 @@ mod bytes;
 mod cluster;
 mod fault;
 mod groups;
+mod identity;
 mod keys;
 mod lines;
 mod link;
@@ -44,11 +45,12 @@ use super::near::Near;
 use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Stalled, Store};
 use fault::refused;
+use futures_util::future::join;
+use identity::Identity;
 use keys::Keys;
 use lines::Groups;
-use link::{Link, Patience};
+use link::Link;
 use members::Members;
-use node::Way;
 use notices::{Told, listen, subscribe};
 use quiet::Quiet;
 use redis::Client;
@@ -89,8 +91,9 @@ impl RedisOptions {
     }
 
     /// Over how many parts it is spread, 1 to 1024, if it is made now: a store that exists keeps
-    /// its own for good. Have several for each worker that will ever run, in all processes, and for
-    /// each master of a cluster.
+    /// its own for good ([`Redis::partitions`]). Have several for each worker that will ever run,
+    /// in all processes, and for each master of a cluster: a partition is one worker's, so that
+    /// workers beyond their number deliver nothing.
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
@@ -219,6 +222,29 @@ impl Redis {
         Self::open(Link::cluster(clients).await?, options).await
     }
 
+    /// The number of partitions of the store, as the process chose that made it. If there are more
+    /// workers, in all processes, those beyond this number deliver nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tourbillon_durable::{Redis, RedisOptions};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let workers = 20;
+    /// let options = RedisOptions::new("reminders").partitions(128);
+    /// let store = Redis::connect("redis://127.0.0.1/", options).await?;
+    /// if store.partitions() < workers {
+    ///     eprintln!("{workers} workers share {} partitions", store.partitions());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn partitions(&self) -> u64 {
+        self.verbs.identity.partitions()
+    }
+
     async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
         let runtime = runtime()?;
         let RedisOptions { name, partitions, clock, may_evict } = options;
@@ -226,35 +252,34 @@ impl Redis {
             policy::check(&link).await?;
         }
         let scripts = Scripts::new();
-        let keys = [Keys::store(&name)];
-        let ask = |way: Way| {
-            let mut call = link::call(&scripts.open, &keys);
-            call.arg(bytes::LAYOUT).arg(partitions);
-            way.evaluate(&scripts.open, call)
-        };
-        let (found, partitions): (u64, u64) = link.ask(&keys[0], Patience::Caller, ask).await?;
-        let known = u64::from(bytes::LAYOUT);
-        if found != known {
-            return Err(DurableError::Format { found, known });
-        }
+        let identity =
+            Identity::open(&link, &scripts.open, name.clone(), partitions.into()).await?;
+        let partitions = identity.partitions();
         let (keys, quiet) = (Keys::new(&name, partitions), Quiet::new(partitions));
         let channel = keys.channel();
         let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
         let (members, groups) = (Members::default(), Groups::new(partitions, runtime.clone()));
         let follows = link.clone();
-        let verbs = Arc::new(Verbs { link, keys, clock, scripts, members, quiet, groups });
+        let verbs = Verbs { link, keys, clock, scripts, members, quiet, groups, identity };
+        let verbs = Arc::new(verbs);
         let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
-        let listening = runtime.spawn(listen(follows, channel, subscription, told)).abort_handle();
+        let (opened, listens) = (Arc::clone(&verbs), listen(follows, channel, subscription, told));
+        let listening = runtime.spawn(async move { join(listens, opened.keep_open()).await });
+        let listening = listening.abort_handle();
         Ok(Self { verbs, runtime, listening })
     }
 
     /// Has it done in the runtime, also if nobody waits for it any more.
-    fn ask<R, F>(&self, verb: impl FnOnce(Arc<Verbs>) -> F) -> Answer<R>
+    fn ask<R, F>(&self, verb: impl FnOnce(Arc<Verbs>) -> F + Send + 'static) -> Answer<R>
     where
         R: Send + 'static,
         F: Future<Output = Result<R, DurableError>> + Send + 'static,
     {
-        let task = self.runtime.spawn(verb(Arc::clone(&self.verbs)));
+        let verbs = Arc::clone(&self.verbs);
+        let task = self.runtime.spawn(async move {
+            verbs.identity.stands()?;
+            verb(verbs).await
+        });
         Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })
     }
 }

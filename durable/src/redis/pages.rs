@@ -158,6 +158,10 @@ impl Verbs {
         until: Millis,
         limit: usize,
     ) -> Result<Page, DurableError> {
+        self.identity.stands()?;
+        if self.members.saw_emptied(worker) {
+            return Err(DurableError::Emptied);
+        }
         let now = self.be_heard(worker).await?;
         let owned = self.members.legible(worker);
         let until = until.min(now + AHEAD);

@@ -9,6 +9,7 @@ use super::super::key::Change;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
 use super::bytes;
+use super::identity::Identity;
 use super::keys::{BUCKETS, Keys, Place, slice};
 use super::lines::{Groups, Operation};
 use super::link::{self, Link, Patience};
@@ -30,6 +31,7 @@ pub(super) struct Verbs {
     pub(super) members: Members,
     pub(super) quiet: Quiet,
     pub(super) groups: Groups<Self>,
+    pub(super) identity: Identity,
 }
 
 /// A script's keys and arguments, without what all scripts have.

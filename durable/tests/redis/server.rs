@@ -12,6 +12,7 @@ use crate::common::redis::{OneNode, runtime};
 use crate::common::servers::Server;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{DurableError, Existing, Inserted, Options, Outcome, Redis, RedisOptions};
 
@@ -430,6 +431,75 @@ fn without_a_subscription_timers_are_a_second_late_at_most() {
     let (_, p99, worst) = lateness(&come, begun);
     assert!(p99 < SECOND * 3 / 2, "p99 {p99:?}, at most {worst:?}");
     assert_eq!(watch.stop(), []);
+}
+
+/// How a run ends by itself. The limit is for a broken build: it would hang.
+fn end_of(run: JoinHandle<Result<(), DurableError>>) -> Result<(), DurableError> {
+    let begun = SystemTime::now();
+    while !run.is_finished() {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND, "the run goes on");
+        std::thread::sleep(SECOND / 100);
+    }
+    run.join().unwrap()
+}
+
+#[test]
+fn a_server_that_was_emptied_is_told_of_and_goes_on() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    wait(timers.insert("gone", "", 3600 * SECOND, quick())).unwrap();
+    // The worker of another process is told as well.
+    let another = Process::new(&server);
+    let runs = [timers.worker(), another.timers.worker()].map(|worker| {
+        std::thread::spawn(move || wait(worker.run(|_| async { Ok::<(), String>(()) })))
+    });
+    std::thread::sleep(SECOND);
+    server.order("FLUSHALL");
+    for run in runs {
+        assert_eq!(end_of(run), Err(DurableError::Emptied));
+    }
+    // A process that comes later with other options finds the store that was made anew.
+    let runtime = runtime();
+    let options = RedisOptions::new("timers").partitions(64);
+    let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
+    assert_eq!(store.partitions(), 16);
+    let other = Process::of(store, runtime);
+    for id in ids(50) {
+        assert_eq!(wait(timers.insert(&id, "", SECOND, quick())), Ok(Inserted::New));
+        let keep = quick().existing(Existing::Keep);
+        assert_eq!(wait(other.timers.insert(&id, "", SECOND, keep)), Ok(Inserted::Kept));
+    }
+    assert_eq!((wait(timers.len()), wait(other.timers.len())), (Ok(50), Ok(50)));
+    // It is told once: the next run delivers.
+    let work = process.work();
+    let acknowledged: BTreeSet<String> = (0..50).map(|_| work.next()).collect();
+    assert_eq!(acknowledged, ids(50).into_iter().collect());
+    assert_eq!(work.stop(), [""; 0]);
+}
+
+#[test]
+fn a_store_that_another_process_made_anew_is_not_used_as_it_was() {
+    let Some(server) = Server::start(&[]) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    let worker = timers.worker();
+    let run = std::thread::spawn(move || wait(worker.run(|_| async { Ok::<(), String>(()) })));
+    std::thread::sleep(SECOND);
+    let known = server.order("HGET {tb:timers} layout");
+    let layout = known.lines().nth(1).unwrap();
+    // Nothing comes in between.
+    server.order(&format!(
+        "EVAL \"redis.call('FLUSHALL') \
+         redis.call('HSET', '{{tb:timers}}', 'layout', {layout}, 'partitions', 64, 'number', 7)\" 0"
+    ));
+    let remade = DurableError::Remade { partitions: 64 };
+    assert_eq!(end_of(run), Err(remade.clone()));
+    let refused = wait(timers.insert("id", vec![7], SECOND, quick())).unwrap_err();
+    assert_eq!((refused.reason, refused.value), (remade.clone(), vec![7]));
+    assert_eq!(wait(timers.cancel("id")), Err(remade.clone()));
+    assert_eq!(wait(timers.len()), Err(remade));
+    assert_eq!(server.order("KEYS {tb:timers:*").trim(), "*0");
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! [`Identity`]: whether the store is still the one that was opened.
+//!
+//! A server may be emptied under its users: `FLUSHALL`, a restart without what it had written, a
+//! fail-over to a replica that has nothing. What was opened is then no more, and a process that
+//! connects next makes the store anew, perhaps with another number of partitions. Two processes
+//! that disagree about that number would have two stores of one name. Therefore **each process
+//! opens the store again once a second**, by the same script. If nothing is there the store is made
+//! anew, as it was but for its number, by which the other processes find it out. If another one is
+//! there, its layout and its partitions are compared, and a process to which they do not fit does
+//! nothing any more.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use super::bytes::LAYOUT;
+use super::keys::Keys;
+use super::link::{self, Link, Patience};
+use super::node::Way;
+use super::verbs::Verbs;
+use crate::panics::ignore_poison;
+use redis::Script;
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+/// How often the store is opened again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What a store is known by, besides its name.
+pub(super) struct Identity {
+    name: String,
+    partitions: u64,
+    /// The number that the store was given when it was made.
+    number: Mutex<u64>,
+    /// Why nothing is asked for any more.
+    gone: OnceLock<DurableError>,
+}
+
+impl Identity {
+    /// Opens a store, or makes it with so many partitions.
+    pub(super) async fn open(
+        link: &Link,
+        script: &Script,
+        name: String,
+        partitions: u64,
+    ) -> Result<Self, DurableError> {
+        let (number, gone) = (Mutex::new(0), OnceLock::new());
+        let mut opened = Self { name, partitions, number, gone };
+        let (layout, partitions, number) = opened.ask(link, script, Patience::Caller).await?;
+        if layout != u64::from(LAYOUT) {
+            return Err(format(layout));
+        }
+        (opened.partitions, opened.number) = (partitions, Mutex::new(number));
+        Ok(opened)
+    }
+
+    async fn ask(
+        &self,
+        link: &Link,
+        script: &Script,
+        patience: Patience,
+    ) -> Result<(u64, u64, u64), DurableError> {
+        let keys = [Keys::store(&self.name)];
+        let number = fastrand::u64(..);
+        let ask = |way: Way| {
+            let mut call = link::call(script, &keys);
+            call.arg(LAYOUT).arg(self.partitions).arg(number);
+            way.evaluate(script, call)
+        };
+        link.ask(&keys[0], patience, ask).await
+    }
+
+    pub(super) fn partitions(&self) -> u64 {
+        self.partitions
+    }
+
+    /// Whether what was opened may still be used.
+    pub(super) fn stands(&self) -> Result<(), DurableError> {
+        self.gone.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+}
+
+fn format(found: u64) -> DurableError {
+    DurableError::Format { found, known: u64::from(LAYOUT) }
+}
+
+impl Verbs {
+    /// Opens the store again and again, for ever.
+    pub(super) async fn keep_open(&self) {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            let Self { identity, link, scripts, .. } = self;
+            // Without an answer nothing is known to have changed.
+            if let Ok(found) = identity.ask(link, &scripts.open, Patience::Page).await {
+                self.compare(found);
+            }
+        }
+    }
+
+    fn compare(&self, (layout, partitions, number): (u64, u64, u64)) {
+        let identity = &self.identity;
+        let gone = match (layout, partitions) {
+            _ if layout != u64::from(LAYOUT) => format(layout),
+            _ if partitions != identity.partitions => DurableError::Remade { partitions },
+            _ => {
+                let before = std::mem::replace(&mut *ignore_poison(identity.number.lock()), number);
+                if before != number {
+                    self.quiet.forget();
+                    self.members.emptied();
+                }
+                return;
+            }
+        };
+        // The first reason stays.
+        let _ = identity.gone.set(gone);
+        self.members.forget();
+    }
+}
