@@ -19,9 +19,15 @@ use super::notices::Told;
 use super::quiet::{Quiet, TOLD};
 use super::scripts::Scripts;
 use crate::Existing;
+use futures_util::StreamExt;
 use futures_util::future::try_join_all;
+use futures_util::stream;
 use redis::{Cmd, FromRedisValue, Script, Value, cmd};
 use std::sync::Arc;
+
+/// How many dead letters of a page are on their way at a time: so many more may be read than it has
+/// room for.
+const LETTERS: usize = 8;
 
 pub(super) struct Verbs {
     pub(super) link: Link,
@@ -346,19 +352,33 @@ impl Verbs {
         numbers.sort_unstable();
         numbers.truncate(limit);
         let letters = numbers.into_iter().map(|number| async move {
-            Ok::<_, DurableError>(self.letter(number).await?.map(|dead| (number, dead)))
+            Ok::<_, DurableError>((number, self.letter_bytes(number).await?))
         });
-        // One that has gone in the meantime is left out.
-        Ok(try_join_all(letters).await?.into_iter().flatten().collect())
+        let mut letters = stream::iter(letters).buffered(LETTERS);
+        let (mut page, mut length) = (Vec::new(), 0);
+        while length < LONGEST_LIST
+            && let Some(next) = letters.next().await
+        {
+            let (number, bytes) = next?;
+            // One that has gone in the meantime is left out.
+            let Some(bytes) = bytes else { continue };
+            length += bytes.len();
+            page.push((number, letter(number, &bytes)?));
+        }
+        Ok(page)
     }
 
     pub(super) async fn letter(&self, number: u64) -> Result<Option<Dead>, DurableError> {
+        let found = self.letter_bytes(number).await?;
+        found.map(|bytes| letter(number, &bytes)).transpose()
+    }
+
+    async fn letter_bytes(&self, number: u64) -> Result<Option<Vec<u8>>, DurableError> {
         let (partition, inner) = self.of_number(number);
         let [letters, _] = self.keys.dead(partition);
         let mut command = cmd("HGET");
         command.arg(&letters).arg(inner);
-        let found: Option<Vec<u8>> = self.look(&letters, command).await?;
-        found.map(|bytes| letter(number, &bytes)).transpose()
+        self.look(&letters, command).await
     }
 
     pub(super) async fn redrive(self: Arc<Self>, number: u64) -> Result<bool, DurableError> {

@@ -34,6 +34,7 @@ suite!(
     the_longest_input_is_taken,
     pages_of_a_list,
     pages_are_bounded,
+    pages_of_long_dead_letters_are_bounded,
     concurrency_is_bounded,
     a_worker_ends_in_peace,
     workers_share_the_work,
@@ -480,6 +481,30 @@ fn pages_are_bounded<P: Place>(bench: Bench<P>) {
     wait(futures_util::future::try_join_all(all)).unwrap();
     ids.extend(short);
     assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 1000), ids);
+}
+
+fn pages_of_long_dead_letters_are_bounded<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers();
+    let running = bench.work(8, |_| async { Err::<(), _>("it fails") });
+    let count = 20;
+    for number in 0..count {
+        let options = quick().attempts(1);
+        wait(timers.insert(&format!("{number}"), vec![7; 1 << 20], SECOND, options)).unwrap();
+    }
+    bench.advance(SECOND);
+    for _ in 0..count {
+        assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    }
+    assert_eq!(running.stop(), []);
+    let (mut last, mut all) = (None, 0);
+    loop {
+        let page = wait(timers.dead_letters(last, 1000)).unwrap();
+        let Some(letter) = page.last() else { break };
+        last = Some(letter.number);
+        assert!(page.len() <= 9, "{} letters", page.len());
+        all += page.len();
+    }
+    assert_eq!(all, count);
 }
 
 fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {
