@@ -503,6 +503,23 @@ fn a_store_that_another_process_made_anew_is_not_used_as_it_was() {
 }
 
 #[test]
+fn a_count_that_makes_no_sense_is_corrupt_at_once() {
+    let Some(bench) = OneNode::bench() else { return };
+    wait(bench.timers().insert("id", "", SECOND, quick())).unwrap();
+    for partition in 0..16 {
+        bench.place.server.order(&format!("HSET {{tb:timers:{partition}}}:counters timers -10"));
+    }
+    let begun = SystemTime::now();
+    let said = wait(bench.timers().len()).unwrap_err();
+    assert!(
+        matches!(&said, DurableError::Corrupt { what, .. } if what.contains("counters")),
+        "{said:?}"
+    );
+    // It is not asked again, as if the connection had broken.
+    assert!(begun.elapsed().unwrap() < 4 * SECOND);
+}
+
+#[test]
 fn a_store_that_cannot_be_read_is_told_apart() {
     let Some(bench) = OneNode::bench() else { return };
     let timers = bench.timers();
