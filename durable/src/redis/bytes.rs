@@ -24,6 +24,10 @@ pub(super) const LAYOUT: u8 = 2;
 /// Flag of a record: it repeats. Cleared by a cancel while it is leased.
 const REPEATS: u8 = 1;
 
+/// Flag of a record: a worker could not read it. No script does anything with it any more but
+/// remove it.
+const DAMAGED: u8 = 128;
+
 /// Which of the optional parts of a rest are there.
 const JITTER: u8 = 1;
 const LIVES: u8 = 2;
@@ -77,7 +81,11 @@ pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     if head.fixed(1)? != u64::from(LAYOUT) {
         return None;
     }
-    let repeats = head.fixed(1)? & u64::from(REPEATS) != 0;
+    let flags = head.fixed(1)?;
+    if flags & u64::from(DAMAGED) != 0 {
+        return None;
+    }
+    let repeats = flags & u64::from(REPEATS) != 0;
     let (due, planned, fence) = (head.fixed(6)?, head.fixed(6)?, head.fixed(6)?);
     let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
     let error = head.fixed(2)?;
@@ -212,6 +220,13 @@ mod tests {
             assert_eq!((dead.died, &*dead.id, dead.reason), (9, "id", DeadReason::Expired));
             assert_eq!(dead.record, expected);
         }
+    }
+
+    #[test]
+    fn what_was_marked_as_damaged_is_not_read() {
+        let mut bytes = bytes(&settings(false), 1);
+        bytes[1] |= DAMAGED;
+        assert_eq!(record("id", &bytes), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@
 
 mod bytes;
 mod cluster;
+mod damaged;
 mod fault;
 mod groups;
 mod identity;
@@ -44,6 +45,7 @@ use super::key::{Key, Page};
 use super::near::Near;
 use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Stalled, Store};
+use damaged::Damaged;
 use fault::refused;
 use futures_util::future::join;
 use identity::Identity;
@@ -260,7 +262,8 @@ impl Redis {
         let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
         let (members, groups) = (Members::default(), Groups::new(partitions, runtime.clone()));
         let follows = link.clone();
-        let verbs = Verbs { link, keys, clock, scripts, members, quiet, groups, identity };
+        let damaged = Damaged::default();
+        let verbs = Verbs { link, keys, clock, scripts, members, quiet, groups, identity, damaged };
         let verbs = Arc::new(verbs);
         let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
         let (opened, listens) = (Arc::clone(&verbs), listen(follows, channel, subscription, told));

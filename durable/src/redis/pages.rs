@@ -163,6 +163,7 @@ impl Verbs {
             return Err(DurableError::Emptied);
         }
         let now = self.be_heard(worker).await?;
+        self.damaged.now(now);
         let owned = self.members.legible(worker);
         let until = until.min(now + AHEAD);
         // More than its share of a page a partition gives only if it has more than its share.

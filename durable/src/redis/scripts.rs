@@ -42,6 +42,7 @@ impl Scripts {
                 "redrive",
                 "bury",
                 "discard",
+                "mark",
                 "group"
             ),
         }

@@ -9,6 +9,7 @@ use super::super::key::Change;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
 use super::bytes;
+use super::damaged::Damaged;
 use super::identity::Identity;
 use super::keys::{BUCKETS, Keys, Place, slice};
 use super::lines::{Groups, Operation};
@@ -38,6 +39,14 @@ pub(super) struct Verbs {
     pub(super) quiet: Quiet,
     pub(super) groups: Groups<Self>,
     pub(super) identity: Identity,
+    pub(super) damaged: Damaged,
+}
+
+/// What a lease comes to.
+enum Leased {
+    Readable(Leasing),
+    /// Granted, but the record cannot be read. It is to be marked.
+    Damaged(Operation, DurableError),
 }
 
 /// A script's keys and arguments, without what all scripts have.
@@ -176,6 +185,8 @@ impl Verbs {
                 4 => return Err(beyond()),
                 _ => return Err(strange()),
             };
+            // Another of that name was removed.
+            verbs.damaged.remove(&id);
             verbs.tell_near(&id, due, now);
             Ok(scheduled)
         })
@@ -262,34 +273,55 @@ impl Verbs {
     }
 
     pub(super) fn lease(self: &Arc<Self>, id: String) -> Answer<Leasing> {
+        if self.damaged.has(&id) {
+            return Box::pin(std::future::ready(Ok(Leasing::Gone)));
+        }
         let operation = self.of_id("lease", &id).only_if_wanted();
+        let name = id.clone();
         let leasing = self.change(Patience::Worker, operation, move |verbs, answer, now| {
-            let answer: Vec<Value> = read(answer)?;
-            let number = |place: usize| match answer.get(place) {
-                Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
-                _ => Err(strange()),
-            };
-            match number(0)? {
-                0 => Ok(Leasing::Gone),
-                1 => Ok(Leasing::NotDue { due: number(1)?, now }),
-                2 => {
-                    let Some(Value::BulkString(bytes)) = answer.get(3) else {
-                        return Err(strange());
-                    };
-                    let record = record(&id, bytes)?;
-                    verbs.tell_near(&id, record.due, now);
-                    let (fence, overrun) = (number(1)?, number(2)? == 1);
-                    Ok(Leasing::Taken(Box::new(Lease { fence, now, overrun, record })))
-                }
-                _ => Err(strange()),
-            }
+            verbs.leased(&name, read(answer)?, now)
         });
-        Box::pin(async {
-            match leasing.await {
-                Err(error @ DurableError::Corrupt { .. }) => Ok(Leasing::Unreadable(error)),
-                leasing => leasing,
-            }
+        let verbs = Arc::clone(self);
+        Box::pin(async move {
+            let error = match leasing.await {
+                Ok(Leased::Readable(leasing)) => return Ok(leasing),
+                Err(DurableError::Corrupt { .. }) => DurableError::corrupt_timer(&id),
+                Err(error) => return Err(error),
+                Ok(Leased::Damaged(mark, error)) => {
+                    // Whatever else is wrong with it, it is not delivered.
+                    let _ = verbs.change(Patience::Worker, mark, |_, _, _| Ok(())).await;
+                    error
+                }
+            };
+            verbs.damaged.add(&id);
+            Ok(Leasing::Unreadable(error))
         })
+    }
+
+    fn leased(&self, id: &str, answer: Vec<Value>, now: Millis) -> Result<Leased, DurableError> {
+        let number = |place: usize| match answer.get(place) {
+            Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
+            _ => Err(strange()),
+        };
+        Ok(Leased::Readable(match number(0)? {
+            0 => Leasing::Gone,
+            1 => Leasing::NotDue { due: number(1)?, now },
+            2 => {
+                let (fence, overrun) = (number(1)?, number(2)? == 1);
+                let Some(Value::BulkString(bytes)) = answer.get(5) else { return Err(strange()) };
+                let record = match record(id, bytes) {
+                    Ok(record) => record,
+                    Err(error) => {
+                        let mark = self.of_id("mark", id).number(fence).number(number(3)?);
+                        let mark = mark.number(number(4)?).number(u64::from(!overrun));
+                        return Ok(Leased::Damaged(mark, error));
+                    }
+                };
+                self.tell_near(id, record.due, now);
+                Leasing::Taken(Box::new(Lease { fence, now, overrun, record }))
+            }
+            _ => return Err(strange()),
+        }))
     }
 
     pub(super) fn finish(self: &Arc<Self>, id: String, fence: u64, finish: Finish) -> Answer<bool> {
@@ -416,6 +448,7 @@ impl Verbs {
             return Ok(false);
         }
         let operation = self.of_id("discard", &id).text(&bytes);
+        self.damaged.remove(&id);
         let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);
         self.change(Patience::Caller, operation, discarded).await
     }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
-use crate::common::bench::{SECOND, wait};
+use crate::common::bench::{MILLISECOND, SECOND, wait};
 use crate::common::process::{
     Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick,
 };
@@ -584,6 +584,56 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
                       sum = sum + redis.call('ZCARD', key) end return sum\" 0";
         assert_eq!(bench.place.server.order(slices).trim(), ":1");
     }
+}
+
+#[test]
+fn a_damaged_record_stays_as_it_is_and_is_told_of_once_a_minute() {
+    let Some(bench) = OneNode::bench() else { return };
+    let (timers, server) = (bench.timers(), &bench.place.server);
+    let options = quick().lease(300 * MILLISECOND);
+    wait(timers.insert("id", "payload", SECOND, options)).unwrap();
+    server.order(
+        "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+         local record = redis.call('HGET', key, 'id') \
+         redis.call('HSET', key, 'id', record:sub(1, -2) .. '!') end\" 0",
+    );
+    // All but the flags.
+    let record = || {
+        server.order(
+            "EVAL \"local found for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+             found = redis.call('HGET', key, 'id') end \
+             return redis.sha1hex(found:sub(1, 1) .. found:sub(3))\" 0",
+        )
+    };
+    let before = record();
+    // Each looks for what the other leaves undone.
+    let workers = [bench.work_well(), bench.work_well()];
+    let mut told = 0;
+    // It is due in the first second; three minutes pass after that.
+    for _ in 0..181 {
+        bench.advance(SECOND);
+        std::thread::sleep(10 * MILLISECOND);
+        for event in workers.iter().flat_map(|worker| worker.events.try_iter()) {
+            assert!(matches!(event.outcome, Outcome::Unreadable { .. }), "{event:?}");
+            assert_eq!((&*event.id, event.attempt), ("id", 0));
+            told += 1;
+        }
+    }
+    assert!((2..=4).contains(&told), "told {told} times");
+    assert_eq!(record(), before);
+    for refused in [wait(timers.cancel("id")), wait(timers.reset("id", SECOND))] {
+        assert!(matches!(refused, Err(DurableError::Corrupt { .. })), "{refused:?}");
+    }
+    for worker in workers {
+        assert_eq!(worker.stop(), []);
+    }
+    assert_eq!(wait(timers.remove_corrupt("id")), Ok(true));
+    // A timer of its id is not taken for it.
+    wait(timers.insert("id", "payload", SECOND, quick())).unwrap();
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(running.stop(), []);
 }
 
 #[test]

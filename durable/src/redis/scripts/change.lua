@@ -13,6 +13,7 @@ local PREFIX = ARGV[1]
 local TOLD = 30000      -- how far ahead a change is told to the workers
 local LATEST = 253402300799999
 local LAYOUT = 2        -- of a record
+local DAMAGED = 128     -- flag of a record that a worker could not read
 local CORRUPT = 'TBCORRUPT the record of a timer'
 
 -- The present, and the present rounded up: what is due a while after it has waited for so long.
@@ -40,13 +41,15 @@ local function failed(error)
 end
 
 -- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | rest.
--- Flag 1: it repeats. Fence 0: it rests. The error has its length before it, of two bytes.
+-- Flag 1: it repeats. Flag 128: it is damaged. Fence 0: it rests. The error has its length before
+-- it, of two bytes.
 --
--- Its flags, due time, planned time, fence, attempt and lease; nothing, if it is no record.
+-- Its flags, due time, planned time, fence, attempt and lease; nothing, if it is no record, or a
+-- damaged one.
 local function head(record)
   if #record < 30 then return nil end
   local layout, flags, due, planned, fence_, attempt, lease = read('<BBI6I6I6I4I4', record)
-  if layout == LAYOUT then return flags, due, planned, fence_, attempt, lease end
+  if layout == LAYOUT and flags < DAMAGED then return flags, due, planned, fence_, attempt, lease end
 end
 
 -- What comes after the error of a record.

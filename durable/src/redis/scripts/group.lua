@@ -16,7 +16,7 @@ local function taking(words, verb) return {verb, '<' .. string.rep('I4c0', words
 local VERBS = {
   schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
   lease = taking(2, lease), finish = taking(8, finish), redrive = taking(4, redrive),
-  bury = taking(1, bury), discard = taking(3, discard),
+  bury = taking(1, bury), discard = taking(3, discard), mark = taking(6, mark),
   -- What nobody waits for any more.
   nothing = taking(0, function() return 0 end),
 }
@@ -62,7 +62,7 @@ for place = FIRST, #ARGV do
   local count = place - FIRST + 2
   answers[count], kept[count] = answer, answer
   -- A record is found again where it lies.
-  if is_lease(verb, answer) then kept[count] = {2, answer[2], answer[3]} end
+  if is_lease(verb, answer) then kept[count] = {unpack(answer, 1, 5)} end
 end
 if not changed and ARGV[6] == '' then
   -- A write of nothing: a master that has become a replica answers no questions by what it knows.

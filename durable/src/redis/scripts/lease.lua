@@ -2,7 +2,7 @@
 --
 -- id, bucket
 -- answers {0} there is none | {1, due} it is not due, or leased until then
---   | {2, fence, 1 if it was taken over, record}
+--   | {2, fence, 1 if it was taken over, when it was due, the fence before or 0, record}
 
 local MOST = 4194304    -- how many bytes of records one answer has, or one record
 local given = 0         -- how many it has
@@ -29,7 +29,7 @@ local function lease(id, bucket)
   record = record .. sub(found, 25)
   call('HSET', bucket, id, record)
   tell(id, due)
-  return {2, fence, overrun, record}
+  return {2, fence, overrun, before, leased, record}
 end
 
 -- The answer of a lease that was given already, with its record; or what has become of it.
@@ -39,6 +39,6 @@ local function leased_already(answer, id, bucket)
   local flags, due, _, leased = head(found)
   if not flags then return CORRUPT end
   if leased ~= answer[2] then return {1, due} end
-  answer[4] = found
+  answer[6] = found
   return answer
 end
