@@ -21,6 +21,7 @@
 //! ```text
 //! ci/faults --help
 //! ci/faults --timers 3000 --seed 7 --json faults.json
+//! ci/faults --scenario silent-node
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]
@@ -30,6 +31,7 @@ mod crew;
 mod line;
 mod log;
 mod plan;
+mod scenario;
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../../../tests/common/servers.rs"]
 mod servers;
@@ -42,6 +44,7 @@ use clap::{Parser, Subcommand};
 use crew::Crew;
 use futures_util::future::try_join_all;
 use plan::Plan;
+use scenario::Scenario;
 use servers::{Cluster, Server};
 use std::error::Error;
 use std::path::PathBuf;
@@ -90,6 +93,9 @@ struct Options {
     /// Where to write the counts as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// A fault that lasts, alone, instead of all of that.
+    #[arg(long, conflicts_with_all = ["seed", "timers", "json"])]
+    scenario: Option<Scenario>,
     #[command(subcommand)]
     role: Option<Role>,
 }
@@ -102,9 +108,10 @@ enum Role {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let done = match &options.role {
-        Some(Role::Worker(orders)) => worker::run(orders).map(|()| true),
-        None => judge(&options),
+    let done = match (&options.role, options.scenario) {
+        (Some(Role::Worker(orders)), _) => worker::run(orders).map(|()| true),
+        (None, Some(scenario)) => scenario::run(scenario),
+        (None, None) => judge(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
