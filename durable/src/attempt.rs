@@ -198,9 +198,12 @@ pub enum Outcome {
     },
     /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
     TooLate,
-    /// There was no attempt: what the store has kept of the timer makes no sense (a damaged file,
-    /// or somebody else wrote there). The others are delivered; this one is looked at again, and
-    /// told of again, after a minute. The event's time is that at which it was due, its attempt 0.
+    /// There was no attempt: what the store has kept of the timer makes no sense, or is missing (a
+    /// damaged file, or another program wrote there). [`DurableTimers::check`] finds out more. The
+    /// others are delivered; this one is looked at again, and reported again, after a minute. The
+    /// event's time is that at which it was due, its attempt 0.
+    ///
+    /// [`DurableTimers::check`]: super::DurableTimers::check
     Unreadable {
         /// What cannot be read.
         error: String,
@@ -233,7 +236,7 @@ impl Attempts {
         mut place: Place,
     ) -> Result<(), DurableError> {
         let asked = self.timer.now();
-        let leasing = self.store.lease(&key.1);
+        let leasing = self.store.lease(&key);
         let lease = match self.wait(&key.1, leasing, &mut place).await? {
             Leasing::Taken(lease) => lease,
             Leasing::NotDue { due, now } => {
@@ -275,7 +278,7 @@ impl Attempts {
         answer.await
     }
 
-    fn tell(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
+    pub(super) fn tell(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
         if let Some(observe) = &self.observe {
             let event = Event { id: id.to_owned(), planned: system(planned), attempt, outcome };
             quietly(|| observe(&event));

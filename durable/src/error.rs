@@ -142,6 +142,18 @@ impl DurableError {
         Self::Corrupt { id: Some(id.to_owned()), what: format!("the record of {id:?}") }
     }
 
+    /// A timer of which the index has a key and the store has no record.
+    pub(super) fn missing_timer(id: &str) -> Self {
+        let what = format!("the record of {id:?}, to which the index leads, is missing");
+        Self::Corrupt { id: Some(id.to_owned()), what }
+    }
+
+    /// Keys of the index that are not in order.
+    pub(super) fn out_of_order(id: &str) -> Self {
+        let what = format!("the index of due times is not in order at {id:?}");
+        Self::Corrupt { id: Some(id.to_owned()), what }
+    }
+
     /// A dead letter that cannot be read.
     pub(super) fn corrupt_letter(number: u64) -> Self {
         Self::corrupt(format!("the dead letter {number}"))

@@ -24,6 +24,8 @@ pub(super) struct Page {
     pub(super) keys: Vec<Key>,
     /// Whether there may be more: the limit was met.
     pub(super) more: bool,
+    /// A key that did not come after the one before it: one of the two is damaged.
+    pub(super) misplaced: Option<Key>,
 }
 
 /// A change of the key of one timer.

@@ -57,6 +57,7 @@
 
 mod attempt;
 mod backoff;
+mod check;
 mod clock;
 #[cfg(feature = "file")]
 mod embedded;
@@ -76,6 +77,7 @@ mod worker;
 
 pub use attempt::{Delivery, Event, Outcome};
 pub use backoff::Backoff;
+pub use check::{CheckReport, Finding};
 pub use clock::{StoreClock, SystemClock};
 #[cfg(feature = "file")]
 pub use embedded::{Embedded, EmbeddedOptions};

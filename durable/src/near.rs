@@ -161,9 +161,13 @@ impl Near {
         loaded.log.take_if(|log| log.len() > LOG);
     }
 
-    /// The record of a key that has fired cannot be read: it is looked at again after a while.
-    pub(super) fn unreadable(&self, local: Instant) {
-        self.lock().again.get_or_insert(local + AGAIN);
+    /// The record of a key that has fired cannot be read, or keys are not in order: all is loaded
+    /// again after a while. Returns `true` if that was not planned yet.
+    pub(super) fn unreadable(&self, local: Instant) -> bool {
+        let mut loaded = self.lock();
+        let first = loaded.again.is_none();
+        loaded.again.get_or_insert(local + AGAIN);
+        first
     }
 
     /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
@@ -371,7 +375,7 @@ mod tests {
             self.near.begin();
             self.near.tell(changes);
             let keys = keys.iter().copied().map(key).collect();
-            self.near.end(Page { now, until, keys, more }, &from, at(now, local));
+            self.near.end(Page { now, until, keys, more, misplaced: None }, &from, at(now, local));
         }
 
         /// What fires by that time.
@@ -445,7 +449,8 @@ mod tests {
         let (_, from, now) = trial.near.state(trial.clock.start());
         trial.near.tell(&[here(10)]);
         assert_eq!(trial.frontier(), key(last - 1));
-        let page = Page { now, until: 200_000, keys: vec![key(last)], more: false };
+        let page =
+            Page { now, until: 200_000, keys: vec![key(last)], more: false, misplaced: None };
         trial.near.end(page, &from, at(now, trial.clock.start()));
         assert_eq!(trial.frontier(), key(last - 1));
         assert_eq!(trial.fired(last).len(), MOST);
@@ -459,11 +464,12 @@ mod tests {
         trial.load(&[500], false, 1000, &[]);
         let (_, from, _) = trial.near.state(trial.clock.start());
         trial.near.begin();
-        let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false };
+        let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false, misplaced: None };
         trial.near.end(page, &from, at(400, trial.clock.start()));
         assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
         trial.near.begin();
-        let page = Page { now: 400, until: 1000, keys: vec![key(500)], more: false };
+        let page =
+            Page { now: 400, until: 1000, keys: vec![key(500)], more: false, misplaced: None };
         trial.near.end(page, &trial.frontier(), at(400, trial.clock.start()));
         assert_eq!(trial.fired(100), [500]);
     }
@@ -496,7 +502,7 @@ mod tests {
         for _ in 0..LOG {
             trial.near.tell(&change);
         }
-        let page = Page { now, until: 20, keys: vec![key(5)], more: false };
+        let page = Page { now, until: 20, keys: vec![key(5)], more: false, misplaced: None };
         trial.near.end(page, &from, at(now, trial.clock.start()));
         assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
     }
@@ -549,7 +555,7 @@ mod tests {
         trial.near.begin();
         trial.near.forget();
         assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
-        let page = Page { now, until: 40, keys: vec![key(30)], more: false };
+        let page = Page { now, until: 40, keys: vec![key(30)], more: false, misplaced: None };
         trial.near.end(page, &from, at(now, trial.clock.start()));
         assert_eq!(trial.frontier().0, 0);
         trial.load(&[6, 30], false, 40, &[]);

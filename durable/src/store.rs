@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::check::{Checked, Cursor};
 use super::clock::{LATEST, Millis, system};
 use super::error::DurableError;
 use super::key::{Key, Page};
@@ -63,7 +64,9 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn leave(&self, worker: u64) -> Answer<()>;
 
     /// Resting and due → leased, one attempt more. Leased, and the lease has run out → leased anew.
-    fn lease(&self, id: &str) -> Answer<Leasing>;
+    /// The key may be stale; one that the index still has, and that leads to no record, is damage
+    /// and answered as unreadable.
+    fn lease(&self, key: &Key) -> Answer<Leasing>;
 
     /// Leased under this fence → what comes next: `true`. `false`: the lease was taken over, or the
     /// timer replaced; nothing is changed.
@@ -94,8 +97,26 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Dead letter → nothing: `true`. `false`: there is none of that number.
     fn bury(&self, number: u64) -> Answer<bool>;
 
-    /// A timer whose record cannot be read → nothing: `true`. `false`: there is none, or it can be.
+    /// A timer whose record cannot be read, or that has keys in the index and no record → nothing:
+    /// `true`. `false`: there is none, or it can be read.
     fn discard(&self, id: &str) -> Answer<bool>;
+
+    /// Compares records with the index of due times, in both directions: one step of bounded size,
+    /// from a position on. Changes nothing.
+    fn check(&self, _from: Cursor) -> Answer<Checked> {
+        not_checked()
+    }
+
+    /// Derives the index anew from the records, and puts records that lie under a damaged id back
+    /// under their own. What cannot be read stays, with its keys.
+    fn repair(&self) -> Answer<()> {
+        not_checked()
+    }
+}
+
+fn not_checked<T: Send + 'static>() -> Answer<T> {
+    let what = "the store; a store in a file can be checked and repaired";
+    Box::pin(std::future::ready(Err(DurableError::Option(what))))
 }
 
 /// A part of a store does not answer, until this is dropped.

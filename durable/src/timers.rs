@@ -445,9 +445,9 @@ impl DurableTimers {
         self.store.bury(number).await
     }
 
-    /// Removes a timer whose record cannot be read ([`DurableError::Corrupt`] names it): `true` if
-    /// there was one. `false` if there is none of that id, or it can be read. What a handler was
-    /// to do is lost.
+    /// Removes a timer whose record cannot be read or is missing ([`DurableError::Corrupt`] names
+    /// it): `true` if there was one. `false` if there is none of that id, or it can be read. What a
+    /// handler was to do is lost; [`repair`](Self::repair) mends what it can, and loses nothing.
     ///
     /// This reads all due times of its store, or of its partition: it is for the rare case.
     ///

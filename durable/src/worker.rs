@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::attempt::{Attempts, Delivery, Event, Observe};
+use super::attempt::{Attempts, Delivery, Event, Observe, Outcome};
 use super::clock::Millis;
 use super::error::DurableError;
 use super::key::{Key, Page};
@@ -282,7 +282,14 @@ impl Run {
         let Some(loading) = &mut self.loading else { return Ok(false) };
         let Poll::Ready(page) = loading.page.as_mut().poll(context) else { return Ok(false) };
         if let Some(Loading { from, asked, .. }) = self.loading.take() {
-            let page = page?;
+            let mut page = page?;
+            // Each page may show it again; it is reported once a minute.
+            if let Some((due, id)) = page.misplaced.take()
+                && self.attempts.near.unreadable(self.attempts.timer.now())
+            {
+                let error = DurableError::out_of_order(&id).to_string();
+                self.attempts.tell(&id, due, 0, Outcome::Unreadable { error });
+            }
             let now = Reading { store: page.now, asked, answered: self.attempts.timer.now() };
             self.attempts.near.end(page, &from, now);
         }

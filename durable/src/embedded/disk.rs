@@ -5,6 +5,7 @@
 
 use super::super::clock::SystemClock;
 use super::super::error::DurableError;
+use super::super::key::first_from;
 use super::super::options::{Existing, Options};
 use super::super::store::{Inserted, Store};
 use super::super::timers::DurableTimers;
@@ -326,7 +327,7 @@ fn a_store_ends_while_its_worker_waits() -> Tested {
     let (blocks, refused) = Blocks::new();
     let store = blocks.store()?;
     blocks.set(State::Protected);
-    let lease = store.lease("id");
+    let lease = store.lease(&first_from(0));
     refused.recv_timeout(LIMIT)?;
     drop(store);
     assert!(matches!(block_on(lease), Err(DurableError::Closed)));

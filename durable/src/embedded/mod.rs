@@ -10,11 +10,13 @@ mod disk;
 mod fault;
 mod file;
 mod keeper;
+mod mend;
 mod power;
 mod tables;
 mod tests;
 mod threads;
 
+use super::check::{Checked, Cursor};
 use super::clock::{Millis, Present, StoreClock, SystemClock, present};
 use super::error::DurableError;
 use super::key::{Key, Page};
@@ -259,9 +261,9 @@ impl Store for Embedded {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn lease(&self, id: &str) -> Answer<Leasing> {
-        let id = id.to_owned();
-        self.write(Patience::Worker, move |transaction, now| transaction.lease(&id, now.passed))
+    fn lease(&self, key: &Key) -> Answer<Leasing> {
+        let key = key.clone();
+        self.write(Patience::Worker, move |transaction, now| transaction.lease(&key, now.passed))
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
@@ -292,6 +294,14 @@ impl Store for Embedded {
     fn discard(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
         self.write(Patience::Caller, move |transaction, _| transaction.discard(&id))
+    }
+
+    fn check(&self, from: Cursor) -> Answer<Checked> {
+        self.read(Patience::Caller, move |snapshot, _| snapshot.check(&from))
+    }
+
+    fn repair(&self) -> Answer<()> {
+        self.write(Patience::Caller, |transaction, _| transaction.repair())
     }
 }
 

@@ -9,6 +9,12 @@
 //!
 //! A timer has one record, and one key in `due`, which is its record's [`due`](Record::due): both
 //! are written in one transaction. A slice is a stretch of the keys of `due`.
+//!
+//! **A key may be damaged on the disk**, where no checksum of ours covers it. So ids are bytes here,
+//! as the database would panic at a text that is not UTF-8. A record says by its own checksum which
+//! id it belongs to. The record is right and the index is derived from it: what an operation finds
+//! missing or misplaced in the index it mends. Where the order of keys is broken lookups may miss
+//! others, too: a page tells that. `mend.rs` compares and mends both tables whole.
 
 #![forbid(unsafe_code)]
 
@@ -22,13 +28,19 @@ use super::fault::Fault;
 use redb::{
     Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
 };
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub(super) const TIMERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("timers");
-pub(super) const DUE: TableDefinition<'_, (u64, &str), ()> = TableDefinition::new("due");
+pub(super) const TIMERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("timers");
+pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("due");
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// What the id in a key is called: itself, unless its bytes are damaged.
+pub(super) fn named(id: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(id)
+}
 
 fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
     Record::decode(id, bytes).ok_or_else(|| DurableError::corrupt_timer(id))
@@ -58,8 +70,8 @@ fn page<K: redb::Key + 'static, R>(
 
 /// A group of transitions.
 pub(super) struct Transaction {
-    inner: WriteTransaction,
-    changes: Vec<Change>,
+    pub(super) inner: WriteTransaction,
+    pub(super) changes: Vec<Change>,
     /// How many bytes of records have been read and written.
     weight: usize,
 }
@@ -82,7 +94,7 @@ impl Transaction {
 
     fn find(&mut self, id: &str) -> Result<Option<Record>, Fault> {
         let timers = self.inner.open_table(TIMERS)?;
-        let Some(found) = timers.get(id)? else { return Ok(None) };
+        let Some(found) = timers.get(id.as_bytes())? else { return Ok(None) };
         self.weight += found.value().len();
         Ok(Some(record(id, found.value())?))
     }
@@ -98,20 +110,49 @@ impl Transaction {
         let mut due = self.inner.open_table(DUE)?;
         let name: Arc<str> = Arc::from(id);
         if let Some(before) = before {
-            due.remove((before, id))?;
+            due.remove((before, id.as_bytes()))?;
         }
         match after {
             Some(record) => {
                 let bytes = record.encode(id);
                 self.weight += bytes.len();
-                timers.insert(id, &bytes[..])?;
-                due.insert((record.due, id), ())?;
+                timers.insert(id.as_bytes(), &bytes[..])?;
+                due.insert((record.due, id.as_bytes()), ())?;
             }
-            None => drop(timers.remove(id)?),
+            None => drop(timers.remove(id.as_bytes())?),
         }
         let gone = before.map(|time| (time, Arc::clone(&name)));
         let here = after.map(|record| (record.due, name));
         self.changes.push(Change { gone, here });
+        Ok(())
+    }
+
+    /// Returns `true` if the index has the key.
+    fn is_indexed(&self, key: &Key) -> Result<bool, Fault> {
+        let (time, id) = (key.0, &*key.1);
+        let due = self.inner.open_table(DUE)?;
+        if due.get((time, id.as_bytes()))?.is_some() {
+            return Ok(true);
+        }
+        // What the damaged bytes of an id were replaced by.
+        if !id.contains(char::REPLACEMENT_CHARACTER) {
+            return Ok(false);
+        }
+        for entry in due.range((time, &[][..])..(time.saturating_add(1), &[][..]))? {
+            if named(entry?.0.value().1) == id {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Puts the key of an intact record into the index if damage has taken it from there.
+    fn index(&mut self, id: &str, due: Millis) -> Result<(), Fault> {
+        let key: Key = (due, Arc::from(id));
+        if !self.is_indexed(&key)? {
+            self.inner.open_table(DUE)?.insert((due, id.as_bytes()), ())?;
+            self.changes.push(Change { gone: None, here: Some(key) });
+        }
         Ok(())
     }
 
@@ -128,7 +169,10 @@ impl Transaction {
         let before = self.find(&timer.id)?;
         let scheduled = match (&before, timer.existing) {
             (None, _) => Inserted::New,
-            (Some(_), Existing::Keep) => return Ok(Inserted::Kept),
+            (Some(found), Existing::Keep) => {
+                self.index(&timer.id, found.due)?;
+                return Ok(Inserted::Kept);
+            }
             (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
             (Some(_), Existing::Replace) => Inserted::Replaced,
         };
@@ -171,13 +215,23 @@ impl Transaction {
         }
     }
 
-    pub(super) fn lease(&mut self, id: &str, now: Millis) -> Result<Leasing, Fault> {
+    pub(super) fn lease(&mut self, key: &Key, now: Millis) -> Result<Leasing, Fault> {
+        let id = &*key.1;
         let mut found = match self.find(id) {
             Ok(Some(found)) => found,
+            Ok(None) if self.is_indexed(key)? => {
+                return Ok(Leasing::Unreadable(DurableError::missing_timer(id)));
+            }
             Ok(None) => return Ok(Leasing::Gone),
             Err(Fault::Refused(error)) => return Ok(Leasing::Unreadable(error)),
             Err(broken) => return Err(broken),
         };
+        if found.due != key.0 && self.is_indexed(key)? {
+            // The due time in the key is damaged, and the record's is right.
+            self.inner.open_table(DUE)?.remove((key.0, id.as_bytes()))?;
+            self.changes.push(Change { gone: Some(key.clone()), here: None });
+            self.index(id, found.due)?;
+        }
         if found.due > now {
             return Ok(Leasing::NotDue { due: found.due, now });
         }
@@ -272,32 +326,32 @@ impl Transaction {
 
     pub(super) fn discard(&mut self, id: &str) -> Result<bool, Fault> {
         match self.find(id) {
-            Ok(_) => return Ok(false),
-            Err(Fault::Refused(_)) => {}
+            Ok(Some(_)) => return Ok(false),
+            Ok(None) | Err(Fault::Refused(_)) => {}
             Err(broken) => return Err(broken),
         }
-        self.inner.open_table(TIMERS)?.remove(id)?;
+        let found = self.inner.open_table(TIMERS)?.remove(id.as_bytes())?.is_some();
         // Its due time is not known any more.
         let mut due = self.inner.open_table(DUE)?;
         let keys = due.iter()?.map(|entry| entry.map(|(key, _)| key));
-        let mut times = Vec::new();
+        let mut some = Vec::new();
         for key in keys {
             let key = key?;
             let (time, of) = key.value();
-            if of == id {
-                times.push(time);
+            if named(of) == id {
+                some.push((time, of.to_vec()));
             }
         }
-        for time in times {
-            due.remove((time, id))?;
-            self.changes.push(Change { gone: Some((time, Arc::from(id))), here: None });
+        for (time, of) in &some {
+            due.remove((*time, &of[..]))?;
+            self.changes.push(Change { gone: Some((*time, Arc::from(id))), here: None });
         }
-        Ok(true)
+        Ok(found || !some.is_empty())
     }
 }
 
 /// The store as a transaction has left it.
-pub(super) struct Snapshot(ReadTransaction);
+pub(super) struct Snapshot(pub(super) ReadTransaction);
 
 impl Snapshot {
     pub(super) fn new(inner: ReadTransaction) -> Self {
@@ -306,7 +360,7 @@ impl Snapshot {
 
     pub(super) fn get(&self, id: &str) -> Result<Option<Record>, Fault> {
         let timers = self.0.open_table(TIMERS)?;
-        let found = timers.get(id)?;
+        let found = timers.get(id.as_bytes())?;
         found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
     }
 
@@ -316,9 +370,12 @@ impl Snapshot {
         limit: usize,
     ) -> Result<Vec<(String, Record)>, Fault> {
         let timers = self.0.open_table(TIMERS)?;
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let entries = timers.range::<&str>((from, Bound::Unbounded))?;
-        page(entries, limit, |id, bytes| Ok((id.to_owned(), record(id, bytes)?)))
+        let from = after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_bytes()));
+        let entries = timers.range::<&[u8]>((from, Bound::Unbounded))?;
+        page(entries, limit, |id, bytes| {
+            let id = named(id).into_owned();
+            record(&id, bytes).map(|record| (id, record))
+        })
     }
 
     pub(super) fn len(&self) -> Result<(u64, u64), Fault> {
@@ -333,16 +390,22 @@ impl Snapshot {
         now: Millis,
     ) -> Result<Page, Fault> {
         let due = self.0.open_table(DUE)?;
-        let mut keys = Vec::new();
-        if (from.0, &*from.1) < (until + 1, "") {
-            for entry in due.range((from.0, &*from.1)..(until + 1, ""))?.take(limit) {
-                let (key, _) = entry?;
-                let (time, id) = key.value();
-                keys.push((time, Arc::from(id)));
+        let (mut keys, mut beyond, mut misplaced) = (Vec::<Key>::new(), Vec::<Key>::new(), None);
+        for entry in due.range::<(u64, &[u8])>((from.0, from.1.as_bytes())..)? {
+            // One that is too late may stand before others: the next one shows it.
+            if keys.len() == limit || beyond.len() == 2 {
+                break;
             }
+            let (key, _) = entry?;
+            let (time, id) = key.value();
+            let key: Key = (time, Arc::from(named(id)));
+            if beyond.last().or(keys.last()).is_some_and(|last| *last >= key) {
+                misplaced = misplaced.or_else(|| Some(key.clone()));
+            }
+            if time <= until && beyond.is_empty() { &mut keys } else { &mut beyond }.push(key);
         }
         let more = keys.len() == limit;
-        Ok(Page { now, until, keys, more })
+        Ok(Page { now, until, keys, more, misplaced })
     }
 
     pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, Fault> {

@@ -299,9 +299,9 @@ mod tests {
         // What is only read weighs as well.
         let (calls, works) = channel();
         for _ in 0..WEIGHT / MEGABYTE {
-            let _ = calls.send(call(|to| to.lease("0", 0)));
+            let _ = calls.send(call(|to| to.lease(&(1, Arc::from("0")), 0)));
         }
-        let mut group = vec![call(|to| to.lease("0", 0))];
+        let mut group = vec![call(|to| to.lease(&(1, Arc::from("0")), 0))];
         assert!(commit(&file, &mut group, &works)?.is_empty());
         assert_eq!(group.len(), WEIGHT / MEGABYTE);
         drop(file);

@@ -347,8 +347,8 @@ impl Store for Redis {
         self.ask(move |verbs| async move { verbs.leave(worker).await })
     }
 
-    fn lease(&self, id: &str) -> Answer<Leasing> {
-        self.verbs.lease(id.to_owned())
+    fn lease(&self, key: &Key) -> Answer<Leasing> {
+        self.verbs.lease(key.1.to_string())
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {

@@ -197,7 +197,7 @@ impl Verbs {
         if !more && limit > keys.len() + TAKEN_ON {
             keys.extend(self.stragglers(worker, now).await?);
         }
-        Ok(Page { now, until, keys, more })
+        Ok(Page { now, until, keys, more, misplaced: None })
     }
 
     /// What another worker should have delivered long ago.

@@ -1,16 +1,21 @@
 //! Files of durable timers that are locked, damaged, foreign, or cannot be written: a typed error,
 //! nothing half done, no panic.
 
-use crate::common::bench::{Bench, OneFile, Place, SECOND, TempFile, quick, wait};
+use crate::common::bench::{
+    Bench, MILLISECOND, OneFile, Place, SECOND, TempFile, quick, start, wait,
+};
 use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
-use tourbillon_durable::{DurableError, DurableTimers, Embedded, Options, Outcome};
+use std::time::{Duration, SystemTime};
+use tourbillon_durable::{
+    DurableError, DurableTimers, Embedded, Event, Existing, Finding, Inserted, Options, Outcome,
+};
 
 /// Opens the store; each error names the file.
 fn open(file: &TempFile) -> Result<Embedded, DurableError> {
@@ -96,8 +101,8 @@ fn a_store_that_was_cut_off() {
 fn put(file: &Path, table: &str, key: &str, value: &[u8]) {
     let database = Database::create(file).unwrap();
     let transaction = database.begin_write().unwrap();
-    let table = TableDefinition::<&str, &[u8]>::new(table);
-    transaction.open_table(table).unwrap().insert(key, value).unwrap();
+    let table = TableDefinition::<&[u8], &[u8]>::new(table);
+    transaction.open_table(table).unwrap().insert(key.as_bytes(), value).unwrap();
     transaction.commit().unwrap();
 }
 
@@ -167,7 +172,7 @@ fn a_timer_that_cannot_be_read_is_named_and_removed() {
     let place = Arc::clone(&bench.place);
     drop(bench);
     let database = Database::create(&place.file.0).unwrap();
-    let due = TableDefinition::<(u64, &str), ()>::new("due");
+    let due = TableDefinition::<(u64, &[u8]), ()>::new("due");
     assert_eq!(database.begin_read().unwrap().open_table(due).unwrap().len().unwrap(), 2);
 }
 
@@ -336,4 +341,193 @@ fn a_timer_that_was_shut_down_ends_its_workers() {
     drop(timers);
     let bench = Bench::new(place);
     assert!(wait(bench.timers().get("id")).unwrap().is_some());
+}
+
+/// The ids of some timers, and that one.
+fn straw(needle: &str) -> BTreeSet<String> {
+    (0..20).map(|number| format!("timer {number:02}")).chain([needle.to_owned()]).collect()
+}
+
+fn payload(id: &str) -> Vec<u8> {
+    id.bytes().rev().collect()
+}
+
+/// The bytes of a store with those timers, and where the id of the one stands in them.
+fn haystack(needle: &str) -> (Vec<u8>, Vec<usize>) {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    let all: Vec<String> = straw(needle).into_iter().collect();
+    let insert = all.iter().map(|id| timers.insert(id, payload(id), SECOND, quick()));
+    wait(futures_util::future::try_join_all(insert)).unwrap();
+    drop(timers);
+    let bytes = std::fs::read(&place.file.0).unwrap();
+    let windows = bytes.windows(needle.len()).enumerate();
+    let places = windows.filter(|(_, window)| *window == needle.as_bytes()).map(|(at, _)| at);
+    let places: Vec<usize> = places.collect();
+    assert!(places.len() >= 2, "in the table of timers and in the index");
+    (bytes, places)
+}
+
+/// The store of those bytes with one bit flipped.
+fn flipped(bytes: &[u8], at: usize, bit: usize) -> Bench<OneFile> {
+    let place = OneFile::new();
+    let mut bytes = bytes.to_vec();
+    bytes[at + bit / 8] ^= 1 << (bit % 8);
+    std::fs::write(&place.file.0, bytes).unwrap();
+    Bench::new(place)
+}
+
+/// Delivers until so many keys have been delivered or reported: the ids that were acknowledged, and
+/// the events of damage.
+fn deliver(bench: &Bench<OneFile>, count: usize) -> (BTreeSet<String>, Vec<Event>) {
+    let running = bench.work(8, |delivery| async move {
+        let right = delivery.payload == payload(&delivery.id);
+        if right { Ok(()) } else { Err("another payload") }
+    });
+    let (mut acknowledged, mut reported, mut keys) = (BTreeSet::new(), Vec::new(), 0);
+    while keys < count {
+        let event = running.next();
+        keys += 1;
+        match &event.outcome {
+            Outcome::Acknowledged => assert!(acknowledged.insert(event.id), "acknowledged twice"),
+            Outcome::Unreadable { error } => {
+                keys -= usize::from(error.contains("not in order"));
+                reported.push(event);
+            }
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+    assert_eq!(running.stop(), []);
+    (acknowledged, reported)
+}
+
+#[test]
+fn a_flipped_bit_in_an_id_is_reported_and_mended() {
+    let needle = "timer 10 needle";
+    let ((bytes, places), all) = (haystack(needle), straw(needle));
+    let mut damaged = 0;
+    for at in places {
+        for (byte, bit) in [(0, 0), (0, 3), (0, 7), (3, 1), (7, 4), (14, 0), (14, 7)] {
+            let flip = format!("bit {bit} of byte {byte} at {at}");
+            let bench = flipped(&bytes, at + byte, bit);
+            bench.advance(SECOND);
+            // Each key of the index is delivered or reported.
+            let (mut acknowledged, reported) = deliver(&bench, all.len());
+            assert!(acknowledged.is_subset(&all), "{flip}: {acknowledged:?}");
+            let report = wait(bench.timers().repair()).unwrap();
+            assert_eq!(report.is_sound(), reported.is_empty(), "{flip}: {report:?}");
+            damaged += usize::from(!reported.is_empty());
+            let report = wait(bench.timers().check()).unwrap();
+            assert!(report.is_sound(), "{flip}: {report:?}");
+            let left = all.len() - acknowledged.len();
+            assert_eq!((report.timers, report.keys), (left as u64, left as u64), "{flip}");
+            acknowledged.extend(deliver(&bench, left).0);
+            assert_eq!(acknowledged, all, "{flip}");
+            assert_eq!(wait(bench.timers().len()), Ok(0), "{flip}");
+        }
+    }
+    assert!(damaged >= 14, "{damaged} flips had an effect");
+}
+
+/// Three stores, of which that key of the index has had a bit of its due time flipped.
+struct Flipped {
+    needle: &'static str,
+    bytes: Vec<u8>,
+    key: usize,
+}
+
+impl Flipped {
+    fn new(needle: &'static str) -> Self {
+        let (bytes, places) = haystack(needle);
+        let due = (start() + SECOND).duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+        let due = u64::try_from(due).unwrap().to_le_bytes();
+        let key = places.into_iter().map(|at| at - 8).find(|at| bytes[*at..*at + 8] == due);
+        Self { needle, bytes, key: key.expect("the key of the index") }
+    }
+
+    /// The key says eight milliseconds too early.
+    fn early(&self) -> Bench<OneFile> {
+        flipped(&self.bytes, self.key, 3)
+    }
+
+    /// The key says half a year too late.
+    fn late(&self) -> Bench<OneFile> {
+        flipped(&self.bytes, self.key, 34)
+    }
+
+    fn all(&self) -> BTreeSet<String> {
+        straw(self.needle)
+    }
+}
+
+/// How much later than right a late key is.
+const LATER: Duration = Duration::from_millis(1 << 34);
+
+#[test]
+fn a_key_that_is_too_early_is_mended_when_it_fires() {
+    let store = Flipped::new("a needle");
+    let bench = store.early();
+    assert!(!wait(bench.timers().check()).unwrap().is_sound());
+    bench.advance(SECOND - MILLISECOND);
+    let running = bench.work_well();
+    let begun = SystemTime::now();
+    while !wait(bench.timers().check()).unwrap().is_sound() {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND, "the key is never mended");
+    }
+    assert_eq!(running.events.try_iter().count(), 0);
+    bench.advance(MILLISECOND);
+    let acknowledged = running.acknowledged(store.all().len()).into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(acknowledged, store.all());
+    assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn a_key_that_is_too_late_is_found_by_a_check() {
+    let store = Flipped::new("z needle");
+    let (all, id) = (store.all(), store.needle.to_owned());
+    let due = start() + SECOND + LATER;
+    let both = [Finding::Unindexed { id: id.clone() }, Finding::Stray { id, due }];
+    let bench = store.late();
+    bench.advance(SECOND);
+    let (acknowledged, reported) = deliver(&bench, all.len() - 1);
+    assert_eq!((acknowledged.len(), reported), (all.len() - 1, Vec::new()));
+    assert_eq!(wait(bench.timers().check()).unwrap().findings, both);
+    assert_eq!(wait(bench.timers().repair()).unwrap().findings, both);
+    assert_eq!(deliver(&bench, 1).0, BTreeSet::from([store.needle.to_owned()]));
+    assert!(wait(bench.timers().check()).unwrap().is_sound());
+}
+
+#[test]
+fn a_timer_that_is_kept_is_in_the_index() {
+    let store = Flipped::new("z needle");
+    let bench = store.late();
+    let keep = quick().existing(Existing::Keep);
+    let kept = wait(bench.timers().insert(store.needle, "another", SECOND, keep));
+    assert_eq!(kept, Ok(Inserted::Kept));
+    bench.advance(SECOND);
+    assert_eq!(deliver(&bench, store.all().len()).0, store.all());
+    // The damaged key leads to nothing now, and is reported when its time comes.
+    bench.advance(LATER);
+    let (acknowledged, reported) = deliver(&bench, 1);
+    assert_eq!((acknowledged.len(), &*reported[0].id), (0, store.needle));
+    assert_eq!(wait(bench.timers().remove_corrupt(store.needle)), Ok(true));
+    assert!(wait(bench.timers().check()).unwrap().is_sound());
+}
+
+#[test]
+fn keys_that_are_not_in_order_are_reported() {
+    let store = Flipped::new("timer 10 needle");
+    for bench in [store.early(), store.late()] {
+        let running = bench.work_well();
+        let event = running.next();
+        assert!(
+            matches!(&event.outcome, Outcome::Unreadable { error } if error.contains("in order")),
+            "{event:?}"
+        );
+        assert_eq!(running.stop(), []);
+        assert!(!wait(bench.timers().repair()).unwrap().is_sound());
+        assert!(wait(bench.timers().check()).unwrap().is_sound());
+        bench.advance(SECOND);
+        assert_eq!(deliver(&bench, store.all().len()), (store.all(), Vec::new()));
+    }
 }

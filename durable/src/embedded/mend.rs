@@ -1,0 +1,179 @@
+//! Comparing the tables of an embedded store, and mending them.
+//!
+//! A bit that the disk has flipped in a key leaves both tables readable: a record lies under another
+//! id, or a key of `due` leads nowhere; and where the order of the keys is broken, others beside it
+//! are not found either. Therefore [`Snapshot::check`] looks up every row as the other operations do,
+//! and [`Transaction::repair`] writes both tables anew instead of changing single rows.
+
+#![forbid(unsafe_code)]
+
+use super::super::check::{Checked, Cursor, Finding};
+use super::super::clock::Millis;
+use super::super::key::{Change, Key};
+use super::super::record::Record;
+use super::super::store::LONGEST_LIST;
+use super::fault::Fault;
+use super::tables::{DUE, Snapshot, TIMERS, Transaction, named};
+use redb::{ReadableTable, TableDefinition};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+/// The most rows that one step of a check reads.
+const STEP: usize = 1000;
+
+/// The parts of a check.
+const RECORDS: u64 = 0;
+const INDEX: u64 = 1;
+
+/// The tables of a repair until they have the names of the others.
+const NEW_TIMERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("timers, repaired");
+const NEW_DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("due, repaired");
+
+impl Snapshot {
+    /// One step of a check: of records, each with its key in the index, or of keys, each with its
+    /// record.
+    pub(super) fn check(&self, from: &Cursor) -> Result<Checked, Fault> {
+        match from.part {
+            RECORDS => self.check_records(&from.after),
+            _ => self.check_index(&from.after),
+        }
+    }
+
+    fn check_records(&self, after: &Key) -> Result<Checked, Fault> {
+        let (timers, due) = (self.0.open_table(TIMERS)?, self.0.open_table(DUE)?);
+        let (mut checked, mut last, mut length) = (Checked::default(), None, 0);
+        for row in timers.range::<&[u8]>((Excluded(after.1.as_bytes()), Unbounded))?.take(STEP) {
+            let (key, bytes) = row?;
+            let (key, bytes) = (key.value(), bytes.value());
+            let id = named(key);
+            checked.timers += 1;
+            match Record::decode(&id, bytes) {
+                None => checked.findings.push(Finding::Unreadable { id: id.clone().into_owned() }),
+                Some(record) => {
+                    let found = timers.get(key)?.is_some() && due.get((record.due, key))?.is_some();
+                    if !found {
+                        checked.findings.push(Finding::Unindexed { id: id.clone().into_owned() });
+                    }
+                }
+            }
+            last = Some((0, Arc::from(id)));
+            length += bytes.len();
+            if length >= LONGEST_LIST {
+                break;
+            }
+        }
+        checked.next = goes_on(RECORDS, after, last).or(Some(Cursor::part(INDEX)));
+        Ok(checked)
+    }
+
+    fn check_index(&self, after: &Key) -> Result<Checked, Fault> {
+        let (timers, due) = (self.0.open_table(TIMERS)?, self.0.open_table(DUE)?);
+        let (mut checked, mut last) = (Checked::default(), None);
+        let from = (after.0, after.1.as_bytes());
+        for row in due.range::<(u64, &[u8])>((Excluded(from), Unbounded))?.take(STEP) {
+            let key = row?.0;
+            let (time, id) = (key.value().0, named(key.value().1));
+            checked.keys += 1;
+            let stray = match timers.get(key.value().1)? {
+                None => true,
+                // One that cannot be read is found among the records.
+                Some(found) => Record::decode(&id, found.value()).is_some_and(|it| it.due != time),
+            };
+            if stray {
+                checked.findings.push(Finding::stray(time, &id));
+            }
+            last = Some((time, Arc::from(id)));
+        }
+        checked.next = goes_on(INDEX, after, last);
+        Ok(checked)
+    }
+}
+
+/// Where a part goes on after its last row: nowhere if there was none, or if damaged keys lie in no
+/// order. What such keys hide is found from the other table.
+fn goes_on(part: u64, after: &Key, last: Option<Key>) -> Option<Cursor> {
+    last.filter(|last| last > after).map(|after| Cursor { part, after })
+}
+
+/// A key of the index that does not lead to a record which can be read and is due then.
+type Loose = (Millis, Vec<u8>);
+
+impl Transaction {
+    /// Writes both tables anew: each record under the id that it belongs to, and a key for each.
+    pub(super) fn repair(&mut self) -> Result<(), Fault> {
+        let loose = self.loose()?;
+        self.copy(&loose)?;
+        self.inner.delete_table(TIMERS)?;
+        self.inner.delete_table(DUE)?;
+        self.inner.rename_table(NEW_TIMERS, TIMERS)?;
+        self.inner.rename_table(NEW_DUE, DUE)?;
+        Ok(())
+    }
+
+    fn loose(&self) -> Result<Vec<Loose>, Fault> {
+        let (timers, due) = (self.inner.open_table(TIMERS)?, self.inner.open_table(DUE)?);
+        let mut loose = Vec::new();
+        for row in due.iter()? {
+            let key = row?.0;
+            let (time, id) = key.value();
+            let found = timers.get(id)?;
+            let found = found.and_then(|found| Record::decode(&named(id), found.value()));
+            if found.is_none_or(|record| record.due != time) {
+                loose.push((time, id.to_vec()));
+            }
+        }
+        Ok(loose)
+    }
+
+    fn copy(&mut self, loose: &[Loose]) -> Result<(), Fault> {
+        let (timers, due) = (self.inner.open_table(TIMERS)?, self.inner.open_table(DUE)?);
+        let mut new_timers = self.inner.open_table(NEW_TIMERS)?;
+        let mut new_due = self.inner.open_table(NEW_DUE)?;
+        let mut unreadable = Vec::new();
+        for row in timers.iter()? {
+            let (key, bytes) = row?;
+            let (id, bytes) = (named(key.value()), bytes.value());
+            let Some((id, time)) = owner(&id, bytes, loose) else {
+                unreadable.push((id.into_owned(), bytes.to_vec()));
+                continue;
+            };
+            new_timers.insert(id.as_bytes(), bytes)?;
+            new_due.insert((time, id.as_bytes()), ())?;
+            if due.get((time, id.as_bytes()))?.is_none() {
+                let here = Some((time, Arc::from(id)));
+                self.changes.push(Change { gone: None, here });
+            }
+        }
+        for (mut id, bytes) in unreadable {
+            // A record without a known id takes the place of no other.
+            while new_timers.get(id.as_bytes())?.is_some() {
+                id.push(char::REPLACEMENT_CHARACTER);
+            }
+            new_timers.insert(id.as_bytes(), &bytes[..])?;
+            // Workers go on to report it.
+            for (time, of) in loose.iter().filter(|(_, of)| *named(of) == id) {
+                new_due.insert((*time, &of[..]), ())?;
+            }
+        }
+        for (time, id) in loose {
+            if new_due.get((*time, &id[..]))?.is_none() {
+                let gone = Some((*time, Arc::from(named(id))));
+                self.changes.push(Change { gone, here: None });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The id that a record belongs to, and its due time: the id under which it lies, or else that of a
+/// key which leads to no record and is due when the record is.
+fn owner<'a>(id: &'a str, bytes: &[u8], loose: &'a [Loose]) -> Option<(&'a str, Millis)> {
+    if let Some(record) = Record::decode(id, bytes) {
+        return Some((id, record.due));
+    }
+    loose.iter().find_map(|(time, id)| {
+        let id = std::str::from_utf8(id).ok()?;
+        let record = Record::decode(id, bytes)?;
+        (record.due == *time).then_some((id, *time))
+    })
+}
