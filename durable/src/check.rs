@@ -159,7 +159,7 @@ impl DurableTimers {
     ///
     /// # Errors
     ///
-    /// The store failed, or cannot be checked: at present only a store in a file can be.
+    /// The store failed, or cannot be reached.
     ///
     /// # Examples
     ///
@@ -194,12 +194,15 @@ impl DurableTimers {
     /// - A record that cannot be read stays, and is reported as before.
     ///   [`remove_corrupt`](Self::remove_corrupt) removes it.
     ///
-    /// The repair is one transaction, done or not done as a whole. It reads and writes all records,
-    /// needs as much space again in the file, and other changes wait for it.
+    /// In a file the repair is one transaction, done or not done as a whole. It reads and writes
+    /// all records, needs as much space again in the file, and other changes wait for it. In Redis
+    /// it takes as many steps as the check, between which others go on; records stay where they
+    /// are, and workers of other processes find what was put back within a minute.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); or there is no space. Nothing is changed.
+    /// As [`check`](Self::check); or there is no space. In a file nothing is changed then; in Redis
+    /// it may be done in part, and can be done again.
     ///
     /// # Examples
     ///

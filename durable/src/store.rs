@@ -103,20 +103,11 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
 
     /// Compares records with the index of due times, in both directions: one step of bounded size,
     /// from a position on. Changes nothing.
-    fn check(&self, _from: Cursor) -> Answer<Checked> {
-        not_checked()
-    }
+    fn check(&self, from: Cursor) -> Answer<Checked>;
 
     /// Derives the index anew from the records, and puts records that lie under a damaged id back
     /// under their own. What cannot be read stays, with its keys.
-    fn repair(&self) -> Answer<()> {
-        not_checked()
-    }
-}
-
-fn not_checked<T: Send + 'static>() -> Answer<T> {
-    let what = "the store; a store in a file can be checked and repaired";
-    Box::pin(std::future::ready(Err(DurableError::Option(what))))
+    fn repair(&self) -> Answer<()>;
 }
 
 /// A part of a store does not answer, until this is dropped.

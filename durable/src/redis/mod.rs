@@ -31,6 +31,7 @@ mod keys;
 mod lines;
 mod link;
 mod members;
+mod mend;
 mod node;
 mod notices;
 mod pages;
@@ -39,6 +40,7 @@ mod quiet;
 mod scripts;
 mod verbs;
 
+use super::check::{Checked, Cursor};
 use super::clock::{Millis, StoreClock};
 use super::error::DurableError;
 use super::key::{Key, Page};
@@ -348,7 +350,7 @@ impl Store for Redis {
     }
 
     fn lease(&self, key: &Key) -> Answer<Leasing> {
-        self.verbs.lease(key.1.to_string())
+        self.verbs.lease(key)
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
@@ -382,6 +384,14 @@ impl Store for Redis {
     fn discard(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
         self.ask(move |verbs| verbs.discard(id))
+    }
+
+    fn check(&self, from: Cursor) -> Answer<Checked> {
+        self.ask(move |verbs| async move { verbs.check(from, false).await })
+    }
+
+    fn repair(&self) -> Answer<()> {
+        self.ask(|verbs| async move { verbs.repair().await })
     }
 }
 

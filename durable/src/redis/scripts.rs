@@ -10,6 +10,8 @@ pub(super) struct Scripts {
     pub(super) now: Script,
     pub(super) load: Script,
     pub(super) list: Script,
+    pub(super) records: Script,
+    pub(super) strays: Script,
     pub(super) beat: Script,
     pub(super) leave: Script,
     /// Whatever changes something.
@@ -29,6 +31,8 @@ impl Scripts {
             now: script!("common", "now"),
             load: script!("common", "load"),
             list: script!("common", "list"),
+            records: script!("common", "change", "records"),
+            strays: script!("common", "change", "strays"),
             beat: script!("common", "beat"),
             leave: script!("common", "leave"),
             group: script!(

@@ -5,7 +5,7 @@
 
 use super::super::clock::{LATEST, Millis, StoreClock, present, system};
 use super::super::error::DurableError;
-use super::super::key::Change;
+use super::super::key::{Change, Key};
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
 use super::bytes;
@@ -47,6 +47,8 @@ enum Leased {
     Readable(Leasing),
     /// Granted, but the record cannot be read. It is to be marked.
     Damaged(Operation, DurableError),
+    /// The index has a key of it, and there is no record.
+    Missing,
 }
 
 /// A script's keys and arguments, without what all scripts have.
@@ -272,11 +274,12 @@ impl Verbs {
         Ok(counts.into_iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1)))
     }
 
-    pub(super) fn lease(self: &Arc<Self>, id: String) -> Answer<Leasing> {
+    pub(super) fn lease(self: &Arc<Self>, key: &Key) -> Answer<Leasing> {
+        let (due, id) = (key.0, key.1.to_string());
         if self.damaged.has(&id) {
             return Box::pin(std::future::ready(Ok(Leasing::Gone)));
         }
-        let operation = self.of_id("lease", &id).only_if_wanted();
+        let operation = self.of_id("lease", &id).number(due).only_if_wanted();
         let name = id.clone();
         let leasing = self.change(Patience::Worker, operation, move |verbs, answer, now| {
             verbs.leased(&name, read(answer)?, now)
@@ -285,6 +288,7 @@ impl Verbs {
         Box::pin(async move {
             let error = match leasing.await {
                 Ok(Leased::Readable(leasing)) => return Ok(leasing),
+                Ok(Leased::Missing) => DurableError::missing_timer(&id),
                 Err(DurableError::Corrupt { .. }) => DurableError::corrupt_timer(&id),
                 Err(error) => return Err(error),
                 Ok(Leased::Damaged(mark, error)) => {
@@ -320,6 +324,7 @@ impl Verbs {
                 self.tell_near(id, record.due, now);
                 Leasing::Taken(Box::new(Lease { fence, now, overrun, record }))
             }
+            3 => return Ok(Leased::Missing),
             _ => return Err(strange()),
         }))
     }
@@ -443,10 +448,11 @@ impl Verbs {
     }
 
     pub(super) async fn discard(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
-        let Some(bytes) = self.bytes(&id).await? else { return Ok(false) };
-        if record(&id, &bytes).is_ok() {
+        let bytes = self.bytes(&id).await?;
+        if bytes.as_ref().is_some_and(|bytes| record(&id, bytes).is_ok()) {
             return Ok(false);
         }
+        let bytes = bytes.unwrap_or_default();
         let operation = self.of_id("discard", &id).text(&bytes);
         self.damaged.remove(&id);
         let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);

@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
-use tourbillon_durable::{DurableError, Existing, Inserted, Options, Outcome, Redis, RedisOptions};
+use tourbillon_durable::{
+    DurableError, Event, Existing, Finding, Inserted, Options, Outcome, Redis, RedisOptions,
+};
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -586,17 +588,17 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     }
 }
 
+/// Damages the payload of a timer.
+const DAMAGE: &str = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+                      local record = redis.call('HGET', key, 'id') \
+                      redis.call('HSET', key, 'id', record:sub(1, -2) .. '!') end\" 0";
+
 #[test]
 fn a_damaged_record_stays_as_it_is_and_is_told_of_once_a_minute() {
     let Some(bench) = OneNode::bench() else { return };
     let (timers, server) = (bench.timers(), &bench.place.server);
-    let options = quick().lease(300 * MILLISECOND);
-    wait(timers.insert("id", "payload", SECOND, options)).unwrap();
-    server.order(
-        "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
-         local record = redis.call('HGET', key, 'id') \
-         redis.call('HSET', key, 'id', record:sub(1, -2) .. '!') end\" 0",
-    );
+    wait(timers.insert("id", "payload", SECOND, quick().lease(300 * MILLISECOND))).unwrap();
+    server.order(DAMAGE);
     // All but the flags.
     let record = || {
         server.order(
@@ -608,32 +610,101 @@ fn a_damaged_record_stays_as_it_is_and_is_told_of_once_a_minute() {
     let before = record();
     // Each looks for what the other leaves undone.
     let workers = [bench.work_well(), bench.work_well()];
-    let mut told = 0;
+    let mut told = Vec::new();
     // It is due in the first second; three minutes pass after that.
     for _ in 0..181 {
         bench.advance(SECOND);
         std::thread::sleep(10 * MILLISECOND);
-        for event in workers.iter().flat_map(|worker| worker.events.try_iter()) {
-            assert!(matches!(event.outcome, Outcome::Unreadable { .. }), "{event:?}");
-            assert_eq!((&*event.id, event.attempt), ("id", 0));
-            told += 1;
-        }
+        told.extend(workers.iter().flat_map(|worker| worker.events.try_iter()));
     }
-    assert!((2..=4).contains(&told), "told {told} times");
+    assert!((2..=4).contains(&told.len()), "told {} times", told.len());
+    let unreadable =
+        |event: &Event| matches!(event.outcome, Outcome::Unreadable { .. }) && event.attempt == 0;
+    assert!(told.iter().all(unreadable), "{told:?}");
     assert_eq!(record(), before);
-    for refused in [wait(timers.cancel("id")), wait(timers.reset("id", SECOND))] {
-        assert!(matches!(refused, Err(DurableError::Corrupt { .. })), "{refused:?}");
-    }
     for worker in workers {
         assert_eq!(worker.stop(), []);
     }
-    assert_eq!(wait(timers.remove_corrupt("id")), Ok(true));
-    // A timer of its id is not taken for it.
+}
+
+#[test]
+fn a_damaged_timer_is_removed_and_another_of_its_name_is_delivered() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
     wait(timers.insert("id", "payload", SECOND, quick())).unwrap();
+    bench.place.server.order(DAMAGE);
     let running = bench.work_well();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Unreadable { .. }));
+    for refused in [wait(timers.cancel("id")), wait(timers.reset("id", SECOND))] {
+        assert!(matches!(refused, Err(DurableError::Corrupt { .. })), "{refused:?}");
+    }
+    assert_eq!(wait(timers.remove_corrupt("id")), Ok(true));
+    wait(timers.insert("id", "payload", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     assert_eq!(running.acknowledged(1), ["id"]);
     assert_eq!(running.stop(), []);
+}
+
+#[test]
+fn an_index_that_was_lost_is_found_and_mended() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
+    for (hour, id) in ids(40).iter().enumerate() {
+        let delay = SECOND * (1 + 3600 * (u32::try_from(hour).unwrap() % 4));
+        wait(timers.insert(id, "", delay, quick())).unwrap();
+    }
+    // The list of slices of each partition, and the slices.
+    for lost in ["*:slices", "*:s:*"] {
+        let sound = wait(timers.check()).unwrap();
+        assert_eq!((sound.timers, sound.keys, sound.found), (40, 40, 0));
+        bench.place.server.order(&format!(
+            "EVAL \"for _, key in ipairs(redis.call('KEYS', '{lost}')) do \
+             redis.call('DEL', key) end\" 0"
+        ));
+        let report = wait(timers.repair()).unwrap();
+        assert_eq!((report.timers, report.found), (40, 40), "{report:?}");
+        let unindexed = |found: &Finding| matches!(found, Finding::Unindexed { .. });
+        assert!(report.findings.iter().all(unindexed), "{report:?}");
+    }
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(10).len(), 10);
+    for _ in 0..3 {
+        bench.advance(3600 * SECOND);
+        assert_eq!(running.acknowledged(10).len(), 10);
+    }
+    assert_eq!((running.stop(), wait(timers.len())), (vec![], Ok(0)));
+}
+
+#[test]
+fn a_key_that_leads_to_no_record_is_reported_and_removed() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
+    for id in ["lost", "there"] {
+        wait(timers.insert(id, "", SECOND, quick())).unwrap();
+    }
+    bench.place.server.order(
+        "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+         redis.call('HDEL', key, 'lost') end\" 0",
+    );
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    let mut ended = [running.next(), running.next()];
+    ended.sort_by(|one, other| one.id.cmp(&other.id));
+    assert!(
+        matches!(&ended[0].outcome, Outcome::Unreadable { error } if error.contains("missing")),
+        "{ended:?}"
+    );
+    assert_eq!(ended[1].outcome, Outcome::Acknowledged);
+    assert_eq!(running.stop(), []);
+    let report = wait(timers.check()).unwrap();
+    let stray = |found: &Finding| matches!(found, Finding::Stray { id, .. } if id == "lost");
+    assert!(report.found == 1 && report.findings.iter().all(stray), "{report:?}");
+    assert_eq!(wait(timers.remove_corrupt("lost")), Ok(true));
+    assert_eq!(wait(timers.remove_corrupt("lost")), Ok(false));
+    assert!(wait(timers.check()).unwrap().is_sound());
+    assert_eq!(wait(timers.len()), Ok(0));
 }
 
 #[test]

@@ -1,20 +1,23 @@
--- A timer whose record cannot be read → nothing.
+-- A timer whose record cannot be read, or is missing though the index has a key → nothing.
 --
 -- id, bucket
--- found: the record, as it was read
+-- found: the record, as it was read, or ''
 -- answers 1 if it was there as it was found, else 0
 
 local function discard(id, bucket, found)
   bucket = PREFIX .. 'b:' .. bucket
-  if call('HGET', bucket, id) ~= found then return 0 end
+  if (call('HGET', bucket, id) or '') ~= found then return 0 end
   -- Its due time is not known any more.
+  local had = false
   for _, number in ipairs(call('ZRANGE', SLICES, 0, -1)) do
     if call('ZSCORE', named(number), id) then
       take(number, id)
+      had = true
       break
     end
   end
-  call('HDEL', bucket, id)
+  if found == '' and not had then return 0 end
+  if found ~= '' then call('HDEL', bucket, id) end
   timers = timers - 1
   changed = true
   return 1

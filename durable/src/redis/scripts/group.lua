@@ -15,7 +15,7 @@ local AT_A_GO = 10      -- how many old answers are looked at when a new process
 local function taking(words, verb) return {verb, '<' .. string.rep('I4c0', words)} end
 local VERBS = {
   schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
-  lease = taking(2, lease), finish = taking(8, finish), redrive = taking(4, redrive),
+  lease = taking(3, lease), finish = taking(8, finish), redrive = taking(4, redrive),
   bury = taking(1, bury), discard = taking(3, discard), mark = taking(6, mark),
   -- What nobody waits for any more.
   nothing = taking(0, function() return 0 end),

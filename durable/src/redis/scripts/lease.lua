@@ -1,16 +1,21 @@
 -- Resting and due → leased, one attempt more. Leased, and the lease has run out → leased anew.
 --
 -- id, bucket
--- answers {0} there is none | {1, due} it is not due, or leased until then
+-- key: the due time in the key by which the timer was found
+-- answers {0} there is none | {3} there is none, though the index has that key | {1, due} it is not due, or leased until then
 --   | {2, fence, 1 if it was taken over, when it was due, the fence before or 0, record}
 
 local MOST = 4194304    -- how many bytes of records one answer has, or one record
 local given = 0         -- how many it has
 
-local function lease(id, bucket)
+local function lease(id, bucket, key)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
-  if not found then return {0} end
+  if not found then
+    -- An error if the slice has gone ahead, as one that is empty may have: it has no such key.
+    local score = redis.pcall('ZSCORE', named(slice(tonumber(key))), id)
+    return {score == key and 3 or 0}
+  end
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if before > now then return {1, before} end

@@ -1,0 +1,106 @@
+//! The records of a store against its index of due times.
+//!
+//! Each partition has two parts: its buckets, whose records are looked up in the index (`2 p`), and
+//! the keys of the index, which are followed to their records (`2 p + 1`). A step is a script or
+//! two; what a script compares is of one moment.
+
+#![forbid(unsafe_code)]
+
+use super::super::check::{Checked, Cursor, Finding};
+use super::super::clock::{LATEST, Millis};
+use super::super::error::DurableError;
+use super::super::key::Key;
+use super::super::store::LONGEST_LIST;
+use super::bytes;
+use super::keys::{BUCKETS, Place};
+use super::link::Patience;
+use super::notices::Told;
+use super::verbs::{Call, Verbs, text};
+use std::sync::Arc;
+
+/// How many records or keys a step has.
+const STEP: usize = 1000;
+
+/// An id, its record, and whether the index leads to it.
+type Looked = (Vec<u8>, Vec<u8>, u8);
+
+impl Verbs {
+    /// One step of a check, from a position on; what it finds is mended on the way, if it is to be.
+    pub(super) async fn check(&self, from: Cursor, mends: bool) -> Result<Checked, DurableError> {
+        let parts = 2 * self.keys.partitions();
+        let Cursor { part, after } = from;
+        if part >= parts {
+            return Ok(Checked::default());
+        }
+        let (mut checked, next) = match part % 2 {
+            0 => self.check_records(part / 2, after.0, mends).await?,
+            _ => self.check_keys(part / 2, after, mends).await?,
+        };
+        let next = next.map(|after| Cursor { part, after });
+        checked.next = next.or_else(|| (part + 1 < parts).then(|| Cursor::part(part + 1)));
+        Ok(checked)
+    }
+
+    /// Mends all that a check finds, and lets the workers of this process load anew. Those of
+    /// others do within a minute.
+    pub(super) async fn repair(&self) -> Result<(), DurableError> {
+        let mut at = Some(Cursor::part(0));
+        while let Some(from) = at {
+            at = self.check(from, true).await?.next;
+        }
+        self.lost();
+        Ok(())
+    }
+
+    /// Records from a bucket on, which stands where a due time does in other parts.
+    async fn check_records(
+        &self,
+        partition: u64,
+        bucket: u64,
+        mends: bool,
+    ) -> Result<(Checked, Option<Key>), DurableError> {
+        let args = [text(bucket), text(BUCKETS), text(STEP), text(LONGEST_LIST), word(mends)];
+        let script = &self.scripts.records;
+        let call = Call { script, partition, args: args.to_vec(), patience: Patience::Caller };
+        let (next, found): (i64, Vec<Looked>) = self.call(call).await?;
+        let mut checked = Checked { timers: found.len() as u64, ..Checked::default() };
+        for (name, record, indexed) in found {
+            let id = String::from_utf8_lossy(&name).into_owned();
+            if std::str::from_utf8(&name).is_err() || bytes::record(&id, &record).is_none() {
+                checked.findings.push(Finding::Unreadable { id });
+            } else if indexed == 0 {
+                checked.findings.push(Finding::Unindexed { id });
+            }
+        }
+        Ok((checked, u64::try_from(next).ok().map(|bucket| (bucket, Arc::from("")))))
+    }
+
+    /// Keys of the index from one on.
+    async fn check_keys(
+        &self,
+        partition: u64,
+        from: Key,
+        mends: bool,
+    ) -> Result<(Checked, Option<Key>), DurableError> {
+        let (script, patience) = (&self.scripts.load, Patience::Caller);
+        let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(LATEST), text(STEP)];
+        let page = self.call(Call { script, partition, args, patience }).await?;
+        let (_, more, _, keys): (Millis, u8, i64, Vec<(String, Millis)>) = page;
+        let mut args = vec![word(mends)];
+        for (id, due) in &keys {
+            let Place { bucket, .. } = self.keys.place(id);
+            args.extend([text(bucket), id.as_bytes().to_vec(), text(due)]);
+        }
+        let script = &self.scripts.strays;
+        let strays: Vec<u8> = self.call(Call { script, partition, args, patience }).await?;
+        let found = keys.iter().zip(strays).filter(|(_, stray)| *stray == 1);
+        let findings = found.map(|((id, due), _)| Finding::stray(*due, id)).collect();
+        let last = keys.last().filter(|_| more == 1);
+        let next = last.map(|(id, due)| (*due, Arc::from(format!("{id}\0"))));
+        Ok((Checked { keys: keys.len() as u64, findings, ..Checked::default() }, next))
+    }
+}
+
+fn word(mends: bool) -> Vec<u8> {
+    text(if mends { "mend" } else { "" })
+}

@@ -1,0 +1,36 @@
+-- The records of buckets from one on, whole buckets, until there are enough; and whether the index
+-- leads to each.
+--
+-- ARGV[6] the first bucket, [7] how many buckets there are, [8] how many records are enough,
+-- [9] how many bytes are, [10] 'mend', if what the index has not is to be put into it, or ''
+-- answers {the next bucket or -1, {id, record, 1 if the index leads to it, …}}
+
+local first, buckets = tonumber(ARGV[6]), tonumber(ARGV[7])
+local enough, heavy = tonumber(ARGV[8]), tonumber(ARGV[9])
+
+local function is_indexed(id, due)
+  local number = slice(due)
+  local score = call('ZSCORE', named(number), id)
+  return score and tonumber(score) == due and call('ZSCORE', SLICES, number) ~= false
+end
+
+local found, count, length = {}, 0, 0
+for bucket = first, buckets - 1 do
+  local records = call('HGETALL', PREFIX .. 'b:' .. bucket)
+  for place = 1, #records, 2 do
+    local id, record = records[place], records[place + 1]
+    local _, due = head(record)
+    local indexed = due and is_indexed(id, due)
+    if due and not indexed and ARGV[10] == 'mend' then
+      local number = slice(due)
+      relieve(number)
+      call('ZADD', named(number), whole(due), id)
+      call('ZADD', SLICES, number, number)
+      changed = true
+    end
+    found[#found + 1], found[#found + 2], found[#found + 3] = id, record, indexed and 1 or 0
+    count, length = count + 1, length + #record
+  end
+  if (count >= enough or length >= heavy) and bucket < buckets - 1 then return {bucket + 1, found} end
+end
+return {-1, found}
