@@ -67,6 +67,11 @@ fn fault(error: redb::Error) -> DurableError {
     }
 }
 
+/// What an error of the file system means.
+pub(super) fn io(error: std::io::Error) -> DurableError {
+    fault(redb::Error::Io(error))
+}
+
 /// Calls the database, which asserts what it reads of a damaged file: others wait for this thread.
 pub(super) fn asserted<R>(work: impl FnOnce() -> Result<R, Fault>) -> Result<R, DurableError> {
     let worked = catch_unwind(AssertUnwindSafe(work));

@@ -3,13 +3,15 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
-use super::fault::{Fault, asserted};
+use super::fault::{Fault, asserted, io};
 use super::tables::{DEAD, DUE, META, Snapshot, TIMERS, Transaction};
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
     TableError,
 };
-use std::path::Path;
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
 
 /// The version of the tables.
 const LAYOUT: u64 = 2;
@@ -52,48 +54,94 @@ impl Place {
         })
     }
 
-    /// Opens the file for the first time, and makes it smaller if most of it is free.
+    /// Opens the file for the first time, and makes it smaller if most of it is free. An error names
+    /// the file that it is about.
     pub(super) fn first(path: &Path, cache: usize) -> Result<(Self, File), DurableError> {
         let new = !path.exists();
         if new {
-            make(path, cache)?;
+            make(path, |new| Self::file(new, cache).open(true).map(drop))?;
         }
         let place = Self::file(path, cache);
-        let mut file = place.open(true)?;
+        let opened = place.open_first(path, new);
+        let file = opened.map_err(|error| error.at(&path.display().to_string()))?;
+        remove_leftovers(path);
+        Ok((place, file))
+    }
+
+    fn open_first(&self, path: &Path, new: bool) -> Result<File, DurableError> {
+        let mut file = self.open(true)?;
         if new {
-            keep_name(path).map_err(|error| DurableError::Io(error.to_string()))?;
+            keep_name(path).map_err(io)?;
         }
         let length = std::fs::metadata(path).map_or(0, |found| found.len());
         let much = length >= SMALL && asserted(|| file.needs_less_than(length / 2))?;
         if much && asserted(|| Ok(file.0.compact()?)).is_err() {
             // It is as good as it was; a database that has failed has to be opened again.
             drop(file);
-            file = place.open(false)?;
+            file = self.open(false)?;
         }
-        Ok((place, file))
+        Ok(file)
     }
 }
 
-/// Makes a new file, under another name until it is whole: a process that is killed leaves none
-/// that is half made.
-fn make(path: &Path, cache: usize) -> Result<(), DurableError> {
+/// What stands between the name of a store and the random digits under which it is made.
+const MAKING: &str = ".new-";
+
+/// How many digits, hexadecimal ones.
+const DIGITS: usize = 16;
+
+/// Makes a new file by `build`, under another name until it is whole: a process that is killed
+/// leaves none that is half made. No two starts use the same other name, so that nothing is ever
+/// made of what one of them has left.
+fn make(
+    path: &Path,
+    build: impl FnOnce(&Path) -> Result<(), DurableError>,
+) -> Result<(), DurableError> {
+    let digits = RandomState::new().hash_one(std::process::id());
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
-    let new = Path::new(&name);
-    drop(Place::file(new, cache).open(true)?);
-    // Somebody else may have made one since, which stays. Where there are no links, it is made
-    // under its own name after all.
-    let _ = std::fs::hard_link(new, path);
-    std::fs::remove_file(new).map_err(|error| DurableError::Io(error.to_string()))
+    name.push(format!("{MAKING}{digits:0DIGITS$x}"));
+    let new = PathBuf::from(name);
+    let made = std::fs::File::create_new(&new).map_err(io).and_then(|_| build(&new));
+    if made.is_ok() {
+        // Another process may have made one since, which stays. Where there are no links, it is
+        // made under its own name after all.
+        let _ = std::fs::hard_link(&new, path);
+    }
+    // What stays is removed by the next start.
+    let _ = std::fs::remove_file(&new);
+    made.map_err(|error| error.at(&new.display().to_string()))
+}
+
+/// Removes what starts that were cut short have left. The store is open and locked: none of these
+/// files becomes one any more, even if another process is making it.
+fn remove_leftovers(path: &Path) {
+    let Some(name) = path.file_name() else { return };
+    let entries = std::fs::read_dir(folder(path)).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| is_leftover(&entry.file_name(), name)) {
+        let _ = std::fs::remove_file(entry.path());
+    }
+}
+
+/// Returns `true` for a name that [`make`] gives to what may become the store of that name.
+fn is_leftover(file: &OsStr, store: &OsStr) -> bool {
+    let rest = file.as_encoded_bytes().strip_prefix(store.as_encoded_bytes());
+    let digits = rest.and_then(|rest| rest.strip_prefix(MAKING.as_bytes()));
+    digits.is_some_and(|digits| {
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        digits.len() == DIGITS && digits.iter().all(is_digit)
+    })
+}
+
+fn folder(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 /// Makes the name of a new file as durable as what is in it.
 fn keep_name(path: &Path) -> std::io::Result<()> {
     // Elsewhere a folder cannot be opened, and its names are durable without.
     if cfg!(unix) {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        std::fs::File::open(folder.unwrap_or(Path::new(".")))
-            .and_then(|folder| folder.sync_all())?;
+        std::fs::File::open(folder(path)).and_then(|folder| folder.sync_all())?;
     }
     Ok(())
 }
@@ -159,6 +207,41 @@ mod tests {
     use super::super::super::store::{Due, Insert};
     use super::*;
     use std::sync::Arc;
+
+    #[test]
+    fn a_first_open_that_failed_can_be_repeated() -> Result<(), DurableError> {
+        let name = format!("tourbillon-repeated-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let leftovers = || {
+            let files = std::fs::read_dir(folder(&path)).into_iter().flatten().flatten();
+            let name = path.file_name().unwrap_or_default();
+            files.filter(|file| is_leftover(&file.file_name(), name)).count()
+        };
+        // The disk is full when half of the file is written.
+        let cut_short = |new: &Path| {
+            std::fs::write(new, [7; 100]).map_err(io)?;
+            Err(DurableError::ReadOnly("no space".to_owned()))
+        };
+        for _ in 0..2 {
+            let error = make(&path, cut_short).expect_err("it is refused");
+            let DurableError::ReadOnly(what) = error else { panic!("{error}") };
+            // It names the file that could not be made.
+            assert!(what.contains(MAKING) && what.ends_with(": no space"), "{what}");
+            assert_eq!((path.exists(), leftovers()), (false, 0));
+        }
+        // A start that was killed has left this.
+        let mut left = path.clone().into_os_string();
+        left.push(".new-0123456789abcdef");
+        std::fs::write(left, [7; 100]).map_err(io)?;
+        // And this is another's.
+        let mut other = path.clone().into_os_string();
+        other.push(".new-version");
+        std::fs::write(&other, "").map_err(io)?;
+        drop(Place::first(&path, 1 << 20)?);
+        assert_eq!(leftovers(), 0);
+        std::fs::remove_file(other).map_err(io)?;
+        std::fs::remove_file(path).map_err(io)
+    }
 
     #[test]
     fn what_a_file_needs_is_what_its_rows_take() -> Result<(), Fault> {

@@ -162,8 +162,7 @@ impl Embedded {
     ) -> Result<Self, DurableError> {
         let path = file.as_ref();
         let name: Arc<str> = path.display().to_string().into();
-        let opened = Place::first(path, options.cache);
-        let (place, opened) = opened.map_err(|error| error.at(&name))?;
+        let (place, opened) = Place::first(path, options.cache)?;
         Self::keep(place, opened, name, options.clock)
     }
 

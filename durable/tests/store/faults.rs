@@ -66,19 +66,6 @@ fn a_file_that_is_no_store() {
 }
 
 #[test]
-fn a_new_file_has_its_name_when_it_is_whole() {
-    let file = TempFile::new();
-    let other = file.0.with_extension(format!("new-{}", std::process::id()));
-    // It cannot be made beside its name: then there is nothing of that name either.
-    std::fs::create_dir(&other).unwrap();
-    open(&file).unwrap_err();
-    std::fs::remove_dir(&other).unwrap();
-    assert!(!file.0.exists());
-    drop(open(&file).unwrap());
-    assert!(file.0.exists() && !other.exists());
-}
-
-#[test]
 fn a_place_that_cannot_be_written() {
     let inside = TempFile(std::env::temp_dir().join("tourbillon-no-such-folder").join("timers"));
     let error = open(&inside).unwrap_err();

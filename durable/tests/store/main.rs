@@ -9,4 +9,6 @@ mod crash;
 mod cron;
 mod faults;
 mod random_runs;
+#[cfg(unix)]
+mod starts;
 mod suite;
