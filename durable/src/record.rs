@@ -1,11 +1,12 @@
 //! [`Record`]: what a store keeps of a timer, and its bytes.
 //!
 //! ```text
-//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ sum
+//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ next │ sum
 //! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule
 //! ```
 //!
-//! Numbers are little-endian. What may be absent has a byte before it, 0 or 1; texts and bytes have
+//! `next` is the delivery that comes after this one, if it was scheduled while this one ran: what
+//! stands between the layout's number and `next`. Numbers are little-endian. What may be absent has a byte before it, 0 or 1; texts and bytes have
 //! their length before them, of four bytes. The sum is the CRC-32 of all bytes before it and of the
 //! timer's id: a record that was damaged on the disk, or that lies under another id, is not
 //! delivered. A store of another layout is not read.
@@ -44,6 +45,8 @@ pub(super) struct Record {
     /// Why the last attempt failed.
     pub(super) error: String,
     pub(super) payload: Vec<u8>,
+    /// The delivery that was scheduled while this one ran, and takes its place when it has ended.
+    pub(super) next: Option<Box<Record>>,
 }
 
 impl Record {
@@ -54,6 +57,14 @@ impl Record {
     }
 
     fn fields(&self, bytes: &mut Bytes) {
+        self.delivery(bytes);
+        bytes.flag(self.next.is_some());
+        if let Some(next) = &self.next {
+            next.delivery(bytes);
+        }
+    }
+
+    fn delivery(&self, bytes: &mut Bytes) {
         let Settings { attempts, backoff, lease, time_to_live, rule } = &self.settings;
         bytes.flag(self.fence.is_some());
         bytes.long(self.fence.unwrap_or(0));
@@ -84,6 +95,14 @@ impl Record {
     }
 
     fn read(rest: &mut Reader<'_>) -> Option<Self> {
+        let mut record = Self::read_delivery(rest)?;
+        if rest.flag()? {
+            record.next = Some(Box::new(Self::read_delivery(rest)?));
+        }
+        Some(record)
+    }
+
+    fn read_delivery(rest: &mut Reader<'_>) -> Option<Self> {
         let (leased, fence) = (rest.flag()?, rest.long()?);
         let (due, planned, attempt) = (rest.long()?, rest.long()?, rest.int()?);
         let attempts = rest.int()?;
@@ -103,7 +122,8 @@ impl Record {
         };
         let (error, payload) = (rest.string()?, rest.text()?.to_vec());
         let fence = leased.then_some(fence);
-        Some(Self { fence, due, planned, attempt, settings, error, payload })
+        let next = None;
+        Some(Self { fence, due, planned, attempt, settings, error, payload, next })
     }
 }
 
@@ -298,6 +318,7 @@ mod tests {
             },
             error: "out of paper".to_owned(),
             payload: vec![0, 255],
+            next: rule.then(|| Box::new(record(None, false))),
         }
     }
 

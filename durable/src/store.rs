@@ -29,10 +29,12 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// The store's clock.
     fn now(&self) -> Answer<Millis>;
 
-    /// Nothing → resting; or, if the id exists, as was chosen.
+    /// Nothing → resting; or, if the id exists, as was chosen. One that is to be kept, and may end
+    /// with the attempt that runs, gets the new one as what comes after it.
     fn insert(&self, timer: Insert) -> Answer<Inserted>;
 
-    /// Resting → nothing: `true`. A leased one loses its rule of repetition: `false`.
+    /// Resting → nothing: `true`. A leased one loses its rule of repetition, and what was to come
+    /// after it: `false`.
     fn cancel(&self, id: &str) -> Answer<bool>;
 
     /// Resting → resting, due and planned at another time, its attempts forgotten: `true`.
@@ -165,12 +167,48 @@ pub(super) struct Insert {
 /// # std::fs::remove_file(&file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A handler that polls schedules its own timer again:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{Delivery, DurableTimers, Existing, Inserted, Options};
+///
+/// # let file = std::env::temp_dir().join(format!("tourbillon-poll-{}", std::process::id()));
+/// # let (done, mut end) = futures_channel::mpsc::unbounded::<()>();
+/// # let end = async move { drop(futures_util::StreamExt::next(&mut end).await) };
+/// let timers = DurableTimers::open(&file)?;
+/// let again = timers.clone();
+/// let poll = move |delivery: Delivery| {
+///     let (timers, keep) = (again.clone(), Options::new().existing(Existing::Keep));
+///     async move {
+///         println!("is {} paid?", delivery.id); // and if it is not:
+///         let hour = Duration::from_secs(3600);
+///         let inserted = timers.insert(&delivery.id, delivery.payload, hour, keep).await?;
+///         assert_eq!(inserted, Inserted::Next);
+///         Ok::<(), tourbillon_durable::DurableError>(())
+///     }
+/// };
+/// pollster::block_on(timers.insert("order 7", "", Duration::ZERO, Options::new()))?;
+/// let worker = timers.worker().until(end); // `end` is ready when the program is to end
+/// # let worker = worker.observe(move |_| drop(done.unbounded_send(())));
+/// pollster::block_on(worker.run(poll))?;
+/// assert!(pollster::block_on(timers.get("order 7"))?.is_some());
+/// # drop(timers);
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Inserted {
     /// There was none of that id.
     New,
-    /// There was one, and it was kept.
+    /// There was one, and it was kept: it rests, repeats, is followed by another already, or is
+    /// being delivered for the same planned time.
     Kept,
+    /// There was one that is being delivered. The new one is delivered after it, however that
+    /// ends.
+    Next,
     /// There was one, which has gone.
     Replaced,
 }

@@ -99,6 +99,9 @@ pub struct DurableTimer {
     pub running: bool,
     /// Why the last attempt failed; empty if none has.
     pub error: String,
+    /// When the delivery comes that was scheduled while this one ran
+    /// ([`Inserted::Next`](super::Inserted::Next)).
+    pub next: Option<SystemTime>,
 }
 
 /// A timer that is not tried any more.
@@ -152,9 +155,10 @@ pub struct DeadLetter {
 
 impl DurableTimer {
     fn new((id, record): (String, Record)) -> Self {
-        let Record { fence, due, planned, attempt, error, payload, .. } = record;
+        let Record { fence, due, planned, attempt, error, payload, next, .. } = record;
         let (planned, due, running) = (system(planned), system(due), fence.is_some());
-        Self { id, payload, planned, due, attempts: attempt, running, error }
+        let next = next.map(|next| system(next.planned));
+        Self { id, payload, planned, due, attempts: attempt, running, error, next }
     }
 }
 
@@ -268,7 +272,8 @@ impl DurableTimers {
     /// Cancels a timer: `true` if and only if there was one and it will not be delivered (again).
     ///
     /// `false` if there is none; or an attempt is running, or was when its worker died: that
-    /// delivery goes on, with its retries, but a repetition ends with it.
+    /// delivery goes on, with its retries, but a repetition ends with it, and what was scheduled to
+    /// come [next](Inserted::Next) does not.
     ///
     /// # Errors
     ///

@@ -68,6 +68,13 @@ fn page<K: redb::Key + 'static, R>(
     Ok(list)
 }
 
+/// Returns `true` if a timer is there after the attempt that runs, or is the one that is to be
+/// scheduled for `due`.
+fn is_kept(found: &Record, due: Millis) -> bool {
+    let repeats = found.settings.rule.is_some() || found.next.is_some();
+    found.fence.is_none() || repeats || found.planned == due
+}
+
 /// A group of transitions.
 pub(super) struct Transaction {
     pub(super) inner: WriteTransaction,
@@ -167,16 +174,7 @@ impl Transaction {
     pub(super) fn insert(&mut self, timer: &Insert, now: Millis) -> Result<Inserted, Fault> {
         let due = timer.due.time(now)?;
         let before = self.find(&timer.id)?;
-        let scheduled = match (&before, timer.existing) {
-            (None, _) => Inserted::New,
-            (Some(found), Existing::Keep) => {
-                self.index(&timer.id, found.due)?;
-                return Ok(Inserted::Kept);
-            }
-            (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
-            (Some(_), Existing::Replace) => Inserted::Replaced,
-        };
-        let after = Record {
+        let new = || Record {
             fence: None,
             due,
             planned: due,
@@ -184,8 +182,23 @@ impl Transaction {
             settings: timer.settings.clone(),
             error: String::new(),
             payload: timer.payload.to_vec(),
+            next: None,
         };
-        self.write(&timer.id, before.map(|record| record.due), Some(&after))?;
+        let scheduled = match (&before, timer.existing) {
+            (None, _) => Inserted::New,
+            (Some(found), Existing::Keep) if is_kept(found, due) => {
+                self.index(&timer.id, found.due)?;
+                return Ok(Inserted::Kept);
+            }
+            (Some(found), Existing::Keep) => {
+                let kept = Record { next: Some(Box::new(new())), ..found.clone() };
+                self.write(&timer.id, Some(found.due), Some(&kept))?;
+                return Ok(Inserted::Next);
+            }
+            (Some(_), Existing::Refuse) => return Err(DurableError::Exists.into()),
+            (Some(_), Existing::Replace) => Inserted::Replaced,
+        };
+        self.write(&timer.id, before.map(|record| record.due), Some(&new()))?;
         Ok(scheduled)
     }
 
@@ -196,7 +209,8 @@ impl Transaction {
             self.write(id, before, None)?;
             return Ok(true);
         }
-        if found.settings.rule.take().is_some() {
+        let repeats = found.settings.rule.take().is_some();
+        if found.next.take().is_some() || repeats {
             self.write(id, before, Some(&found))?;
         }
         Ok(false)
@@ -256,7 +270,7 @@ impl Transaction {
         let before = Some(found.due);
         // A cancel in the meantime has ended the repetition.
         let repeats = found.settings.rule.is_some();
-        let next = match finish {
+        let planned = match finish {
             Finish::Retry { wait, error } => {
                 found.fence = None;
                 found.due = now.coming.saturating_add(wait);
@@ -270,13 +284,10 @@ impl Transaction {
                 next
             }
         };
-        let after = next.filter(|_| repeats).map(|planned| Record {
-            fence: None,
-            due: planned,
-            planned,
-            attempt: 0,
-            error: String::new(),
-            ..found
+        let after = found.next.take().map(|next| *next).or_else(|| {
+            let due = planned.filter(|_| repeats)?;
+            let error = String::new();
+            Some(Record { fence: None, due, planned: due, attempt: 0, error, ..found })
         });
         self.write(id, before, after.as_ref())?;
         Ok(true)
@@ -290,7 +301,7 @@ impl Transaction {
         found: &Record,
         now: Millis,
     ) -> Result<(), Fault> {
-        let mut record = Record { fence: None, error, ..found.clone() };
+        let mut record = Record { fence: None, error, next: None, ..found.clone() };
         if reason != DeadReason::Rule {
             // The repetition goes on without this delivery.
             record.settings.rule = None;

@@ -1,13 +1,15 @@
 //! A record's bytes in Redis: a head that the scripts read, and a rest that they carry along.
 //!
 //! ```text
-//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ rest
+//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ next? │ rest
 //! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ rule? │ payload, to the end
 //! letter: died 6 │ reason 1 │ id │ record
 //! ```
 //!
 //! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
-//! bytes; `scripts/change.lua` reads the same. Numbers of the rest are of seven bits a byte, lowest
+//! bytes; `scripts/change.lua` reads the same. `next` is the record of the delivery that was
+//! scheduled while this one ran, with its length before it, of four bytes; a flag says whether it is
+//! there. Numbers of the rest are of seven bits a byte, lowest
 //! first. The sum is the CRC-32 of what comes after it, which no script changes, and of the timer's
 //! id: a record whose rest was damaged, or that lies under another id, is not delivered. With a short payload a record stays below the 64 bytes up to which Redis packs
 //! a small hash without pointers.
@@ -23,6 +25,9 @@ pub(super) const LAYOUT: u8 = 2;
 
 /// Flag of a record: it repeats. Cleared by a cancel while it is leased.
 const REPEATS: u8 = 1;
+
+/// Flag of a record: another delivery comes after this one.
+const NEXT: u8 = 2;
 
 /// Flag of a record: a worker could not read it. No script does anything with it any more but
 /// remove it.
@@ -78,19 +83,16 @@ pub(super) fn resting(
 /// `None`: these are not the bytes of a record of that id.
 pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     let mut head = Reader(bytes);
-    if head.fixed(1)? != u64::from(LAYOUT) {
-        return None;
-    }
-    let flags = head.fixed(1)?;
-    if flags & u64::from(DAMAGED) != 0 {
-        return None;
-    }
-    let repeats = flags & u64::from(REPEATS) != 0;
+    let &[LAYOUT, flags @ 0..DAMAGED] = head.take(2)? else { return None };
     let (due, planned, fence) = (head.fixed(6)?, head.fixed(6)?, head.fixed(6)?);
     let (attempt, lease) = (u32::try_from(head.fixed(4)?).ok()?, head.fixed(4)?);
     let error = head.fixed(2)?;
-    let (error, written) = (head.counted(error)?, head.fixed(4)?);
-    let mut rest = head;
+    let error = head.counted(error)?;
+    let next = match flags & NEXT {
+        0 => None,
+        _ => Some(Box::new(head.next(id)?)),
+    };
+    let (written, mut rest) = (head.fixed(4)?, head);
     if u64::from(sum(id, rest.0)) != written {
         return None;
     }
@@ -104,10 +106,11 @@ pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
         backoff: Backoff { first, most, jitter: which & JITTER != 0 },
         lease,
         time_to_live,
-        rule: rule.filter(|_| repeats),
+        rule: rule.filter(|_| flags & REPEATS != 0),
     };
     let fence = (fence != 0).then_some(fence);
-    Some(Record { fence, due, planned, attempt, settings, error, payload: rest.0.to_vec() })
+    let payload = rest.0.to_vec();
+    Some(Record { fence, due, planned, attempt, settings, error, payload, next })
 }
 
 /// The number of a reason, in a letter.
@@ -162,6 +165,13 @@ impl Reader<'_> {
         }
     }
 
+    /// The record of the delivery that comes next, after which none comes.
+    fn next(&mut self, id: &str) -> Option<Record> {
+        let length = usize::try_from(self.fixed(4)?).ok()?;
+        let bytes = self.take(length)?;
+        (bytes.get(1)? & NEXT == 0).then(|| record(id, bytes))?
+    }
+
     fn counted(&mut self, length: u64) -> Option<String> {
         let length = usize::try_from(length).ok()?;
         String::from_utf8(self.take(length)?.to_vec()).ok()
@@ -203,8 +213,16 @@ mod tests {
             let (error, payload) = ("out of paper".to_owned(), vec![0, 255]);
             let rest = 30 + error.len();
             let settings = settings(rule);
-            let expected =
-                Record { fence, due: 1, planned: 2, attempt: 3, settings, error, payload };
+            let expected = Record {
+                fence,
+                due: 1,
+                planned: 2,
+                attempt: 3,
+                settings,
+                error,
+                payload,
+                next: None,
+            };
             assert_eq!(found, expected);
             assert_eq!(record("ie", &bytes), None, "the record of another id");
             for end in 0..bytes.len() {
@@ -227,6 +245,27 @@ mod tests {
         let mut bytes = bytes(&settings(false), 1);
         bytes[1] |= DAMAGED;
         assert_eq!(record("id", &bytes), None);
+    }
+
+    #[test]
+    fn a_record_has_the_one_that_comes_next() {
+        let (first, second) = (bytes(&settings(false), 7), bytes(&settings(true), 0));
+        let front = 30 + "out of paper".len();
+        let (length, flag) = ((second.len() as u64).to_le_bytes(), [LAYOUT, NEXT]);
+        let both = [&flag, &first[2..front], &length[..4], &second, &first[front..]].concat();
+        let found = record("id", &both).expect("a record");
+        let next = record("id", &second).map(Box::new);
+        assert_eq!(found, Record { next, ..record("id", &first).expect("a record") });
+        for bit in 8 * (front + 4 + 30)..8 * both.len() {
+            let mut damaged = both.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let same = record("id", &damaged).is_some_and(|it| it.settings == found.settings);
+            // The head of either has no sum.
+            assert!(!same || bit / 8 < front + 4 + front, "bit {bit}");
+        }
+        // None comes after that.
+        let endless = [&flag, &first[2..front], &length[..4], &both, &first[front..]].concat();
+        assert_eq!(record("id", &endless), None);
     }
 
     #[test]

@@ -185,6 +185,7 @@ impl Verbs {
                 2 => Inserted::Replaced,
                 3 => return Err(DurableError::Exists),
                 4 => return Err(beyond()),
+                5 => return Ok(Inserted::Next),
                 _ => return Err(strange()),
             };
             // Another of that name was removed.

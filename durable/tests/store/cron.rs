@@ -1,9 +1,14 @@
 //! Durable timers that repeat by a cron expression, in virtual time.
 
 use crate::common::bench::{Bench, Place, SECOND, quick, start, suite, wait};
-use tourbillon_durable::{DurableError, Options, When};
+use tourbillon_durable::{DurableError, Existing, Inserted, Options, When};
 
-suite!(a_timer_repeats_by_its_rule, a_wrong_rule_is_refused, a_repetition_is_cancelled);
+suite!(
+    a_timer_repeats_by_its_rule,
+    a_wrong_rule_is_refused,
+    a_repetition_is_cancelled,
+    a_repetition_goes_on_that_is_kept_after_a_cancel,
+);
 
 fn hourly() -> Options {
     quick().attempts(1).cron("0 * * * *", "Europe/Berlin")
@@ -72,5 +77,37 @@ fn a_repetition_is_cancelled<P: Place>(bench: Bench<P>) {
     bench.advance(3600 * SECOND);
     assert_eq!(running.acknowledged(1), ["id"]);
     assert_eq!(wait(timers.len()), Ok(0));
+    assert_eq!(running.stop(), []);
+}
+
+fn a_repetition_goes_on_that_is_kept_after_a_cancel<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let keep = || hourly().existing(Existing::Keep);
+    wait(timers.insert("id", "", When::ByRule, keep())).unwrap();
+    let running = bench.work(8, move |delivery| {
+        let timers = inside.clone();
+        async move {
+            let again = || timers.insert("id", "again", When::ByRule, keep());
+            // It repeats, and is kept as it is.
+            assert_eq!(again().await, Ok(Inserted::Kept));
+            if delivery.payload.is_empty() {
+                // An operator cancels it, and the next version of the program inserts it.
+                assert_eq!(timers.cancel("id").await, Ok(false));
+                assert_eq!(again().await, Ok(Inserted::Next));
+            }
+            Ok::<(), String>(())
+        }
+    });
+    let hour = 3600 * SECOND;
+    for hours in 1..4 {
+        bench.advance(hour);
+        assert_eq!(running.next().planned, start() + hours * hour);
+        let found = wait(timers.get("id")).unwrap().unwrap();
+        assert_eq!(
+            (&found.payload[..], found.planned),
+            (&b"again"[..], start() + (hours + 1) * hour)
+        );
+    }
     assert_eq!(running.stop(), []);
 }

@@ -23,6 +23,9 @@ suite!(
     an_id_that_exists,
     cancel_tells_the_truth,
     a_reschedule_is_obeyed,
+    a_handler_that_schedules_itself_again,
+    what_comes_next_waits_for_the_last_attempt,
+    a_cancel_takes_what_comes_next,
     failures_are_retried_and_then_dead,
     a_dead_letter_is_driven_again_or_buried,
     a_handler_that_panics,
@@ -173,6 +176,136 @@ fn cancel_tells_the_truth<P: Place>(bench: Bench<P>) {
     assert_eq!(wait(timers.cancel("running")), Ok(true));
     bench.advance(9000 * SECOND);
     assert_eq!(wait(timers.len()), Ok(0));
+    assert_eq!(running.stop(), []);
+}
+
+/// Schedules a timer in its own handler.
+async fn again(
+    timers: &DurableTimers,
+    payload: &str,
+    delay: Duration,
+    existing: Existing,
+) -> Result<Inserted, DurableError> {
+    let options = quick().existing(existing).attempts(1);
+    timers.insert("id", payload, delay, options).await.map_err(DurableError::from)
+}
+
+fn a_handler_that_schedules_itself_again<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let running = bench.work(8, move |delivery| {
+        let timers = inside.clone();
+        async move {
+            if delivery.payload == b"last" {
+                return Err("no");
+            }
+            // For the same time it is the same delivery.
+            let same = timers.insert("id", "", delivery.planned, quick().existing(Existing::Keep));
+            assert_eq!(same.await, Ok(Inserted::Kept));
+            let refused = again(&timers, "", SECOND, Existing::Refuse).await;
+            assert_eq!(refused, Err(DurableError::Exists));
+            let next = again(&timers, "last", 5 * SECOND, Existing::Keep).await;
+            assert_eq!(next, Ok(Inserted::Next));
+            let kept = again(&timers, "another", SECOND, Existing::Keep).await;
+            assert_eq!(kept, Ok(Inserted::Kept));
+            let found = timers.get("id").await.unwrap().unwrap();
+            assert_eq!((&found.payload[..], found.running), (&b"first"[..], true));
+            assert_eq!(found.next, Some(delivery.planned + 5 * SECOND));
+            Ok(())
+        }
+    });
+    wait(timers.insert("id", "first", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    let found = wait(timers.get("id")).unwrap().unwrap();
+    let planned = start() + 6 * SECOND;
+    assert_eq!((&found.payload[..], found.planned, found.due), (&b"last"[..], planned, planned));
+    assert_eq!((found.running, found.attempts, found.next), (false, 0, None));
+    assert_eq!(wait(timers.len()), Ok(1));
+    bench.advance(5 * SECOND);
+    let event = running.next();
+    assert_eq!((event.planned, event.attempt), (planned, 1));
+    // By its own options.
+    assert!(matches!(event.outcome, Outcome::Dead { .. }), "{event:?}");
+    assert_eq!(wait(timers.len()), Ok(0));
+    assert_eq!(running.stop(), []);
+}
+
+fn what_comes_next_waits_for_the_last_attempt<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let next = start() + SECOND + SECOND / 2;
+    let seen = Arc::new(Mutex::new(false));
+    let running = bench.work(8, move |delivery| {
+        let (timers, seen) = (inside.clone(), Arc::clone(&seen));
+        async move {
+            if delivery.payload == b"next" {
+                return Ok(());
+            }
+            let kept = again(&timers, "next", SECOND / 2, Existing::Keep).await;
+            let first = timers.get("id").await.unwrap().unwrap().next == Some(next);
+            assert!(first, "the first stays");
+            let expected = if *seen.lock().unwrap() { Inserted::Kept } else { Inserted::Next };
+            *seen.lock().unwrap() = true;
+            assert_eq!(kept, Ok(expected));
+            Err("no")
+        }
+    });
+    wait(timers.insert("id", "first", SECOND, quick().attempts(2))).unwrap();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    let found = wait(timers.get("id")).unwrap().unwrap();
+    assert_eq!((&found.payload[..], found.next), (&b"first"[..], Some(next)));
+    // Moved, it still comes before the next one.
+    assert_eq!(wait(timers.reset("id", start() + 9 * SECOND)), Ok(true));
+    bench.advance(8 * SECOND);
+    let event = running.next();
+    assert_eq!((event.planned, event.attempt), (start() + 9 * SECOND, 1));
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Dead { .. }));
+    // Its time has passed meanwhile.
+    let event = running.next();
+    assert_eq!((event.planned, event.outcome), (next, Outcome::Acknowledged));
+    let dead = wait(timers.dead_letters(None, 9)).unwrap();
+    assert_eq!((dead.len(), &dead[0].payload[..]), (1, &b"first"[..]));
+    assert_eq!(wait(timers.len()), Ok(0));
+    assert_eq!(running.stop(), []);
+}
+
+fn a_cancel_takes_what_comes_next<P: Place>(bench: Bench<P>) {
+    let timers = bench.timers().clone();
+    let inside = timers.clone();
+    let running = bench.work(8, move |delivery| {
+        let timers = inside.clone();
+        async move {
+            let next = again(&timers, "next", SECOND, Existing::Keep).await;
+            assert_eq!(next, Ok(Inserted::Next));
+            match &delivery.payload[..] {
+                b"cancelled" => assert_eq!(timers.cancel("id").await, Ok(false)),
+                b"replaced" => {
+                    let new = again(&timers, "new", 3600 * SECOND, Existing::Replace).await;
+                    assert_eq!(new, Ok(Inserted::Replaced));
+                }
+                _ => return Err("no"),
+            }
+            Ok(())
+        }
+    });
+    wait(timers.insert("id", "cancelled", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    assert_eq!(running.acknowledged(1), ["id"]);
+    assert_eq!(wait(timers.len()), Ok(0));
+    // Between two attempts both go.
+    wait(timers.insert("id", "fails", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    assert_eq!(wait(timers.cancel("id")), Ok(true));
+    assert_eq!(wait(timers.len()), Ok(0));
+    wait(timers.insert("id", "replaced", SECOND, quick())).unwrap();
+    bench.advance(SECOND);
+    assert_eq!(running.next().outcome, Outcome::TooLate);
+    let found = wait(timers.get("id")).unwrap().unwrap();
+    assert_eq!((&found.payload[..], found.next), (&b"new"[..], None));
     assert_eq!(running.stop(), []);
 }
 

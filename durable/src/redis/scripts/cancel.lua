@@ -1,4 +1,4 @@
--- Resting → nothing. A leased one loses its rule of repetition.
+-- Resting → nothing. A leased one loses its rule of repetition, and what was to come next.
 --
 -- id, bucket
 -- answers 1 if it rested, else 0
@@ -10,9 +10,9 @@ local function cancel(id, bucket)
   local flags, due, _, leased = head(found)
   if not flags then return CORRUPT end
   if leased ~= 0 then
-    if flags % 2 == 1 then
+    if flags % 4 ~= 0 then
       relieve(slice(due))
-      call('HSET', bucket, id, pack('<BB', LAYOUT, flags - 1) .. sub(found, 3))
+      call('HSET', bucket, id, front(found, flags - flags % 4) .. rest(found))
       changed = true
     end
     return 0

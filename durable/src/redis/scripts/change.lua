@@ -40,9 +40,10 @@ local function failed(error)
   return string.find(text, '^%u%u') and text or 'ERR ' .. text
 end
 
--- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | rest.
--- Flag 1: it repeats. Flag 128: it is damaged. Fence 0: it rests. The error has its length before
--- it, of two bytes.
+-- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | next? | rest.
+-- Flag 1: it repeats. Flag 2: there is `next`, the record of the delivery that comes after this one,
+-- with its length before it, of four bytes. Flag 128: it is damaged. Fence 0: it rests. The error has
+-- its length before it, of two bytes.
 --
 -- Its flags, due time, planned time, fence, attempt and lease; nothing, if it is no record, or a
 -- damaged one.
@@ -52,8 +53,26 @@ local function head(record)
   if layout == LAYOUT and flags < DAMAGED then return flags, due, planned, fence_, attempt, lease end
 end
 
--- What comes after the error of a record.
-local function rest(record) return sub(record, 31 + read('<I2', record, 29)) end
+-- What comes after the error of a record: `next` and the rest.
+local function tail(record) return sub(record, 31 + read('<I2', record, 29)) end
+
+-- The record of the delivery that comes next, or nil; and the rest.
+local function parts(record)
+  local after = tail(record)
+  if floor(byte(record, 2) / 2) % 2 == 0 then return nil, after end
+  local length = read('<I4', after)
+  return sub(after, 5, 4 + length), sub(after, 5 + length)
+end
+
+local function rest(record)
+  local _, rest_ = parts(record)
+  return rest_
+end
+
+-- A record with other flags, up to where `next` stands.
+local function front(record, flags)
+  return pack('<BB', LAYOUT, flags) .. sub(record, 3, 30 + read('<I2', record, 29))
+end
 
 -- A due time: what was given, or, if a + stands before it, so long from now on.
 local function time(given)

@@ -1,4 +1,5 @@
--- Leased under this fence → what comes next.
+-- Leased under this fence → what comes next: the delivery that was scheduled meanwhile, or that of the
+-- repetition.
 --
 -- id, bucket, fence
 -- how: 'done', 'retry' or 'dead'
@@ -22,9 +23,16 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if leased ~= tonumber(under) then return {0, 0} end
-  local due = nil
-  -- Unless a cancel in the meantime has ended the repetition.
-  if how == 'retry' or given ~= '' and flags % 2 == 1 then due = math.min(time(given), LATEST) end
+  local due, record = nil, nil
+  if how ~= 'retry' then record = parts(found) end
+  if record then
+    local readable
+    readable, due = head(record)
+    if not readable then return CORRUPT end
+  elseif how == 'retry' or given ~= '' and flags % 2 == 1 then
+    -- Unless a cancel in the meantime has ended the repetition.
+    due = math.min(time(given), LATEST)
+  end
   local last = nil
   if how == 'dead' then
     last = tonumber(call('HGET', COUNTERS, 'dead') or 0)
@@ -33,7 +41,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
 
   if due then move(id, before, due) else take(slice(before), id) end
   if last then
-    local kept = flags - flags % 2 * tonumber(clear)
+    local kept = flags % 2 * (1 - tonumber(clear))
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
     bury_as(math.max(now * 1024, last + 1), id, kept, head_, error, found, tonumber(reason))
   end
@@ -42,11 +50,14 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     timers = timers - 1
     return {2, 0}
   end
-  if how ~= 'retry' then
-    planned, attempt, error = due, 0, ''
+  if not record then
+    if how ~= 'retry' then
+      planned, attempt, error = due, 0, ''
+    end
+    record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, planned, 0, attempt, length, #error)
+    record = record .. error .. tail(found)
   end
-  local record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, planned, 0, attempt, length, #error)
-  call('HSET', bucket, id, record .. error .. rest(found))
+  call('HSET', bucket, id, record)
   tell(id, due)
   return {1, due}
 end

@@ -14,7 +14,7 @@ local function reschedule(id, bucket, given)
   if not flags then return CORRUPT end
   if leased ~= 0 then return {0, 0} end
   move(id, before, due)
-  local record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, due, 0, 0, lease, 0) .. rest(found)
+  local record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, due, 0, 0, lease, 0) .. tail(found)
   call('HSET', bucket, id, record)
   tell(id, due)
   return {1, due}

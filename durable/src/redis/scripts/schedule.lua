@@ -1,11 +1,13 @@
--- Nothing → resting; or, if the id exists, as was chosen.
+-- Nothing → resting; or, if the id exists, as was chosen. One that is kept, and may end with the
+-- attempt that runs, gets the new one as what comes next.
 --
 -- id, bucket
 -- existing: what to do if it exists: 'keep', 'replace' or 'refuse'
 -- given: the due time, or + and a delay
 -- place: the number of its slice, or '' with a delay
 -- record: the whole record; with a delay, due and planned time are to be put in
--- answers 0 new | 1 kept | 2 replaced | 3 refused | 4 beyond the last time; {0 or 2, due} for a delay
+-- answers 0 new | 1 kept | 2 replaced | 3 refused | 4 beyond the last time | 5 next; {0 or 2, due} for
+-- a delay
 
 local function schedule(id, bucket, existing, given, place, record)
   local due, answer = time(given), 0
@@ -17,7 +19,16 @@ local function schedule(id, bucket, existing, given, place, record)
   end
   bucket = PREFIX .. 'b:' .. bucket
   local found = existing ~= 'refuse' and call('HGET', bucket, id)
-  if found and existing == 'keep' then return 1 end
+  if found and existing == 'keep' then
+    local flags, _, planned, leased = head(found)
+    if not flags then return CORRUPT end
+    -- It rests, repeats, has a next one already, or is that very delivery.
+    if leased == 0 or flags % 4 ~= 0 or planned == due then return 1 end
+    record = front(found, flags + 2) .. pack('<I4', #record) .. record .. rest(found)
+    call('HSET', bucket, id, record)
+    changed = true
+    return 5
+  end
   if found then
     local _, before = head(found)
     if not before then return CORRUPT end
