@@ -11,11 +11,14 @@ use super::places::Place;
 use super::record::{DeadReason, Record};
 use super::store::{Answer, Finish, Lease, Leasing, Store};
 use crate::panics::quietly;
+use futures_channel::oneshot;
 use futures_util::FutureExt;
+use futures_util::future::{Either, Shared, select};
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tourbillon::future::{TimeoutError, Timer};
@@ -24,7 +27,11 @@ use tourbillon::future::{TimeoutError, Timer};
 const LONGEST_ERROR: usize = 1024;
 
 /// How long an answer of the store is waited for in a place.
-const STALLED: Duration = Duration::from_secs(2);
+pub(super) const STALLED: Duration = Duration::from_secs(2);
+
+/// How long a worker that is to end waits at least for the store to take the end of an attempt, if
+/// the lease has run out by then.
+const GRACE: Duration = Duration::from_millis(250);
 
 /// What a handler gets: a timer that is due.
 ///
@@ -145,8 +152,8 @@ pub struct Event {
     pub outcome: Outcome,
 }
 
-/// How an attempt ended: all but [`TooLate`](Self::TooLate) and [`Unreadable`](Self::Unreadable)
-/// are on the disk.
+/// How an attempt ended: all but [`TooLate`](Self::TooLate), [`Unanswered`](Self::Unanswered) and
+/// [`Unreadable`](Self::Unreadable) are on the disk.
 ///
 /// # Examples
 ///
@@ -198,6 +205,10 @@ pub enum Outcome {
     },
     /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
     TooLate,
+    /// The worker was told to end, and the store did not answer before the lease had run out:
+    /// whether the handler's answer counts is not known here. If it does not, the timer is
+    /// delivered again.
+    Unanswered,
     /// There was no attempt: what the store has kept of the timer makes no sense, or is missing (a
     /// damaged file, or another program wrote there). [`DurableTimers::check`] finds out more. The
     /// others are delivered; this one is looked at again, and reported again, after a minute. The
@@ -217,6 +228,9 @@ pub(super) type Handle =
 /// Is told how attempts end.
 pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
 
+/// Ready when the worker is to end.
+pub(super) type Ending = Shared<oneshot::Receiver<()>>;
+
 /// What the attempts of a worker share.
 pub(super) struct Attempts {
     pub(super) store: Arc<dyn Store>,
@@ -226,6 +240,7 @@ pub(super) struct Attempts {
     pub(super) near: Arc<Near>,
     pub(super) handle: Box<Handle>,
     pub(super) observe: Option<Box<Observe>>,
+    pub(super) ending: Ending,
 }
 
 impl Attempts {
@@ -237,15 +252,16 @@ impl Attempts {
     ) -> Result<(), DurableError> {
         let asked = self.timer.now();
         let leasing = self.store.lease(&key);
-        let lease = match self.wait(&key.1, leasing, &mut place).await? {
-            Leasing::Taken(lease) => lease,
-            Leasing::NotDue { due, now } => {
+        let leasing = self.wait(&key.1, leasing, &mut place, STALLED);
+        let lease = match leasing.await? {
+            Some(Leasing::Taken(lease)) => lease,
+            Some(Leasing::NotDue { due, now }) => {
                 let now = Reading { store: now, asked, answered: self.timer.now() };
                 self.near.again((due, key.1), now);
                 return Ok(());
             }
-            Leasing::Gone => return Ok(()),
-            Leasing::Unreadable(error) => {
+            Some(Leasing::Gone) | None => return Ok(()),
+            Some(Leasing::Unreadable(error)) => {
                 self.near.unreadable(self.timer.now());
                 let outcome = Outcome::Unreadable { error: error.to_string() };
                 self.tell(&key.1, key.0, 0, outcome);
@@ -255,16 +271,47 @@ impl Attempts {
         let id = &*key.1;
         place.unpark().await;
         let finish = self.attempt(id, &lease, asked).await?;
+        let left = self.left(&lease, asked).max(GRACE);
         let finishing = self.store.finish(id, lease.fence, finish.clone());
-        let finished = self.wait(id, finishing, &mut place).await?;
+        let outcome = match self.wait(id, finishing, &mut place, left).await? {
+            Some(true) => outcome(finish),
+            Some(false) => Outcome::TooLate,
+            None => Outcome::Unanswered,
+        };
         let Record { planned, attempt, .. } = lease.record;
-        let outcome = if finished { outcome(finish) } else { Outcome::TooLate };
         self.tell(id, planned, attempt, outcome);
         Ok(())
     }
 
-    /// Waits for an answer about a timer; if it is long in coming, others get the place.
+    /// Waits for an answer about a timer. A worker that is to end waits for no longer than `most`
+    /// from now on; `None`: there was no answer by then.
     async fn wait<T>(
+        &self,
+        id: &str,
+        answer: Answer<T>,
+        place: &mut Place,
+        most: Duration,
+    ) -> Result<Option<T>, DurableError> {
+        let answer = pin!(self.answered(id, answer, place));
+        let given_up = pin!(self.given_up(most));
+        match select(answer, given_up).await {
+            Either::Left((answer, _)) => answer.map(Some),
+            Either::Right(((), _)) => Ok(None),
+        }
+    }
+
+    /// Ready when the worker is to end and this has been waited for.
+    async fn given_up(&self, most: Duration) {
+        let begun = self.timer.now();
+        // Told, or its worker has gone.
+        let _ = self.ending.clone().await;
+        let gone = self.timer.now().saturating_duration_since(begun);
+        // A timer that takes no sleep wakes nobody any more.
+        let _ = self.timer.sleep(most.saturating_sub(gone)).await;
+    }
+
+    /// Waits for an answer about a timer; if it is long in coming, others get the place.
+    async fn answered<T>(
         &self,
         id: &str,
         mut answer: Answer<T>,
@@ -312,8 +359,7 @@ impl Attempts {
             let (reason, error) = (DeadReason::Expired, record.error.clone());
             return Ok(Finish::Dead { reason, error, next });
         }
-        let left = Duration::from_millis(record.due.saturating_sub(*now));
-        let left = left.saturating_sub(self.timer.now().saturating_duration_since(asked));
+        let left = self.left(lease, asked);
         if left.is_zero() {
             return ran_out();
         }
@@ -324,6 +370,12 @@ impl Attempts {
             Err(TimeoutError::Refused(refusal)) => Err(DurableError::Timer(refusal)),
             Err(_) => ran_out(),
         }
+    }
+
+    /// How much is left of a lease that was asked for then.
+    fn left(&self, lease: &Lease, asked: Instant) -> Duration {
+        let left = Duration::from_millis(lease.record.due.saturating_sub(lease.now));
+        left.saturating_sub(self.timer.now().saturating_duration_since(asked))
     }
 
     async fn call(&self, delivery: Delivery) -> Result<(), String> {
@@ -427,6 +479,7 @@ mod tests {
                 let mut seen = ignore_poison(seen.lock());
                 seen.push(event.outcome.clone());
             })),
+            ending: oneshot::channel().1.shared(),
         };
         let place = Arc::new(Places::new(1)).take().ok_or("a place")?;
         block_on(Arc::new(attempts).deliver((0, Arc::from("id")), place))?;

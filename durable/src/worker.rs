@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::attempt::{Attempts, Delivery, Event, Observe, Outcome};
+use super::attempt::{Attempts, Delivery, Event, Observe, Outcome, STALLED};
 use super::clock::Millis;
 use super::error::DurableError;
 use super::key::{Key, Page};
@@ -10,6 +10,7 @@ use super::near::{MOST, Near, Reading};
 use super::places::Places;
 use super::store::{Answer, Store};
 use super::timers::DurableTimers;
+use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Fuse, FusedFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -84,6 +85,8 @@ pub struct Worker {
     timers: DurableTimers,
     concurrency: usize,
     until: Fuse<BoxFuture<'static, ()>>,
+    /// How long after that the run has ended, whatever is still handled.
+    within: Option<Duration>,
     observe: Option<Box<Observe>>,
 }
 
@@ -111,7 +114,7 @@ impl DurableTimers {
 impl Worker {
     pub(super) fn new(timers: DurableTimers) -> Self {
         let never: BoxFuture<'static, ()> = Box::pin(std::future::pending());
-        Self { timers, concurrency: 64, until: never.fuse(), observe: None }
+        Self { timers, concurrency: 64, until: never.fuse(), within: None, observe: None }
     }
 
     /// How many timers are handled at a time, at least one; 64 by default.
@@ -122,10 +125,50 @@ impl Worker {
 
     /// Ends the run when `end` is ready: no more leases are asked for, and what has been is
     /// finished.
+    ///
+    /// That takes as long as the handlers do, and never longer than the last of their leases, even
+    /// if the store cannot be reached or written: a handler's answer is worth nothing after its
+    /// lease ([`Outcome::Unanswered`]). For leases that were asked for, and for telling the store
+    /// that the worker ends, two seconds are waited.
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let end: BoxFuture<'static, ()> = Box::pin(end);
         self.until = end.fuse();
         self
+    }
+
+    /// Ends the run as [`until`](Self::until) does, and at most `limit` after `end` is ready: for a
+    /// supervisor that kills the process some time after it has asked for its end.
+    ///
+    /// Handlers that still run then are dropped. `observe` is not called for them; the attempts
+    /// have failed when their leases run out, and are tried again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon_durable::{DurableTimers, Options};
+    ///
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-within-{}", std::process::id()));
+    /// let timers = DurableTimers::open(&file)?;
+    /// let (begun, mut begins) = futures_channel::mpsc::unbounded::<()>();
+    /// let end = async move { drop(futures_util::StreamExt::next(&mut begins).await) };
+    /// let worker = timers.worker().until_within(end, Duration::from_millis(10));
+    /// pollster::block_on(timers.insert("order 7", "unpaid", Duration::ZERO, Options::new()))?;
+    /// pollster::block_on(worker.run(move |_| {
+    ///     let _ = begun.unbounded_send(());
+    ///     std::future::pending::<Result<(), String>>() // far longer than that
+    /// }))?;
+    /// assert!(pollster::block_on(timers.get("order 7"))?.is_some_and(|timer| timer.running));
+    /// # drop(timers);
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn until_within(
+        self,
+        end: impl Future<Output = ()> + Send + 'static,
+        limit: Duration,
+    ) -> Self {
+        Self { within: Some(limit), ..self.until(end) }
     }
 
     /// Calls `observe` with the end of each attempt, after it is durable, where the run is polled.
@@ -150,7 +193,7 @@ impl Worker {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Display,
     {
-        let Self { timers, concurrency, until, observe } = self;
+        let Self { timers, concurrency, until, within, observe } = self;
         let asked = timers.timer.now();
         let now = timers.store.now().await?;
         let queue = DelayQueue::new(&timers.timer, Builder::new().shards(1))
@@ -162,6 +205,7 @@ impl Worker {
             let handled = handler(delivery);
             Box::pin(async move { handled.await.map_err(|error| error.to_string()) })
         };
+        let (end, ending) = oneshot::channel();
         let attempts = Attempts {
             store: Arc::clone(&timers.store),
             worker: member.number,
@@ -169,6 +213,7 @@ impl Worker {
             near,
             handle: Box::new(handle),
             observe,
+            ending: ending.shared(),
         };
         let mut run = Run {
             attempts: Arc::new(attempts),
@@ -181,6 +226,9 @@ impl Worker {
             look: timers.timer.sleep(LOOK),
             hasty: false,
             until,
+            end: Some(end),
+            within,
+            limit: None,
             leaving: None,
         };
         std::future::poll_fn(|context| run.poll(context)).await
@@ -241,8 +289,13 @@ struct Run {
     /// A page is to be asked for as soon as none is on its way.
     hasty: bool,
     until: Fuse<BoxFuture<'static, ()>>,
+    /// Dropped, it tells the attempts that it is to end.
+    end: Option<oneshot::Sender<()>>,
+    within: Option<Duration>,
+    /// When nothing is waited for any more.
+    limit: Option<Sleep>,
     /// It is to end, and tells the store so.
-    leaving: Option<Fuse<Answer<()>>>,
+    leaving: Option<Fuse<BoxFuture<'static, ()>>>,
 }
 
 impl Run {
@@ -250,7 +303,17 @@ impl Run {
         loop {
             if self.until.poll_unpin(context).is_ready() {
                 self.loading = None;
-                self.leaving = Some(self.member.leave().fuse());
+                self.end = None;
+                let timer = &self.attempts.timer;
+                self.limit = self.within.map(|within| timer.sleep(within));
+                let told = timer.timeout(STALLED, self.member.leave());
+                let told: BoxFuture<'static, ()> = Box::pin(told.map(drop));
+                self.leaving = Some(told.fuse());
+            }
+            if let Some(limit) = &mut self.limit
+                && let Poll::Ready(Ok(())) = Pin::new(limit).poll(context)
+            {
+                return Poll::Ready(Ok(()));
             }
             let mut moved = self.poll_running(context)?;
             if let Some(leaving) = &mut self.leaving {

@@ -275,6 +275,45 @@ fn work(timers: &DurableTimers, handler: impl Fn() + Send + Sync + 'static) -> W
     (events, end, std::thread::spawn(move || block_on(run)))
 }
 
+/// The end of a thread of a worker that was told to end.
+fn ended(thread: std::thread::JoinHandle<std::result::Result<(), DurableError>>) -> Tested {
+    let begun = MonotonicClock.now();
+    while !thread.is_finished() {
+        assert!(MonotonicClock.now() < begun + LIMIT, "the worker never ends");
+        std::thread::yield_now();
+    }
+    Ok(thread.join().map_err(|_| "the worker panicked")??)
+}
+
+#[test]
+fn a_worker_ends_though_the_disk_is_full() -> Tested {
+    let (blocks, refused) = Blocks::new();
+    let timers = timers(&blocks)?;
+    // The lease is granted, and its end cannot be written.
+    let full = Arc::clone(&blocks);
+    let (events, end, thread) = work(&timers, move || full.set(State::Protected));
+    let lease = Duration::from_millis(300);
+    let options = Options::new().lease(lease);
+    block_on(timers.insert("a", "", Duration::ZERO, options)).map_err(|refused| refused.reason)?;
+    refused.recv_timeout(LIMIT)?;
+    drop(end);
+    ended(thread)?;
+    let event = events.recv_timeout(LIMIT)?;
+    assert_eq!((&*event.id, event.outcome), ("a", Outcome::Unanswered));
+    // The next worker tries it again. It is to end before a lease can be granted.
+    let (events, end, thread) = work(&timers, || ());
+    while refused.try_recv().is_ok() {}
+    refused.recv_timeout(LIMIT)?;
+    drop(end);
+    ended(thread)?;
+    assert!(events.try_recv().is_err());
+    blocks.set(State::Well);
+    let (events, end, thread) = work(&timers, || ());
+    while events.recv_timeout(LIMIT)?.outcome != Outcome::Acknowledged {}
+    drop(end);
+    ended(thread)
+}
+
 fn soon(timers: &DurableTimers, id: &str) -> std::result::Result<Inserted, DurableError> {
     let scheduled = timers.insert(id, "", Duration::ZERO, Options::new());
     block_on(scheduled).map_err(|refused| refused.reason)

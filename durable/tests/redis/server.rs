@@ -351,6 +351,65 @@ fn a_worker_waits_while_nothing_can_be_written() {
     assert_eq!(work.stop(), [""; 0]);
 }
 
+/// Waits for a worker that was told to end.
+fn ended(work: Work) {
+    drop(work.end);
+    let begun = SystemTime::now();
+    while !work.thread.is_finished() {
+        assert!(begun.elapsed().unwrap() < 30 * SECOND, "the worker never ends");
+        std::thread::sleep(SECOND / 100);
+    }
+    assert_eq!(work.thread.join().unwrap(), Ok(()));
+}
+
+#[test]
+fn a_worker_ends_though_redis_is_away() {
+    let Some(server) = Server::start(&ALWAYS).map(Arc::new) else { return };
+    let process = Process::new(&server);
+    let timers = &process.timers;
+    // The lease is granted, and its end cannot be told.
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let killed = Arc::clone(&server);
+    let (send, events) = std::sync::mpsc::channel();
+    let worker = timers.worker().observe(move |event| send.send(event.outcome.clone()).unwrap());
+    let run = worker
+        .until(async move {
+            let _ = ends.await;
+        })
+        .run(move |_| {
+            killed.kill();
+            begun.send(()).unwrap();
+            async { Ok::<(), String>(()) }
+        });
+    let thread = std::thread::spawn(move || wait(run));
+    let (_, acknowledged) = std::sync::mpsc::channel();
+    let work = Work { acknowledged, end, thread };
+    wait(timers.insert("id", "", SECOND / 10, quick().lease(SECOND))).unwrap();
+    begins.recv_timeout(60 * SECOND).unwrap();
+    ended(work);
+    assert_eq!(events.try_iter().collect::<Vec<_>>(), [Outcome::Unanswered]);
+    // Another waits for a lease when it is told to end.
+    server.resume();
+    let work = process.work();
+    wait(timers.insert("ready", "", SECOND / 10, quick())).unwrap();
+    while work.next() != "ready" {}
+    wait(timers.insert("late", "", SECOND, quick())).unwrap();
+    server.kill();
+    std::thread::sleep(2 * SECOND);
+    ended(work);
+    // Nothing is lost. What the first had answered may count now, or the timer is delivered again.
+    server.resume();
+    let work = process.work();
+    while work.next() != "late" {}
+    let begun = SystemTime::now();
+    while wait(timers.len()) != Ok(0) {
+        assert!(begun.elapsed().unwrap() < 60 * SECOND, "a timer is never delivered");
+        std::thread::sleep(SECOND / 20);
+    }
+    work.stop();
+}
+
 #[test]
 fn what_is_too_much_for_one_answer_comes_in_several() {
     let Some(bench) = OneNode::bench() else { return };

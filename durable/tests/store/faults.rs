@@ -1,6 +1,8 @@
 //! Files of durable timers that are locked, damaged, foreign, or cannot be written: a typed error,
 //! nothing half done, no panic.
 
+#![allow(clippy::disallowed_methods, reason = "a worker has a thread, and a loop a limit in time")]
+
 use crate::common::bench::{
     Bench, MILLISECOND, OneFile, Place, SECOND, TempFile, quick, start, wait,
 };
@@ -517,4 +519,34 @@ fn keys_that_are_not_in_order_are_reported() {
         bench.advance(SECOND);
         assert_eq!(deliver(&bench, store.all().len()), (store.all(), Vec::new()));
     }
+}
+
+#[test]
+fn a_worker_ends_in_time_though_a_handler_does_not() {
+    let place = OneFile::new();
+    let timers = DurableTimers::new(place.open(), &place.timer());
+    wait(timers.insert("id", "", Duration::ZERO, quick())).unwrap();
+    let (send, begun) = channel();
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let ends = async move {
+        let _ = ends.await;
+    };
+    let run = timers.worker().until_within(ends, 2 * SECOND).run(move |_| {
+        send.send(()).unwrap();
+        std::future::pending::<Result<(), String>>()
+    });
+    let thread = std::thread::spawn(move || wait(run));
+    begun.recv_timeout(60 * SECOND).unwrap();
+    drop(end);
+    place.advance(SECOND);
+    std::thread::yield_now();
+    assert!(!thread.is_finished(), "its time has not passed");
+    let told = SystemTime::now();
+    while !thread.is_finished() {
+        // It may be told after a second has passed.
+        place.advance(MILLISECOND);
+        assert!(told.elapsed().unwrap() < 60 * SECOND, "the worker never ends");
+    }
+    assert_eq!(thread.join().unwrap(), Ok(()));
+    assert!(wait(timers.get("id")).unwrap().unwrap().running);
 }
