@@ -1,15 +1,16 @@
 //! [`Record`]: what a store keeps of a timer, and its bytes.
 //!
 //! ```text
-//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ next │ sum
+//! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ next
+//! │ sum
 //! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule
 //! ```
 //!
 //! `next` is the delivery that comes after this one, if it was scheduled while this one ran: what
-//! stands between the layout's number and `next`. Numbers are little-endian. What may be absent has a byte before it, 0 or 1; texts and bytes have
-//! their length before them, of four bytes. The sum is the CRC-32 of all bytes before it and of the
-//! timer's id: a record that was damaged on the disk, or that lies under another id, is not
-//! delivered. A store of another layout is not read.
+//! stands between the layout's number and `next`. Numbers are little-endian. What may be absent has
+//! a byte before it, 0 or 1; texts and bytes have their length before them, of four bytes. The sum
+//! is the CRC-32 of all bytes before it and of the timer's id: a record that was damaged on the
+//! disk, or that lies under another id, is not delivered. A store of another layout is not read.
 
 #![forbid(unsafe_code)]
 

@@ -54,8 +54,8 @@ impl Place {
         })
     }
 
-    /// Opens the file for the first time, and makes it smaller if most of it is free. An error names
-    /// the file that it is about.
+    /// Opens the file for the first time, and makes it smaller if most of it is free. An error
+    /// names the file that it is about.
     pub(super) fn first(path: &Path, cache: usize) -> Result<(Self, File), DurableError> {
         let new = !path.exists();
         if new {

@@ -1,9 +1,10 @@
 //! Comparing the tables of an embedded store, and mending them.
 //!
-//! A bit that the disk has flipped in a key leaves both tables readable: a record lies under another
-//! id, or a key of `due` leads nowhere; and where the order of the keys is broken, others beside it
-//! are not found either. Therefore [`Snapshot::check`] looks up every row as the other operations do,
-//! and [`Transaction::repair`] writes both tables anew instead of changing single rows.
+//! A bit that the disk has flipped in a key leaves both tables readable: a record lies under
+//! another id, or a key of `due` leads nowhere; and where the order of the keys is broken, others
+//! beside it are not found either. Therefore [`Snapshot::check`] looks up every row as the other
+//! operations do, and [`Transaction::repair`] writes both tables anew instead of changing single
+//! rows.
 
 #![forbid(unsafe_code)]
 

@@ -10,11 +10,11 @@
 //! A timer has one record, and one key in `due`, which is its record's [`due`](Record::due): both
 //! are written in one transaction. A slice is a stretch of the keys of `due`.
 //!
-//! **A key may be damaged on the disk**, where no checksum of ours covers it. So ids are bytes here,
-//! as the database would panic at a text that is not UTF-8. A record says by its own checksum which
-//! id it belongs to. The record is right and the index is derived from it: what an operation finds
-//! missing or misplaced in the index it mends. Where the order of keys is broken lookups may miss
-//! others, too: a page tells that. `mend.rs` compares and mends both tables whole.
+//! **A key may be damaged on the disk**, where no checksum of ours covers it. So ids are bytes
+//! here, as the database would panic at a text that is not UTF-8. A record says by its own checksum
+//! which id it belongs to. The record is right and the index is derived from it: what an operation
+//! finds missing or misplaced in the index it mends. Where the order of keys is broken lookups may
+//! miss others, too: a page tells that. `mend.rs` compares and mends both tables whole.
 
 #![forbid(unsafe_code)]
 

@@ -1,18 +1,19 @@
 //! A record's bytes in Redis: a head that the scripts read, and a rest that they carry along.
 //!
 //! ```text
-//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ next? │ rest
+//! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ next?
+//!         │ rest
 //! rest:   sum 4 │ attempts │ first │ most │ which 1 │ time to live? │ rule? │ payload, to the end
 //! letter: died 6 │ reason 1 │ id │ record
 //! ```
 //!
 //! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
 //! bytes; `scripts/change.lua` reads the same. `next` is the record of the delivery that was
-//! scheduled while this one ran, with its length before it, of four bytes; a flag says whether it is
-//! there. Numbers of the rest are of seven bits a byte, lowest
-//! first. The sum is the CRC-32 of what comes after it, which no script changes, and of the timer's
-//! id: a record whose rest was damaged, or that lies under another id, is not delivered. With a short payload a record stays below the 64 bytes up to which Redis packs
-//! a small hash without pointers.
+//! scheduled while this one ran, with its length before it, of four bytes; a flag says whether it
+//! is there. Numbers of the rest are of seven bits a byte, lowest first. The sum is the CRC-32 of
+//! what comes after it, which no script changes, and of the timer's id: a record whose rest was
+//! damaged, or that lies under another id, is not delivered. With a short payload a record stays
+//! below the 64 bytes up to which Redis packs a small hash without pointers.
 
 #![forbid(unsafe_code)]
 

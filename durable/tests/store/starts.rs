@@ -1,8 +1,8 @@
-//! First starts of a store in a file that are cut short: by a kill, or by a file system that takes no
-//! more. Every later start opens, and nothing is left over.
+//! First starts of a store in a file that are cut short: by a kill, or by a file system that takes
+//! no more. Every later start opens, and nothing is left over.
 //!
-//! The tests run themselves as children. A child may be process 1 of a namespace of its own, as in a
-//! container, where each start has the same number: `TOURBILLON_STARTS=2000` for as many starts,
+//! The tests run themselves as children. A child may be process 1 of a namespace of its own, as in
+//! a container, where each start has the same number: `TOURBILLON_STARTS=2000` for as many starts,
 //! `TOURBILLON_STARTS_BY="unshare --pid --fork --kill-child"` for what starts each of them.
 
 #![allow(clippy::disallowed_methods, reason = "real processes and time")]

@@ -40,7 +40,8 @@ local function failed(error)
   return string.find(text, '^%u%u') and text or 'ERR ' .. text
 end
 
--- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | next? | rest.
+-- A record: layout 1 | flags 1 | due 6 | planned 6 | fence 6 | attempt 4 | lease 4 | error | next?
+-- | rest.
 -- Flag 1: it repeats. Flag 2: there is `next`, the record of the delivery that comes after this one,
 -- with its length before it, of four bytes. Flag 128: it is damaged. Fence 0: it rests. The error has
 -- its length before it, of two bytes.

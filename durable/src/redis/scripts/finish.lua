@@ -1,5 +1,5 @@
--- Leased under this fence → what comes next: the delivery that was scheduled meanwhile, or that of the
--- repetition.
+-- Leased under this fence → what comes next: the delivery that was scheduled meanwhile, or that of
+-- the repetition.
 --
 -- id, bucket, fence
 -- how: 'done', 'retry' or 'dead'
