@@ -49,8 +49,8 @@ pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 #[cfg(feature = "cache")]
 pub(crate) use wheel::caller::Caller;
 pub use wheel::{
-    Armed, Builder, Expired, Lateness, Level, Metrics, Moment, Owned, Pinned, Slot, Snapshot,
-    Sweep, Sweeper, TimerId, Wheel,
+    ArmError, Armed, Builder, Expired, Lateness, Level, Metrics, Moment, Owned, Pinned, Series,
+    Slot, Snapshot, Sweep, Sweeper, TimerId, Wheel,
 };
 
 #[cfg_attr(

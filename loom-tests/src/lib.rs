@@ -47,8 +47,8 @@ pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries};
 pub use wheel::{
-    Armed, Builder, Expired, Geometry, Lateness, Level, Metrics, Moment, Owned, Pinned, Slot,
-    Snapshot, Sweep, Sweeper, TimerId, Wheel,
+    ArmError, Armed, Builder, Expired, Geometry, Lateness, Level, Metrics, Moment, Owned, Pinned,
+    Series, Slot, Snapshot, Sweep, Sweeper, TimerId, Wheel,
 };
 
 // What the threads of a model share beside the wheel must be the explorer's too: the order of

@@ -268,19 +268,23 @@ impl DriverBuilder {
     ///
     /// # Examples
     ///
-    /// A timer that is armed again when it fires:
+    /// A request that is tried again until the third attempt. A timer that is armed again without
+    /// such an end, as a heartbeat is, belongs to a [`Series`](crate::Series), which can be
+    /// cancelled while its handler runs.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tourbillon::{Builder, Expired};
     ///
     /// let driver = Builder::new().driver().spawn_with(|wheel| {
-    ///     move |heartbeat: Expired<u64>| {
-    ///         // Refused only when the driver has been shut down.
-    ///         let _ = wheel.insert(heartbeat.value + 1, Duration::from_secs(1));
+    ///     move |attempt: Expired<u64>| {
+    ///         if attempt.value < 3 {
+    ///             // Refused only when the driver has been shut down.
+    ///             let _ = wheel.insert(attempt.value + 1, Duration::from_secs(1));
+    ///         }
     ///     }
     /// })?;
-    /// driver.wheel().insert(0, Duration::from_secs(1))?;
+    /// driver.wheel().insert(1, Duration::from_secs(1))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[allow(clippy::disallowed_methods, reason = "the tick thread")]

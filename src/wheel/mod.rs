@@ -53,6 +53,7 @@ mod pinned;
 mod prefetch;
 #[cfg(modelled)]
 pub mod probe;
+mod series;
 mod shard;
 mod shared;
 mod slab;
@@ -70,6 +71,7 @@ pub use metrics::{Lateness, Metrics};
 pub use moment::Moment;
 pub use owned::Owned;
 pub use pinned::Pinned;
+pub use series::{ArmError, Series};
 pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, Sweep, Sweeper};
 pub(crate) use tally::LATENESS_BUCKETS;

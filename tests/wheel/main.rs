@@ -11,4 +11,5 @@ mod layering;
 mod linearizability;
 mod long_time;
 mod properties;
+mod series;
 mod stress;

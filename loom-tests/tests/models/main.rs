@@ -28,6 +28,7 @@ mod resets_vs_leap;
 mod rest_vs_insert;
 mod rest_vs_resets;
 mod reuse_of_names;
+mod series;
 #[cfg(shuttle)]
 mod shutdown_vs_handler;
 mod sleep;

@@ -1,0 +1,32 @@
+//! A timer that its handler arms again, against the cancel of its series.
+
+use loom_tests::explorer::thread;
+use loom_tests::{Builder, ManualClock, Series, TICK, model, tiny, v};
+use std::sync::Arc;
+
+/// After a cancel no timer of the series is armed, whichever of them is first; and each value comes
+/// out once.
+#[test]
+fn cancel_against_the_handler_that_arms_the_next() {
+    model(3, || {
+        let clock = ManualClock::new();
+        let (wheel, mut sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+        let series = Arc::new(Series::new());
+        assert!(matches!(series.arm(&wheel, v(1), TICK), Ok(None)));
+        clock.advance(TICK);
+        let (ended, theirs) = (Arc::clone(&series), wheel.clone());
+        let canceller = thread::spawn(move || ended.cancel(&theirs).map(u64::from));
+        let mut out = Vec::new();
+        let _ = sweeper.sweep(|timer| {
+            out.push(u64::from(timer.value));
+            match series.arm(&wheel, v(2), TICK) {
+                Ok(old) => assert!(old.is_none()),
+                Err(refused) => out.push(refused.into_value().into()),
+            }
+        });
+        let fired = !out.is_empty();
+        out.extend(canceller.join().unwrap());
+        assert!(series.is_cancelled() && wheel.is_empty());
+        assert_eq!(out, if fired { vec![1, 2] } else { vec![1] });
+    });
+}
