@@ -1,9 +1,11 @@
 //! Heartbeats and idle checks of connections, by key and in virtual time: a minute and a half goes
 //! by at once, and comes out the same each time.
 //!
-//! Each connection has two timers: its next heartbeat, which sets itself again, and its idle check,
-//! which every packet moves on. A server on the real clock makes its timers by
-//! `KeyedTimers::spawn_with`, and `fired` below is its handler.
+//! Each connection has two timers: its next heartbeat, which arms itself again, and its idle check,
+//! which every packet moves on. A server on the real clock makes its timers with
+//! `KeyedTimers::spawn_with`, and `fired` below is its handler. There the two handlers of a
+//! connection may run side by side: the heartbeat arms itself by its token, which fails once the
+//! connection has been closed.
 //!
 //! ```text
 //! cargo run --features keyed --example heartbeat
@@ -13,7 +15,7 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::keyed::{Fired, KeyedTimer, KeyedTimers};
 use tourbillon::{Builder, ManualClock};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -42,19 +44,19 @@ impl Server {
         Ok(())
     }
 
-    fn fired(&mut self, key: Waits, second: u64) {
+    fn fired(&mut self, Fired { key, token, .. }: Fired<Waits, ()>, second: u64) {
         match key {
             Waits::Heartbeat(connection) => {
                 println!("{second:3} s  ping to {connection}");
-                // Refused only when the timers have been stopped.
-                let _ = self.timers.insert(key, (), HEARTBEAT);
+                // Refused when the connection was closed, and when the timers were shut down.
+                let _ = token.rearm((), HEARTBEAT);
                 if PEERS.iter().any(|&(peer, until)| peer == connection && second < until) {
                     self.answered(connection);
                 }
             }
             Waits::Idle(connection) => {
                 println!("{second:3} s  {connection} has been silent for {IDLE:?}: closed");
-                // Also if it is due in the same tick, and comes after this.
+                // Also if the heartbeat is due in the same tick, or its handler is running.
                 self.timers.cancel(&Waits::Heartbeat(connection));
                 self.closed.push((connection, second));
             }
@@ -77,8 +79,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for second in 1..=90 {
         clock.advance(Duration::from_secs(1));
         let _ = sweeper.sweep(|expired| {
-            if let Some((key, ())) = server.timers.fire(expired) {
-                server.fired(key, second);
+            if let Some(fired) = server.timers.fire_with_token(expired) {
+                server.fired(fired, second);
             }
         });
     }

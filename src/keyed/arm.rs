@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use super::KeyedTimers;
-use super::exclusive::Exclusive;
 use super::shared::{Owner, Slot};
 use super::timer::{KeyedTimer, What, When};
 use crate::{BeyondRange, InsertError, Refusal, TimerId};
@@ -24,18 +23,44 @@ where
         owner: Owner,
     ) -> Result<Option<V>, InsertError<V>> {
         self.shared.map.enter(key, |key, slot| match slot {
-            Some(slot) => match self.rearm(key, slot, when) {
-                Ok(()) => {
-                    slot.owner = owner;
-                    (None, Ok(Some(std::mem::replace(slot.value.get_mut(), value))))
-                }
-                Err(reason) => (None, Err(InsertError { reason, value })),
-            },
-            None => match self.arm(key, when) {
-                Ok(id) => (Some(Slot { value: Exclusive::new(value), id, owner }), Ok(None)),
-                Err(reason) => (None, Err(InsertError { reason, value })),
-            },
+            Some(slot) => (None, self.replace(key, slot, value, when, owner)),
+            None => self.arm_new(key, value, when, owner),
         })
+    }
+
+    /// Arms a key that has a slot with another value, and returns the one that it had.
+    pub(super) fn replace(
+        &self,
+        key: &K,
+        slot: &mut Slot<V>,
+        value: V,
+        when: When,
+        owner: Owner,
+    ) -> Result<Option<V>, InsertError<V>> {
+        // A timer that has vacated its slot has ended, so that this arms another.
+        if let Err(reason) = self.rearm(key, slot, when) {
+            return Err(InsertError { reason, value });
+        }
+        slot.owner = owner;
+        let old = slot.put(value);
+        if old.is_none() {
+            self.shared.discount_vacated();
+        }
+        Ok(old)
+    }
+
+    /// Arms a key without a slot: its slot, and what the map's `enter` returns beside it.
+    pub(super) fn arm_new<R>(
+        &self,
+        key: &K,
+        value: V,
+        when: When,
+        owner: Owner,
+    ) -> (Option<Slot<V>>, Result<Option<R>, InsertError<V>>) {
+        match self.arm(key, when) {
+            Ok(id) => (Some(Slot::new(value, id, owner)), Ok(None)),
+            Err(reason) => (None, Err(InsertError { reason, value })),
+        }
     }
 
     /// Cancels a key, if `which` says so of its slot.
@@ -47,7 +72,7 @@ where
         let (_, slot) = self.shared.map.remove_if(key, which)?;
         // A firing on its way finds no such id.
         drop(self.wheel.cancel(slot.id));
-        Some(slot.value.into_inner())
+        self.shared.value_of(slot)
     }
 
     pub(super) fn reset_when<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
@@ -69,7 +94,9 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        match self.shared.map.change(key, |key, slot| self.rearm(key, slot, when)) {
+        let rearm =
+            |key: &K, slot: &mut Slot<V>| slot.is_armed().then(|| self.rearm(key, slot, when));
+        match self.shared.map.change(key, rearm).flatten() {
             Some(Ok(())) => Ok(true),
             Some(Err(Refusal::BeyondRange(beyond))) => Err(beyond),
             Some(Err(Refusal::Closed | Refusal::AtCapacity { .. })) | None => Ok(false),

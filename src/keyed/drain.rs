@@ -1,6 +1,6 @@
 //! [`Drain`]: keys that were taken out together, handed to a function in parts.
 //!
-//! For each part a [`Token`] lies in the wheel and comes through the executor like every other
+//! For each part a [`DrainPart`] lies in the wheel and comes through the executor like every other
 //! timer; whoever it comes to runs one part, whichever. So does whoever waits for the drain, and
 //! then finds parts run by others at most, never by nobody: waiting cannot deadlock where no
 //! executor is free or nothing sweeps. A token that nobody can run any more is dropped, and takes
@@ -15,7 +15,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -83,7 +83,7 @@ impl Drain {
     pub(super) fn begin<K, V>(
         pairs: Vec<(K, V)>,
         each: impl Fn(K, V) + Send + Sync + 'static,
-    ) -> (Self, Vec<Token>)
+    ) -> (Self, Vec<DrainPart>)
     where
         K: Send + 'static,
         V: Send + 'static,
@@ -98,7 +98,7 @@ impl Drain {
         let draining =
             Draining { each: Box::new(each), state: Mutex::new(state), ended: Condvar::new() };
         let parts: Arc<dyn Parts> = Arc::new(draining);
-        let tokens = (0..tokens).map(|_| Token(Some(Arc::clone(&parts)))).collect();
+        let tokens = (0..tokens).map(|_| DrainPart(Some(Arc::clone(&parts)))).collect();
         (Self { parts }, tokens)
     }
 
@@ -133,12 +133,17 @@ impl fmt::Debug for Drain {
 }
 
 /// Lies in the wheel for one part of a drain.
-pub(super) struct Token(Option<Arc<dyn Parts>>);
+pub(super) struct DrainPart(Option<Arc<dyn Parts>>);
 
-impl Token {
+impl DrainPart {
     /// Runs a part, if one is left. The first panic of its calls comes back.
     pub(super) fn run(mut self) -> Result<(), Panic> {
         self.0.take().map_or(Ok(false), |parts| parts.run()).map(drop)
+    }
+
+    /// Runs a part, and resumes a panic of its function.
+    pub(super) fn run_or_resume(self) {
+        self.run().unwrap_or_else(|panic| resume_unwind(panic));
     }
 
     /// Runs a part where nobody is to be told of a panic but whoever waits for the drain.
@@ -147,7 +152,7 @@ impl Token {
     }
 }
 
-impl Drop for Token {
+impl Drop for DrainPart {
     fn drop(&mut self) {
         if let Some(parts) = self.0.take() {
             parts.abandon();
@@ -189,7 +194,7 @@ impl<K, V> State<K, V> {
 }
 
 impl<K, V> Draining<K, V> {
-    /// The state: no call of user code is made under its lock but of a waker's clone.
+    /// The state: no call of user code is made under its lock.
     fn state(&self) -> MutexGuard<'_, State<K, V>> {
         ignore_poison(self.state.lock())
     }
@@ -250,11 +255,15 @@ impl<K: Send, V: Send> Parts for Draining<K, V> {
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Drained> {
+        // Cloned and dropped outside of the lock: both are the user's code.
+        let new = waker.clone();
         let mut state = self.state();
         if state.has_ended() {
             return Poll::Ready(state.drained);
         }
-        state.waker = Some(waker.clone());
+        let old = state.waker.replace(new);
+        drop(state);
+        drop(old);
         Poll::Pending
     }
 }

@@ -24,6 +24,9 @@
 //!    is on its way (in a batch, it may be so for long): a new timer is armed and its id put into
 //!    the map, and by 2 the firing does nothing. So a key can be moved until its handler has it.
 //! 4. A new timer is armed under the lock too: its firing, however soon, finds the key.
+//! 5. A firing whose handler has a token leaves the key's slot in the map, without a value, until
+//!    the token is dropped or arms it again. A cancel, an insert, a drain and a shutdown take such
+//!    a slot as they take an armed one, and the token finds that out under the lock.
 //!
 //! What runs under the lock of a key: its hash, comparison, clone and drop, the clone of a value
 //! that [`KeyedTimers::get`] makes, and the wheel's waker. None of these may use the timers. No
@@ -38,23 +41,26 @@
 mod arm;
 mod drain;
 mod exclusive;
+mod fired;
 mod map;
+mod merge;
 mod owned;
 mod running;
 mod shared;
 mod timer;
 
 pub use drain::{Drain, Drained};
+pub use fired::{Fired, RearmError, Token};
+pub use merge::InsertAbsentError;
 pub use owned::OwnedKey;
 pub use timer::KeyedTimer;
 
 use crate::{Armed, BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
 use running::Running;
-use shared::{Owner, Shared};
+use shared::{Owner, Shared, Slot};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timer::{What, When};
@@ -152,10 +158,17 @@ where
         builder: DriverBuilder,
         handler: impl Fn(K, V) + Send + Sync + 'static,
     ) -> Result<Self, BuildError> {
-        Self::spawn_with(builder, |_| handler)
+        Self::spawn_firing(builder, |timers| {
+            move |expired| {
+                if let Some((key, value)) = timers.fire(expired) {
+                    handler(key, value);
+                }
+            }
+        })
     }
 
-    /// As [`spawn`](Self::spawn), for a handler that uses the timers itself: `make` makes it.
+    /// As [`spawn`](Self::spawn), for a handler that arms its key again or uses the timers itself:
+    /// `make` makes it.
     ///
     /// # Errors
     ///
@@ -163,40 +176,50 @@ where
     ///
     /// # Examples
     ///
-    /// A heartbeat, which sets itself again:
+    /// A heartbeat, which arms itself again until the connection is closed:
     ///
     /// ```
     /// use std::sync::mpsc;
     /// use std::time::Duration;
-    /// use tourbillon::{Builder, keyed::KeyedTimers};
+    /// use tourbillon::keyed::{Fired, KeyedTimers};
+    /// use tourbillon::Builder;
     ///
     /// let (send, beats) = mpsc::channel();
-    /// let timers = KeyedTimers::spawn_with(Builder::new().driver(), |timers| {
-    ///     move |connection: &str, beat: u32| {
+    /// let timers = KeyedTimers::spawn_with(Builder::new().driver(), |_| {
+    ///     move |Fired { value: beat, token, .. }: Fired<&str, u32>| {
     ///         let _ = send.send(beat);
-    ///         // Refused only when the timers have been shut down.
-    ///         let _ = timers.insert(connection, beat + 1, Duration::from_millis(1));
+    ///         // Refused when the key was cancelled, and after a shutdown.
+    ///         let _ = token.rearm(beat + 1, Duration::from_millis(1));
     ///     }
     /// })?;
     /// timers.insert("connection 7", 0, Duration::from_millis(1))?;
     /// assert_eq!([beats.recv()?, beats.recv()?, beats.recv()?], [0, 1, 2]);
+    /// timers.cancel("connection 7"); // also while its handler runs
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn spawn_with<H: Fn(K, V) + Send + Sync + 'static>(
+    pub fn spawn_with<H: Fn(Fired<K, V>) + Send + Sync + 'static>(
+        builder: DriverBuilder,
+        make: impl FnOnce(Self) -> H,
+    ) -> Result<Self, BuildError> {
+        Self::spawn_firing(builder, |timers| {
+            let handler = make(timers.clone());
+            move |expired| {
+                if let Some(fired) = timers.fire_with_token(expired) {
+                    handler(fired);
+                }
+            }
+        })
+    }
+
+    fn spawn_firing<H: Fn(Expired<KeyedTimer<K>>) + Send + Sync + 'static>(
         builder: DriverBuilder,
         make: impl FnOnce(Self) -> H,
     ) -> Result<Self, BuildError> {
         let shared = Arc::new(Shared::new());
         let inside = Arc::clone(&shared);
-        let driver = builder.detach_on_drop().spawn_with(|wheel| {
-            let timers = Self { wheel, shared: inside, running: None };
-            let handler = make(timers.clone());
-            move |expired| {
-                if let Some((key, value)) = timers.fire(expired) {
-                    handler(key, value);
-                }
-            }
-        })?;
+        let driver = builder
+            .detach_on_drop()
+            .spawn_with(|wheel| make(Self { wheel, shared: inside, running: None }))?;
         let driver = Arc::new(driver);
         // Empty before: a handler that stops the timers by now closes the wheel only.
         let _ = shared.driver.set(Arc::downgrade(&driver));
@@ -218,11 +241,12 @@ where
     pub fn fire(&self, expired: Expired<KeyedTimer<K>>) -> Option<(K, V)> {
         match expired.value.0 {
             What::Key(key) => {
-                let fired = self.shared.map.remove_if(&key, |slot| slot.id == expired.id);
-                fired.map(|(key, slot)| (key, slot.value.into_inner()))
+                let is_it = |slot: &Slot<V>| slot.is_armed() && slot.id == expired.id;
+                let (key, slot) = self.shared.map.remove_if(&key, is_it)?;
+                self.shared.value_of(slot).map(|value| (key, value))
             }
-            What::Part(token) => {
-                token.run().unwrap_or_else(|panic| resume_unwind(panic));
+            What::Part(part) => {
+                part.run_or_resume();
                 None
             }
         }
@@ -350,7 +374,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.shared.map.look(key, |_| ()).is_some()
+        self.shared.map.look(key, Slot::is_armed).unwrap_or(false)
     }
 
     /// A clone of the value that `key` is armed with. It is made alone under the key's lock.
@@ -373,7 +397,7 @@ where
         Q: Hash + Eq + ?Sized,
         V: Clone,
     {
-        self.shared.map.change(key, |_, slot| slot.value.get_mut().clone())
+        self.shared.map.change(key, |_, slot| slot.value().cloned()).flatten()
     }
 
     /// When `key` is due, rounded up to the wheel's resolution; `None` if it is not armed, or is
@@ -404,7 +428,7 @@ where
     /// How many keys are armed. It sums over the parts of the map: not for a hot path.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.map.len()
+        self.shared.len()
     }
 
     /// Whether no key is armed; see [`len`](Self::len).
@@ -467,9 +491,9 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain(&self, each: impl Fn(K, V) + Send + Sync + 'static) -> Drain {
-        let taken = self.shared.map.take_all().into_iter().map(|(key, slot)| {
+        let taken = self.shared.map.take_all().into_iter().filter_map(|(key, slot)| {
             drop(self.wheel.cancel(slot.id));
-            (key, slot.value.into_inner())
+            self.shared.value_of(slot).map(|value| (key, value))
         });
         let (drain, tokens) = Drain::begin(taken.collect(), each);
         for token in tokens {
@@ -510,10 +534,10 @@ where
         // Closed first: whoever comes to a part of the map after it was emptied is refused.
         self.wheel.close();
         let now = self.wheel.pin().now();
-        let taken = self.shared.map.take_all().into_iter().map(|(key, slot)| {
+        let taken = self.shared.map.take_all().into_iter().filter_map(|(key, slot)| {
             let deadline = self.wheel.deadline(slot.id).unwrap_or(now);
             drop(self.wheel.cancel(slot.id));
-            (key, slot.value.into_inner(), deadline)
+            self.shared.value_of(slot).map(|value| (key, value, deadline))
         });
         let stopped = taken.collect();
         let left = match self.driver() {

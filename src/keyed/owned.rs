@@ -27,8 +27,9 @@ use std::time::Duration;
 /// let (wheel, _sweeper) = Builder::new().build()?;
 /// let timers = KeyedTimers::new(wheel);
 /// let minute = Duration::from_secs(60);
-/// let old = timers.insert_owned("peer 7", 1, minute)?;
-/// let new = timers.insert_owned("peer 7", 2, minute)?; // it comes back
+/// let (old, _) = timers.insert_owned("peer 7", 1, minute)?;
+/// let (new, replaced) = timers.insert_owned("peer 7", 2, minute)?; // it comes back
+/// assert_eq!(replaced, Some(1));
 /// drop(old);
 /// assert_eq!(timers.get("peer 7"), Some(2));
 /// drop(new);
@@ -53,7 +54,7 @@ where
     V: Send + 'static,
 {
     /// As [`insert`](Self::insert), for a key that is cancelled when the returned owner is dropped.
-    /// The value that the key had, if it was armed, is dropped.
+    /// Returns the value that the key had, if it was armed, beside the owner.
     ///
     /// # Errors
     ///
@@ -63,11 +64,11 @@ where
         key: K,
         value: V,
         delay: Duration,
-    ) -> Result<OwnedKey<K, V>, InsertError<V>> {
+    ) -> Result<(OwnedKey<K, V>, Option<V>), InsertError<V>> {
         let owner = self.shared.next_owner();
-        drop(self.insert_when(key.clone(), value, When::After(delay), owner)?);
+        let old = self.insert_when(key.clone(), value, When::After(delay), owner)?;
         let timers = Self { running: None, ..self.clone() };
-        Ok(OwnedKey { timers, key, owner, let_go: false })
+        Ok((OwnedKey { timers, key, owner, let_go: false }, old))
     }
 }
 

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::drain::Token;
+use super::drain::DrainPart;
 use crate::{BeyondRange, Refusal, TimerId, Wheel};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ pub(super) enum What<K> {
     /// The key is due.
     Key(K),
     /// A part of a drain is to be run.
-    Part(Token),
+    Part(DrainPart),
 }
 
 impl<K> KeyedTimer<K> {

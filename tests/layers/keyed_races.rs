@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::keyed::KeyedTimers;
+use tourbillon::keyed::{Fired, KeyedTimers};
 use tourbillon::{Builder, Clock, Inline, Job, ManualClock, WaitError};
 
 const TICK: Duration = Duration::from_millis(1);
@@ -22,7 +22,7 @@ fn the_last_handle_drops_what_had_not_fired_though_one_inside_lives_on() {
     let mut inside = None;
     let owner = KeyedTimers::spawn_with(Builder::new().driver(), |timers| {
         inside = Some(timers);
-        |_: u32, _: Arc<()>| ()
+        |_: Fired<u32, Arc<()>>| ()
     });
     let (owner, inside) = (owner.unwrap(), inside.unwrap());
     owner.insert(7, Arc::clone(&held), Duration::from_secs(60)).unwrap();
@@ -110,7 +110,7 @@ fn a_driver_fires_and_goes_with_the_last_handle() {
     // On the tick thread: no worker is left with the handler when that has gone.
     let builder = Builder::new().clock(clock.clone()).driver().executor(Inline);
     let timers = KeyedTimers::spawn_with(builder, |timers| {
-        move |key: u32, value: Arc<()>| {
+        move |Fired { key, value, .. }: Fired<u32, Arc<()>>| {
             assert!(Arc::ptr_eq(&held, &value) && !timers.contains(&key));
             // Refused when the driver goes.
             let _ = timers.insert(key + 1, value, TICK);
@@ -194,7 +194,7 @@ fn a_handler_may_drain_wait_and_stop() {
     let (send, told) = mpsc::channel();
     let builder = Builder::new().clock(clock.clone()).driver().executor(Inline);
     let timers = KeyedTimers::spawn_with(builder, |timers| {
-        move |_: u32, _: u32| {
+        move |_: Fired<u32, u32>| {
             let drained = timers.drain(|_, value| assert_eq!(value, 2)).wait().keys;
             timers.insert(30, 3, TICK).unwrap();
             let stopped = timers.shutdown().len();

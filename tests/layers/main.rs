@@ -42,6 +42,8 @@ mod owned;
 #[cfg(feature = "cron")]
 mod pausing;
 mod places;
+#[cfg(feature = "keyed")]
+mod rearming;
 #[cfg(feature = "cache")]
 #[path = "../common/cache.rs"]
 mod rig;

@@ -69,9 +69,11 @@ fn a_refused_value_comes_back() {
 fn a_key_ends_with_its_owner_unless_another_insert_has_armed_it() {
     let (wheel, _sweeper) = Builder::new().build().unwrap();
     let timers = KeyedTimers::new(wheel);
-    let old = timers.insert_owned(7, 1, TICK * 5).unwrap();
+    let (old, none) = timers.insert_owned(7, 1, TICK * 5).unwrap();
+    assert_eq!(none, None);
     assert_eq!(timers.reset(&7, TICK * 9), Ok(true), "still the old one's");
-    let new = timers.insert_owned(7, 2, TICK * 5).unwrap();
+    let (new, replaced) = timers.insert_owned(7, 2, TICK * 5).unwrap();
+    assert_eq!(replaced, Some(1), "it comes back");
     drop(old);
     assert_eq!(timers.get(&7), Some(2));
     assert_eq!(timers.insert(7, 3, TICK * 5).unwrap(), Some(2), "nobody's");
@@ -79,14 +81,14 @@ fn a_key_ends_with_its_owner_unless_another_insert_has_armed_it() {
     assert_eq!(timers.get(&7), Some(3));
     drop(timers.insert_owned(7, 4, TICK * 5).unwrap());
     assert!(timers.is_empty() && timers.wheel().is_empty());
-    assert_eq!(timers.insert_owned(8, 5, TICK * 5).unwrap().into_key(), 8);
+    assert_eq!(timers.insert_owned(8, 5, TICK * 5).unwrap().0.into_key(), 8);
     assert_eq!(timers.get(&8), Some(5));
 }
 
 #[test]
 fn an_owned_key_does_not_keep_the_driver_running() {
     let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: u32| ()).unwrap();
-    let owned = timers.insert_owned(7, 1, TICK * 50_000).unwrap();
+    let (owned, _) = timers.insert_owned(7, 1, TICK * 50_000).unwrap();
     let wheel = timers.wheel().clone();
     drop(timers);
     assert!(wheel.is_closed());

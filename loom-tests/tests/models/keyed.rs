@@ -2,7 +2,7 @@
 //! verb. Each value comes out once: from the firing, from a verb, or from the stop.
 
 use loom_tests::explorer::thread::{self, JoinHandle};
-use loom_tests::keyed::{KeyedTimer, KeyedTimers};
+use loom_tests::keyed::{Fired, KeyedTimer, KeyedTimers};
 use loom_tests::{Builder, ManualClock, Sweeper, TICK, Value, model, tiny, v};
 
 type Timers = KeyedTimers<u8, Value>;
@@ -103,6 +103,59 @@ fn remove_and_set_against_the_firing() {
         out.extend(remover.join().unwrap());
         assert_eq!(out, [1]);
         assert_eq!(keyed.sweep_after(1), [2]);
+    });
+}
+
+/// Sweeps, and arms what fires again with the next value; the values that fire.
+fn sweep_and_rearm(keyed: &mut Keyed) -> Vec<u64> {
+    let (timers, mut fired) = (&keyed.timers, Vec::new());
+    let _ = keyed.sweeper.sweep(|timer| {
+        if let Some(Fired { value, token, .. }) = timers.fire_with_token(timer) {
+            let number = u64::from(value);
+            let _ = token.rearm(v(number + 1), TICK);
+            fired.push(number);
+        }
+    });
+    fired
+}
+
+/// A key that arms itself again is not armed after a cancel, whichever of them is first.
+#[test]
+fn cancel_against_a_key_that_arms_itself_again() {
+    model(3, || {
+        let mut keyed = Keyed::new();
+        set(&keyed.timers, 1, 1);
+        keyed.clock.advance(TICK);
+        let canceller = keyed.beside(|timers| timers.cancel(&KEY).map(u64::from));
+        let fired = sweep_and_rearm(&mut keyed);
+        let out = canceller.join().unwrap();
+        match fired[..] {
+            [] => assert_eq!(out, Some(1)),
+            _ => assert!(fired == [1] && matches!(out, None | Some(2)), "{fired:?} {out:?}"),
+        }
+        assert!(keyed.timers.is_empty());
+        assert_eq!(keyed.sweep_after(2), []);
+        assert!(keyed.timers.wheel().is_empty());
+    });
+}
+
+/// An insert beside a key that arms itself again has its value armed at the end.
+#[test]
+fn set_against_a_key_that_arms_itself_again() {
+    model(3, || {
+        let mut keyed = Keyed::new();
+        set(&keyed.timers, 1, 1);
+        keyed.clock.advance(TICK);
+        let setter = keyed.beside(|timers| set(timers, 5, 1));
+        let fired = sweep_and_rearm(&mut keyed);
+        let out = setter.join().unwrap();
+        match fired[..] {
+            [] => assert_eq!(out, Some(1)),
+            _ => assert!(fired == [1] && matches!(out, None | Some(2)), "{fired:?} {out:?}"),
+        }
+        assert_eq!(keyed.timers.len(), 1);
+        assert_eq!(keyed.sweep_after(1), [5]);
+        assert!(keyed.timers.is_empty() && keyed.timers.wheel().is_empty());
     });
 }
 
@@ -228,7 +281,7 @@ mod shuttled {
             let (send, waited) = loom_tests::explorer::sync::mpsc::channel();
             let noted = drained.clone();
             let timers = KeyedTimers::spawn_with(builder, |timers| {
-                move |_: u8, _: Value| {
+                move |_: Fired<u8, Value>| {
                     let noted = noted.clone();
                     let ended = timers.drain(move |_, value| noted.add([value])).wait();
                     send.send(ended.keys).unwrap();

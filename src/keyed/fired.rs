@@ -1,0 +1,209 @@
+//! [`Fired`]: a key that is due, with the [`Token`] that arms it again unless it was cancelled.
+
+#![forbid(unsafe_code)]
+
+use super::KeyedTimers;
+use super::shared::Slot;
+use super::timer::{KeyedTimer, What, When};
+use crate::{Expired, InsertError, TimerId};
+use std::fmt;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+/// A key that is due, its value, and a token by which the handler arms it again.
+///
+/// # Examples
+///
+/// See [`KeyedTimers::spawn_with`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Fired<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    /// The key.
+    pub key: K,
+    /// Its value.
+    pub value: V,
+    /// Arms the key again.
+    pub token: Token<K, V>,
+}
+
+/// Arms a key again that has fired, unless it was cancelled or inserted anew since.
+///
+/// An `insert` in the handler cannot tell: a [`cancel`](KeyedTimers::cancel) that comes while the
+/// handler runs finds nothing, and the insert would bring the key back. While a token lives, a
+/// cancel of its key, an insert, a [`drain`](KeyedTimers::drain) and a
+/// [`shutdown`](KeyedTimers::shutdown) make it void, and the drop of an
+/// [`OwnedKey`](super::OwnedKey) does so, too. The key itself counts as not armed meanwhile.
+pub struct Token<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    timers: KeyedTimers<K, V>,
+    key: K,
+    /// The timer that has fired.
+    id: TimerId,
+}
+
+/// Why a [`Token`] did not arm its key again; `value` comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RearmError<V> {
+    /// The key was cancelled, inserted anew, drained or shut down since it fired.
+    Cancelled(V),
+    /// The wheel refused the timer.
+    Refused(InsertError<V>),
+}
+
+impl<V> RearmError<V> {
+    /// The value that was not armed.
+    pub fn into_value(self) -> V {
+        match self {
+            Self::Cancelled(value) | Self::Refused(InsertError { value, .. }) => value,
+        }
+    }
+}
+
+impl<V> fmt::Display for RearmError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled(_) => f.write_str("the key was cancelled or replaced since it fired"),
+            Self::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+
+impl<V: fmt::Debug> std::error::Error for RearmError<V> {}
+
+impl<K, V> KeyedTimers<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    /// As [`fire`](Self::fire), with a token by which the key can be armed again.
+    ///
+    /// # Panics
+    ///
+    /// As [`fire`](Self::fire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, ManualClock, keyed::KeyedTimers};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let timers = KeyedTimers::new(wheel);
+    /// timers.insert("heartbeat", 0, Duration::from_secs(1))?;
+    /// for beat in 0..3 {
+    ///     clock.advance(Duration::from_secs(1));
+    ///     let _ = sweeper.sweep(|expired| {
+    ///         if let Some(fired) = timers.fire_with_token(expired) {
+    ///             assert_eq!(fired.value, beat);
+    ///             let again = fired.token.rearm(fired.value + 1, Duration::from_secs(1));
+    ///             assert!(again.is_ok());
+    ///         }
+    ///     });
+    /// }
+    /// assert_eq!(timers.cancel("heartbeat"), Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the value has not been handled yet"]
+    pub fn fire_with_token(&self, expired: Expired<KeyedTimer<K>>) -> Option<Fired<K, V>> {
+        let (key, id) = match expired.value.0 {
+            What::Key(key) => (key, expired.id),
+            What::Part(part) => {
+                part.run_or_resume();
+                return None;
+            }
+        };
+        let vacate = |_: &K, slot: &mut Slot<V>| {
+            let value = (slot.id == id).then(|| slot.vacate()).flatten();
+            value.inspect(|_| self.shared.count_vacated())
+        };
+        let value = self.shared.map.change(&key, vacate).flatten()?;
+        let timers = Self { running: None, ..self.clone() };
+        Some(Fired { value, token: Token { timers, key: key.clone(), id }, key })
+    }
+}
+
+impl<K, V> Token<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    /// Arms the key again: it fires `delay` from now, with `value`. An owner that it had keeps it.
+    /// O(1), under the lock of the key.
+    ///
+    /// # Errors
+    ///
+    /// The key was cancelled or replaced since it fired, or as [`KeyedTimers::insert`]; `value`
+    /// comes back.
+    pub fn rearm(self, value: V, delay: Duration) -> Result<(), RearmError<V>> {
+        self.rearm_when(value, When::After(delay))
+    }
+
+    /// As [`rearm`](Self::rearm), due at `deadline`; at the next sweep if that has passed.
+    ///
+    /// # Errors
+    ///
+    /// As [`rearm`](Self::rearm).
+    pub fn rearm_at(self, value: V, deadline: Instant) -> Result<(), RearmError<V>> {
+        self.rearm_when(value, When::At(deadline))
+    }
+
+    /// Returns `true` if the key was cancelled or replaced since it fired: for a handler that takes
+    /// long, and need not go on. It may become so at any time.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        let map = &self.timers.shared.map;
+        !map.look(&self.key, |slot| slot.is_vacated_by(self.id)).unwrap_or(false)
+    }
+
+    fn rearm_when(self, value: V, when: When) -> Result<(), RearmError<V>> {
+        let timers = &self.timers;
+        let mut left = Some(value);
+        let rearmed = timers.shared.map.change(&self.key, |key, slot| {
+            if slot.is_vacated_by(self.id) {
+                let value = left.take()?;
+                Some(timers.replace(key, slot, value, when, slot.owner))
+            } else {
+                None
+            }
+        });
+        match (rearmed.flatten(), left) {
+            (Some(Ok(_)), _) => Ok(()),
+            (Some(Err(refused)), _) => Err(RearmError::Refused(refused)),
+            (None, Some(value)) => Err(RearmError::Cancelled(value)),
+            (None, None) => unreachable!("the value was armed, refused or is left"),
+        }
+    }
+}
+
+impl<K, V> Drop for Token<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    fn drop(&mut self) {
+        let shared = &self.timers.shared;
+        if let Some((_, slot)) = shared.map.remove_if(&self.key, |slot| slot.is_vacated_by(self.id))
+        {
+            drop(shared.value_of(slot));
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for Token<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! Inserts that look at what is there, and changes in its place.
+
+#![forbid(unsafe_code)]
+
+use super::KeyedTimers;
+use super::shared::Owner;
+use super::timer::When;
+use crate::InsertError;
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Why a key was not armed by [`KeyedTimers::insert_if_absent`]; `value` comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InsertAbsentError<V> {
+    /// The key is armed already, and is as it was.
+    Armed(V),
+    /// The wheel refused the timer.
+    Refused(InsertError<V>),
+}
+
+impl<V> InsertAbsentError<V> {
+    /// The value that was not armed.
+    pub fn into_value(self) -> V {
+        match self {
+            Self::Armed(value) | Self::Refused(InsertError { value, .. }) => value,
+        }
+    }
+}
+
+impl<V> fmt::Display for InsertAbsentError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Armed(_) => f.write_str("the key is armed already"),
+            Self::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+
+impl<V: fmt::Debug> std::error::Error for InsertAbsentError<V> {}
+
+impl<K, V> KeyedTimers<K, V>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    /// Arms `key` unless it is armed: it fires `delay` from now, with `value`. O(1), under the lock
+    /// of the key.
+    ///
+    /// # Errors
+    ///
+    /// The key is armed, or as [`insert`](Self::insert); `value` comes back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::Builder;
+    /// use tourbillon::keyed::{InsertAbsentError, KeyedTimers};
+    ///
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(timers.insert_if_absent("key", 1, minute), Ok(()));
+    /// assert_eq!(timers.insert_if_absent("key", 2, minute), Err(InsertAbsentError::Armed(2)));
+    /// assert_eq!(timers.get("key"), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert_if_absent(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+    ) -> Result<(), InsertAbsentError<V>> {
+        let armed = self.merge_when(key, value, When::After(delay), |_, value| Some(value));
+        match armed {
+            Ok(None) => Ok(()),
+            Ok(Some(value)) => Err(InsertAbsentError::Armed(value)),
+            Err(refused) => Err(InsertAbsentError::Refused(refused)),
+        }
+    }
+
+    /// Merges `value` into that of `key` if it is armed, whose deadline stays as it is; else arms
+    /// `key` with `value`, to fire `delay` from now. Returns `true` if it was merged.
+    ///
+    /// O(1), and `merge` runs under the lock of the key: it must not use the timers.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    ///
+    /// # Examples
+    ///
+    /// Events that are sent in batches by key, each batch at most a second after its first event:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, ManualClock, keyed::KeyedTimers};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let batches = KeyedTimers::new(wheel);
+    /// for event in ["login", "click", "logout"] {
+    ///     let second = Duration::from_secs(1);
+    ///     batches.insert_or_merge("peer 7", vec![event], second, |batch, mut event| {
+    ///         batch.append(&mut event);
+    ///     })?;
+    ///     clock.advance(Duration::from_millis(300));
+    /// }
+    /// clock.advance(Duration::from_millis(100));
+    /// let mut sent = Vec::new();
+    /// let _ = sweeper.sweep(|timer| sent.extend(batches.fire(timer)));
+    /// assert_eq!(sent, [("peer 7", vec!["login", "click", "logout"])]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert_or_merge(
+        &self,
+        key: K,
+        value: V,
+        delay: Duration,
+        merge: impl FnOnce(&mut V, V),
+    ) -> Result<bool, InsertError<V>> {
+        let merged = self.merge_when(key, value, When::After(delay), |old, value| {
+            merge(old, value);
+            Some(())
+        })?;
+        Ok(merged.is_some())
+    }
+
+    /// Changes the value of `key` in its place, if it is armed. Its deadline stays as it is.
+    ///
+    /// O(1), and `change` runs under the lock of the key: it must not use the timers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon::{Builder, keyed::KeyedTimers};
+    /// # let (wheel, _sweeper) = Builder::new().build()?;
+    /// # let timers = KeyedTimers::new(wheel);
+    /// timers.insert("key", 1, Duration::from_secs(60))?;
+    /// assert_eq!(timers.update("key", |value| std::mem::replace(value, 2)), Some(1));
+    /// assert_eq!((timers.get("key"), timers.update("another", |_| ())), (Some(2), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn update<Q, R>(&self, key: &Q, change: impl FnOnce(&mut V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.shared.map.change(key, |_, slot| slot.value().map(change)).flatten()
+    }
+
+    /// What `merge` makes of an armed key's value and the new one; `None` if the key has been armed
+    /// with it.
+    fn merge_when<R>(
+        &self,
+        key: K,
+        value: V,
+        when: When,
+        merge: impl FnOnce(&mut V, V) -> Option<R>,
+    ) -> Result<Option<R>, InsertError<V>> {
+        self.shared.map.enter(key, |key, slot| match slot {
+            Some(slot) => match slot.value() {
+                Some(old) => (None, Ok(merge(old, value))),
+                None => {
+                    let armed = self.replace(key, slot, value, when, Owner::NOBODY);
+                    (None, armed.map(|_| None))
+                }
+            },
+            None => self.arm_new(key, value, when, Owner::NOBODY),
+        })
+    }
+}
