@@ -72,10 +72,46 @@ impl<S> TimeoutStream<S> {
     /// Sets how long a read may wait for its peer; `None` for as long as it takes.
     ///
     /// It counts from a read's first poll that returns `Pending`, also if that read is then
-    /// dropped, until one is ready. A wait that is under way begins anew with its next poll; nobody
-    /// is woken for that.
+    /// dropped, until one is ready. Bytes that are written meanwhile
+    /// [begin it anew](Self::set_writes_restart_reads). A wait that is under way begins anew with
+    /// its next poll; no task is woken for that.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) {
         self.watch.set_limit(Direction::Reads, limit);
+    }
+
+    /// Returns `true` if bytes that are written begin the wait of a read anew.
+    #[must_use]
+    pub fn writes_restart_reads(&self) -> bool {
+        self.watch.writes_restart_reads()
+    }
+
+    /// Sets whether bytes that are written begin the [wait of a read](Self::set_read_timeout) anew;
+    /// they do by default.
+    ///
+    /// With it the limit for reads is that of an answer. A client that reads all the time, as
+    /// hyper's does to notice the end of an idle connection, has all of the limit for the answer to
+    /// each request. Without it, the peer must send something within each limit, whatever it is
+    /// sent: for a server whose clients have to report by themselves, as those of MQTT do.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::io::TimeoutStream;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// # struct TcpStream;
+    /// # let accepted = TcpStream;
+    /// let mut stream = TimeoutStream::new(&timer, accepted);
+    /// let keep_alive = Duration::from_secs(60); // as the client has promised
+    /// stream.set_read_timeout(Some(keep_alive * 3 / 2));
+    /// stream.set_writes_restart_reads(false);
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    pub fn set_writes_restart_reads(&mut self, restart: bool) {
+        self.watch.set_writes_restart_reads(restart);
     }
 
     /// How long a write, flush or shutdown may wait for its peer.
@@ -87,7 +123,8 @@ impl<S> TimeoutStream<S> {
     /// Sets how long a write, flush or shutdown may wait for its peer; `None` for as long as it
     /// takes.
     ///
-    /// It counts as that of [reads](Self::set_read_timeout) does.
+    /// It counts as that of [reads](Self::set_read_timeout) does, but bytes that are read do not
+    /// begin it anew.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
         self.watch.set_limit(Direction::Writes, limit);
     }

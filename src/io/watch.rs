@@ -3,7 +3,7 @@
 //! Each direction has a wait of its own. It begins with a first pending poll, and ends with one
 //! that is ready, or gives up; but a flush that is ready says nothing of a write that is not.
 //! Within it count the direction's own limit and that of silence, which begins anew when bytes go
-//! the other way.
+//! the other way. Bytes that are written begin a read's own limit anew too.
 //!
 //! A timer is armed for no later than the earliest limit of its direction: `armed <= until` for
 //! each of them. A limit that moves later leaves it where it is; one that moves earlier resets it.
@@ -32,6 +32,8 @@ pub(super) struct Watch {
     reads: Wait,
     writes: Wait,
     deadline: Option<Moment>,
+    /// Whether bytes that are written begin a read's own limit anew.
+    writes_restart_reads: bool,
 }
 
 /// A limit, and when it passes if it counts.
@@ -91,7 +93,7 @@ impl Counted {
 impl Watch {
     pub(super) fn new(timer: Timer) -> Self {
         let (reads, writes) = (Wait::default(), Wait::default());
-        Self { timer, reads, writes, deadline: None }
+        Self { timer, reads, writes, deadline: None, writes_restart_reads: true }
     }
 
     pub(super) fn set_limit(&mut self, direction: Direction, limit: Option<Duration>) {
@@ -122,6 +124,14 @@ impl Watch {
         self.deadline.map(|at| self.timer.wheel().instant(at))
     }
 
+    pub(super) fn writes_restart_reads(&self) -> bool {
+        self.writes_restart_reads
+    }
+
+    pub(super) fn set_writes_restart_reads(&mut self, restart: bool) {
+        self.writes_restart_reads = restart;
+    }
+
     /// Ends the direction's wait if nothing may begin any more; whether that is so.
     #[inline]
     pub(super) fn is_over(&mut self, direction: Direction) -> bool {
@@ -142,7 +152,7 @@ impl Watch {
     /// An operation is ready.
     #[inline]
     pub(super) fn is_ready(&mut self, direction: Direction, operation: Operation) {
-        let Self { timer, reads, writes, .. } = self;
+        let Self { timer, reads, writes, writes_restart_reads, .. } = self;
         let (wait, other) = match direction {
             Direction::Reads => (reads, writes),
             Direction::Writes => (writes, reads),
@@ -156,6 +166,9 @@ impl Watch {
             wait.end();
             if other.pending.is_some() {
                 other.idle.begin_anew(timer.wheel());
+                if direction == Direction::Writes && *writes_restart_reads {
+                    other.own.begin_anew(timer.wheel());
+                }
             }
         }
     }

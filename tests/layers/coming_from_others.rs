@@ -224,7 +224,11 @@ fn read(stream: Pin<&mut TimeoutStream<Silent>>, to: &mut Context<'_>) -> Poll<i
 
 #[test]
 fn netty_reader_idle_time() {
-    let ended = ends(|stream| stream.set_read_timeout(Some(MS * 30)), read);
+    let set = |stream: &mut TimeoutStream<Silent>| {
+        stream.set_read_timeout(Some(MS * 30));
+        stream.set_writes_restart_reads(false);
+    };
+    let ended = ends(set, read);
     assert_eq!(ended, StreamError::Elapsed(Limit::Read));
 }
 

@@ -192,6 +192,70 @@ fn what_goes_one_way_keeps_the_other_from_being_idle() {
     });
 }
 
+/// A client that reads all the time and asks again and again, each time late in the limit: each
+/// answer has all of the limit, unless the stream is told otherwise.
+#[test]
+fn a_read_has_its_time_from_what_was_written_last() {
+    run(|timer, spawner| async move {
+        let (mut stream, mut peer) = pipe(&timer);
+        stream.set_read_timeout(Some(SECOND * 10));
+        assert!(stream.writes_restart_reads());
+        let (answers, answering) = (timer.share(), timer.now() + SECOND * 60);
+        spawner.spawn(async move {
+            while let Ok(question) = peer.read_u8().await {
+                if answers.now() < answering {
+                    answers.sleep(SECOND * 4).await.unwrap();
+                    peer.write_u8(question).await.unwrap();
+                }
+            }
+        });
+        let start = timer.now();
+        let (mut reads, mut writes) = tokio::io::split(stream);
+        let asks = timer.share();
+        spawner.spawn(async move {
+            while asks.now() < answering + SECOND * 30 {
+                asks.sleep(SECOND * 9).await.unwrap();
+                let _ended = writes.write_u8(7).await;
+            }
+        });
+        let mut answered = 0;
+        let ended = loop {
+            match reads.read_u8().await {
+                Ok(answer) => answered += u32::from(answer == 7),
+                Err(error) => break given_up::<()>(Err(error)),
+            }
+        };
+        assert_eq!(ended, StreamError::Elapsed(Limit::Read));
+        // Asked each nine seconds until the 90th, answered until the 60th. The questions that are
+        // not answered are writes too.
+        assert_eq!((answered, timer.now() - start), (6, SECOND * 100));
+        timer.sleep(SECOND * 100).await.unwrap();
+    });
+}
+
+#[test]
+fn a_peer_that_must_report_by_itself_is_not_kept_by_what_it_is_sent() {
+    run(|timer, spawner| async move {
+        let (mut stream, mut peer) = pipe(&timer);
+        stream.set_read_timeout(Some(SECOND * 10));
+        stream.set_writes_restart_reads(false);
+        let start = timer.now();
+        let (mut reads, mut writes) = tokio::io::split(stream);
+        let pause = timer.share();
+        spawner.spawn(async move {
+            for byte in 0..4 {
+                pause.sleep(SECOND * 3).await.unwrap();
+                writes.write_u8(byte).await.unwrap();
+            }
+        });
+        let ended = given_up(reads.read_u8().await);
+        assert_eq!(ended, StreamError::Elapsed(Limit::Read));
+        assert_eq!(timer.now() - start, SECOND * 10);
+        assert_eq!(peer.read_u8().await.unwrap(), 0);
+        timer.sleep(SECOND * 3).await.unwrap();
+    });
+}
+
 #[test]
 fn both_halves_hear_of_a_silence() {
     run(|timer, spawner| async move {
