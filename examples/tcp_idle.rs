@@ -33,8 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn echo(stream: TcpStream, timer: &Timer) -> io::Result<()> {
-    let mut stream = TimeoutStream::new(timer, stream);
-    stream.set_idle_timeout(Some(IDLE));
+    let mut stream = TimeoutStream::new(timer, stream).with_idle_timeout(IDLE);
     let mut buffer = [0; 4096];
     loop {
         let count = stream.read(&mut buffer).await?;

@@ -84,9 +84,7 @@ impl Timers for Timer {
     }
 
     fn limit_writes<S: Connection>(&self, stream: S, limit: Duration) -> impl Connection {
-        let mut stream = TimeoutStream::new(self, stream);
-        stream.set_write_timeout(Some(limit));
-        stream
+        TimeoutStream::new(self, stream).with_write_timeout(limit)
     }
 
     fn now(&self) -> Instant {

@@ -159,7 +159,6 @@ macro_rules! wraps_a_service {
 }
 
 #[cfg(feature = "http")]
-#[cfg(feature = "http")]
 pub(crate) use wraps_a_service;
 
 wraps_a_service!(Timeout);

@@ -40,8 +40,8 @@ pin_project! {
     /// let timer = Timer::spawn(Builder::new().driver())?;
     /// # struct TcpStream;
     /// # let accepted = TcpStream;
-    /// let mut stream = TimeoutStream::new(&timer, accepted);
-    /// stream.set_idle_timeout(Some(Duration::from_secs(5)));
+    /// let idle = Duration::from_secs(5);
+    /// let mut stream = TimeoutStream::new(&timer, accepted).with_idle_timeout(idle);
     ///
     /// stream.set_deadline(Some(timer.now() + Duration::from_secs(60))); // a message begins
     /// stream.set_deadline(None); // and has ended
@@ -61,6 +61,56 @@ impl<S> TimeoutStream<S> {
     /// each thread, so that they share no counter.
     pub fn new(timer: &Timer, stream: S) -> Self {
         Self { stream, watch: Watch::new(timer.share()) }
+    }
+
+    /// Limits how long a read may wait for its peer, as
+    /// [`set_read_timeout`](Self::set_read_timeout) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::io::TimeoutStream;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// # let accepted = std::io::empty();
+    /// let stream = TimeoutStream::new(&timer, accepted)
+    ///     .with_read_timeout(Duration::from_secs(30))
+    ///     .with_write_timeout(Duration::from_secs(10))
+    ///     .with_idle_timeout(Duration::from_secs(60))
+    ///     .with_deadline(Instant::now() + Duration::from_secs(300));
+    /// assert_eq!(stream.write_timeout(), Some(Duration::from_secs(10)));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn with_read_timeout(mut self, limit: Duration) -> Self {
+        self.set_read_timeout(Some(limit));
+        self
+    }
+
+    /// Limits how long a write, flush or shutdown may wait for its peer, as
+    /// [`set_write_timeout`](Self::set_write_timeout) does.
+    #[must_use]
+    pub fn with_write_timeout(mut self, limit: Duration) -> Self {
+        self.set_write_timeout(Some(limit));
+        self
+    }
+
+    /// Limits how long there may be silence in both directions, as
+    /// [`set_idle_timeout`](Self::set_idle_timeout) does.
+    #[must_use]
+    pub fn with_idle_timeout(mut self, limit: Duration) -> Self {
+        self.set_idle_timeout(Some(limit));
+        self
+    }
+
+    /// Sets the instant by which all must be done, as [`set_deadline`](Self::set_deadline) does.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.set_deadline(Some(deadline));
+        self
     }
 
     /// How long a read may wait for its peer.

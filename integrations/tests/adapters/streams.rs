@@ -309,6 +309,22 @@ fn a_deadline_ends_a_peer_that_drips_and_one_that_never_ends() {
 }
 
 #[test]
+fn limits_are_set_in_one_expression() {
+    run(|timer, _| async move {
+        let (near, _far) = duplex(4);
+        let deadline = timer.now() + SECOND * 4;
+        let stream = TimeoutStream::new(&timer, near)
+            .with_read_timeout(SECOND)
+            .with_write_timeout(SECOND * 2)
+            .with_idle_timeout(SECOND * 3)
+            .with_deadline(deadline);
+        let limits = [stream.read_timeout(), stream.write_timeout(), stream.idle_timeout()];
+        assert_eq!(limits, [1, 2, 3].map(|seconds| Some(SECOND * seconds)));
+        assert_eq!(stream.deadline(), Some(deadline));
+    });
+}
+
+#[test]
 fn a_deadline_ends_the_wait() {
     run(|timer, _| async move {
         let (mut stream, _peer) = pipe(&timer);
