@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::error::{Limit, StreamError};
-use super::watch::{Direction, Operation, Watch};
+use super::handle::StreamHandle;
+use super::limits::Direction;
+use super::watch::{Operation, Watch};
 use crate::future::Timer;
 use futures_io::{AsyncRead, AsyncWrite};
 use pin_project_lite::pin_project;
@@ -116,7 +118,7 @@ impl<S> TimeoutStream<S> {
     /// How long a read may wait for its peer.
     #[must_use]
     pub fn read_timeout(&self) -> Option<Duration> {
-        self.watch.limit(Direction::Reads)
+        self.watch.settings().read.limit
     }
 
     /// Sets how long a read may wait for its peer; `None` for as long as it takes.
@@ -126,7 +128,7 @@ impl<S> TimeoutStream<S> {
     /// [begin it anew](Self::set_writes_restart_reads). A wait that is under way begins anew with
     /// its next poll; no task is woken for that.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) {
-        self.watch.set_limit(Direction::Reads, limit);
+        self.watch.set(|settings| settings.read.set(limit));
     }
 
     /// Returns `true` if bytes that are written begin the wait of a read anew.
@@ -167,7 +169,7 @@ impl<S> TimeoutStream<S> {
     /// How long a write, flush or shutdown may wait for its peer.
     #[must_use]
     pub fn write_timeout(&self) -> Option<Duration> {
-        self.watch.limit(Direction::Writes)
+        self.watch.settings().write.limit
     }
 
     /// Sets how long a write, flush or shutdown may wait for its peer; `None` for as long as it
@@ -176,13 +178,13 @@ impl<S> TimeoutStream<S> {
     /// It counts as that of [reads](Self::set_read_timeout) does, but bytes that are read do not
     /// begin it anew.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
-        self.watch.set_limit(Direction::Writes, limit);
+        self.watch.set(|settings| settings.write.set(limit));
     }
 
     /// How long there may be silence in both directions.
     #[must_use]
     pub fn idle_timeout(&self) -> Option<Duration> {
-        self.watch.idle()
+        self.watch.settings().idle.limit
     }
 
     /// Sets how long there may be silence in both directions; `None` for as long as it takes.
@@ -192,7 +194,7 @@ impl<S> TimeoutStream<S> {
     /// nobody asks for anything is not idle. Whatever waits ends when it has passed. It takes
     /// effect as that of [reads](Self::set_read_timeout) does.
     pub fn set_idle_timeout(&mut self, limit: Option<Duration>) {
-        self.watch.set_idle(limit);
+        self.watch.set(|settings| settings.idle.set(limit));
     }
 
     /// By when all must be done.
@@ -208,6 +210,32 @@ impl<S> TimeoutStream<S> {
     /// that need not wait is done. One that waits hears of a new deadline with its next poll.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.watch.set_deadline(deadline);
+    }
+
+    /// Returns a handle by which others may pause, resume and move the limits while this stream
+    /// belongs to a connection; such as the service that works on a request.
+    ///
+    /// The first one allocates. From then on each operation takes a lock that the handles share,
+    /// and one that has to wait takes it twice. A task that waits already when the first handle is
+    /// made is woken by none of them before it has polled once more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::io::TimeoutStream;
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let stream = TimeoutStream::new(&timer, std::io::empty());
+    /// let handle = stream.handle();
+    /// handle.set_idle_timeout(Some(Duration::from_secs(30)));
+    /// assert_eq!(stream.idle_timeout(), Some(Duration::from_secs(30)));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    pub fn handle(&self) -> StreamHandle {
+        self.watch.handle()
     }
 
     /// The stream.

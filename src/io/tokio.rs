@@ -2,8 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use super::limits::Direction;
 use super::stream::TimeoutStream;
-use super::watch::{Direction, Operation};
+use super::watch::Operation;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use std::io::{self, IoSlice};
 use std::pin::Pin;

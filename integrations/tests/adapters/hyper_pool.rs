@@ -21,7 +21,7 @@ use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
 /// The client's end of a connection in memory.
-struct Wire(TokioIo<DuplexStream>);
+pub(crate) struct Wire(pub(crate) TokioIo<DuplexStream>);
 
 impl Connection for Wire {
     fn connected(&self) -> Connected {

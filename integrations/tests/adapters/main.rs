@@ -15,5 +15,6 @@ mod hyper_pool;
 mod quinn;
 mod runtimes;
 mod streams;
+mod streams_under_hyper;
 mod threads_of_their_own;
 mod tower;

@@ -6,7 +6,8 @@ use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
@@ -416,6 +417,130 @@ fn a_read_that_was_dropped_in_its_wait_goes_on() {
         let (took, read) = timed(&timer, stream.read_u8()).await;
         assert_eq!((took, given_up(read)), (SECOND * 2, StreamError::Elapsed(Limit::Read)));
     });
+}
+
+/// A stream that is read by one task while its handle is in another.
+#[test]
+fn a_handle_moves_the_limits_of_a_read_that_waits() {
+    run(|timer, spawner| async move {
+        let (mut stream, _peer) = pipe(&timer);
+        let (handle, start) = (stream.handle(), timer.now());
+        let elsewhere = timer.share();
+        spawner.spawn(async move {
+            elsewhere.sleep(SECOND * 100).await.unwrap();
+            handle.set_idle_timeout(Some(SECOND * 50));
+            elsewhere.sleep(SECOND * 40).await.unwrap();
+            handle.set_read_timeout(Some(SECOND * 7)); // sooner than what it waits for
+            elsewhere.sleep(SECOND * 5).await.unwrap();
+            handle.set_idle_timeout(None);
+            handle.set_read_timeout(None);
+            elsewhere.sleep(SECOND * 500).await.unwrap();
+            handle.set_deadline(Some(elsewhere.now() + SECOND * 7));
+        });
+        let ended = given_up(stream.read_u8().await);
+        assert_eq!(ended, StreamError::Elapsed(Limit::Deadline));
+        assert_eq!(timer.now() - start, SECOND * 652);
+        assert_eq!(stream.deadline(), Some(timer.now()));
+    });
+}
+
+#[test]
+fn a_handle_ends_a_write_that_waits() {
+    run(|timer, spawner| async move {
+        let (mut stream, _peer) = pipe(&timer);
+        let (handle, start) = (stream.handle(), timer.now());
+        let elsewhere = timer.share();
+        spawner.spawn(async move {
+            elsewhere.sleep(SECOND * 100).await.unwrap();
+            handle.set_write_timeout(Some(SECOND * 5));
+        });
+        let ended = given_up(stream.write_all(b"too much").await);
+        assert_eq!(ended, StreamError::Elapsed(Limit::Write));
+        assert_eq!(timer.now() - start, SECOND * 105);
+        assert_eq!(stream.write_timeout(), Some(SECOND * 5));
+    });
+}
+
+/// One that is always ready asks for the settings too.
+#[test]
+fn a_handle_ends_a_stream_that_never_waits() {
+    run(|timer, _| async move {
+        let mut endless = TimeoutStream::new(&timer, tokio::io::repeat(0));
+        let handle = endless.handle();
+        assert_eq!(endless.read_u8().await.unwrap(), 0);
+        handle.set_deadline(Some(timer.now()));
+        assert_eq!(given_up(endless.read_u8().await), StreamError::Elapsed(Limit::Deadline));
+        handle.set_deadline(None);
+        assert_eq!(endless.read_u8().await.unwrap(), 0);
+    });
+}
+
+/// Two requests that overlap: the pause ends with the last of them.
+#[test]
+fn limits_count_from_the_end_of_the_last_pause() {
+    run(|timer, spawner| async move {
+        let (stream, _peer) = pipe(&timer);
+        let mut stream = stream.with_read_timeout(SECOND * 20).with_idle_timeout(SECOND * 10);
+        let (handle, start) = (stream.handle(), timer.now());
+        let elsewhere = timer.share();
+        spawner.spawn(async move {
+            elsewhere.sleep(SECOND * 9).await.unwrap();
+            let first = handle.pause();
+            elsewhere.sleep(SECOND * 50).await.unwrap();
+            let second = handle.clone().pause();
+            drop(first);
+            elsewhere.sleep(SECOND * 44).await.unwrap();
+            drop(second);
+        });
+        let ended = given_up(stream.read_u8().await);
+        assert_eq!(ended, StreamError::Elapsed(Limit::Idle));
+        assert_eq!(timer.now() - start, SECOND * (9 + 50 + 44 + 10));
+    });
+}
+
+#[test]
+fn a_pause_leaves_the_deadline_and_a_stream_leaves_its_handles() {
+    run(|timer, _| async move {
+        let (stream, _peer) = pipe(&timer);
+        let mut stream = stream.with_idle_timeout(SECOND);
+        let handle = stream.handle();
+        let paused = handle.pause();
+        stream.set_deadline(Some(timer.now() + SECOND * 30));
+        let (took, read) = timed(&timer, stream.read_u8()).await;
+        assert_eq!((took, given_up(read)), (SECOND * 30, StreamError::Elapsed(Limit::Deadline)));
+        stream.set_deadline(None);
+        drop(paused);
+        let (took, read) = timed(&timer, stream.read_u8()).await;
+        assert_eq!((took, given_up(read)), (SECOND, StreamError::Elapsed(Limit::Idle)));
+        drop(stream);
+        handle.set_read_timeout(Some(SECOND));
+        drop(handle.pause());
+    });
+}
+
+/// A task that waits in a stream that is dropped is not kept by the stream's handles.
+#[test]
+fn a_handle_keeps_no_task() {
+    run(|timer, _| async move {
+        let task = Arc::new(Task);
+        let (mut stream, peer) = pipe(&timer);
+        let _handle = stream.handle();
+        let waker = Waker::from(Arc::clone(&task));
+        let mut byte = [0];
+        let mut read = ReadBuf::new(&mut byte);
+        let waits = Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut read);
+        assert!(waits.is_pending());
+        drop(waker);
+        drop(stream);
+        drop(peer);
+        assert_eq!(Arc::strong_count(&task), 1);
+    });
+}
+
+struct Task;
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
 }
 
 #[test]

@@ -1,0 +1,189 @@
+//! [`StreamHandle`]: the limits of a stream, for others than its owner.
+
+#![forbid(unsafe_code)]
+
+use super::limits::{Direction, Settings};
+use crate::future::Timer;
+use crate::panics::ignore_poison;
+use crate::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// What a stream shares with its handles.
+///
+/// Both the settings and the waiting tasks lie under one lock: a task that waits has read the
+/// settings under the same lock under which it left its waker, so that a change either is read by
+/// it or wakes it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    timer: Timer,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: Settings,
+    /// The tasks that wait to read and to write.
+    waiting: [Option<Waker>; 2],
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        ignore_poison(self.state.lock())
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.lock().settings
+    }
+
+    /// Returns the settings, and wakes the task when they change.
+    pub(super) fn settings_for(&self, direction: Direction, task: &Waker) -> Settings {
+        let mut state = self.lock();
+        let waiting = &mut state.waiting[direction as usize];
+        let replaced = match waiting {
+            Some(known) if known.will_wake(task) => None,
+            _ => waiting.replace(task.clone()),
+        };
+        let settings = state.settings;
+        drop(state);
+        drop(replaced);
+        settings
+    }
+
+    /// Changes the settings without waking a task, and returns them.
+    pub(super) fn set(&self, change: impl FnOnce(&mut Settings)) -> Settings {
+        let mut state = self.lock();
+        change(&mut state.settings);
+        state.settings
+    }
+
+    /// Removes the wakers of the tasks that wait. Their code runs after the lock is released.
+    pub(super) fn take_tasks(&self) -> [Option<Waker>; 2] {
+        std::mem::take(&mut self.lock().waiting)
+    }
+}
+
+/// The limits of a [`TimeoutStream`](super::TimeoutStream) that another owns, such as a server's
+/// connection; made by [`TimeoutStream::handle`](super::TimeoutStream::handle).
+///
+/// Clones are handles of the same stream. A handle keeps the stream's timer, but not the stream:
+/// once that is dropped, nothing that a handle does has an effect. Each method takes a lock for
+/// some instructions.
+///
+/// # Examples
+///
+/// A service that takes longer than its client may be silent, in virtual time (the
+/// [module](super#under-hyper) has one for hyper):
+///
+/// ```
+/// # use futures_io::AsyncRead;
+/// # use std::io;
+/// # use std::pin::Pin;
+/// # use std::task::{Context, Poll};
+/// use std::future::poll_fn;
+/// use std::time::Duration;
+/// use tourbillon::io::TimeoutStream;
+/// use tourbillon::testing::block_on;
+///
+/// # struct Silent;
+/// #
+/// # impl AsyncRead for Silent {
+/// #     fn poll_read(
+/// #         self: Pin<&mut Self>,
+/// #         _: &mut Context<'_>,
+/// #         _: &mut [u8],
+/// #     ) -> Poll<io::Result<usize>> {
+/// #         Poll::Pending
+/// #     }
+/// # }
+/// let second = Duration::from_secs(1);
+/// block_on(|timer| async move {
+///     let mut connection = TimeoutStream::new(&timer, Silent).with_idle_timeout(second * 30);
+///     let (handle, start) = (connection.handle(), timer.now());
+///     let mut buffer = [0; 16];
+///     let mut read =
+///         poll_fn(|context| Pin::new(&mut connection).poll_read(context, &mut buffer));
+///
+///     let paused = handle.pause(); // a request is being worked on
+///     assert!(timer.timeout(second * 90, &mut read).await.is_err(), "still connected");
+///     drop(paused); // and is answered
+///     assert_eq!(read.await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+///     assert_eq!(timer.now() - start, second * 120);
+/// });
+/// ```
+#[derive(Clone, Debug)]
+pub struct StreamHandle {
+    shared: Arc<Shared>,
+}
+
+impl StreamHandle {
+    pub(super) fn new(timer: Timer, settings: Settings) -> Self {
+        let state = Mutex::new(State { settings, waiting: [None, None] });
+        Self { shared: Arc::new(Shared { timer, state }) }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Suspends the limits for reads and for silence until the returned guard and all others of the
+    /// stream are dropped.
+    ///
+    /// When the last guard is dropped, both count from then. The limit for writes and the
+    /// deadline count in a pause too: a client that does not take its answer is cut. No task is
+    /// woken at either end; a stream that waits during a pause wakes its task once in each limit.
+    pub fn pause(&self) -> StreamPause {
+        let _settings = self.shared.set(Settings::pause);
+        StreamPause { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Sets how long a read may wait for its peer, as
+    /// [`TimeoutStream::set_read_timeout`](super::TimeoutStream::set_read_timeout) does.
+    ///
+    /// A task that waits is woken, and its wait begins anew; so after each setter here.
+    pub fn set_read_timeout(&self, limit: Option<Duration>) {
+        self.change(|settings| settings.read.set(limit));
+    }
+
+    /// Sets how long a write, flush or shutdown may wait for its peer, as
+    /// [`TimeoutStream::set_write_timeout`](super::TimeoutStream::set_write_timeout) does.
+    pub fn set_write_timeout(&self, limit: Option<Duration>) {
+        self.change(|settings| settings.write.set(limit));
+    }
+
+    /// Sets how long there may be silence in both directions, as
+    /// [`TimeoutStream::set_idle_timeout`](super::TimeoutStream::set_idle_timeout) does.
+    pub fn set_idle_timeout(&self, limit: Option<Duration>) {
+        self.change(|settings| settings.idle.set(limit));
+    }
+
+    /// Sets the instant by which all operations must be done, as
+    /// [`TimeoutStream::set_deadline`](super::TimeoutStream::set_deadline) does.
+    pub fn set_deadline(&self, deadline: Option<Instant>) {
+        let deadline = deadline.map(|at| self.shared.timer.wheel().moment(at));
+        self.change(|settings| settings.deadline = deadline);
+    }
+
+    /// Changes the settings, and wakes the tasks that wait.
+    fn change(&self, change: impl FnOnce(&mut Settings)) {
+        let _settings = self.shared.set(change);
+        self.shared.take_tasks().into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+/// A time in which the limits for reads and for silence do not count; made by
+/// [`StreamHandle::pause`], and over when it is dropped.
+#[derive(Debug)]
+#[must_use = "the pause is over when the guard is dropped"]
+pub struct StreamPause {
+    shared: Arc<Shared>,
+}
+
+impl Drop for StreamPause {
+    fn drop(&mut self) {
+        let clock = self.shared.timer.wheel().clock();
+        let now = clock.now() + clock.lag();
+        let _settings = self.shared.set(|settings| settings.resume(now));
+    }
+}

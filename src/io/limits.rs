@@ -1,0 +1,64 @@
+//! [`Settings`]: the limits of a stream, and whether they count.
+
+#![forbid(unsafe_code)]
+
+use crate::Moment;
+use std::time::{Duration, Instant};
+
+/// Which half of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Reads,
+    /// Flushes and shutdowns too.
+    Writes,
+}
+
+/// A limit, and how often it was set: a wait begins anew also if the same limit is set again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Setting {
+    pub(super) limit: Option<Duration>,
+    sets: u32,
+}
+
+impl Setting {
+    pub(super) fn set(&mut self, limit: Option<Duration>) {
+        *self = Self { limit, sets: self.sets.wrapping_add(1) };
+    }
+}
+
+/// All limits of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) read: Setting,
+    pub(super) write: Setting,
+    pub(super) idle: Setting,
+    pub(super) deadline: Option<Moment>,
+    /// How many pauses are under way.
+    pauses: u32,
+    /// When the last pause ended.
+    pub(super) resumed: Option<Instant>,
+}
+
+impl Settings {
+    /// The setting for one direction alone.
+    pub(super) fn own(&mut self, direction: Direction) -> &mut Setting {
+        match direction {
+            Direction::Reads => &mut self.read,
+            Direction::Writes => &mut self.write,
+        }
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.pauses += 1;
+    }
+
+    pub(super) fn resume(&mut self, now: Instant) {
+        self.pauses -= 1;
+        self.resumed = Some(now);
+    }
+
+    /// Returns `true` if the limits for reads and for silence do not count.
+    pub(super) fn is_paused(&self) -> bool {
+        self.pauses > 0
+    }
+}
