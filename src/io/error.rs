@@ -13,7 +13,8 @@ use std::io;
 pub enum Limit {
     /// For a read that waits for its peer.
     Read,
-    /// For a write, flush or shutdown that waits for its peer.
+    /// For a write, flush or shutdown that waits until the system takes bytes, which a slow peer
+    /// may delay for [longer than one expects](super#what-a-limit-for-writes-means).
     Write,
     /// For a silence in both directions.
     Idle,
@@ -48,7 +49,9 @@ impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             StreamError::Elapsed(Limit::Read) => "no bytes came within the time allowed",
-            StreamError::Elapsed(Limit::Write) => "no bytes were taken within the time allowed",
+            StreamError::Elapsed(Limit::Write) => {
+                "the system took no bytes within the time allowed"
+            }
             StreamError::Elapsed(Limit::Idle) => "no bytes went either way within the time allowed",
             StreamError::Elapsed(Limit::Deadline) => "the deadline has passed",
             StreamError::Refused(refusal) => {

@@ -40,11 +40,7 @@ impl Shared {
     /// Returns the settings, and wakes the task when they change.
     pub(super) fn settings_for(&self, direction: Direction, task: &Waker) -> Settings {
         let mut state = self.lock();
-        let waiting = &mut state.waiting[direction as usize];
-        let replaced = match waiting {
-            Some(known) if known.will_wake(task) => None,
-            _ => waiting.replace(task.clone()),
-        };
+        let replaced = remember(&mut state.waiting[direction as usize], task);
         let settings = state.settings;
         drop(state);
         drop(replaced);
@@ -61,6 +57,15 @@ impl Shared {
     /// Removes the wakers of the tasks that wait. Their code runs after the lock is released.
     pub(super) fn take_tasks(&self) -> [Option<Waker>; 2] {
         std::mem::take(&mut self.lock().waiting)
+    }
+}
+
+/// Keeps a task's waker in a place under a lock, and returns the one that lay there, which is to be
+/// dropped after the lock is released.
+pub(super) fn remember(place: &mut Option<Waker>, task: &Waker) -> Option<Waker> {
+    match place {
+        Some(known) if known.will_wake(task) => None,
+        _ => place.replace(task.clone()),
     }
 }
 

@@ -101,12 +101,25 @@
 //! next request has one.
 //!
 //! **A limit counts while one waits.** From the first poll that returned `Pending` until one that
-//! did not, so that a stream is not ended for the time in which nobody has asked it for anything.
-//! But a future that is dropped in its wait does not end that wait: whoever reads again goes on
-//! with it, however much later.
+//! did not, so that a stream is not ended for a time in which no operation was under way.
+//! A future that is dropped in its wait does not end that wait, and a read that follows goes on
+//! with it. But when the limit passes meanwhile, the task that is woken for it does not poll the
+//! stream. A read that comes later than a quarter of the limit after that, or than a second, is
+//! taken for a new one and has the whole limit; so are writes. This happens once until bytes move:
+//! a runtime whose tasks are always that late ends a silent peer at twice its limit.
+//!
+//! # What a limit for writes means
+//!
+//! A write waits until the system takes bytes, and a system that has filled its buffer takes more
+//! only when a good part of that is free: about a third on Linux, whose buffers grow to some
+//! megabytes. So a peer that reads without a pause, but slowly, lets one write wait for long: seven
+//! seconds at 200 kB/s were seen. A limit for writes has to be longer than the peer takes for a
+//! third of the buffer at the slowest rate that is to be served. Or make the buffer smaller, by
+//! `SO_SNDBUF` or `TCP_NOTSENT_LOWAT`.
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod error;
 mod handle;
 #[cfg(feature = "hyper-util")]

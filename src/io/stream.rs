@@ -124,7 +124,7 @@ impl<S> TimeoutStream<S> {
     /// Sets how long a read may wait for its peer; `None` for as long as it takes.
     ///
     /// It counts from a read's first poll that returns `Pending`, also if that read is then
-    /// dropped, until one is ready. Bytes that are written meanwhile
+    /// [dropped](super#how-it-works), until one is ready. Bytes that are written meanwhile
     /// [begin it anew](Self::set_writes_restart_reads). A wait that is under way begins anew with
     /// its next poll; no task is woken for that.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) {
@@ -176,7 +176,8 @@ impl<S> TimeoutStream<S> {
     /// takes.
     ///
     /// It counts as that of [reads](Self::set_read_timeout) does, but bytes that are read do not
-    /// begin it anew.
+    /// begin it anew. A peer that reads slowly all the time may let one write wait for seconds: the
+    /// [module](super#what-a-limit-for-writes-means) says how long a limit has to be.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
         self.watch.set(|settings| settings.write.set(limit));
     }

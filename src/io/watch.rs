@@ -2,8 +2,9 @@
 //!
 //! Each direction has a wait of its own. It begins with a first pending poll, and ends with one
 //! that is ready, or gives up; but a flush that is ready without having waited says nothing of a
-//! write that waits. Within it count the direction's own limit and that of silence, which begins
-//! anew when bytes go the other way; bytes that are written begin a read's own limit anew too.
+//! write that waits. A wait whose limit has passed [unnoticed](End::Unnoticed) begins anew, once.
+//! Within it count the direction's own limit and that of silence, which begins anew when bytes go
+//! the other way; bytes that are written begin a read's own limit anew too.
 //!
 //! A timer is armed for no later than the earliest limit of its direction: `armed <= until` for
 //! each of them. A limit that moves later leaves it where it is; one that moves earlier resets it.
@@ -14,15 +15,19 @@
 
 #![forbid(unsafe_code)]
 
+use super::alarm::{Alarm, End};
 use super::error::{Limit, StreamError};
 use super::handle::{Shared, StreamHandle};
 use super::limits::{Direction, Settings};
-use crate::future::{Sleep, Timer, Wake};
-use crate::{Moment, Refusal, Wheel};
-use std::pin::Pin;
+use crate::future::{Timer, Wake};
+use crate::{Moment, Wheel};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+
+/// The longest time by which a task that was woken for a limit may be late to poll, before its poll
+/// counts as the beginning of another wait.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -44,8 +49,12 @@ struct Wait {
     own: Option<Moment>,
     /// When that of silence passes, if it counts.
     idle: Option<Moment>,
-    /// What its polls were pending for since the wait began.
-    pending: Option<Operation>,
+    /// Whether polls of a read or write were pending since the wait began.
+    moves: bool,
+    /// Whether polls of a flush or shutdown were.
+    finishes: bool,
+    /// Whether its limits have begun anew since the last bytes, because they passed unnoticed.
+    renewed: bool,
     alarm: Option<Alarm>,
 }
 
@@ -56,14 +65,6 @@ pub(super) enum Operation {
     Move,
     /// A flush or a shutdown.
     Finish,
-}
-
-/// A timer that was armed once.
-#[derive(Debug)]
-struct Alarm {
-    sleep: Sleep,
-    /// For when, unless it has fired.
-    armed: Option<Moment>,
 }
 
 impl Watch {
@@ -175,11 +176,11 @@ impl Watch {
         // A flush has moved bytes if it has waited.
         let moved = match operation {
             Operation::Move => true,
-            Operation::Finish => wait.pending == Some(Operation::Finish),
+            Operation::Finish => wait.finishes,
         };
         if moved {
             wait.end();
-            if other.pending.is_some() {
+            if other.is_waiting() {
                 let wheel = timer.wheel();
                 other.idle = settings.idle.limit.map(|limit| wheel.moment_after(limit));
                 if *writes_restart_reads && direction == Direction::Writes {
@@ -217,8 +218,9 @@ impl Watch {
             Direction::Writes => (writes, Limit::Write),
         };
         let wheel = timer.wheel();
-        if wait.pending != Some(Operation::Move) {
-            wait.pending = Some(operation);
+        match operation {
+            Operation::Move => wait.moves = true,
+            Operation::Finish => wait.finishes = true,
         }
         if settings.is_paused() {
             wait.idle = None;
@@ -226,19 +228,31 @@ impl Watch {
                 wait.own = None;
             }
         }
-        begin(&mut wait.own, settings.own(direction).limit, wheel);
-        begin(&mut wait.idle, settings.idle.limit, wheel);
-        let limits =
-            [(wait.own, own), (wait.idle, Limit::Idle), (settings.deadline, Limit::Deadline)];
-        let limits = limits.into_iter().filter_map(|(until, limit)| Some((until?, limit)));
-        let Some((until, limit)) = limits.min_by_key(|&(until, _)| until) else {
-            return Poll::Pending;
-        };
-        let alarm = wait.alarm.get_or_insert_with(|| Alarm::new(timer, until));
-        alarm.poll(until, wheel, context).map(|rung| match rung {
-            Ok(()) => StreamError::Elapsed(limit),
-            Err(refusal) => StreamError::Refused(refusal),
-        })
+        let (own_time, idle_time) = (settings.own(direction).limit, settings.idle.limit);
+        loop {
+            begin(&mut wait.own, own_time, wheel);
+            begin(&mut wait.idle, idle_time, wheel);
+            let limits = [
+                (wait.own, own_time, own),
+                (wait.idle, idle_time, Limit::Idle),
+                (settings.deadline, None, Limit::Deadline),
+            ];
+            let limits =
+                limits.into_iter().filter_map(|(until, of, limit)| Some((until?, of, limit)));
+            let Some((until, time, limit)) = limits.min_by_key(|&(until, ..)| until) else {
+                return Poll::Pending;
+            };
+            let patience = match time {
+                Some(time) if !wait.renewed => (time / 4).min(LONGEST_PATIENCE),
+                _ => Duration::MAX,
+            };
+            let alarm = wait.alarm.get_or_insert_with(|| Alarm::new(timer, until));
+            match ready!(alarm.poll(until, patience, wheel, context.waker())) {
+                Ok(End::InTime) => return Poll::Ready(StreamError::Elapsed(limit)),
+                Ok(End::Unnoticed) => wait.renew(),
+                Err(refusal) => return Poll::Ready(StreamError::Refused(refusal)),
+            }
+        }
     }
 }
 
@@ -263,37 +277,17 @@ fn later(until: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
 }
 
 impl Wait {
+    fn is_waiting(&self) -> bool {
+        self.moves || self.finishes
+    }
+
     fn end(&mut self) {
-        (self.own, self.idle, self.pending) = (None, None, None);
-    }
-}
-
-impl Alarm {
-    fn new(timer: &Timer, at: Moment) -> Self {
-        Self { sleep: timer.sleep_until(timer.wheel().instant(at)), armed: Some(at) }
+        (self.own, self.idle) = (None, None);
+        (self.moves, self.finishes, self.renewed) = (false, false, false);
     }
 
-    /// Ready when `until` has come, or the timer refuses to wait for it.
-    fn poll(
-        &mut self,
-        until: Moment,
-        wheel: &Wheel<Wake>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Refusal>> {
-        loop {
-            let armed = match self.armed {
-                Some(armed) if armed <= until => armed,
-                _ => {
-                    self.sleep.reset(wheel.instant(until));
-                    until
-                }
-            };
-            self.armed = Some(armed);
-            let rung = ready!(Pin::new(&mut self.sleep).poll(context));
-            self.armed = None;
-            if armed == until || rung.is_err() {
-                return Poll::Ready(rung);
-            }
-        }
+    /// Lets the limits begin anew.
+    fn renew(&mut self) {
+        (self.own, self.idle, self.renewed) = (None, None, true);
     }
 }

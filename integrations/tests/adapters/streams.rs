@@ -1,6 +1,7 @@
 //! Time-outs of byte streams, in virtual time: tokio's duplex pipes by tokio's traits, and the same
 //! by those of `futures-io`.
 
+use crate::common::Time;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -416,6 +417,121 @@ fn a_read_that_was_dropped_in_its_wait_goes_on() {
         }
         let (took, read) = timed(&timer, stream.read_u8()).await;
         assert_eq!((took, given_up(read)), (SECOND * 2, StreamError::Elapsed(Limit::Read)));
+    });
+}
+
+/// A read that lost a `select!`, and another one after more than the limit.
+#[test]
+fn a_wait_that_was_dropped_leaves_the_next_read_its_time() {
+    run(|timer, spawner| async move {
+        let (stream, mut peer) = pipe(&timer);
+        let mut stream = stream.with_read_timeout(SECOND * 10);
+        for byte in 0..3 {
+            timer.timeout(SECOND, stream.read_u8()).await.unwrap_err();
+            timer.sleep(SECOND * 30).await.unwrap();
+            let later = timer.sleep(SECOND * 9);
+            let sends = async move {
+                later.await.unwrap();
+                peer.write_u8(byte).await.unwrap();
+                peer
+            };
+            let (sent, read) = tokio::join!(sends, stream.read_u8());
+            peer = sent;
+            assert_eq!(read.unwrap(), byte);
+        }
+        timer.timeout(SECOND, stream.read_u8()).await.unwrap_err();
+        timer.sleep(SECOND * 30).await.unwrap();
+        let (took, read) = timed(&timer, stream.read_u8()).await;
+        assert_eq!((took, given_up(read)), (SECOND * 10, StreamError::Elapsed(Limit::Read)));
+        drop((peer, spawner));
+    });
+}
+
+#[test]
+fn a_wait_that_was_dropped_leaves_the_next_write_its_time() {
+    run(|timer, _| async move {
+        let (stream, mut peer) = pipe(&timer);
+        let mut stream = stream.with_write_timeout(SECOND * 10);
+        stream.write_all(b"full").await.unwrap();
+        timer.timeout(SECOND, stream.write_u8(0)).await.unwrap_err();
+        timer.sleep(SECOND * 30).await.unwrap();
+        let later = timer.sleep(SECOND * 9);
+        let reads = async {
+            later.await.unwrap();
+            peer.read_u8().await.unwrap()
+        };
+        let (read, written) = tokio::join!(reads, stream.write_u8(0));
+        written.unwrap();
+        assert_eq!(read, b'f');
+    });
+}
+
+/// What comes late again and again is not waited for without end.
+#[test]
+fn a_wait_begins_anew_once_until_bytes_move() {
+    run(|timer, _| async move {
+        let (stream, mut peer) = pipe(&timer);
+        let mut stream = stream.with_idle_timeout(SECOND * 10);
+        for _ in 0..2 {
+            timer.timeout(SECOND, stream.read_u8()).await.unwrap_err();
+            timer.sleep(SECOND * 30).await.unwrap();
+        }
+        let (took, read) = timed(&timer, stream.read_u8()).await;
+        assert_eq!((took, given_up(read)), (Duration::ZERO, StreamError::Elapsed(Limit::Idle)));
+        peer.write_u8(1).await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), 1);
+        timer.timeout(SECOND, stream.read_u8()).await.unwrap_err();
+        timer.sleep(SECOND * 30).await.unwrap();
+        assert_eq!(timed(&timer, stream.read_u8()).await.0, SECOND * 10);
+    });
+}
+
+/// A clock that leaps over the limit is no wait that was dropped.
+#[tokio::test]
+async fn a_leap_of_time_ends_a_read() {
+    let mut time = Time::new();
+    let (near, _far) = duplex(4);
+    let mut stream = TimeoutStream::new(&time.timer, near).with_read_timeout(SECOND * 10);
+    let read = tokio::spawn(async move { stream.read_u8().await });
+    time.pass(SECOND * 3600).await;
+    assert!(read.is_finished());
+    assert_eq!(given_up(read.await.unwrap()), StreamError::Elapsed(Limit::Read));
+    assert_eq!(time.armed(), 0);
+}
+
+/// A stream with a buffer of its own, as TLS has, that moves nothing until it opens.
+struct Buffered(Rc<Cell<bool>>);
+
+impl smol::io::AsyncWrite for Buffered {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        if self.0.get() { Poll::Ready(Ok(1)) } else { Poll::Pending }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.0.get() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+/// A write is dropped in its wait; a flush waits, and moves its bytes; a second write waits.
+#[test]
+fn a_flush_that_has_waited_ends_the_wait_of_a_write() {
+    use smol::io::AsyncWriteExt;
+    run(|timer, _| async move {
+        let open = Rc::new(Cell::new(false));
+        let mut stream = TimeoutStream::new(&timer, Buffered(Rc::clone(&open)));
+        stream.set_write_timeout(Some(SECOND * 10));
+        timer.timeout(SECOND * 4, stream.write(b"x")).await.unwrap_err();
+        let mut flush = Box::pin(stream.flush());
+        timer.timeout(SECOND * 4, &mut flush).await.unwrap_err();
+        open.set(true);
+        flush.await.unwrap();
+        open.set(false);
+        let (took, written) = timed(&timer, stream.write(b"y")).await;
+        assert_eq!((took, given_up(written)), (SECOND * 10, StreamError::Elapsed(Limit::Write)));
     });
 }
 
