@@ -87,9 +87,10 @@ impl<S> Layer<S> for TimeoutLayer {
 ///
 /// # Errors
 ///
-/// A [`BoxError`] with the error of the service, or with [`TimeoutError::Elapsed`]; or with
-/// [`TimeoutError::Refused`] for a response that is not there at once, after the timer was shut
-/// down or at its capacity: no request goes without its time-out.
+/// A [`BoxError`] with the error of the service, or with [`TimeoutError::Elapsed`], or with
+/// [`TimeoutError::Deadline`] if a [`Deadline`](future::Deadline) was sooner than the limit; or
+/// with [`TimeoutError::Refused`] for a response that is not there at once, after the timer was
+/// shut down or at its capacity: no request goes without its time-out.
 ///
 /// # Examples
 ///

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::deadline::Deadline;
 use super::grace::Grace;
 use super::sleep::Sleep;
 use super::timer::Timer;
@@ -58,20 +59,23 @@ pin_project! {
         future: F,
         sleep: Sleep,
         grace: Grace,
+        // The one that it was made under.
+        deadline: Option<Deadline>,
     }
 }
 
 impl Timer {
     /// The output of `future`, or an error if it has none when `delay` has passed from now, or at
-    /// the [`Deadline`](super::Deadline) that the caller is under, if that is sooner.
+    /// the [`Deadline`] that the caller is under, if that is sooner. The [error](TimeoutError) says
+    /// which of them it was.
     ///
     /// With no delay `future` is polled once.
     pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timeout<F::IntoFuture> {
         self.timeout_by(self.after(delay), future.into_future())
     }
 
-    /// The output of `future`, or an error if it has none at `deadline`, or at the
-    /// [`Deadline`](super::Deadline) that the caller is under, if that is sooner.
+    /// The output of `future`, or an error if it has none at `deadline`, or at the [`Deadline`]
+    /// that the caller is under, if that is sooner.
     ///
     /// # Examples
     ///
@@ -102,7 +106,7 @@ impl Timer {
 
     fn timeout_by<F>(&self, at: Moment, future: F) -> Timeout<F> {
         let sleep = Sleep::new(self.share(), self.respecting_deadline(at));
-        Timeout { future, sleep, grace: Grace::default() }
+        Timeout { future, sleep, grace: Grace::default(), deadline: Deadline::current() }
     }
 }
 
@@ -137,7 +141,13 @@ impl<F: Future> Future for Timeout<F> {
             return Poll::Ready(Ok(answer));
         }
         let slept = ready!(this.grace.poll(this.sleep, context));
-        Poll::Ready(Err(slept.map_or_else(TimeoutError::Refused, |()| TimeoutError::Elapsed)))
+        Poll::Ready(Err(match (slept, this.deadline) {
+            (Err(refusal), _) => TimeoutError::Refused(refusal),
+            (Ok(()), Some(deadline)) if this.sleep.deadline() >= deadline.instant() => {
+                TimeoutError::Deadline
+            }
+            (Ok(()), _) => TimeoutError::Elapsed,
+        }))
     }
 }
 
@@ -167,8 +177,11 @@ impl<F: Future> Future for Timeout<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimeoutError {
-    /// Its time has passed.
+    /// Its own time has passed.
     Elapsed,
+    /// The [`Deadline`] has come that the timeout was made under: the caller no longer waits for an
+    /// answer, whether or not what was asked is slow.
+    Deadline,
     /// The timer cannot say when that will be: it was shut down, or is full.
     Refused(Refusal),
 }
@@ -177,6 +190,7 @@ impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TimeoutError::Elapsed => f.write_str("no answer within the time allowed"),
+            TimeoutError::Deadline => f.write_str("no answer by the deadline of the request"),
             TimeoutError::Refused(refusal) => write!(f, "the time-out is not kept: {refusal}"),
         }
     }
@@ -184,12 +198,12 @@ impl fmt::Display for TimeoutError {
 
 impl Error for TimeoutError {}
 
-/// Of kind [`TimedOut`](io::ErrorKind::TimedOut) if the time has passed, else
+/// Of kind [`TimedOut`](io::ErrorKind::TimedOut) if the time or the deadline has passed, else
 /// [`Other`](io::ErrorKind::Other).
 impl From<TimeoutError> for io::Error {
     fn from(error: TimeoutError) -> Self {
         let kind = match error {
-            TimeoutError::Elapsed => io::ErrorKind::TimedOut,
+            TimeoutError::Elapsed | TimeoutError::Deadline => io::ErrorKind::TimedOut,
             TimeoutError::Refused(_) => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

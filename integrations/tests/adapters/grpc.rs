@@ -138,17 +138,20 @@ fn what_a_request_says_itself_stays_and_the_sooner_deadline_is_told() {
 #[test]
 fn a_time_out_under_a_deadline_ends_at_the_sooner_of_both() {
     testing::block_on(|timer| async move {
-        for (limit, deadline, sooner) in [(3, 5, 3), (5, 3, 3)] {
+        let (elapsed, over) = (TimeoutError::Elapsed, TimeoutError::Deadline);
+        for (limit, deadline, sooner, error) in
+            [(3, 5, 3, elapsed), (5, 3, 3, over), (4, 4, 4, over)]
+        {
             let start = timer.now();
             let under = Deadline::at(start + SECOND * deadline);
             let silent = under.run(|| timer.timeout(SECOND * limit, pending::<()>()));
-            assert_eq!(silent.await, Err(TimeoutError::Elapsed));
+            assert_eq!(silent.await, Err(error));
             assert_eq!(timer.now() - start, SECOND * sooner);
             let start = timer.now();
             let under = Deadline::at(start + SECOND * deadline);
             let silent = under
                 .scope(async { timer.timeout_at(start + SECOND * limit, pending::<()>()).await });
-            assert_eq!(silent.await, Err(TimeoutError::Elapsed));
+            assert_eq!(silent.await, Err(error));
             assert_eq!(timer.now() - start, SECOND * sooner);
         }
     });

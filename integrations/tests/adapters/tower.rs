@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tourbillon::future::{self, TimeoutError, Timer};
+use tourbillon::future::{self, Deadline, TimeoutError, Timer};
 use tourbillon::http::{
     self, BodyTimeoutError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, TimeoutBody,
 };
@@ -256,6 +256,35 @@ fn a_late_http_response_is_a_status() {
         let Ok(response) = now(hand.refused(&mut late));
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
+}
+
+/// The deadline that a request is under is sooner than the layer's limit: the status is not that of
+/// the layer.
+#[test]
+fn a_deadline_is_no_limit_of_the_layer() {
+    let mut hand = Hand::new();
+    let silent = service_fn(|_: Request<()>| pending::<Result<Response<String>, Infallible>>());
+    let status = StatusCode::REQUEST_TIMEOUT;
+    let layer = http::TimeoutLayer::with_status_code(hand.timer.clone(), status, 2 * SECOND);
+    for (deadline, status, error) in [
+        (SECOND, StatusCode::GATEWAY_TIMEOUT, TimeoutError::Deadline),
+        (3 * SECOND, status, TimeoutError::Elapsed),
+    ] {
+        let under = Deadline::at(hand.timer.now() + deadline);
+        let mut response = Box::pin(under.run(|| layer.layer(silent).call(Request::new(()))));
+        assert!(hand.poll(&mut response).is_pending());
+        assert!(hand.advance(deadline.min(2 * SECOND)));
+        let Ok(response) = now(hand.poll(&mut response));
+        assert_eq!((response.status(), response.extensions().get()), (status, Some(&error)));
+    }
+
+    let under = Deadline::at(hand.timer.now() + SECOND);
+    let silent = service_fn(|_: ()| pending::<Result<(), Infallible>>());
+    let mut service = TimeoutLayer::new(hand.timer.clone(), 2 * SECOND).layer(silent);
+    let mut response = Box::pin(under.run(|| service.call(())));
+    assert!(hand.poll(&mut response).is_pending());
+    assert!(hand.advance(SECOND));
+    assert_eq!(timed_out(now(hand.poll(&mut response))), Some(TimeoutError::Deadline));
 }
 
 #[test]

@@ -167,7 +167,9 @@ where
         };
         Poll::Ready(match ready!(limited.poll(context)) {
             Ok(answer) => answer,
-            Err(TimeoutError::Elapsed) => Ok(status("4", "the deadline has passed")),
+            Err(TimeoutError::Elapsed | TimeoutError::Deadline) => {
+                Ok(status("4", "the deadline has passed"))
+            }
             Err(TimeoutError::Refused(_)) => Ok(status("14", "no deadline can be kept")),
         })
     }

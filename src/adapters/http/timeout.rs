@@ -17,6 +17,10 @@ use tower_service::Service;
 /// The time counts from the call to the head of the response. The service's own error stays what
 /// it is, so that with axum no error is to be handled.
 ///
+/// A request that ends because the [`Deadline`](crate::future::Deadline) has come that it is under,
+/// before this layer's limit, is answered by 504 whatever `status` is: it is not the client that
+/// was too slow. The response has the [`TimeoutError`] among its extensions.
+///
 /// [`REQUEST_TIMEOUT`](StatusCode::REQUEST_TIMEOUT) (408) says that the client was too slow and may
 /// try again; [`GATEWAY_TIMEOUT`](StatusCode::GATEWAY_TIMEOUT) (504) that somebody behind this
 /// server was; [`SERVICE_UNAVAILABLE`](StatusCode::SERVICE_UNAVAILABLE) (503) that this server was,
@@ -212,13 +216,17 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let status = match ready!(this.response.poll(context)) {
+        let error = match ready!(this.response.poll(context)) {
             Ok(answer) => return Poll::Ready(answer),
-            Err(TimeoutError::Elapsed) => *this.status,
-            Err(TimeoutError::Refused(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Err(error) => error,
         };
         let mut response = Response::new(Answer::default());
-        *response.status_mut() = status;
+        *response.status_mut() = match error {
+            TimeoutError::Elapsed => *this.status,
+            TimeoutError::Deadline => StatusCode::GATEWAY_TIMEOUT,
+            TimeoutError::Refused(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        response.extensions_mut().insert(error);
         Poll::Ready(Ok(response))
     }
 }
