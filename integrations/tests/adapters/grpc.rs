@@ -1,17 +1,20 @@
 //! Deadlines of gRPC requests, in virtual time: as a client says them, as the server keeps them,
 //! and as tonic reads what came of them.
 
-use hyper::{Request, Response};
+use crate::common::{MS, SECOND};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Frame};
+use hyper::{Request, Response, StatusCode};
 use std::convert::Infallible;
 use std::future::{Future, pending};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tonic::{Code, Status};
-use tourbillon::future::{Deadline, TimeoutError, Timer};
-use tourbillon::http::{GrpcDeadlineLayer, GrpcTimeoutLayer};
+use tourbillon::future::{Deadline, Sleep, TimeoutError, Timer};
+use tourbillon::http::{GrpcDeadlineLayer, GrpcTimeoutLayer, TimeoutLayer};
 use tourbillon::{Builder, ManualClock, testing};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// A service that answers after so long, by the deadline that it is under.
 fn answers_after(
@@ -48,8 +51,9 @@ fn answered(header: Option<&str>, at_most: Option<Duration>, after: Duration) ->
         }
         let start = timer.now();
         let Ok(response) = service.ready().await.unwrap().call(request).await;
-        assert!(timer.wheel().is_empty());
         let status = Status::from_header_map(response.headers());
+        drop(response); // whose body is under the deadline too
+        assert!(timer.wheel().is_empty());
         (timer.now() - start, status.map_or(Code::Ok, |status| status.code()))
     })
 }
@@ -69,6 +73,135 @@ fn a_server_allows_so_much_time_at_most() {
     assert_eq!(answered(Some("9S"), Some(SECOND * 2), SECOND * 5), late);
     assert_eq!(answered(Some("2S"), Some(SECOND * 9), SECOND * 5), late);
     assert_eq!(answered(None, Some(SECOND * 2), SECOND * 5), late);
+}
+
+/// What ends within the service at the same instant, by a timeout of its own.
+#[test]
+fn no_inner_timeout_answers_in_place_of_the_deadline() {
+    let code = |response: &Response<_>| Status::from_header_map(response.headers()).unwrap().code();
+    testing::block_on(|timer| async move {
+        let request = || Request::builder().header("grpc-timeout", "50m").body(()).unwrap();
+        let silent = service_fn(|_: Request<()>| pending::<Result<Response<String>, Infallible>>());
+        let gateway = StatusCode::GATEWAY_TIMEOUT;
+        let layers = ServiceBuilder::new()
+            .layer(GrpcTimeoutLayer::new(timer.clone()))
+            .layer(TimeoutLayer::with_status_code(timer.clone(), gateway, SECOND * 30));
+        let start = timer.now();
+        let Ok(response) = layers.service(silent).oneshot(request()).await;
+        assert_eq!((timer.now() - start, response.status()), (MS * 50, StatusCode::OK));
+        assert_eq!(code(&response), Code::DeadlineExceeded);
+
+        // A handler that calls a slow backend unavailable, and one that calls it an error.
+        for fails in [false, true] {
+            let backend = timer.clone();
+            let handler = service_fn(move |_: Request<()>| {
+                let asked = backend.timeout(SECOND * 30, pending::<()>());
+                async move {
+                    assert_eq!(asked.await, Err(TimeoutError::Deadline));
+                    let response = Response::builder().header("grpc-status", "14");
+                    if fails {
+                        Err("unavailable")
+                    } else {
+                        Ok(response.body(String::new()).unwrap())
+                    }
+                }
+            });
+            let service = GrpcTimeoutLayer::new(timer.clone()).layer(handler);
+            let response = service.oneshot(request()).await.unwrap();
+            assert_eq!(code(&response), Code::DeadlineExceeded);
+        }
+        assert!(timer.wheel().is_empty());
+    });
+}
+
+/// A body that has a frame every so often, as long as it is under its deadline.
+struct Ticks {
+    timer: Timer,
+    pause: Duration,
+    next: Pin<Box<Sleep>>,
+}
+
+impl Ticks {
+    fn each(timer: &Timer, pause: Duration) -> Self {
+        Self { timer: timer.clone(), pause, next: Box::pin(timer.sleep(pause)) }
+    }
+}
+
+impl Body for Ticks {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        assert!(Deadline::current().is_some());
+        ready!(self.next.as_mut().poll(context)).unwrap();
+        let pause = self.timer.sleep(self.pause);
+        self.next.set(pause);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"tick")))))
+    }
+}
+
+/// A stream of answers ends at the deadline of the whole call: one with pauses, one that stands
+/// still, and one that never waits.
+#[test]
+fn a_stream_of_answers_ends_at_the_deadline() {
+    for (pause, expected) in [(3, 3), (100, 0), (0, 0)] {
+        let (took, count, code) = testing::block_on(|timer| async move {
+            let streams = service_fn(|_: Request<()>| {
+                let (work, body) = (timer.sleep(SECOND), Ticks::each(&timer, SECOND * pause));
+                async move {
+                    work.await.unwrap();
+                    Ok::<_, Infallible>(Response::new(body))
+                }
+            });
+            let service = GrpcTimeoutLayer::new(timer.clone()).layer(streams);
+            let request = Request::builder().header("grpc-timeout", "10S").body(()).unwrap();
+            let start = timer.now();
+            let Ok(response) = service.oneshot(request).await;
+            assert!(Status::from_header_map(response.headers()).is_none());
+            let (mut body, mut count) = (pin!(response.into_body()), 0);
+            let trailers = loop {
+                let frame = body.as_mut().frame().await.unwrap().unwrap();
+                match frame.into_trailers() {
+                    Ok(trailers) => break trailers,
+                    Err(_data) => count += 1,
+                }
+                if pause == 0 {
+                    // A client that takes a while, of a body that is always ready.
+                    timer.sleep(SECOND).await.unwrap();
+                }
+            };
+            assert!(body.is_end_stream() && body.frame().await.is_none());
+            let status = Status::from_header_map(&trailers).unwrap();
+            (timer.now() - start, count, status.code())
+        });
+        assert_eq!((took, code), (SECOND * 10, Code::DeadlineExceeded));
+        let expected = if pause == 0 { 9 } else { expected };
+        assert_eq!(count, expected);
+    }
+}
+
+/// A body that ends in time is what it was, and leaves no timer.
+#[test]
+fn a_stream_of_answers_in_time_stays_what_it_is() {
+    testing::block_on(|timer| async move {
+        let answers = service_fn(|_: Request<()>| async {
+            Ok::<_, Infallible>(Response::new(String::from("answered")))
+        });
+        let mut service = GrpcTimeoutLayer::new(timer.clone()).layer(answers);
+        let Ok(unlimited) = service.call(Request::new(())).await;
+        assert_eq!(unlimited.body().size_hint().exact(), Some(8));
+        let request = Request::builder().header("grpc-timeout", "10S").body(()).unwrap();
+        let Ok(response) = service.call(request).await;
+        let hint = response.body().size_hint();
+        assert_eq!((hint.lower(), hint.upper()), (0, Some(8)));
+        let body = response.into_body().collect().await.unwrap();
+        assert!(body.trailers().is_none());
+        assert_eq!(body.to_bytes(), "answered");
+        assert!(timer.wheel().is_empty());
+    });
 }
 
 #[test]
@@ -108,7 +241,7 @@ fn a_deadline_is_handed_on_to_whom_the_server_asks() {
         let Ok(response) = server.oneshot(request).await;
         response.into_body()
     });
-    assert_eq!(told.as_deref(), Some("3000000u"));
+    assert_eq!(told.into_inner().flatten().as_deref(), Some("3000000u"));
 }
 
 #[test]

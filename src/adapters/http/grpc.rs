@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use super::grpc_body::{Ended, GrpcTimeoutBody, Limit};
 use super::grpc_header::asked;
 use crate::adapters::tower::wraps_a_service;
-use crate::future::{self, Deadline, TimeoutError, Timer, WithDeadline};
+use crate::future::{Deadline, Timer};
 use ::http::header::CONTENT_TYPE;
 use ::http::{HeaderValue, Request, Response};
 use pin_project_lite::pin_project;
@@ -18,10 +19,15 @@ use tower_service::Service;
 /// `grpc-timeout`, with the status `DEADLINE_EXCEEDED` (4): the status that gRPC has for it.
 /// (tonic's own `Server::timeout` ends them with `CANCELLED`.)
 ///
-/// The time counts from the call to the head of the response. The request has the [`Deadline`]
-/// among its extensions, and the service is called and polled under it: so each
+/// The time counts from the call to the end of the response, so also for a stream of answers, which
+/// ends with that status in its [trailers](GrpcTimeoutBody). The request has the [`Deadline`] among
+/// its extensions, and the service and its body are called and polled under it: so each
 /// [`Timer::timeout`] that is made for the request respects it, and a client with a
 /// [`GrpcDeadlineLayer`](super::GrpcDeadlineLayer) hands it on.
+///
+/// From the deadline on the status is `DEADLINE_EXCEEDED` whatever the service would answer, since
+/// its client has given up: an inner timeout or a [`TimeoutLayer`](super::TimeoutLayer) that is cut
+/// by the same deadline does not get to answer.
 ///
 /// A request whose header is missing or wrong has no deadline, but for one that the server
 /// [allows at most](Self::at_most). When the timer refuses, requests that are not answered at once
@@ -112,9 +118,8 @@ wraps_a_service!(GrpcTimeout);
 impl<S, Body, Answer> Service<Request<Body>> for GrpcTimeout<S>
 where
     S: Service<Request<Body>, Response = Response<Answer>>,
-    Answer: Default,
 {
-    type Response = S::Response;
+    type Response = Response<GrpcTimeoutBody<Answer>>;
     type Error = S::Error;
     type Future = GrpcResponseFuture<S::Future>;
 
@@ -124,13 +129,11 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let Some(deadline) = self.layer.deadline(&request) else {
-            let response = Pending::Unlimited { response: self.inner.call(request) };
-            return GrpcResponseFuture { response };
+            return GrpcResponseFuture { response: self.inner.call(request), limit: None };
         };
         request.extensions_mut().insert(deadline);
-        let response = deadline.scope(deadline.run(|| self.inner.call(request)));
-        let response = self.layer.timer.timeout_at(deadline.instant(), response);
-        GrpcResponseFuture { response: Pending::Limited { response } }
+        let limit = Some(Limit::new(&self.layer.timer, deadline));
+        GrpcResponseFuture { response: deadline.run(|| self.inner.call(request)), limit }
     }
 }
 
@@ -140,47 +143,38 @@ pin_project! {
     #[must_use = "a future does nothing unless it is polled"]
     pub struct GrpcResponseFuture<F> {
         #[pin]
-        response: Pending<F>,
-    }
-}
-
-pin_project! {
-    #[derive(Debug)]
-    #[project = PendingProjected]
-    enum Pending<F> {
-        Unlimited { #[pin] response: F },
-        Limited { #[pin] response: future::Timeout<WithDeadline<F>> },
+        response: F,
+        // None without a deadline; goes on to the body.
+        limit: Option<Limit>,
     }
 }
 
 impl<F, Answer, E> Future for GrpcResponseFuture<F>
 where
     F: Future<Output = Result<Response<Answer>, E>>,
-    Answer: Default,
 {
-    type Output = Result<Response<Answer>, E>;
+    type Output = Result<Response<GrpcTimeoutBody<Answer>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let limited = match self.project().response.project() {
-            PendingProjected::Unlimited { response } => return response.poll(context),
-            PendingProjected::Limited { response } => response,
+        let this = self.project();
+        let answer = match this.limit {
+            None => Ok(ready!(this.response.poll(context))),
+            Some(limit) => ready!(limit.poll(context, |context| this.response.poll(context))),
         };
-        Poll::Ready(match ready!(limited.poll(context)) {
-            Ok(answer) => answer,
-            Err(TimeoutError::Elapsed | TimeoutError::Deadline) => {
-                Ok(status("4", "the deadline has passed"))
-            }
-            Err(TimeoutError::Refused(_)) => Ok(status("14", "no deadline can be kept")),
+        Poll::Ready(match answer {
+            Ok(answer) => answer.map(|response| {
+                response.map(|body| GrpcTimeoutBody::new(Some(body), this.limit.take()))
+            }),
+            Err(ended) => Ok(status(ended)),
         })
     }
 }
 
 /// A response that is a status alone.
-fn status<Answer: Default>(code: &'static str, message: &'static str) -> Response<Answer> {
-    let mut response = Response::new(Answer::default());
-    let headers = response.headers_mut();
+fn status<Answer>(ended: Ended) -> Response<GrpcTimeoutBody<Answer>> {
+    let mut response = Response::new(GrpcTimeoutBody::new(None, None));
+    let mut headers = ended.status();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-status", HeaderValue::from_static(code));
-    headers.insert("grpc-message", HeaderValue::from_static(message));
+    *response.headers_mut() = headers;
     response
 }

@@ -7,12 +7,12 @@
 //! | what comes too late | is ended by | with |
 //! |---|---|---|
 //! | the response of the service | [`TimeoutLayer`] | a response of the status you choose |
-//! | the response of a gRPC service | [`GrpcTimeoutLayer`] | `DEADLINE_EXCEEDED` |
+//! | the response of a gRPC service, to its end | [`GrpcTimeoutLayer`] | `DEADLINE_EXCEEDED` |
 //! | the next frame of a request's body | [`RequestBodyTimeoutLayer`] | an error to the service |
 //! | the next frame of a response's body | [`ResponseBodyTimeoutLayer`] | an error to the server |
 //!
-//! The time of a response ends with its head. A body may then take as long as it likes, as long
-//! as it moves.
+//! The time of a response ends with its head, but for gRPC. A body may then take as long as it
+//! likes, as long as it moves.
 //!
 //! **Time-outs are never left out.** After the timer was shut down, and at its capacity, requests
 //! that are not answered at once end with 503, and bodies that do not move at once end with an
@@ -23,6 +23,7 @@
 mod body;
 mod body_layer;
 mod grpc;
+mod grpc_body;
 mod grpc_header;
 mod timeout;
 
@@ -33,5 +34,6 @@ pub use body_layer::{
     ResponseBodyTimeoutLayer,
 };
 pub use grpc::{GrpcResponseFuture, GrpcTimeout, GrpcTimeoutLayer};
+pub use grpc_body::GrpcTimeoutBody;
 pub use grpc_header::{GrpcDeadline, GrpcDeadlineLayer};
 pub use timeout::{ResponseFuture, Timeout, TimeoutLayer};
