@@ -294,7 +294,7 @@ impl Sleep {
         armed.handed_out.then_some(armed.id)
     }
 
-    pub(super) fn timer(&self) -> &Timer {
+    pub(crate) fn timer(&self) -> &Timer {
         &self.timer
     }
 

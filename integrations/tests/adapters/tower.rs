@@ -412,6 +412,84 @@ fn a_body_that_is_there_needs_no_timer() {
     assert_eq!(hand.timer.wheel().metrics().inserted, 0);
 }
 
+/// One frame each second, by a limit of two for a frame: a limit for the whole ends it, whether it
+/// is waited for or has a frame when it is read.
+#[test]
+fn a_body_that_drips_ends_by_the_limit_for_the_whole() {
+    for waited_for in [false, true] {
+        let mut hand = Hand::new();
+        let (feed, body) = fed();
+        let body = TimeoutBody::new(body, &hand.timer, 2 * SECOND);
+        let mut body = body.with_total_timeout(10 * SECOND);
+        for _ in 1..10 {
+            if waited_for {
+                assert!(next(&hand, &mut body).is_pending());
+            }
+            hand.advance(SECOND);
+            feed.send(Ok("drop")).unwrap();
+            assert_eq!(now(next(&hand, &mut body)).unwrap().unwrap(), "drop");
+        }
+        assert!(next(&hand, &mut body).is_pending());
+        if !waited_for {
+            feed.send(Ok("drop")).unwrap();
+        }
+        hand.was_woken();
+        assert!(hand.advance(SECOND));
+        assert_eq!(stands_still(next(&hand, &mut body)), BodyTimeoutError::Total);
+        assert!(body.is_end_stream() && now(next(&hand, &mut body)).is_none());
+        assert_eq!(hand.armed(), 0);
+    }
+}
+
+#[test]
+fn a_body_that_is_whole_in_time_leaves_no_timer() {
+    let mut hand = Hand::new();
+    let (feed, body) = fed();
+    let mut body = TimeoutBody::new(body, &hand.timer, SECOND).with_total_timeout(2 * SECOND);
+    assert!(next(&hand, &mut body).is_pending());
+    assert_eq!(hand.armed(), 2);
+    feed.send(Ok("all")).unwrap();
+    assert_eq!(now(next(&hand, &mut body)).unwrap().unwrap(), "all");
+    drop(feed);
+    assert!(now(next(&hand, &mut body)).is_none());
+    assert_eq!(hand.armed(), 0);
+
+    // The limit for a frame counts beside it.
+    let (_feed, body) = fed();
+    let mut body = TimeoutBody::new(body, &hand.timer, SECOND).with_total_timeout(2 * SECOND);
+    assert!(next(&hand, &mut body).is_pending());
+    assert!(hand.advance(SECOND));
+    assert_eq!(stands_still(next(&hand, &mut body)), BodyTimeoutError::Elapsed);
+    assert_eq!(hand.armed(), 0);
+}
+
+#[test]
+fn layers_limit_whole_bodies_of_requests_and_responses() {
+    let mut hand = Hand::new();
+    let echo = service_fn(|request: Request<TimeoutBody<Fed>>| {
+        ready(Ok::<_, Infallible>(Response::new(request.into_body())))
+    });
+    let response = ResponseBodyTimeoutLayer::new(hand.timer.clone(), Duration::MAX);
+    let request = RequestBodyTimeoutLayer::new(hand.timer.clone(), Duration::MAX);
+    for limits in [[2, 3], [3, 2]] {
+        let mut service = ServiceBuilder::new()
+            .layer(response.clone().with_total_timeout(limits[0] * SECOND))
+            .layer(request.clone().with_total_timeout(limits[1] * SECOND))
+            .service(echo);
+        let (feed, body) = fed();
+        let Ok(response) = now(hand.poll(&mut Box::pin(service.call(Request::new(body)))));
+        let mut body = response.into_body();
+        feed.send(Ok("drop")).unwrap();
+        assert_eq!(now(next(&hand, &mut body)).unwrap().unwrap(), "drop");
+        hand.advance(SECOND);
+        assert!(next(&hand, &mut body).is_pending());
+        hand.advance(SECOND);
+        assert_eq!(stands_still(next(&hand, &mut body)), BodyTimeoutError::Total);
+        drop(body);
+        assert_eq!(hand.armed(), 0);
+    }
+}
+
 #[test]
 fn a_dropped_body_cancels_its_timer_and_a_shutdown_ends_it() {
     let hand = Hand::new();

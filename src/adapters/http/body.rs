@@ -1,4 +1,4 @@
-//! [`TimeoutBody`]: a body that must not stand still.
+//! [`TimeoutBody`]: a body that must not stand still, nor take too long in all.
 
 #![forbid(unsafe_code)]
 
@@ -14,12 +14,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 pin_project! {
-    /// A body that ends with a [`BodyTimeoutError`] if whoever reads it has waited too long for a
-    /// frame.
+    /// A body that ends with a [`BodyTimeoutError`] if its reader has waited too long for a frame,
+    /// or for [the whole](Self::with_total_timeout).
     ///
-    /// The time counts while the reader waits: from its first poll that finds no frame. Reading
-    /// slowly is not the body's fault. The reader is woken when the time has passed; a timer is in
-    /// the wheel from the first such poll to the end of the body, and each wait resets it.
+    /// The time of a frame counts while the reader waits: from its first poll that finds no frame.
+    /// Reading slowly is not the body's fault. The reader is woken when the time has passed; a
+    /// timer is in the wheel from the first such poll to the end of the body, and each wait resets
+    /// it.
     ///
     /// # Examples
     ///
@@ -65,6 +66,8 @@ pin_project! {
         sleep: Option<Sleep>,
         // Whether the sleep counts: set by a poll that finds no frame; cleared by the next frame.
         waits: bool,
+        // None without a limit for the whole, and at the end of the body.
+        total: Option<Sleep>,
     }
 }
 
@@ -72,7 +75,39 @@ impl<B> TimeoutBody<B> {
     /// The frames of `body`, none of which may be waited for longer than `timeout`, by `timer`.
     #[must_use]
     pub fn new(body: B, timer: &Timer, timeout: Duration) -> Self {
-        Self { body, timeout, sleep: Some(timer.sleep(timeout)), waits: false }
+        Self { body, timeout, sleep: Some(timer.sleep(timeout)), waits: false, total: None }
+    }
+
+    /// Limits how long the whole body may take, from now on, by the same timer: one that has frames
+    /// all the time, but few or without end, ends too.
+    ///
+    /// The time in which the body is not read counts too. When the limit has passed, a frame that
+    /// is there is no longer returned. It takes another timer while the body is waited for, and a
+    /// reading of the clock for each frame.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http_body::Body;
+    /// use std::future::poll_fn;
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::future::Timer;
+    /// use tourbillon::http::{BodyTimeoutError, TimeoutBody};
+    ///
+    /// let timer = Timer::spawn(Builder::new().driver())?;
+    /// let body = TimeoutBody::new(String::from("an upload"), &timer, Duration::from_secs(10));
+    /// let mut body = pin!(body.with_total_timeout(Duration::ZERO));
+    /// let frame = pollster::block_on(poll_fn(|context| body.as_mut().poll_frame(context)));
+    /// let error = frame.and_then(Result::err).and_then(|error| error.downcast().ok());
+    /// assert_eq!(error.as_deref(), Some(&BodyTimeoutError::Total));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn with_total_timeout(mut self, limit: Duration) -> Self {
+        self.total = self.sleep.as_ref().map(|sleep| sleep.timer().sleep(limit));
+        self
     }
 
     /// The body.
@@ -106,22 +141,29 @@ where
         let Some(sleep) = this.sleep else {
             return Poll::Ready(None);
         };
-        if let Poll::Ready(frame) = this.body.poll_frame(context) {
+        let error = if this.total.as_ref().is_some_and(Sleep::is_elapsed) {
+            BodyTimeoutError::Total
+        } else if let Poll::Ready(frame) = this.body.poll_frame(context) {
             *this.waits = false;
             if !matches!(frame, Some(Ok(_))) {
-                *this.sleep = None;
+                (*this.sleep, *this.total) = (None, None);
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        }
-        if !*this.waits {
-            *this.waits = true;
-            sleep.reset_after(*this.timeout);
-        }
-        let error = match ready!(Pin::new(sleep).poll(context)) {
-            Ok(()) => BodyTimeoutError::Elapsed,
-            Err(refusal) => BodyTimeoutError::Refused(refusal),
+        } else {
+            if !*this.waits {
+                *this.waits = true;
+                sleep.reset_after(*this.timeout);
+            }
+            let (slept, passed) = match (Pin::new(sleep).poll(context), this.total.as_mut()) {
+                (Poll::Ready(slept), _) => (slept, BodyTimeoutError::Elapsed),
+                (Poll::Pending, Some(total)) => {
+                    (ready!(Pin::new(total).poll(context)), BodyTimeoutError::Total)
+                }
+                (Poll::Pending, None) => return Poll::Pending,
+            };
+            slept.map_or_else(BodyTimeoutError::Refused, |()| passed)
         };
-        *this.sleep = None;
+        (*this.sleep, *this.total) = (None, None);
         Poll::Ready(Some(Err(error.into())))
     }
 
@@ -146,7 +188,9 @@ where
 ///
 /// fn status(error: &BoxError) -> StatusCode {
 ///     match error.downcast_ref() {
-///         Some(BodyTimeoutError::Elapsed) => StatusCode::REQUEST_TIMEOUT,
+///         Some(BodyTimeoutError::Elapsed | BodyTimeoutError::Total) => {
+///             StatusCode::REQUEST_TIMEOUT
+///         }
 ///         Some(_) => StatusCode::SERVICE_UNAVAILABLE,
 ///         None => StatusCode::BAD_REQUEST, // the error of the body itself
 ///     }
@@ -159,6 +203,8 @@ where
 pub enum BodyTimeoutError {
     /// No frame came in time.
     Elapsed,
+    /// The whole body did not come in [its time](TimeoutBody::with_total_timeout).
+    Total,
     /// The timer cannot say when that will be: it was shut down, or is full.
     Refused(Refusal),
 }
@@ -169,6 +215,7 @@ impl fmt::Display for BodyTimeoutError {
             BodyTimeoutError::Elapsed => {
                 f.write_str("no frame of the body within the time allowed")
             }
+            BodyTimeoutError::Total => f.write_str("no whole body within the time allowed"),
             BodyTimeoutError::Refused(_) => {
                 f.write_str("the time-out of the body could not be armed")
             }
@@ -179,7 +226,7 @@ impl fmt::Display for BodyTimeoutError {
 impl Error for BodyTimeoutError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            BodyTimeoutError::Elapsed => None,
+            BodyTimeoutError::Elapsed | BodyTimeoutError::Total => None,
             BodyTimeoutError::Refused(refusal) => Some(refusal),
         }
     }

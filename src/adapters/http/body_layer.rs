@@ -19,15 +19,20 @@ use tower_service::Service;
 struct Limit {
     timer: Timer,
     timeout: Duration,
+    total: Option<Duration>,
 }
 
 impl Limit {
     fn share(&self) -> Self {
-        Self { timer: self.timer.share(), timeout: self.timeout }
+        Self { timer: self.timer.share(), timeout: self.timeout, total: self.total }
     }
 
     fn on<B>(&self, body: B) -> TimeoutBody<B> {
-        TimeoutBody::new(body, &self.timer, self.timeout)
+        let body = TimeoutBody::new(body, &self.timer, self.timeout);
+        match self.total {
+            Some(limit) => body.with_total_timeout(limit),
+            None => body,
+        }
     }
 }
 
@@ -42,7 +47,18 @@ macro_rules! layer {
             /// No frame may be waited for longer than `timeout`, by `timer`.
             #[must_use]
             pub fn new(timer: Timer, timeout: Duration) -> Self {
-                Self(Limit { timer, timeout })
+                Self(Limit { timer, timeout, total: None })
+            }
+
+            /// Limits how long each whole body may take too, as
+            /// [`TimeoutBody::with_total_timeout`] does from the call for that of a request, and
+            /// from the head for that of a response. Not limited by default.
+            ///
+            /// For a limit of the whole alone, let a frame take [`Duration::MAX`].
+            #[must_use]
+            pub fn with_total_timeout(mut self, limit: Duration) -> Self {
+                self.0.total = Some(limit);
+                self
             }
         }
 
@@ -66,8 +82,9 @@ macro_rules! layer {
 }
 
 layer! {
-    /// Makes the bodies of requests [`TimeoutBody`]s: a client that stops sending in the midst of
-    /// one does not hold the service.
+    /// Makes the bodies of requests [`TimeoutBody`]s: a client that stops sending in the middle of
+    /// one does not hold the service, nor one that sends a byte now and then, if the
+    /// [whole](Self::with_total_timeout) is limited as well.
     ///
     /// # Examples
     ///
@@ -100,7 +117,8 @@ layer! {
     /// }
     ///
     /// let timer = Timer::spawn(Builder::new().driver())?;
-    /// let layer = RequestBodyTimeoutLayer::new(timer, Duration::from_secs(10));
+    /// let layer = RequestBodyTimeoutLayer::new(timer, Duration::from_secs(10))
+    ///     .with_total_timeout(Duration::from_secs(120));
     /// let Ok(response) = pollster::block_on(layer.layer(Upload).call(Request::new("a file")));
     /// assert_eq!(response.into_body(), "a file");
     /// # Ok::<(), tourbillon::BuildError>(())
@@ -114,7 +132,8 @@ layer! {
     /// Makes the bodies of responses [`TimeoutBody`]s: a source that stops in the midst of one does
     /// not hold the connection.
     ///
-    /// It is the source of the body that has so much time, not the client that reads it.
+    /// It is the source of the body that has so much time, not the client that reads it. A limit
+    /// for the [whole](Self::with_total_timeout) counts the client's time too.
     ///
     /// # Examples
     ///

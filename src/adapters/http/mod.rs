@@ -10,9 +10,10 @@
 //! | the response of a gRPC service, to its end | [`GrpcTimeoutLayer`] | `DEADLINE_EXCEEDED` |
 //! | the next frame of a request's body | [`RequestBodyTimeoutLayer`] | an error to the service |
 //! | the next frame of a response's body | [`ResponseBodyTimeoutLayer`] | an error to the server |
+//! | a whole body | `with_total_timeout` of these two | the same |
 //!
 //! The time of a response ends with its head, but for gRPC. A body may then take as long as it
-//! likes, as long as it moves.
+//! likes, as long as it moves; unless the whole is limited too.
 //!
 //! **Time-outs are never left out.** After the timer was shut down, and at its capacity, requests
 //! that are not answered at once end with 503, and bodies that do not move at once end with an
