@@ -20,3 +20,7 @@ pub mod quinn;
 pub mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "tower")]
+mod tower_ready;
+#[cfg(feature = "tower")]
+mod wraps;

@@ -3,10 +3,13 @@
 //!
 //! The same as tower's own by another clock: the time counts from the call, and a request that has
 //! no response in time ends with an error. Each request has one timer, which leaves the wheel with
-//! its response.
+//! its response. The wait for a service that is not ready comes before the call: an
+//! [`AwaitReadyLayer`] moves it behind.
 
 #![forbid(unsafe_code)]
 
+pub use super::tower_ready::{AwaitReady, AwaitReadyFuture, AwaitReadyLayer};
+use super::wraps::wraps_a_service;
 use crate::future::{self, TimeoutError, Timer};
 use pin_project_lite::pin_project;
 use std::error::Error;
@@ -136,31 +139,6 @@ impl<S> Timeout<S> {
         TimeoutLayer::new(timer, timeout).layer(inner)
     }
 }
-
-/// The way to the service below one that has it as `inner`.
-macro_rules! wraps_a_service {
-    ($service:ident) => {
-        impl<S> $service<S> {
-            /// The service.
-            pub fn get_ref(&self) -> &S {
-                &self.inner
-            }
-
-            /// The service.
-            pub fn get_mut(&mut self) -> &mut S {
-                &mut self.inner
-            }
-
-            /// The service, without its time-out.
-            pub fn into_inner(self) -> S {
-                self.inner
-            }
-        }
-    };
-}
-
-#[cfg(feature = "http")]
-pub(crate) use wraps_a_service;
 
 wraps_a_service!(Timeout);
 

@@ -207,8 +207,9 @@ const ATOMICS: [&str; 10] = [
 ];
 
 /// The services of tower.
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     "adapters/tower.rs",
+    "adapters/tower_ready.rs",
     "adapters/http/timeout.rs",
     "adapters/http/body_layer.rs",
     "adapters/http/grpc.rs",

@@ -8,8 +8,8 @@ use std::future::{Ready, pending, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +17,7 @@ use tourbillon::future::{self, Deadline, TimeoutError, Timer};
 use tourbillon::http::{
     self, BodyTimeoutError, RequestBodyTimeoutLayer, ResponseBodyTimeoutLayer, TimeoutBody,
 };
-use tourbillon::tower::{BoxError, Timeout, TimeoutLayer};
+use tourbillon::tower::{AwaitReadyLayer, BoxError, Timeout, TimeoutLayer};
 use tourbillon::{Builder, ManualClock, Refusal, Sweeper};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -223,6 +223,75 @@ fn readiness_is_that_of_the_service_and_not_of_its_clone() {
     let error = now(service.poll_ready(&mut context)).unwrap_err();
     assert_eq!(error.downcast::<io::Error>().unwrap().to_string(), "worn out");
     assert_eq!(clone.into_inner().polls, 0);
+}
+
+/// A service of which no clone is ready until it is opened.
+#[derive(Clone)]
+struct Gate(Arc<AtomicBool>);
+
+impl<Request> Service<Request> for Gate {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        if self.0.load(SeqCst) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn call(&mut self, _: Request) -> Self::Future {
+        assert!(self.0.load(SeqCst), "called before it was ready");
+        ready(Ok(Response::new(String::from("answered"))))
+    }
+}
+
+#[test]
+fn a_timeout_covers_readiness_that_is_awaited_in_the_call() {
+    let mut hand = Hand::new();
+    let gate = Gate(Arc::default());
+    let mut service = ServiceBuilder::new()
+        .layer(TimeoutLayer::new(hand.timer.clone(), SECOND))
+        .layer(AwaitReadyLayer::new())
+        .service(gate.clone());
+    let mut late = Box::pin(ServiceExt::<()>::ready_oneshot(service.clone()));
+    let _ready = now(hand.poll(&mut late)).unwrap();
+    let mut response = Box::pin(service.call(()));
+    assert!(hand.poll(&mut response).is_pending());
+    assert!(hand.advance(SECOND));
+    assert_eq!(timed_out(now(hand.poll(&mut response))), Some(TimeoutError::Elapsed));
+    assert_eq!(hand.armed(), 0);
+
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut service = ServiceBuilder::new()
+        .layer(http::TimeoutLayer::with_status_code(hand.timer.clone(), status, SECOND))
+        .layer(AwaitReadyLayer::new())
+        .service(gate.clone());
+    let mut response = Box::pin(service.call(Request::new(())));
+    assert!(hand.poll(&mut response).is_pending());
+    assert!(hand.advance(SECOND));
+    let Ok(answer) = now(hand.poll(&mut response));
+    assert_eq!(answer.status(), status);
+
+    // One that becomes ready in time is called.
+    let mut response = Box::pin(service.call(Request::new(())));
+    assert!(hand.poll(&mut response).is_pending());
+    hand.advance(SECOND - MS);
+    gate.0.store(true, SeqCst);
+    let Ok(answer) = now(hand.poll(&mut response));
+    assert_eq!((answer.status(), answer.into_body().as_str()), (StatusCode::OK, "answered"));
+}
+
+/// The clone that is called is the one that was ready.
+#[test]
+fn what_is_awaited_is_what_is_called() {
+    let hand = Hand::new();
+    let mut service = AwaitReadyLayer::new().layer(Strict::default());
+    for _ in 0..2 {
+        let mut response = Box::pin(service.call(()));
+        assert!(hand.poll(&mut response).is_pending());
+        now(hand.poll(&mut response)).unwrap();
+    }
+    let worn_out = Strict { polls: 2 };
+    assert!(now(hand.poll(&mut Box::pin(worn_out.oneshot(())))).is_err());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::body::TimeoutBody;
-use crate::adapters::tower::wraps_a_service;
+use crate::adapters::wraps::wraps_a_service;
 use crate::future::Timer;
 use ::http::{Request, Response};
 use pin_project_lite::pin_project;

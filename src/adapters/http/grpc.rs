@@ -4,7 +4,7 @@
 
 use super::grpc_body::{Ended, GrpcTimeoutBody, Limit};
 use super::grpc_header::asked;
-use crate::adapters::tower::wraps_a_service;
+use crate::adapters::wraps::wraps_a_service;
 use crate::future::{Deadline, Timer};
 use ::http::header::CONTENT_TYPE;
 use ::http::{HeaderValue, Request, Response};

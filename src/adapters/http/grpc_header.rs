@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::adapters::tower::wraps_a_service;
+use crate::adapters::wraps::wraps_a_service;
 use crate::future::{Deadline, Timer};
 use ::http::{HeaderName, HeaderValue, Request};
 use std::task::{Context, Poll};

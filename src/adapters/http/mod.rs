@@ -15,6 +15,10 @@
 //! The time of a response ends with its head, but for gRPC. A body may then take as long as it
 //! likes, as long as it moves; unless the whole is limited too.
 //!
+//! The time of a response counts from the call. A service that is not ready is not called: put an
+//! [`AwaitReadyLayer`](crate::adapters::tower::AwaitReadyLayer) below the layer, and the wait
+//! counts.
+//!
 //! **Time-outs are never left out.** After the timer was shut down, and at its capacity, requests
 //! that are not answered at once end with 503, and bodies that do not move at once end with an
 //! error: so shut the timer down after the server.

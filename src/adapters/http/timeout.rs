@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::adapters::tower::wraps_a_service;
+use crate::adapters::wraps::wraps_a_service;
 use crate::future::{self, TimeoutError, Timer};
 use ::http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
