@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::handle::remember;
+use crate::future::grace::Grace;
 use crate::future::{Sleep, Timer, Wake as Woken};
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Alarm {
     sleep: Sleep,
+    /// Delays the end of a wait until the runtime has polled its sockets.
+    grace: Grace,
     /// For when, unless it has fired.
     armed: Option<Moment>,
     signal: Arc<Signal>,
@@ -42,11 +45,12 @@ impl Alarm {
         let sleep = timer.sleep_until(timer.wheel().instant(at));
         let signal = Arc::new(Signal { timer: timer.share(), state: Mutex::default() });
         let waker = Waker::from(Arc::clone(&signal));
-        Self { sleep, armed: Some(at), signal, waker }
+        Self { sleep, grace: Grace::default(), armed: Some(at), signal, waker }
     }
 
-    /// Ready when `until` has come, or the timer refuses to wait for it; unnoticed if the task was
-    /// woken for it longer ago than `patience`.
+    /// Ready when `until` has come and the runtime has polled its sockets since, or the timer
+    /// refuses to wait for it; unnoticed, and at once, if the task was woken for it longer ago than
+    /// `patience`.
     pub(super) fn poll(
         &mut self,
         until: Moment,
@@ -68,7 +72,12 @@ impl Alarm {
                 }
             };
             self.armed = Some(armed);
-            let rung = ready!(Pin::new(&mut self.sleep).poll(&mut context));
+            // The end of a sleep for a moment before `until` is not reported, and not delayed.
+            let reported = armed == until && end == End::InTime;
+            let rung = ready!(match reported {
+                true => self.grace.poll(&mut self.sleep, &mut context),
+                false => Pin::new(&mut self.sleep).poll(&mut context),
+            });
             self.armed = None;
             if armed == until || rung.is_err() {
                 return Poll::Ready(rung.map(|()| end));

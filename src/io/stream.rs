@@ -19,8 +19,11 @@ pin_project! {
     ///
     /// It implements what `S` does of `AsyncRead` and `AsyncWrite`, of `futures-io` and, with the
     /// feature `tokio`, of tokio; it is `Unpin` if `S` is. What is ready at once is never given up,
-    /// except for the [deadline](Self::set_deadline). An operation that was given up has moved no
-    /// bytes, and may be tried again: its wait then begins anew.
+    /// except for the [deadline](Self::set_deadline): as a [`Timeout`](crate::future::Timeout)
+    /// does, a stream on a timer with a driver polls `S` once more, about a tick after a limit has
+    /// passed, before it reports that. So bytes that the system received in time are read, also if
+    /// another task held up the runtime's thread meanwhile. An operation that was given up has
+    /// moved no bytes, and may be tried again: its wait then begins anew.
     ///
     /// # Errors
     ///

@@ -4,24 +4,27 @@
 
 #![allow(clippy::disallowed_methods, reason = "the thread is held up by a sleep")]
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use smol::stream::{StreamExt, unfold};
 use std::convert::Infallible;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{self, TcpListener};
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
+use tourbillon::http::TimeoutBody;
+use tourbillon::io::TimeoutStream;
 
 const LIMIT: Duration = Duration::from_millis(150);
 const CLIENTS: usize = 16;
@@ -51,8 +54,8 @@ fn connections() -> (Vec<TcpStream>, Vec<net::TcpStream>) {
 }
 
 /// How many connections were given up of those whose request lay there half of the limit before it
-/// passed; `None` if the clients were late themselves.
-async fn round<F>(serve: impl Fn(Timer, TcpStream) -> F) -> Option<usize>
+/// passed, where the thread is held up for so long; `None` if the clients were late themselves.
+async fn round<F>(hold: Duration, serve: impl Fn(Timer, TcpStream) -> F) -> Option<usize>
 where
     F: Future<Output = bool> + Send + 'static,
 {
@@ -71,7 +74,7 @@ where
             client.write_all(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").unwrap();
         }
         let in_time = begun.elapsed() < LIMIT / 2;
-        thread::sleep(2 * LIMIT);
+        thread::sleep(hold);
         (in_time, clients)
     });
     let (in_time, _clients) = holds_its_thread.await.unwrap();
@@ -86,10 +89,17 @@ fn assert_that_bytes_win<F>(serve: impl Fn(Timer, TcpStream) -> F + Copy)
 where
     F: Future<Output = bool> + Send + 'static,
 {
+    assert_that_bytes_win_within(2 * LIMIT, serve);
+}
+
+fn assert_that_bytes_win_within<F>(hold: Duration, serve: impl Fn(Timer, TcpStream) -> F + Copy)
+where
+    F: Future<Output = bool> + Send + 'static,
+{
     for runtime in runtimes() {
         let mut rounds = 0;
         while rounds < ROUNDS {
-            if let Some(given_up) = runtime.block_on(round(serve)) {
+            if let Some(given_up) = runtime.block_on(round(hold, serve)) {
                 assert_eq!(given_up, 0, "of {CLIENTS} in {runtime:?}, round {rounds}");
                 rounds += 1;
             }
@@ -114,6 +124,44 @@ fn a_stream_of_items_yields_what_came_in_time() {
         });
         let mut items = pin!(timer.timeout_stream(LIMIT, reads));
         items.next().await.is_some_and(|item| item.is_ok())
+    });
+}
+
+/// Held up for long, and for just longer than the limit: the wait of a task that is later than a
+/// quarter of that begins anew.
+#[test]
+fn a_limited_stream_reads_what_came_in_time() {
+    for hold in [2 * LIMIT, LIMIT] {
+        assert_that_bytes_win_within(hold, |timer, stream| async move {
+            let mut stream = TimeoutStream::new(&timer, stream).with_read_timeout(LIMIT);
+            stream.read(&mut [0; 100]).await.is_ok()
+        });
+    }
+}
+
+/// A body whose frames are what a stream reads.
+struct Reads(TcpStream);
+
+impl Body for Reads {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let mut bytes = [0; 100];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut self.0).poll_read(context, &mut buffer))?;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(buffer.filled())))))
+    }
+}
+
+#[test]
+fn a_limited_body_yields_a_frame_that_came_in_time() {
+    assert_that_bytes_win(|timer, stream| async move {
+        let mut body = TimeoutBody::new(Reads(stream), &timer, LIMIT);
+        body.frame().await.is_some_and(|frame| frame.is_ok())
     });
 }
 

@@ -4,6 +4,7 @@
 
 use crate::Refusal;
 use crate::adapters::tower::BoxError;
+use crate::future::grace::Grace;
 use crate::future::{Sleep, Timer};
 use ::http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -18,9 +19,10 @@ pin_project! {
     /// or for [the whole](Self::with_total_timeout).
     ///
     /// The time of a frame counts while the reader waits: from its first poll that finds no frame.
-    /// Reading slowly is not the body's fault. The reader is woken when the time has passed; a
-    /// timer is in the wheel from the first such poll to the end of the body, and each wait resets
-    /// it.
+    /// Reading slowly is not the body's fault. As a [`Timeout`](crate::future::Timeout) does, a
+    /// body on a timer with a driver reports that the time has passed about a tick late, after it
+    /// has looked for a frame once more. The reader is woken when the time has passed; a timer is
+    /// in the wheel from the first such poll to the end of the body, and each wait resets it.
     ///
     /// # Examples
     ///
@@ -64,6 +66,7 @@ pin_project! {
         timeout: Duration,
         // None at the end of the body.
         sleep: Option<Sleep>,
+        grace: Grace,
         // Whether the sleep counts: set by a poll that finds no frame; cleared by the next frame.
         waits: bool,
         // None without a limit for the whole, and at the end of the body.
@@ -75,7 +78,8 @@ impl<B> TimeoutBody<B> {
     /// The frames of `body`, none of which may be waited for longer than `timeout`, by `timer`.
     #[must_use]
     pub fn new(body: B, timer: &Timer, timeout: Duration) -> Self {
-        Self { body, timeout, sleep: Some(timer.sleep(timeout)), waits: false, total: None }
+        let (sleep, grace) = (Some(timer.sleep(timeout)), Grace::default());
+        Self { body, timeout, sleep, grace, waits: false, total: None }
     }
 
     /// Limits how long the whole body may take, from now on, by the same timer: one that has frames
@@ -154,7 +158,7 @@ where
                 *this.waits = true;
                 sleep.reset_after(*this.timeout);
             }
-            let (slept, passed) = match (Pin::new(sleep).poll(context), this.total.as_mut()) {
+            let (slept, passed) = match (this.grace.poll(sleep, context), this.total.as_mut()) {
                 (Poll::Ready(slept), _) => (slept, BodyTimeoutError::Elapsed),
                 (Poll::Pending, Some(total)) => {
                     (ready!(Pin::new(total).poll(context)), BodyTimeoutError::Total)
