@@ -356,18 +356,6 @@ impl<T: Send> Wheel<T> {
         self.inner.insert_any(value, deadline)
     }
 
-    /// Arms a timer, at the end of the range if its deadline lies beyond, and also if the wheel is
-    /// at its capacity: for what holds one place for as long as it lives, and cannot be refused
-    /// one.
-    #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn insert_over_capacity(
-        &self,
-        value: T,
-        deadline: Moment,
-    ) -> Result<TimerId, InsertError<T>> {
-        self.inner.insert_over_capacity(value, deadline)
-    }
-
     /// Whether a moment has come, by the clock.
     #[must_use]
     #[inline]

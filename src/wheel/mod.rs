@@ -48,6 +48,8 @@ mod local;
 mod memory;
 mod metrics;
 mod moment;
+#[cfg(any(feature = "future", modelled))]
+mod overdraw;
 mod owned;
 mod pinned;
 mod prefetch;

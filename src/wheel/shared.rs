@@ -133,22 +133,6 @@ impl<T> Inner<T> {
         self.engine.insert_in_any(Call { local, guard: &pin() }, value, tick)
     }
 
-    /// Arms a timer, at the end of the range if its deadline lies beyond, and also if the wheel is
-    /// at its capacity.
-    #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn insert_over_capacity(
-        &self,
-        value: T,
-        deadline: Moment,
-    ) -> Result<TimerId, InsertError<T>> {
-        let (local, timeline) = (self.engine.local(), self.engine.timeline());
-        let now = self.now(local);
-        let tick = self
-            .tick_of(timeline.read(deadline), now)
-            .or_else(|_| self.engine.tick_after(timeline.longest_delay(), now));
-        self.engine.insert_over_capacity(Call { local, guard: &pin() }, value, tick)
-    }
-
     /// Sets a timer's deadline.
     #[inline(never)]
     pub(crate) fn reset_at(&self, id: TimerId, deadline: Moment) -> Reset {

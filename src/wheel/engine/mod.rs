@@ -31,6 +31,8 @@
 #![forbid(unsafe_code)]
 
 mod operations;
+#[cfg(any(feature = "future", modelled))]
+mod overdraw;
 
 pub(crate) use operations::hand_back;
 
@@ -484,15 +486,6 @@ impl<T> Engine<T> {
         // Relaxed: as in `make_room`.
         let taken = |places| (places > FULL).then(|| places - 1);
         room.fetch_update(Relaxed, Relaxed, taken).is_ok()
-    }
-
-    /// Takes a place also if there is none: the next timer that ends makes room for no other.
-    #[cfg(any(feature = "future", modelled))]
-    fn overdraw_room(&self, shard: usize) {
-        if let Some(capacity) = &self.capacity {
-            // Relaxed: as in `make_room`.
-            capacity.room[shard].fetch_sub(1, Relaxed);
-        }
     }
 }
 

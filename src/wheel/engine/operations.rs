@@ -92,7 +92,7 @@ impl<T> Engine<T> {
     /// The error for a timer whose deadline is out of range. A wheel that is closed says so,
     /// whatever the deadline.
     #[cold]
-    fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
+    pub(super) fn refuse(&self, value: T, why: OutOfRange) -> InsertError<T> {
         let reason = match self.is_closed() {
             true => Refusal::Closed,
             false => Refusal::BeyondRange(self.beyond_range(why)),
@@ -158,27 +158,6 @@ impl<T> Engine<T> {
         }
         let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
         Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
-    }
-
-    /// Arms a timer in the caller's shard, also if the wheel is at its capacity.
-    #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn insert_over_capacity(
-        &self,
-        call: Call<'_>,
-        value: T,
-        deadline: Result<Tick, OutOfRange>,
-    ) -> Result<TimerId, InsertError<T>> {
-        let deadline = match deadline {
-            Ok(deadline) => deadline,
-            Err(why) => return Err(self.refuse(value, why)),
-        };
-        let home = Caller::current().home(self.shards.len());
-        self.overdraw_room(home);
-        let inserted = self.insert_in_room(home, call, value, deadline);
-        inserted.map_err(|value| match self.is_closed() {
-            true => InsertError { reason: Refusal::Closed, value },
-            false => InsertError { reason: Refusal::AtCapacity { capacity: self.most() }, value },
-        })
     }
 
     /// Ends a timer and returns its value.
@@ -375,7 +354,7 @@ impl<T> Engine<T> {
     }
 
     /// Inserts into one shard, in which the caller has taken a place.
-    fn insert_in_room(
+    pub(super) fn insert_in_room(
         &self,
         number: usize,
         call: Call<'_>,

@@ -1,0 +1,40 @@
+//! Timers beyond the capacity of a wheel, for what holds one place and cannot be refused it.
+
+#![forbid(unsafe_code)]
+
+use super::{Call, Engine, OutOfRange};
+use crate::error::{InsertError, Refusal};
+use crate::sync::Relaxed;
+use crate::wheel::caller::Caller;
+use crate::wheel::id::TimerId;
+use crate::wheel::tick::Tick;
+
+impl<T> Engine<T> {
+    /// Arms a timer in the caller's shard, also if the wheel is at its capacity.
+    pub(crate) fn insert_over_capacity(
+        &self,
+        call: Call<'_>,
+        value: T,
+        deadline: Result<Tick, OutOfRange>,
+    ) -> Result<TimerId, InsertError<T>> {
+        let deadline = match deadline {
+            Ok(deadline) => deadline,
+            Err(why) => return Err(self.refuse(value, why)),
+        };
+        let home = Caller::current().home(self.shards.len());
+        self.overdraw_room(home);
+        let inserted = self.insert_in_room(home, call, value, deadline);
+        inserted.map_err(|value| match self.is_closed() {
+            true => InsertError { reason: Refusal::Closed, value },
+            false => InsertError { reason: Refusal::AtCapacity { capacity: self.most() }, value },
+        })
+    }
+
+    /// Takes a place also if there is none: the next timer that ends makes room for no other.
+    fn overdraw_room(&self, shard: usize) {
+        if let Some(capacity) = &self.capacity {
+            // Relaxed: as in `make_room`.
+            capacity.room[shard].fetch_sub(1, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Timers beyond the capacity of a wheel, for the layers above.
+
+#![forbid(unsafe_code)]
+
+use crate::error::InsertError;
+use crate::wheel::engine::Call;
+use crate::wheel::handle::Wheel;
+use crate::wheel::id::TimerId;
+use crate::wheel::memory::pin;
+use crate::wheel::moment::Moment;
+
+impl<T: Send> Wheel<T> {
+    /// Arms a timer, at the end of the range if its deadline lies beyond, and also if the wheel is
+    /// at its capacity: for what holds one place for as long as it lives, and cannot be refused it.
+    pub(crate) fn insert_over_capacity(
+        &self,
+        value: T,
+        deadline: Moment,
+    ) -> Result<TimerId, InsertError<T>> {
+        let engine = &self.inner.engine;
+        let (local, timeline) = (engine.local(), engine.timeline());
+        let now = self.inner.now(local);
+        let tick = self.inner.tick_of(timeline.read(deadline), now);
+        let tick = tick.or_else(|_| engine.tick_after(timeline.longest_delay(), now));
+        engine.insert_over_capacity(Call { local, guard: &pin() }, value, tick)
+    }
+}
