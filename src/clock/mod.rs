@@ -1,7 +1,8 @@
 //! Where a wheel reads the time: [`Clock`], the monotonic clock, and one that is set by hand;
 //! [`boot`] has one that goes on while the machine sleeps.
 //!
-//! The only file that calls [`Instant::now`].
+//! The only file that calls [`Instant::now`]; `wall` is the only one that calls
+//! [`SystemTime::now`].
 
 #![forbid(unsafe_code)]
 
