@@ -1,4 +1,4 @@
-//! [`Repeating`]: the sleep of what is polled again and again: an interval, or a limit of each item.
+//! [`Repeating`]: the sleep of an interval, or of a limit of each item.
 
 #![forbid(unsafe_code)]
 
