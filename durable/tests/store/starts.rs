@@ -76,7 +76,7 @@ fn starts_that_are_killed_stop_no_later_one() {
             // As many starts after each other as were cut short; then one that is not.
             let opened = child_by(&by, &file).status().unwrap();
             assert!(opened.success(), "start {start} finds what another has left");
-            assert_eq!(beside(&file), [PathBuf::new(); 0], "start {start}");
+            assert_eq!(beside(&file), Vec::<PathBuf>::new(), "start {start}");
             made += 1;
             file = TempFile::new();
         }
@@ -97,7 +97,7 @@ fn a_new_file_has_its_name_when_it_is_whole() {
     for _ in 0..2 {
         assert!(!limited.status().unwrap().success(), "there is no space");
         assert!(!file.0.exists());
-        assert_eq!(beside(&file), [PathBuf::new(); 0]);
+        assert_eq!(beside(&file), Vec::<PathBuf>::new());
     }
     assert!(child_by("", &file).status().unwrap().success());
     assert_eq!((file.0.exists(), beside(&file)), (true, Vec::new()));
