@@ -226,18 +226,23 @@ impl Desk {
 
     /// Counts runs at noon, UTC.
     fn at_noon(&self) -> Scheduled {
+        self.count("0 12 * * *")
+    }
+
+    /// Counts runs by an expression, in UTC.
+    fn count(&self, expression: &str) -> Scheduled {
         let (clock, look) = (self.clock.clone(), self.look);
         let wall = move || {
             let now = clock.wall();
             clock.advance(look);
             now
         };
-        let noon = Calendar::with_wall_clock("0 12 * * *", "UTC", wall).unwrap();
+        let calendar = Calendar::with_wall_clock(expression, "UTC", wall).unwrap();
         let runs = Arc::clone(&self.runs);
         let counting = move || {
             runs.fetch_add(1, Relaxed);
         };
-        self.scheduler.by(noon).run(counting).unwrap()
+        self.scheduler.by(calendar).run(counting).unwrap()
     }
 
     /// Lets so many seconds pass, a second at a time. Answers after how many each run came.
@@ -302,6 +307,71 @@ fn a_wall_clock_set_back_runs_nothing_twice() {
     assert_eq!(desk.pass(3 * HOUR), [2 * HOUR]);
     desk.set(-2 * HOUR); // to 11:00
     assert_eq!(desk.pass(26 * HOUR), [25 * HOUR]);
+}
+
+#[test]
+fn a_step_goes_on_after_the_wall_clock_is_set_back() {
+    let minutes = |count: i64| (1..=count).map(|minute| 60 * minute).collect::<Vec<_>>();
+    for back in [121, 2 * HOUR, 4 * HOUR] {
+        let mut desk = Desk::new();
+        let _minutely = desk.count("* * * * *");
+        assert_eq!(desk.pass(600), minutes(10));
+        desk.set(-back);
+        // The new clock may be at another second of its minute.
+        let runs = desk.pass(3 * HOUR);
+        let regular: Vec<i64> = (1..=180).map(|minute| 60 * minute + back % 60).collect();
+        let late = runs.iter().position(|run| *run == regular[1]).unwrap();
+        assert!(late <= 2 && runs[0] <= 60, "{back}: {runs:?}");
+        assert_eq!(runs[late..], regular[1..regular.len() - usize::from(back % 60 > 0)]);
+    }
+    let mut desk = Desk::new();
+    let _each_second = desk.count("* * * * * *");
+    assert_eq!(desk.pass(10), (1..=10).collect::<Vec<_>>());
+    desk.set(-60);
+    assert_eq!(desk.pass(180), (1..=180).collect::<Vec<_>>());
+}
+
+#[test]
+fn steps_and_fixed_times_differ_where_the_wall_clock_is_set_back_as_where_a_zone_changes_it() {
+    let mut desk = Desk::new();
+    let _step = desk.count("*/30 11 * * *");
+    let _fixed = desk.count("0,30 11 * * *");
+    // Both, at 11:00 and 11:30.
+    assert_eq!(desk.pass(2 * HOUR), [HOUR, HOUR, HOUR * 3 / 2, HOUR * 3 / 2]);
+    desk.set(-HOUR - HOUR / 4); // from 12:00 to 10:45
+    assert_eq!(desk.pass(2 * HOUR), [HOUR / 4, HOUR * 3 / 4]);
+}
+
+#[test]
+fn what_comes_before_a_step_back_is_noticed_runs_within_a_minute() {
+    let mut desk = Desk::new();
+    let _step = desk.count("*/10 * * * *");
+    assert_eq!(desk.pass(605), [600]);
+    desk.set(-610); // from 10:10:05 to 09:59:55
+    let runs = desk.pass(600);
+    assert!(runs.len() == 1 && (5..=60).contains(&runs[0]), "{runs:?}");
+
+    let mut desk = Desk::new();
+    desk.set(1000 * 24 * HOUR);
+    let _noon = desk.at_noon();
+    assert_eq!(desk.pass(HOUR + 5), [0; 0]);
+    desk.set(HOUR - 10); // to 11:59:55, a thousand days before
+    let runs = desk.pass(HOUR);
+    assert!(runs.len() == 1 && (5..=60).contains(&runs[0]), "{runs:?}");
+}
+
+#[test]
+fn a_correction_of_the_wall_clock_during_a_run_repeats_nothing() {
+    let mut desk = Desk::new();
+    let (clock, runs) = (desk.clock.clone(), Arc::clone(&desk.runs));
+    let minutely = Calendar::with_wall_clock("* * * * *", "UTC", clock.clone()).unwrap();
+    let correcting = move || {
+        if runs.fetch_add(1, Relaxed) == 0 {
+            clock.set_wall(clock.wall() - Duration::from_millis(500));
+        }
+    };
+    desk.scheduler.by(minutely).run(correcting).unwrap();
+    assert_eq!(desk.pass(200), [60, 120, 180]);
 }
 
 #[test]

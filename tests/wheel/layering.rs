@@ -233,6 +233,7 @@ fn each_thing_outside_has_one_door() {
                 "scheduler/calendar/mod.rs",
                 "scheduler/calendar/builder.rs",
                 "scheduler/calendar/expression.rs",
+                "scheduler/calendar/moments.rs",
             ],
         ),
         ("SystemTime::now", &["clock/wall.rs"]),

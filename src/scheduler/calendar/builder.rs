@@ -171,6 +171,7 @@ impl<'e> CalendarBuilder<'e> {
             missed,
             wall,
             passed: None,
+            unseen: Duration::ZERO,
             coming: None,
             runs: 0,
             answered: false,

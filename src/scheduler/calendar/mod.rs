@@ -5,14 +5,15 @@
 //! armed far ahead: the rule is asked again after [`LOOK`] at most, and each time looks at the wall
 //! clock anew. What has run is remembered by its wall time.
 //!
-//! An `Expression` finds the times on a wall clock that nobody changes. What becomes of them where
-//! the clocks change is decided here, as Vixie's cron does.
+//! An `Expression` finds the times on a wall clock that nobody changes, and `Moments` decides what
+//! becomes of them where the clocks change.
 
 #![forbid(unsafe_code)]
 
 mod builder;
 mod error;
 mod expression;
+mod moments;
 
 pub use builder::{CalendarBuilder, MissedTimes};
 pub use error::CalendarError;
@@ -21,17 +22,14 @@ pub use expression::Dialect;
 use super::rule::{LastRun, Next, Rule};
 use crate::ManualClock;
 use expression::Expression;
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use moments::Moments;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// How long a step of the wall clock may stay unnoticed.
 const LOOK: Duration = Duration::from_secs(60);
-
-/// A wall clock set back by more was wrong before; one set back by less will pass the same times
-/// again.
-const SET_BACK: Duration = Duration::from_secs(3 * 3600);
 
 /// Where a [`Calendar`] reads the time of day. Every `Fn() -> SystemTime` is one.
 ///
@@ -92,7 +90,7 @@ impl WallClock for ManualClock {
 /// * Where clocks go *forward*, fixed times that do not exist run at the first time that does,
 ///   once for all of them (02:30 runs at 03:00); a step leaves them out.
 /// * Where they go *back*, a fixed time runs once, at the first of both; a step runs through both
-///   hours.
+///   hours. The same holds if the wall clock is set back.
 ///
 /// **Time zones** come from the system's IANA database: in `TZDIR`, or in the usual places such as
 /// `/usr/share/zoneinfo`. A container image without that (scratch, distroless and Alpine images
@@ -101,9 +99,10 @@ impl WallClock for ManualClock {
 ///
 /// **If the wall clock is set**, that is noticed within a minute. Set forward, or after the machine
 /// has slept, what was passed over runs once, at once, however many times it was, unless
-/// [`MissedTimes`] says otherwise. Set back by up to three hours, nothing runs twice: it waits
-/// until the time comes again. Set back by more, the clock is taken to have been wrong, and the
-/// present one counts.
+/// [`MissedTimes`] says otherwise. Set back by up to three hours, a step goes on by the new time,
+/// and a fixed time is not repeated: it next runs after the latest time that has run. Set back by
+/// more, the clock is taken to have been wrong, and the present one counts. Set back by less than a
+/// second, or by less than passes until the next look at it, nothing is repeated.
 ///
 /// A calendar whose last year is over goes on looking each minute, since the clock may be set back.
 ///
@@ -132,6 +131,8 @@ pub struct Calendar {
     wall: Box<dyn WallClock>,
     /// Up to here everything has run.
     passed: Option<Timestamp>,
+    /// How long the calendar does not look at the wall clock before it is asked again.
+    unseen: Duration,
     /// The next run.
     coming: Option<Timestamp>,
     /// How many runs this rule knows of.
@@ -189,60 +190,21 @@ impl Calendar {
     }
 
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        if self.expression.fixed { self.next_fixed(after) } else { self.next_step(after) }
+        self.moments().after(after)
     }
 
-    /// The first moment after `after` at which the wall clock reaches a time of the expression, or
-    /// leaps over it, and has not done so before.
-    fn next_fixed(&self, after: Timestamp) -> Option<Timestamp> {
-        let mut time = self.zone.to_datetime(after);
-        loop {
-            time = self.expression.next(&time, false)?;
-            let ambiguous = self.zone.to_ambiguous_timestamp(time);
-            let reached = match ambiguous.offset() {
-                AmbiguousOffset::Gap { after, .. } => {
-                    let before = ambiguous.earlier().ok()?;
-                    let mut changes = self.zone.following(before);
-                    changes.find(|change| change.offset() == after)?.timestamp()
-                }
-                _ => ambiguous.earlier().ok()?,
-            };
-            // In an hour that comes again, times that are still ahead have been reached before.
-            if reached > after {
-                return Some(reached);
-            }
-        }
-    }
-
-    /// The first moment after `after` at which the wall clock says a time of the expression.
-    /// Between two changes of clocks it runs evenly, so each such stretch is looked at alone.
-    fn next_step(&self, after: Timestamp) -> Option<Timestamp> {
-        let (mut from, mut inclusive) = (after, false);
-        loop {
-            let offset = self.zone.to_offset(from);
-            let time = offset.to_datetime(from);
-            let time = self.expression.next(&time, inclusive)?;
-            let next = offset.to_timestamp(time).ok()?;
-            match self.zone.following(from).next() {
-                Some(change) if change.timestamp() <= next => {
-                    (from, inclusive) = (change.timestamp(), true);
-                }
-                _ => return Some(next),
-            }
-        }
+    fn moments(&self) -> Moments<'_> {
+        Moments { expression: &self.expression, zone: &self.zone }
     }
 }
 
 impl Rule for Calendar {
     fn next(&mut self, last: &LastRun) -> Next {
         self.coming = None;
+        let unseen = std::mem::replace(&mut self.unseen, LOOK);
         // A wall clock that is out of its mind may come to itself.
         let Ok(now) = Timestamp::try_from(self.wall.now()) else { return Next::AskAfter(LOOK) };
-        let passed = match self.passed {
-            Some(passed) if passed <= now => passed,
-            Some(passed) if passed.duration_since(now).unsigned_abs() <= SET_BACK => passed,
-            _ => now,
-        };
+        let passed = self.passed.map_or(now, |passed| self.moments().resume(passed, now, unseen));
         let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
         let own = std::mem::take(&mut self.answered) && !last.moved;
         // A run at another time stands for all that had come by then.
@@ -254,9 +216,11 @@ impl Rule for Calendar {
         if next <= now {
             self.passed = Some(if self.missed == MissedTimes::All { next } else { now });
             self.answered = true;
+            self.unseen = Duration::ZERO;
             return Next::After(Duration::ZERO);
         }
-        Next::AskAfter(next.duration_since(now).unsigned_abs().min(LOOK))
+        self.unseen = next.duration_since(now).unsigned_abs().min(LOOK);
+        Next::AskAfter(self.unseen)
     }
 
     fn next_time(&self) -> Option<SystemTime> {
