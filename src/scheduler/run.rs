@@ -24,7 +24,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// clock.set_wall(SystemTime::UNIX_EPOCH + minute * (10 * 60 + 30));
 /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
 /// let scheduler = Scheduler::new(wheel);
-/// let hourly = Calendar::builder("0 * * * *").missed(MissedTimes::All).wall_clock(clock.clone());
+/// let hourly = Calendar::builder("0 * * * *")
+///     .missed(MissedTimes::AllWithin(minute * 60 * 24))
+///     .wall_clock(clock.clone());
 /// let (send, reports) = mpsc::channel();
 /// scheduler.by(hourly.build()?).run_with(move |run| drop(send.send(run.time)))?;
 ///

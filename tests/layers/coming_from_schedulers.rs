@@ -73,7 +73,7 @@ fn misfire(missed: MissedTimes) -> u32 {
 #[test]
 fn quartz_misfire_instructions() {
     assert_eq!(misfire(MissedTimes::Once), 1);
-    assert_eq!(misfire(MissedTimes::All), 24);
+    assert_eq!(misfire(MissedTimes::AllWithin(MINUTE * 60 * 24)), 24);
     assert_eq!(misfire(MissedTimes::Skip), 0);
 }
 

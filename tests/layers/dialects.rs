@@ -207,7 +207,9 @@ fn what_was_passed_over_runs_as_it_was_said() {
     // To 14:20: past 11, 12, 13 and 14 o'clock.
     let asleep = HOUR * 4 - MINUTE * 10;
     assert_eq!(runs_after(MissedTimes::Once, asleep), 1);
-    assert_eq!(runs_after(MissedTimes::All, asleep), 4);
+    assert_eq!(runs_after(MissedTimes::AllWithin(Duration::MAX), asleep), 4);
+    assert_eq!(runs_after(MissedTimes::AllWithin(MINUTE * 19), asleep), 0);
+    assert_eq!(runs_after(MissedTimes::AllWithin(MINUTE * 140), asleep), 3);
     assert_eq!(runs_after(MissedTimes::Skip, asleep), 0);
     assert_eq!(runs_after(MissedTimes::Within(MINUTE * 19), asleep), 0);
     assert_eq!(runs_after(MissedTimes::Within(MINUTE * 20), asleep), 1);
@@ -215,9 +217,29 @@ fn what_was_passed_over_runs_as_it_was_said() {
     assert_eq!(runs_after(MissedTimes::Within(Duration::MAX), asleep), 1);
     // A run that is as late as timers are has not been missed.
     let on_time = MINUTE * 30 + Duration::from_millis(2);
-    for missed in [MissedTimes::Once, MissedTimes::All, MissedTimes::Skip] {
+    for missed in [MissedTimes::Once, MissedTimes::AllWithin(MINUTE), MissedTimes::Skip] {
         assert_eq!(runs_after(missed, on_time), 1, "{missed:?}");
     }
+}
+
+/// A device starts in 1970 and learns the time later.
+#[test]
+fn what_is_made_up_for_after_decades_is_bounded() {
+    let mut desk = Desk::new();
+    let minutely = Calendar::builder("* * * * *").missed(MissedTimes::AllWithin(HOUR));
+    let minutely = minutely.wall_clock(desk.clock.clone()).build().unwrap();
+    let (runs, count) = counting();
+    desk.scheduler.by(minutely).run(count).unwrap();
+    desk.clock.set_wall(at("2026-01-01T10:30:30Z"));
+    desk.advance(MINUTE);
+    for _ in 0..1000 {
+        desk.advance(Duration::ZERO);
+    }
+    // From 09:32 to 10:31.
+    assert_eq!(runs.load(Relaxed), 60);
+    desk.advance(MINUTE);
+    desk.advance(Duration::ZERO);
+    assert_eq!(runs.load(Relaxed), 61);
 }
 
 /// A run of 11:00 takes until 13:30, and moves the next one, which is due by then, to 14:30.

@@ -50,7 +50,7 @@ fn what_a_rate_missed_while_it_was_paused_is_made_up_for_put_off_or_left_out() {
 fn what_a_calendar_missed_while_it_was_paused_is_decided_by_its_missed_times() {
     for (missed, at_once) in [
         (MissedTimes::Once, 1),
-        (MissedTimes::All, 4),
+        (MissedTimes::AllWithin(HOUR * 24), 4),
         (MissedTimes::Skip, 0),
         (MissedTimes::Within(HOUR / 4), 0),
         (MissedTimes::Within(HOUR / 2), 1),

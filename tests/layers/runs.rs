@@ -38,7 +38,7 @@ fn hours_of(missed: MissedTimes) -> Vec<f64> {
 
 #[test]
 fn a_run_is_told_the_time_that_it_is_for_though_it_comes_later() {
-    assert_eq!(hours_of(MissedTimes::All), [11.0, 12.0, 13.0, 14.0]);
+    assert_eq!(hours_of(MissedTimes::AllWithin(HOUR * 24)), [11.0, 12.0, 13.0, 14.0]);
     assert_eq!(hours_of(MissedTimes::Once), [11.0]);
     assert_eq!(hours_of(MissedTimes::Within(HOUR)), [14.0]);
 }

@@ -30,7 +30,8 @@ use std::time::Duration;
 /// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
 /// for (missed, runs) in [
 ///     (MissedTimes::Once, 1),
-///     (MissedTimes::All, 4),
+///     (MissedTimes::AllWithin(minutes(24 * 60)), 4),
+///     (MissedTimes::AllWithin(minutes(90)), 2),
 ///     (MissedTimes::Skip, 0),
 ///     (MissedTimes::Within(minutes(15)), 0),
 ///     (MissedTimes::Within(minutes(30)), 1),
@@ -54,24 +55,32 @@ pub enum MissedTimes {
     /// One run for all of them, at once.
     #[default]
     Once,
-    /// One run for each, one right after the other.
-    All,
     /// None: a run that cannot begin within a second of its time is left out. On a wheel whose
     /// ticks are longer than that, say [`Within`](Self::Within) some of them.
     Skip,
     /// One run for those that came no longer ago than this, at once; if there are none, none.
     /// (Kubernetes' `startingDeadlineSeconds`.)
     Within(Duration),
+    /// One run for each of those that came no longer ago than this, one right after the other.
+    ///
+    /// The bound decides how many runs are made up for after a wall clock has been set forward by
+    /// years, as on a device that starts in 1970 and then learns the time.
+    AllWithin(Duration),
 }
 
 impl MissedTimes {
     /// How long ago a time may have come and count still; `None` if that does not matter.
     pub(super) fn longest(self) -> Option<Duration> {
         match self {
-            Self::Once | Self::All => None,
+            Self::Once => None,
             Self::Skip => Some(Duration::from_secs(1)),
-            Self::Within(longest) => Some(longest),
+            Self::Within(longest) | Self::AllWithin(longest) => Some(longest),
         }
+    }
+
+    /// Returns `true` if one run stands for one time, and not for all that came by then.
+    pub(super) fn is_one_each(self) -> bool {
+        matches!(self, Self::AllWithin(_))
     }
 }
 

@@ -214,7 +214,7 @@ impl Rule for Calendar {
         self.coming = Calendar::next(self, passed);
         let Some(next) = self.coming else { return Next::AskAfter(LOOK) };
         if next <= now {
-            self.passed = Some(if self.missed == MissedTimes::All { next } else { now });
+            self.passed = Some(if self.missed.is_one_each() { next } else { now });
             self.answered = true;
             self.unseen = Duration::ZERO;
             return Next::After(Duration::ZERO);
