@@ -90,6 +90,13 @@ fn tasks(overlap: Overlap) -> (Desk, Tasks, Arc<Mutex<Vec<Task>>>) {
 }
 
 #[test]
+fn quartz_calendars() {
+    let noon = || quartz("0 0 12 * * ?");
+    assert_eq!(next(noon().except_days(["2026-01-01", "2026-01-02"])), at("2026-01-03T12:00:00Z"));
+    assert_eq!(next(noon().except("* * * ? * 5-6")), at("2026-01-03T12:00:00Z"));
+}
+
+#[test]
 fn quartz_disallow_concurrent_execution() {
     let (mut desk, tasks, spawned) = tasks(Overlap::Forbid);
     pass(&mut desk, 5);

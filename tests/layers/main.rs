@@ -20,6 +20,8 @@ mod cache_weights;
 #[cfg(feature = "cron")]
 mod calendar;
 #[cfg(feature = "cron")]
+mod calendar_sets;
+#[cfg(feature = "cron")]
 mod closing;
 #[cfg(all(feature = "cache", feature = "io", feature = "keyed"))]
 mod coming_from;

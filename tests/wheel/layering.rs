@@ -232,6 +232,7 @@ fn each_thing_outside_has_one_door() {
             &[
                 "scheduler/calendar/mod.rs",
                 "scheduler/calendar/builder.rs",
+                "scheduler/calendar/exclusions.rs",
                 "scheduler/calendar/expression.rs",
                 "scheduler/calendar/moments.rs",
             ],

@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::error::CalendarError;
+use super::exclusions::Exclusions;
 use super::expression::{Dialect, Expression};
-use super::{Calendar, WallClock};
+use super::{Calendar, Times, WallClock};
 use crate::wall_now;
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use std::fmt;
 use std::time::Duration;
@@ -103,7 +105,9 @@ impl MissedTimes {
 /// ```
 #[must_use]
 pub struct CalendarBuilder<'e> {
-    expression: &'e str,
+    expressions: Vec<&'e str>,
+    except: Vec<&'e str>,
+    except_days: Vec<&'e str>,
     dialect: Dialect,
     zone: Zone<'e>,
     missed: MissedTimes,
@@ -119,7 +123,9 @@ enum Zone<'e> {
 impl<'e> CalendarBuilder<'e> {
     pub(super) fn new(expression: &'e str) -> Self {
         Self {
-            expression,
+            expressions: vec![expression],
+            except: Vec::new(),
+            except_days: Vec::new(),
             dialect: Dialect::default(),
             zone: Zone::Named("UTC"),
             missed: MissedTimes::default(),
@@ -127,7 +133,80 @@ impl<'e> CalendarBuilder<'e> {
         }
     }
 
-    /// How the expression is written; as on Unix by default.
+    /// Adds the times of another expression, in the same dialect and zone. A time that several
+    /// expressions name runs once, and so do times of several that were missed, unless
+    /// [`missed`](Self::missed) says otherwise.
+    ///
+    /// Each expression means fixed times or a step by itself.
+    ///
+    /// # Examples
+    ///
+    /// Every 90 minutes, which no single expression can say:
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let calendar = Calendar::builder("0 0-21/3 * * *").or("30 1-22/3 * * *").build()?;
+    /// let mut time = SystemTime::UNIX_EPOCH;
+    /// for n in 1..=16 {
+    ///     time = calendar.next_after(time).ok_or("there is a next time")?;
+    ///     assert_eq!(time, SystemTime::UNIX_EPOCH + Duration::from_secs(90 * 60) * n);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn or(mut self, expression: &'e str) -> Self {
+        self.expressions.push(expression);
+        self
+    }
+
+    /// Leaves out the times that an expression of the same dialect names on the wall clock of the
+    /// zone. An expression without seconds leaves out whole minutes, so `* * 24-26 12 *` leaves out
+    /// three whole days. In Quartz's dialect, which requires seconds, that is
+    /// `* * * 24-26 12 ?`.
+    ///
+    /// Costs little for days and hours that are left out. An expression whose times are left out
+    /// 150,000 times in a row has no time to come.
+    ///
+    /// # Examples
+    ///
+    /// Each quarter of an hour, but for the lunch break of working days:
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let polling = Calendar::builder("*/15 * * * *").except("* 12 * * MON-FRI").build()?;
+    /// let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(12 * 3600); // a Thursday
+    /// let next = polling.next_after(noon - Duration::from_secs(1));
+    /// assert_eq!(next, Some(noon + Duration::from_secs(3600)));
+    /// # Ok::<(), tourbillon::scheduler::CalendarError>(())
+    /// ```
+    pub fn except(mut self, expression: &'e str) -> Self {
+        self.except.push(expression);
+        self
+    }
+
+    /// Leaves out whole days of the zone, such as public holidays, each written as `2026-12-25`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let holidays = ["1970-01-01", "1970-01-02"];
+    /// let opening = Calendar::builder("0 9 * * MON-FRI").except_days(holidays);
+    /// let monday = SystemTime::UNIX_EPOCH + Duration::from_secs((4 * 24 + 9) * 3600);
+    /// assert_eq!(opening.build()?.next_after(SystemTime::UNIX_EPOCH), Some(monday));
+    /// # Ok::<(), tourbillon::scheduler::CalendarError>(())
+    /// ```
+    pub fn except_days(mut self, days: impl IntoIterator<Item = &'e str>) -> Self {
+        self.except_days.extend(days);
+        self
+    }
+
+    /// How the expressions are written; as on Unix by default.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
@@ -163,10 +242,10 @@ impl<'e> CalendarBuilder<'e> {
     ///
     /// # Errors
     ///
-    /// The expression cannot be read, or names no time to come; the zone does not exist, or the
-    /// system does not tell its own.
+    /// An expression or a day cannot be read, or no time is to come; the zone does not exist, or
+    /// the system does not tell its own.
     pub fn build(self) -> Result<Calendar, CalendarError> {
-        let Self { expression, dialect, zone, missed, wall } = self;
+        let Self { expressions, except, except_days, dialect, zone, missed, wall } = self;
         let zone = match zone {
             Zone::Named(name) => {
                 TimeZone::get(name).map_err(|_| CalendarError::Zone(name.to_owned()))?
@@ -174,33 +253,46 @@ impl<'e> CalendarBuilder<'e> {
             Zone::System => TimeZone::try_system()
                 .map_err(|error| CalendarError::SystemZone(error.to_string()))?,
         };
+        let read = |text: &&str| {
+            let expression = Expression::read(text, dialect)?;
+            Ok(Times { expression, passed: None })
+        };
+        let read_exclusion = |text: &str| Expression::read_exclusion(text, dialect);
         let calendar = Calendar {
-            expression: Expression::read(expression, dialect)?,
+            times: expressions.iter().map(read).collect::<Result<_, _>>()?,
+            except: Exclusions {
+                days: except_days.into_iter().map(day).collect::<Result<_, _>>()?,
+                expressions: except.into_iter().map(read_exclusion).collect::<Result<_, _>>()?,
+            },
             zone,
             missed,
             wall,
-            passed: None,
             unseen: Duration::ZERO,
             coming: None,
             runs: 0,
-            answered: false,
         };
         let now = Timestamp::try_from(calendar.wall.now()).ok();
         // A clock that is out of its mind may come to itself.
         let told = now.filter(|now| now.to_zoned(TimeZone::UTC).year() < Expression::NO_YEAR);
-        match told {
-            Some(now) if calendar.next(now).is_none() => {
-                Err(CalendarError::Never(expression.to_owned()))
-            }
-            _ => Ok(calendar),
+        match told.and_then(|now| calendar.never(now)) {
+            Some(never) => Err(CalendarError::Never(never)),
+            None => Ok(calendar),
         }
     }
+}
+
+/// Reads a day, in one way only.
+fn day(text: &str) -> Result<Date, CalendarError> {
+    let read = text.parse::<Date>().ok().filter(|day| day.to_string() == text);
+    read.ok_or_else(|| CalendarError::Day(text.to_owned()))
 }
 
 impl fmt::Debug for CalendarBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CalendarBuilder")
-            .field("expression", &self.expression)
+            .field("expressions", &self.expressions)
+            .field("except", &self.except)
+            .field("except_days", &self.except_days)
             .field("dialect", &self.dialect)
             .field("zone", &self.zone)
             .field("missed", &self.missed)

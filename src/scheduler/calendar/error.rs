@@ -35,7 +35,10 @@ pub enum CalendarError {
     Zone(String),
     /// The system does not say which zone it is in, or names one that there is not; why.
     SystemZone(String),
-    /// The expression names no time that ever comes.
+    /// Not a day: one is written as `2026-12-25`.
+    Day(String),
+    /// The expression names no time that ever comes, or all of its times are left out. If none of
+    /// several expressions names one, they are listed.
     Never(String),
 }
 
@@ -55,6 +58,9 @@ impl fmt::Display for CalendarError {
             CalendarError::Zone(name) => write!(f, "there is no time zone {name:?}"),
             CalendarError::SystemZone(reason) => {
                 write!(f, "the system's time zone cannot be told: {reason}")
+            }
+            CalendarError::Day(day) => {
+                write!(f, "{day:?} is not a day of the calendar, written as 2026-12-25")
             }
             CalendarError::Never(expression) => write!(f, "{expression:?} names no time to come"),
         }

@@ -8,6 +8,7 @@ use super::error::CalendarError;
 use croner::Cron;
 use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
+use jiff::SignedDuration;
 use jiff::civil::{DateTime, Time};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -57,7 +58,12 @@ pub(super) struct Expression {
     before_last: Option<i8>,
     /// Whether it means fixed times, and not a step.
     pub(super) fixed: bool,
+    /// A bit for each second, minute and hour that it names.
+    time: [u64; 3],
 }
+
+/// All seconds, minutes and hours.
+const ALWAYS: [u64; 3] = [(1 << 60) - 1, (1 << 60) - 1, (1 << 24) - 1];
 
 /// The fields of an expression of seven. One of six has no years, one of five no seconds either.
 const FIELDS: [&str; 7] =
@@ -94,7 +100,17 @@ impl Expression {
         let cron = parser.parse(&text).map_err(|error| unreadable(dialect, &text, error))?;
         let times = [&cron.pattern.seconds, &cron.pattern.minutes, &cron.pattern.hours];
         let fixed = !times.iter().any(|field| field.from_wildcard) && !has_open_step(&text);
-        Ok(Self { cron, before_last, fixed })
+        let time =
+            times.map(|field| field.values().iter().fold(0, |bits, value| bits | 1 << value));
+        Ok(Self { cron, before_last, fixed, time })
+    }
+
+    /// Reads one that leaves times out: whole minutes, if it tells no seconds.
+    pub(super) fn read_exclusion(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {
+        match (dialect, given(text).1.len()) {
+            (Dialect::Unix, 5) => Self::read(&format!("* {text}"), dialect),
+            _ => Self::read(text, dialect),
+        }
     }
 
     /// The first time after `time`, or at it if that counts.
@@ -103,10 +119,50 @@ impl Expression {
         // One day of each month is the one; so this ends within the months that are asked for.
         while self.before_last.is_some_and(|days| next.day() != next.date().days_in_month() - days)
         {
-            let tomorrow = next.date().tomorrow().ok()?.to_datetime(Time::midnight());
-            next = self.cron.find_next_occurrence(&tomorrow, true).ok()?;
+            next = self.cron.find_next_occurrence(&Self::midnight_after(next)?, true).ok()?;
         }
         Some(next)
+    }
+
+    /// Returns `true` if `time` is one of its times.
+    pub(super) fn names(&self, time: &DateTime) -> bool {
+        let days = time.date().days_in_month() - time.day();
+        self.before_last.is_none_or(|before| before == days)
+            && self.cron.is_time_matching(time).unwrap_or(false)
+    }
+
+    /// Returns `time`, or the first time after it that is not one of its times.
+    pub(super) fn unnamed_from(&self, mut time: DateTime) -> Option<DateTime> {
+        while self.names(&time) {
+            let [seconds, minutes, hours] = [0, 1, 2].map(|unit| self.time[unit] == ALWAYS[unit]);
+            let of_day = time.time();
+            time = match (seconds, minutes, hours) {
+                (false, ..) => time.checked_add(SignedDuration::from_secs(1)).ok()?,
+                (true, false, _) => {
+                    let minute = of_day.with().second(0).build().ok()?;
+                    time.date()
+                        .to_datetime(minute)
+                        .checked_add(SignedDuration::from_mins(1))
+                        .ok()?
+                }
+                (true, true, false) => {
+                    let hour = of_day.with().minute(0).second(0).build().ok()?;
+                    time.date().to_datetime(hour).checked_add(SignedDuration::from_hours(1)).ok()?
+                }
+                (true, true, true) => Self::midnight_after(time)?,
+            };
+        }
+        Some(time)
+    }
+
+    /// Returns `true` if each of its times of day is one of `other`.
+    pub(super) fn is_within_hours_of(&self, other: &Self) -> bool {
+        self.time.iter().zip(other.time).all(|(time, other)| time & !other == 0)
+    }
+
+    /// Returns the midnight at the end of the day of `time`.
+    pub(super) fn midnight_after(time: DateTime) -> Option<DateTime> {
+        Some(time.date().tomorrow().ok()?.to_datetime(Time::midnight()))
     }
 
     /// As it was read, but for what other dialects write otherwise.

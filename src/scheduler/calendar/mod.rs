@@ -12,6 +12,7 @@
 
 mod builder;
 mod error;
+mod exclusions;
 mod expression;
 mod moments;
 
@@ -21,6 +22,7 @@ pub use expression::Dialect;
 
 use super::rule::{LastRun, Next, Rule};
 use crate::ManualClock;
+use exclusions::Exclusions;
 use expression::Expression;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -104,6 +106,11 @@ impl WallClock for ManualClock {
 /// more, the clock is taken to have been wrong, and the present one counts. Set back by less than a
 /// second, or by less than passes until the next look at it, nothing is repeated.
 ///
+/// **Several expressions** make one calendar by [`CalendarBuilder::or`], and
+/// [`CalendarBuilder::except`] and [`CalendarBuilder::except_days`] leave times out. A rule of your
+/// own may also ask several calendars. Each of them counts a time as run once it has answered
+/// [`Next::After`], and takes no notice of the others' runs.
+///
 /// A calendar whose last year is over goes on looking each minute, since the clock may be set back.
 ///
 /// A run begins at its second or within two ticks of the wheel after it. For a list of times to
@@ -125,20 +132,25 @@ impl WallClock for ManualClock {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Calendar {
-    expression: Expression,
+    /// At least one.
+    times: Vec<Times>,
+    except: Exclusions,
     zone: TimeZone,
     missed: MissedTimes,
     wall: Box<dyn WallClock>,
-    /// Up to here everything has run.
-    passed: Option<Timestamp>,
     /// How long the calendar does not look at the wall clock before it is asked again.
     unseen: Duration,
     /// The next run.
     coming: Option<Timestamp>,
-    /// How many runs this rule knows of.
+    /// How many runs this rule knows of, its own and others'.
     runs: u64,
-    /// Whether the next run is this rule's own: a handle may let it run at other times.
-    answered: bool,
+}
+
+/// The times of one expression.
+struct Times {
+    expression: Expression,
+    /// Up to here everything has run.
+    passed: Option<Timestamp>,
 }
 
 impl Calendar {
@@ -190,11 +202,31 @@ impl Calendar {
     }
 
     fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        self.moments().after(after)
+        let Self { times, except, zone, .. } = self;
+        let moments = times.iter().map(|times| times.moments(except, zone));
+        moments.filter_map(|moments| moments.after(after)).min()
     }
 
-    fn moments(&self) -> Moments<'_> {
-        Moments { expression: &self.expression, zone: &self.zone }
+    /// Returns what has no time to come: an expression whose times are all left out, or else all
+    /// expressions. One of several whose last year is over may come when the clock is set back.
+    fn never(&self, now: Timestamp) -> Option<String> {
+        let Self { times, except, zone, .. } = self;
+        let has_some = |times: &Times| times.moments(except, zone).after(now).is_some();
+        let is_left_out = |times: &&Times| {
+            !has_some(times) && times.expression.next(&zone.to_datetime(now), false).is_some()
+        };
+        let texts =
+            |times: &[Times]| texts(times.iter().map(|times| &times.expression)).join(" or ");
+        match times.iter().find(is_left_out) {
+            Some(left_out) => Some(texts(std::slice::from_ref(left_out))),
+            None => (!times.iter().any(has_some)).then(|| texts(times)),
+        }
+    }
+}
+
+impl Times {
+    fn moments<'c>(&'c self, except: &'c Exclusions, zone: &'c TimeZone) -> Moments<'c> {
+        Moments { expression: &self.expression, except, zone }
     }
 }
 
@@ -204,18 +236,24 @@ impl Rule for Calendar {
         let unseen = std::mem::replace(&mut self.unseen, LOOK);
         // A wall clock that is out of its mind may come to itself.
         let Ok(now) = Timestamp::try_from(self.wall.now()) else { return Next::AskAfter(LOOK) };
-        let passed = self.passed.map_or(now, |passed| self.moments().resume(passed, now, unseen));
         let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
-        let own = std::mem::take(&mut self.answered) && !last.moved;
-        // A run at another time stands for all that had come by then.
-        let passed = if has_run && !own { passed.max(now) } else { passed };
-        let passed = self.missed_before(now).map_or(passed, |missed| passed.max(missed));
-        self.passed = Some(passed);
-        self.coming = Calendar::next(self, passed);
+        // A run that a handle has moved stands for all that had come by then. One that another rule
+        // wanted, where a rule unites several, stands for nothing here.
+        let moved = (has_run && last.moved).then_some(now);
+        let left_out = self.missed_before(now);
+        for times in &mut self.times {
+            let moments = times.moments(&self.except, &self.zone);
+            let passed = times.passed.map_or(now, |passed| moments.resume(passed, now, unseen));
+            let passed = [moved, left_out].into_iter().flatten().fold(passed, Timestamp::max);
+            self.coming = self.coming.into_iter().chain(moments.after(passed)).min();
+            times.passed = Some(passed);
+        }
         let Some(next) = self.coming else { return Next::AskAfter(LOOK) };
         if next <= now {
-            self.passed = Some(if self.missed.is_one_each() { next } else { now });
-            self.answered = true;
+            let passed = Some(if self.missed.is_one_each() { next } else { now });
+            for times in &mut self.times {
+                times.passed = times.passed.max(passed);
+            }
             self.unseen = Duration::ZERO;
             return Next::After(Duration::ZERO);
         }
@@ -246,8 +284,13 @@ impl Calendar {
 impl fmt::Debug for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calendar")
-            .field("expression", &self.expression.text())
+            .field("expressions", &texts(self.times.iter().map(|times| &times.expression)))
+            .field("except", &texts(&self.except.expressions))
             .field("zone", &self.zone.iana_name())
             .finish_non_exhaustive()
     }
+}
+
+fn texts<'e>(expressions: impl IntoIterator<Item = &'e Expression>) -> Vec<&'e str> {
+    expressions.into_iter().map(Expression::text).collect()
 }

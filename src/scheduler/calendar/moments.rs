@@ -6,7 +6,9 @@
 
 #![forbid(unsafe_code)]
 
+use super::exclusions::Exclusions;
 use super::expression::Expression;
+use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
@@ -22,6 +24,7 @@ const CORRECTION: SignedDuration = SignedDuration::from_secs(1);
 #[derive(Clone, Copy)]
 pub(super) struct Moments<'c> {
     pub(super) expression: &'c Expression,
+    pub(super) except: &'c Exclusions,
     pub(super) zone: &'c TimeZone,
 }
 
@@ -47,7 +50,7 @@ impl Moments<'_> {
     fn fixed_after(self, after: Timestamp) -> Option<Timestamp> {
         let mut time = self.zone.to_datetime(after);
         loop {
-            time = self.expression.next(&time, false)?;
+            time = self.named(&time, false)?;
             let ambiguous = self.zone.to_ambiguous_timestamp(time);
             let reached = match ambiguous.offset() {
                 AmbiguousOffset::Gap { after, .. } => {
@@ -72,7 +75,7 @@ impl Moments<'_> {
         loop {
             let offset = self.zone.to_offset(from);
             let time = offset.to_datetime(from);
-            let time = self.expression.next(&time, inclusive)?;
+            let time = self.named(&time, inclusive)?;
             let next = offset.to_timestamp(time).ok()?;
             match self.zone.following(from).next() {
                 Some(change) if change.timestamp() <= next => {
@@ -81,5 +84,9 @@ impl Moments<'_> {
                 _ => return Some(next),
             }
         }
+    }
+
+    fn named(self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
+        self.except.next(self.expression, time, inclusive)
     }
 }

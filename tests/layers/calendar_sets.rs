@@ -1,0 +1,253 @@
+//! Calendars of several expressions, with times that are left out, and rules that unite calendars.
+
+use crate::common::desk::{Desk, counting};
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+use tourbillon::scheduler::{
+    Calendar, CalendarBuilder, CalendarError, Dialect, LastRun, MissedTimes, Next, Rule,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A Thursday.
+const START: &str = "2026-01-01T00:00:00Z";
+
+fn at(time: &str) -> SystemTime {
+    SystemTime::from(time.parse::<Timestamp>().unwrap())
+}
+
+fn build(calendar: CalendarBuilder<'_>) -> Calendar {
+    calendar.wall_clock(|| at(START)).build().unwrap()
+}
+
+/// So many times of a calendar after `from`; RFC 3339.
+fn times(calendar: CalendarBuilder<'_>, from: &str, count: usize) -> Vec<String> {
+    let (calendar, mut time) = (build(calendar), at(from));
+    let mut next = || {
+        time = calendar.next_after(time).unwrap();
+        Timestamp::try_from(time).unwrap().to_string()
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Lets so many minutes pass, and each sweep find what the one before armed.
+fn pass(desk: &mut Desk, minutes: u32) {
+    for _ in 0..minutes * 2 {
+        desk.advance(MINUTE / 2);
+        desk.advance(Duration::ZERO);
+    }
+}
+
+/// The times of six days.
+fn until(calendar: &Calendar) -> Vec<SystemTime> {
+    let end = at(START) + HOUR * 24 * 6;
+    let next = |time: &SystemTime| calendar.next_after(*time).filter(|next| *next <= end);
+    std::iter::successors(next(&at(START)), next).collect()
+}
+
+/// What several expressions name, and what others leave out, each by a calendar of its own.
+#[test]
+fn what_is_united_and_left_out_is_as_by_calendars_of_one_expression() {
+    let sets: [(&[&str], &[&str], &[&str]); 6] = [
+        (&["*/20 * * * *", "15 9-17 * * MON-FRI"], &[], &[]),
+        (&["*/20 * * * *", "30 11-13 * * *"], &["* 12 * * *"], &[]),
+        (&["7 * * * *"], &["* 0-11 * * SAT", "* 12-23 * * SAT", "7 3 * * *"], &["2026-01-02"]),
+        (&["* * * * *"], &["*/2 * * * *", "* * 4 1 *"], &["2026-01-01", "2026-01-02"]),
+        (&["0 0 * * *", "0 12 1-2 * *"], &["* * 1 * *"], &["2026-01-04", "2026-01-03"]),
+        (&["59 23 * * *", "0 0 * * *"], &["59 * * * FRI"], &["2026-01-05"]),
+    ];
+    for (included, excluded, days) in sets {
+        let alone = |expressions: &[&str]| {
+            let each = expressions.iter().flat_map(|alone| until(&build(Calendar::builder(alone))));
+            each.collect::<BTreeSet<_>>()
+        };
+        let (each_included, each_excluded) = (alone(included), alone(excluded));
+        let mut calendar = Calendar::builder(included[0]).except_days(days.iter().copied());
+        for expression in &included[1..] {
+            calendar = calendar.or(expression);
+        }
+        for expression in excluded {
+            calendar = calendar.except(expression);
+        }
+        let calendar = build(calendar);
+        let is_left_out = |time: &SystemTime| {
+            let day = Timestamp::try_from(*time).unwrap().to_string();
+            each_excluded.contains(time) || days.iter().any(|left_out| day.starts_with(left_out))
+        };
+        let expected: Vec<_> =
+            each_included.iter().copied().filter(|time| !is_left_out(time)).collect();
+        assert!(expected.len() >= 2, "{included:?}");
+        assert_eq!(until(&calendar), expected, "{included:?}");
+    }
+}
+
+#[test]
+fn each_expression_meets_the_changes_of_clocks_by_itself() {
+    let both = || Calendar::builder("30 2 * * *").or("*/20 2 * * *").zone("Europe/Berlin");
+    // From 02:00 to 03:00 (01:00 UTC) there is nothing on the 29th of March.
+    assert_eq!(
+        times(both(), "2026-03-28T12:00:00Z", 4),
+        [
+            "2026-03-29T01:00:00Z",
+            "2026-03-30T00:00:00Z",
+            "2026-03-30T00:20:00Z",
+            "2026-03-30T00:30:00Z",
+        ],
+    );
+    // A time that does not exist is left out by its own name, and not by the moment of its run.
+    let after = "2026-03-28T12:00:00Z";
+    assert_eq!(times(both().except("* 3 * * *"), after, 1), ["2026-03-29T01:00:00Z"]);
+    assert_eq!(times(both().except("* 2 29 3 *"), after, 1), ["2026-03-30T00:00:00Z"]);
+    assert_eq!(times(both().except_days(["2026-03-29"]), after, 1), ["2026-03-30T00:00:00Z"]);
+    // Both of the hours that come twice are left out.
+    let hourly = Calendar::builder("30 * * * *").zone("Europe/Berlin").except("* 2 * * *");
+    assert_eq!(
+        times(hourly, "2026-10-24T23:00:00Z", 2),
+        ["2026-10-24T23:30:00Z", "2026-10-25T02:30:00Z"],
+    );
+}
+
+#[test]
+fn what_is_left_out_is_told_to_the_second_or_the_minute() {
+    let quarters = || Calendar::builder("*/15 * * * * *");
+    assert_eq!(
+        times(quarters().except("1-59 * * * *"), START, 4),
+        [
+            "2026-01-01T00:00:15Z",
+            "2026-01-01T00:00:30Z",
+            "2026-01-01T00:00:45Z",
+            "2026-01-01T01:00:00Z",
+        ],
+    );
+    assert_eq!(
+        times(quarters().except("15-40 0 * * * *"), START, 3),
+        ["2026-01-01T00:00:45Z", "2026-01-01T00:01:00Z", "2026-01-01T00:01:15Z"],
+    );
+    let quartz = Calendar::builder("0 0 12 * * ?").dialect(Dialect::Quartz);
+    assert_eq!(times(quartz.except("* * * 1-5 1 ?"), START, 1), ["2026-01-06T12:00:00Z"]);
+    let last = Calendar::builder("0 0 12 * 1 ?").dialect(Dialect::Quartz).except("* * * L-3 * ?");
+    assert_eq!(
+        times(last, "2026-01-27T00:00:00Z", 2),
+        ["2026-01-27T12:00:00Z", "2026-01-29T12:00:00Z"],
+    );
+    // Half a million minutes in a row.
+    let january = Calendar::builder("* * * * *").except("0 * * * 2-12 *");
+    assert_eq!(times(january, "2026-02-01T00:00:00Z", 1), ["2027-01-01T00:00:00Z"]);
+}
+
+#[test]
+fn a_calendar_of_which_nothing_is_left_is_refused() {
+    let noon = || Calendar::builder("0 12 * * *");
+    for nothing in [
+        noon().except("* * * * *"),
+        noon().except("* 12 * * *"),
+        noon().except("0 12 * * *"),
+        noon().except("* 0-12 * * MON-FRI").except("* 12-23 * * SAT,SUN"),
+    ] {
+        let error = nothing.wall_clock(|| at(START)).build().unwrap_err();
+        assert_eq!(error, CalendarError::Never("0 12 * * *".into()));
+    }
+    let never = Calendar::builder("0 0 30 2 *").or("0 0 31 4 *").build().unwrap_err();
+    assert_eq!(never.to_string(), "\"0 0 30 2 * or 0 0 31 4 *\" names no time to come");
+    let in_part = Calendar::builder("*/20 * * * *").or("30 12 * * *").except("* 12 * * *");
+    let never = in_part.wall_clock(|| at(START)).build().unwrap_err();
+    assert_eq!(never, CalendarError::Never("30 12 * * *".into()));
+    let once = times(Calendar::builder("0 0 30 2 *").or("0 0 30 4 *"), START, 1);
+    assert_eq!(once, ["2026-04-30T00:00:00Z"]);
+    for day in ["2026-02-30", "20261225", "2026-12-25T00:00", "Christmas", ""] {
+        let refused = noon().except_days(["2026-01-01", day]).build().unwrap_err();
+        assert_eq!(refused, CalendarError::Day(day.into()));
+    }
+    for wrong in [noon().or("0 25 * * *"), noon().except("* 25 * * *")] {
+        match wrong.build().unwrap_err() {
+            CalendarError::Expression { field, .. } => assert_eq!(field, Some("hour")),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// How often `10:00` or `10:10` or `0,30 10` runs, of which all were passed over until 11:00.
+fn runs_after_an_hour(missed: MissedTimes) -> u32 {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at("2026-01-01T09:30:00Z"));
+    let calendar = Calendar::builder("0 10 * * *").or("10 10 * * *").or("0,30 10 * * *");
+    let calendar = calendar.missed(missed).wall_clock(desk.clock.clone()).build().unwrap();
+    let (runs, count) = counting();
+    desk.scheduler.by(calendar).run(count).unwrap();
+    desk.advance(HOUR * 3 / 2);
+    for _ in 0..10 {
+        desk.advance(Duration::ZERO);
+    }
+    runs.load(Relaxed)
+}
+
+#[test]
+fn times_that_several_expressions_name_run_once() {
+    assert_eq!(runs_after_an_hour(MissedTimes::Once), 1);
+    assert_eq!(runs_after_an_hour(MissedTimes::AllWithin(HOUR)), 3);
+    assert_eq!(runs_after_an_hour(MissedTimes::AllWithin(MINUTE * 50)), 2);
+    assert_eq!(runs_after_an_hour(MissedTimes::Skip), 0);
+}
+
+#[test]
+fn of_several_expressions_only_the_step_repeats_when_the_wall_clock_is_set_back() {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
+    let calendar = Calendar::builder("*/30 11 * * *").or("15 11 * * *");
+    let calendar = calendar.wall_clock(desk.clock.clone()).build().unwrap();
+    let (clock, minutes) = (desk.clock.clone(), Arc::new(Mutex::new(Vec::new())));
+    let seen = Arc::clone(&minutes);
+    let tell = move || {
+        let day = clock.wall().duration_since(at(START)).unwrap();
+        seen.lock().unwrap().push(day.as_secs() / 60);
+    };
+    desk.scheduler.by(calendar).run(tell).unwrap();
+    pass(&mut desk, 80); // to 11:50
+    desk.clock.set_wall(at("2026-01-01T10:45:00Z"));
+    pass(&mut desk, 60); // to 11:45
+    let eleven = 11 * 60;
+    let expected = [0, 15, 30, 0, 30].map(|minute| eleven + minute);
+    assert_eq!(*minutes.lock().unwrap(), expected);
+}
+
+/// Whatever comes first.
+struct United(Vec<Calendar>);
+
+impl Rule for United {
+    fn next(&mut self, last: &LastRun) -> Next {
+        let mut ask = Duration::MAX;
+        for calendar in &mut self.0 {
+            match calendar.next(last) {
+                Next::AskAfter(delay) => ask = ask.min(delay),
+                run => return run,
+            }
+        }
+        Next::AskAfter(ask)
+    }
+}
+
+/// The run of 10:00 takes until 10:20, past the other's time, which is 10:10.
+#[test]
+fn a_run_of_one_calendar_stands_for_none_of_another() {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at("2026-01-01T09:59:00Z"));
+    let daily =
+        |expression| Calendar::builder(expression).wall_clock(desk.clock.clone()).build().unwrap();
+    let rule = United(vec![daily("0 10 * * *"), daily("10 10 * * *")]);
+    let (clock, (runs, mut count)) = (desk.clock.clone(), counting());
+    let slow_at_first = move || {
+        count();
+        if clock.wall() < at("2026-01-01T10:05:00Z") {
+            clock.advance(MINUTE * 20);
+        }
+    };
+    desk.scheduler.by(rule).run(slow_at_first).unwrap();
+    for (minutes, expected) in [(2, 2), (23 * 60, 2), (60, 4)] {
+        pass(&mut desk, minutes);
+        assert_eq!(runs.load(Relaxed), expected);
+    }
+}
