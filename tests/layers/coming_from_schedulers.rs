@@ -51,6 +51,17 @@ fn quartz_weekdays() {
     assert_eq!(next(quartz("0 15 10 ? * 2-6")), at("2026-01-02T10:15:00Z"));
 }
 
+/// Where clocks change, a fixed time runs after a gap, and at the first of two.
+#[test]
+fn quartz_changes_of_clocks() {
+    let half_past_two = |from: &str| {
+        let calendar = quartz("0 30 2 * * ?").zone("Europe/Berlin").build().unwrap();
+        calendar.next_after(at(from)).unwrap()
+    };
+    assert_eq!(half_past_two("2026-03-28T12:00:00Z"), at("2026-03-29T01:00:00Z"));
+    assert_eq!(half_past_two("2026-10-24T12:00:00Z"), at("2026-10-25T00:30:00Z"));
+}
+
 #[test]
 fn quartz_time_zone() {
     let noon = quartz("0 0 12 * * ?").zone("America/New_York");
@@ -145,7 +156,7 @@ fn quartz_pause_and_resume() {
 fn tokio_cron_job_new() {
     let mut desk = desk();
     let (runs, count) = counting();
-    let calendar = Calendar::builder("1/20 * * * * *").dialect(Dialect::Quartz);
+    let calendar = Calendar::builder("1/20 * * * * *");
     let calendar = calendar.wall_clock(desk.clock.clone()).build().unwrap();
     desk.scheduler.by(calendar).run(count).unwrap();
     for _ in 0..120 {

@@ -33,6 +33,8 @@ mod coming_from_schedulers;
 mod common;
 #[cfg(feature = "cron")]
 mod dialects;
+#[cfg(feature = "cron")]
+mod expressions;
 mod jitter;
 mod joining;
 #[cfg(feature = "keyed")]

@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use super::dialect::Dialect;
 use super::error::CalendarError;
 use super::exclusions::Exclusions;
-use super::expression::{Dialect, Expression};
+use super::expression::Expression;
 use super::{Calendar, Times, WallClock};
 use crate::wall_now;
 use jiff::Timestamp;

@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// Why there is no such calendar.
 ///
@@ -13,9 +14,16 @@ use std::fmt;
 /// use tourbillon::scheduler::{Calendar, CalendarError};
 ///
 /// match Calendar::new("30 25 * * *", "UTC") {
-///     Err(CalendarError::Expression { field, .. }) => assert_eq!(field, Some("hour")),
+///     Err(CalendarError::Expression { field, part, allowed, .. }) => {
+///         assert_eq!((field, part.as_str(), allowed), (Some("hour"), "25", Some(0..=23)));
+///     }
 ///     other => panic!("{other:?}"),
 /// }
+/// let error = Calendar::new("0 22-26 * * *", "UTC").unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     r#"cannot read "22-26", the hour of "0 22-26 * * *": out of range (0 to 23)"#,
+/// );
 /// let error = Calendar::new("30 2 * * *", "Europe/Nowhere").unwrap_err();
 /// assert_eq!(error.to_string(), "there is no time zone \"Europe/Nowhere\"");
 /// let thirtieth = Calendar::new("0 0 30 2 *", "UTC"); // of February
@@ -24,12 +32,18 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CalendarError {
-    /// The expression cannot be read.
+    /// An expression cannot be read.
     Expression {
-        /// The field that is wrong, if it is one.
+        /// The expression.
+        expression: String,
+        /// The field that is wrong, such as `"hour"`; `None` if that is no field.
         field: Option<&'static str>,
-        /// What is wrong with it.
-        reason: String,
+        /// The part that is wrong, as it is written.
+        part: String,
+        /// What is wrong with it, and what to write in its place.
+        reason: &'static str,
+        /// The numbers that are allowed there, where `reason` is about numbers.
+        allowed: Option<RangeInclusive<u16>>,
     },
     /// The IANA database knows no such zone.
     Zone(String),
@@ -45,15 +59,17 @@ pub enum CalendarError {
 impl fmt::Display for CalendarError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CalendarError::Expression { field: Some(field), reason } => {
-                write!(f, "the field for the {field} cannot be read: {reason}")
-            }
-            CalendarError::Expression { field: None, reason } => {
-                f.write_str(
-                    "the expression cannot be read, of five fields, or six with seconds, ",
-                )?;
-                f.write_str("or in Quartz's dialect six with seconds, or seven with years: ")?;
-                f.write_str(reason)
+            CalendarError::Expression { expression, field, part, reason, allowed } => {
+                match field {
+                    Some(field) => write!(f, "cannot read {part:?}, the {field} of ")?,
+                    None if part == expression => f.write_str("cannot read ")?,
+                    None => write!(f, "cannot read {part:?} in ")?,
+                }
+                write!(f, "{expression:?}: {reason}")?;
+                match allowed {
+                    Some(allowed) => write!(f, " ({} to {})", allowed.start(), allowed.end()),
+                    None => Ok(()),
+                }
             }
             CalendarError::Zone(name) => write!(f, "there is no time zone {name:?}"),
             CalendarError::SystemZone(reason) => {

@@ -11,14 +11,17 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod dialect;
 mod error;
 mod exclusions;
 mod expression;
+mod field;
+mod grammar;
 mod moments;
 
 pub use builder::{CalendarBuilder, MissedTimes};
+pub use dialect::Dialect;
 pub use error::CalendarError;
-pub use expression::Dialect;
 
 use super::rule::{LastRun, Next, Rule};
 use crate::ManualClock;
@@ -81,12 +84,12 @@ impl WallClock for ManualClock {
 ///
 /// **Expressions** have five fields (minute, hour, day of the month, month, day of the week) or
 /// six, with seconds first; lists, ranges, steps, names, `L` for the last day and `#` for the nth
-/// weekday of a month ([`Dialect::Unix`]). Those of Quartz are another [`Dialect`], asked for by
-/// the [`builder`](Self::builder).
+/// weekday of a month ([`Dialect`]). Those of Quartz are read too, which the
+/// [`builder`](Self::builder) asks for.
 ///
 /// **Where the clocks change**, it matters whether an expression means fixed times or a step. It
 /// means a step if its second, minute or hour has a star (`*`, `*/10`), as in Vixie's cron, or an
-/// open step of Quartz's (`0/10`); numbers, lists and ranges (`30 2,14 * * *`, `0 0-23 * * *`) are
+/// open step (`0/10`); numbers, lists and ranges (`30 2,14 * * *`, `0 0-23 * * *`) are
 /// fixed times.
 ///
 /// * Where clocks go *forward*, fixed times that do not exist run at the first time that does,

@@ -1,0 +1,272 @@
+//! [`Field`]: one field of a cron expression, and how it is written.
+//!
+//! ```text
+//! field = part { "," part }
+//! part  = ( "*" | value | value "-" value ) [ "/" step ] | word
+//! value = number | name
+//! word  = "L" | number "W"               a day of the month
+//!       | value "#" number | value "L"   a day of the week
+//! ```
+//!
+//! The words `?`, `LW` and Quartz's `L-3` stand alone in their field.
+
+#![forbid(unsafe_code)]
+
+use super::dialect::Dialect;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+const MONTHS: [&str; 12] =
+    ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
+
+const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+/// How many days a month may have.
+const LENGTHS: RangeInclusive<i8> = 28..=31;
+
+/// How a field is written.
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    kind: Kind,
+    /// The numbers that may be written.
+    allowed: RangeInclusive<u16>,
+    /// How many different ones there are: they begin again after so many.
+    cycle: u16,
+    /// What the first number is for `croner`, which counts weekdays from Sunday as 0.
+    first: u16,
+    dialect: Dialect,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Time,
+    DayOfMonth,
+    Month,
+    DayOfWeek,
+    Year,
+}
+
+/// What a field means.
+#[derive(Default)]
+pub(super) struct Values {
+    /// The numbers, as `croner` counts.
+    pub(super) numbers: BTreeSet<u16>,
+    /// Days that depend on the month, as `croner` writes them.
+    words: Vec<String>,
+    /// Whether the field is a star or a question mark, and nothing else.
+    any: bool,
+    /// Whether it goes on in steps from a star or from a number.
+    pub(super) is_open: bool,
+    /// The number of days before the last of a month, if the field counts from there. Then the
+    /// numbers are all days that may be so many before.
+    pub(super) before_last: Option<i8>,
+}
+
+/// Why a part of a field cannot be read.
+pub(super) struct Fault {
+    pub(super) part: String,
+    pub(super) reason: &'static str,
+    pub(super) allowed: Option<RangeInclusive<u16>>,
+}
+
+/// A fault before it is known in which part it is.
+type Unread = (&'static str, Option<RangeInclusive<u16>>);
+
+impl Field {
+    /// Returns the fields of an expression, from seconds to years.
+    pub(super) fn all(dialect: Dialect) -> [Self; 7] {
+        let field = |name, kind, allowed: RangeInclusive<u16>| {
+            let (first, cycle) = (*allowed.start(), allowed.end() - allowed.start() + 1);
+            Self { name, kind, allowed, cycle, first, dialect }
+        };
+        let weekdays = match dialect {
+            Dialect::Unix => 0..=7,
+            Dialect::Quartz => 1..=7,
+        };
+        [
+            field("second", Kind::Time, 0..=59),
+            field("minute", Kind::Time, 0..=59),
+            field("hour", Kind::Time, 0..=23),
+            field("day of the month", Kind::DayOfMonth, 1..=31),
+            field("month", Kind::Month, 1..=12),
+            Self { cycle: 7, first: 0, ..field("day of the week", Kind::DayOfWeek, weekdays) },
+            field("year", Kind::Year, 1970..=4999),
+        ]
+    }
+
+    /// Reads `text`.
+    pub(super) fn read(&self, text: &str) -> Result<Values, Fault> {
+        let upper = text.to_ascii_uppercase();
+        let fault = |part: &str, (reason, allowed): Unread| Fault {
+            part: if part.is_empty() { text } else { part }.to_owned(),
+            reason,
+            allowed,
+        };
+        if let Some(values) = self.read_alone(&upper).map_err(|unread| fault(text, unread))? {
+            return Ok(values);
+        }
+        let mut values = Values { any: upper == "*", ..Values::default() };
+        for (part, written) in upper.split(',').zip(text.split(',')) {
+            self.read_part(part, &mut values).map_err(|unread| fault(written, unread))?;
+        }
+        Ok(values)
+    }
+
+    /// Reads what stands alone in its field; `None` if `text` is not of that kind.
+    fn read_alone(&self, text: &str) -> Result<Option<Values>, Unread> {
+        let quartz = self.dialect == Dialect::Quartz;
+        let values = match (self.kind, text) {
+            (Kind::DayOfMonth | Kind::DayOfWeek, "?") => Values { any: true, ..Values::default() },
+            (Kind::DayOfMonth, "LW") => {
+                Values { words: vec!["LW".to_owned()], ..Values::default() }
+            }
+            (Kind::DayOfWeek, "L") if quartz => {
+                Values { numbers: BTreeSet::from([6]), ..Values::default() }
+            }
+            (Kind::DayOfMonth, _) if text.starts_with("L-") => return self.before_last(&text[2..]),
+            _ => return Ok(None),
+        };
+        Ok(Some(values))
+    }
+
+    fn before_last(&self, days: &str) -> Result<Option<Values>, Unread> {
+        if self.dialect == Dialect::Unix {
+            return Err(("days before the last of a month are read in `Dialect::Quartz`", None));
+        }
+        if days.contains(|sign: char| !sign.is_ascii_digit()) {
+            return Err(("a number of days follows, and nothing else stands in the field", None));
+        }
+        let before = days.parse::<i8>().ok().filter(|days| days < LENGTHS.end());
+        let before = before.ok_or(("too many days before the last of a month", Some(0..=30)))?;
+        let days = LENGTHS.filter_map(|length| u16::try_from(length - before).ok());
+        let numbers = days.filter(|&day| day > 0).collect();
+        Ok(Some(Values { numbers, before_last: Some(before), ..Values::default() }))
+    }
+
+    fn read_part(&self, part: &str, values: &mut Values) -> Result<(), Unread> {
+        if part.is_empty() {
+            return Err(("a part of the list is empty", None));
+        }
+        let (base, step) = match part.split_once('/') {
+            Some((base, step)) => (base, Some(self.step(step)?)),
+            None => (part, None),
+        };
+        if let (None, Some(word)) = (step, self.word(base)?) {
+            values.words.push(word);
+            return Ok(());
+        }
+        let last = self.allowed.start() + self.cycle - 1;
+        let (from, to) = match (base.split_once('-'), step) {
+            _ if base == "*" || base.is_empty() && self.dialect == Dialect::Quartz => {
+                values.is_open = true;
+                (*self.allowed.start(), last)
+            }
+            _ if base.is_empty() => return Err(("a step has a start: write `*` before it", None)),
+            (Some((from, to)), _) => self.range(from, to)?,
+            (None, Some(_)) => {
+                values.is_open = true;
+                (self.allowed.start() + self.in_cycle(self.value(base)?), last)
+            }
+            (None, None) => {
+                let value = self.value(base)?;
+                (value, value)
+            }
+        };
+        let numbers = (from..=to).step_by(step.unwrap_or(1).into());
+        values.numbers.extend(numbers.map(|number| self.first + self.in_cycle(number)));
+        Ok(())
+    }
+
+    /// Reads a range, whose end may lie in the next cycle.
+    fn range(&self, from: &str, to: &str) -> Result<(u16, u16), Unread> {
+        let (from, to) = (self.value(from)?, self.value(to)?);
+        match (from <= to, self.kind) {
+            (true, _) => Ok((from, to)),
+            (false, Kind::Year) => Err(("years do not begin again", None)),
+            (false, _) => Ok((from, to + self.cycle)),
+        }
+    }
+
+    /// Reads a day that depends on the month.
+    fn word(&self, text: &str) -> Result<Option<String>, Unread> {
+        match self.kind {
+            Kind::DayOfMonth if text == "L" => Ok(Some(text.to_owned())),
+            Kind::DayOfMonth if text == "LW" => Err(("`LW` stands alone in its field", None)),
+            Kind::DayOfMonth => match text.strip_suffix('W') {
+                Some(day) => Ok(Some(format!("{}W", self.value(day)?))),
+                None => Ok(None),
+            },
+            Kind::DayOfWeek => match (text.split_once('#'), text.strip_suffix('L')) {
+                (Some((day, nth)), _) => {
+                    let nth = within(nth, 1..=5, "out of range after `#`", "not a number")?;
+                    Ok(Some(format!("{}#{nth}", self.in_cycle(self.value(day)?))))
+                }
+                (None, Some("")) => Err(("`L` follows a weekday, as in `5L`", None)),
+                (None, Some(day)) => Ok(Some(format!("{}L", self.in_cycle(self.value(day)?)))),
+                (None, None) => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads a number or a name.
+    fn value(&self, text: &str) -> Result<u16, Unread> {
+        let names: &[&str] = match self.kind {
+            Kind::Month => &MONTHS,
+            Kind::DayOfWeek => &WEEKDAYS,
+            _ => &[],
+        };
+        if let Some((number, _)) = self.allowed.clone().zip(names).find(|(_, name)| **name == text)
+        {
+            return Ok(number);
+        }
+        let beyond = match (self.kind, self.dialect) {
+            (Kind::DayOfWeek, Dialect::Unix) => "out of range, where Sunday is 0 or 7",
+            (Kind::DayOfWeek, Dialect::Quartz) => "out of range, where Sunday is 1",
+            _ => "out of range",
+        };
+        let unknown = match self.kind {
+            Kind::Time | Kind::Year => "not a number",
+            Kind::DayOfMonth => "neither a number nor `L`, `LW` or a number before `W`",
+            Kind::Month => "neither a number nor a name such as `JAN`",
+            Kind::DayOfWeek => "neither a number nor a name such as `MON`",
+        };
+        within(text, self.allowed.clone(), beyond, unknown)
+    }
+
+    /// Reads a step, which a wider field would not repeat.
+    fn step(&self, text: &str) -> Result<u16, Unread> {
+        within(text, 1..=*self.allowed.end(), "a step out of range", "a step that is not a number")
+    }
+
+    /// Returns how many numbers before this one there are in its cycle.
+    fn in_cycle(&self, number: u16) -> u16 {
+        (number - self.allowed.start()) % self.cycle
+    }
+}
+
+impl Values {
+    /// As `croner` writes it.
+    pub(super) fn text(&self) -> String {
+        if self.any {
+            return "*".to_owned();
+        }
+        let numbers = self.numbers.iter().map(u16::to_string);
+        numbers.chain(self.words.iter().cloned()).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Reads a number of a range.
+fn within(
+    text: &str,
+    allowed: RangeInclusive<u16>,
+    beyond: &'static str,
+    unknown: &'static str,
+) -> Result<u16, Unread> {
+    // No sign either.
+    if text.is_empty() || text.contains(|digit: char| !digit.is_ascii_digit()) {
+        return Err((unknown, Some(allowed)));
+    }
+    let number = text.parse().ok().filter(|number| allowed.contains(number));
+    number.ok_or((beyond, Some(allowed)))
+}

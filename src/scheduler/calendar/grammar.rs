@@ -1,0 +1,140 @@
+//! [`Fields`]: the grammar of whole expressions. What is read here is handed to `croner` in one
+//! form, which has seven fields of plain lists, whatever the dialect. So names, ranges over the
+//! end, steps and faults are decided here alone.
+
+#![forbid(unsafe_code)]
+
+use super::dialect::Dialect;
+use super::error::CalendarError;
+use super::field::{Fault, Field, Values};
+
+/// A cron expression, as `croner` is to have it.
+pub(super) struct Fields {
+    /// All seven fields.
+    pub(super) text: String,
+    /// A bit for each second, minute and hour that it names.
+    pub(super) time: [u64; 3],
+    /// Whether it means fixed times, and not a step.
+    pub(super) fixed: bool,
+    /// How many days before the last of a month it means, if it counts from there.
+    pub(super) before_last: Option<i8>,
+    /// Whether both days are to hold, and not either.
+    pub(super) both_days: bool,
+}
+
+const DAY_OF_MONTH: usize = 3;
+const DAY_OF_WEEK: usize = 5;
+
+impl Fields {
+    /// Reads an expression. `seconds` stands for those of one that has none.
+    pub(super) fn read(text: &str, dialect: Dialect, seconds: &str) -> Result<Self, CalendarError> {
+        let (given, dialect) = cut(text, dialect, seconds)?;
+        let fields = Field::all(dialect);
+        let unreadable = |place: usize, Fault { part, reason, allowed }| {
+            let (expression, field) = (text.to_owned(), Some(fields[place].name));
+            CalendarError::Expression { expression, field, part, reason, allowed }
+        };
+        let mut values: [Values; 7] = Default::default();
+        for (place, field) in fields.iter().enumerate() {
+            values[place] = field.read(given[place]).map_err(|fault| unreadable(place, fault))?;
+        }
+        let days = [given[DAY_OF_MONTH], given[DAY_OF_WEEK]];
+        if dialect == Dialect::Quartz {
+            check_days(days).map_err(|fault| unreadable(DAY_OF_WEEK, fault))?;
+        }
+        let starts_with_star = |day: &str| day.len() > 1 && day.starts_with('*');
+        let [second, minute, hour, ..] = &values;
+        let time = [second, minute, hour];
+        let bits = |field: &Values| field.numbers.iter().fold(0, |bits, number| bits | 1 << number);
+        Ok(Self {
+            text: values.each_ref().map(Values::text).join(" "),
+            time: time.map(bits),
+            fixed: !time.iter().any(|field| field.is_open),
+            before_last: values[DAY_OF_MONTH].before_last,
+            both_days: dialect == Dialect::Unix && days.into_iter().any(starts_with_star),
+        })
+    }
+}
+
+/// Cuts an expression into seven fields. The dialect of a nickname is that of Unix.
+fn cut<'t>(
+    text: &'t str,
+    dialect: Dialect,
+    seconds: &'t str,
+) -> Result<([&'t str; 7], Dialect), CalendarError> {
+    let refused = |part: &str, reason| {
+        let (expression, part) = (text.to_owned(), part.to_owned());
+        Err(CalendarError::Expression { expression, field: None, part, reason, allowed: None })
+    };
+    let given: Vec<&str> = text.split_whitespace().collect();
+    if let Some((part, reason)) = given.iter().find_map(|part| Some((part, foreign(part)?))) {
+        return refused(part, reason);
+    }
+    match (dialect, &given[..]) {
+        (_, &[nickname]) if nickname.starts_with('@') => match meant_by(nickname) {
+            Some([minute, hour, day, month, weekday]) => {
+                Ok(([seconds, minute, hour, day, month, weekday, "*"], Dialect::Unix))
+            }
+            None => refused(
+                nickname,
+                "no nickname, which are `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, \
+                 `@midnight` and `@hourly`",
+            ),
+        },
+        (Dialect::Unix, &[minute, hour, day, month, weekday]) => {
+            Ok(([seconds, minute, hour, day, month, weekday, "*"], dialect))
+        }
+        (_, &[second, minute, hour, day, month, weekday]) => {
+            Ok(([second, minute, hour, day, month, weekday, "*"], dialect))
+        }
+        (Dialect::Quartz, &[second, minute, hour, day, month, weekday, year]) => {
+            Ok(([second, minute, hour, day, month, weekday, year], dialect))
+        }
+        (Dialect::Unix, _) => refused(
+            text,
+            "not five fields (minute, hour, day of the month, month, day of the week), or six with \
+             seconds first; years are read in `Dialect::Quartz`",
+        ),
+        (Dialect::Quartz, _) => refused(
+            text,
+            "not six fields (second, minute, hour, day of the month, month, day of the week), or \
+             seven with years last",
+        ),
+    }
+}
+
+/// The five fields that a nickname stands for.
+fn meant_by(nickname: &str) -> Option<[&'static str; 5]> {
+    match nickname.to_ascii_lowercase().as_str() {
+        "@yearly" | "@annually" => Some(["0", "0", "1", "1", "*"]),
+        "@monthly" => Some(["0", "0", "1", "*", "*"]),
+        "@weekly" => Some(["0", "0", "*", "*", "0"]),
+        "@daily" | "@midnight" => Some(["0", "0", "*", "*", "*"]),
+        "@hourly" => Some(["0", "*", "*", "*", "*"]),
+        _ => None,
+    }
+}
+
+/// What other programs read in an expression, and what to use in its place.
+fn foreign(part: &str) -> Option<&'static str> {
+    let upper = part.to_ascii_uppercase();
+    match upper.as_str() {
+        "@REBOOT" => Some("not a time of the calendar; use `Scheduler::after` at the start"),
+        "@EVERY" => Some("not a time of the calendar; use `Scheduler::every` for a period"),
+        _ if upper.starts_with("CRON_TZ=") || upper.starts_with("TZ=") => {
+            Some("not a part of the expression; use `CalendarBuilder::zone` for a time zone")
+        }
+        _ if upper.starts_with('#') => Some("a comment is not a part of the expression"),
+        _ => None,
+    }
+}
+
+/// Refuses what Quartz refuses: one of both days is `?`.
+fn check_days(days: [&str; 2]) -> Result<(), Fault> {
+    let reason = match days.map(|day| day == "?") {
+        [true, false] | [false, true] => return Ok(()),
+        [true, true] => "the day of the month is `?` too, which only one of both days may be",
+        [false, false] => "the day of the month is given too; one of both must be `?`",
+    };
+    Err(Fault { part: days[1].to_owned(), reason, allowed: None })
+}
