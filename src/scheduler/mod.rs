@@ -40,7 +40,9 @@ mod tasks;
 mod work;
 
 #[cfg(feature = "cron")]
-pub use calendar::{Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes, WallClock};
+pub use calendar::{
+    Calendar, CalendarBuilder, CalendarError, Dialect, MissedTimes, TimesAfter, WallClock,
+};
 pub use closure::Due;
 pub use ending::{Cancel, Ending};
 pub use handle::{JoinError, Joined, Joining, Scheduled};

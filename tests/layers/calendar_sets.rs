@@ -214,6 +214,59 @@ fn of_several_expressions_only_the_step_repeats_when_the_wall_clock_is_set_back(
     assert_eq!(*minutes.lock().unwrap(), expected);
 }
 
+#[test]
+fn the_time_before_is_the_last_of_those_to_come() {
+    let calendars = [
+        Calendar::builder("*/20 2-3 * * *").or("30 2 * * *"),
+        Calendar::builder("0 0 29 2 *"),
+        Calendar::builder("*/7 * * * * *").except("1-58 * * * *"),
+        Calendar::builder("0 0-23 * * *").except("* 3 * * *").except_days(["2026-10-24"]),
+    ];
+    for calendar in calendars {
+        let calendar = build(calendar.zone("Europe/Berlin"));
+        let from = at("2026-10-23T20:00:00Z");
+        let times: Vec<_> = calendar.times_after(from).take(500).collect();
+        assert_eq!(times.len(), 500);
+        for pair in times.windows(2) {
+            assert_eq!(calendar.previous_before(pair[1]), Some(pair[0]));
+            assert_eq!(calendar.previous_before(pair[0] + Duration::from_nanos(1)), Some(pair[0]));
+        }
+    }
+    let once = Calendar::builder("0 0 12 1 1 ? 2030").dialect(Dialect::Quartz);
+    let once = build(once);
+    assert_eq!(once.previous_before(at(START)), None);
+    assert_eq!(once.times_after(at(START)).count(), 1);
+    assert_eq!(once.previous_before(at("2040-01-01T00:00:00Z")), Some(at("2030-01-01T12:00:00Z")));
+}
+
+#[test]
+fn a_clone_has_its_runs_to_itself() {
+    let mut desk = Desk::new();
+    desk.clock.set_wall(at("2026-01-01T09:59:00Z"));
+    let daily = Calendar::builder("0 10 * * *").wall_clock(desk.clock.clone()).build().unwrap();
+    let (first, count) = counting();
+    desk.scheduler.by(daily.clone()).run(count).unwrap();
+    let (second, count) = counting();
+    desk.scheduler.by(daily).run(count).unwrap();
+    pass(&mut desk, 2);
+    assert_eq!((first.load(Relaxed), second.load(Relaxed)), (1, 1));
+}
+
+#[test]
+fn a_zone_is_a_name_or_an_offset() {
+    let noon = |zone| Calendar::builder("0 12 * * *").zone(zone).wall_clock(|| at(START)).build();
+    for (zone, expected) in [
+        ("+05:30", "2026-01-01T06:30:00Z"),
+        ("-03", "2026-01-01T15:00:00Z"),
+        ("Asia/Kathmandu", "2026-01-01T06:15:00Z"),
+    ] {
+        assert_eq!(noon(zone).unwrap().next_after(at(START)), Some(at(expected)), "{zone}");
+    }
+    for wrong in ["UTC+3", "+26:00", "+", "02:00", "+02:00 "] {
+        assert_eq!(noon(wrong).unwrap_err(), CalendarError::Zone(wrong.into()));
+    }
+}
+
 /// Whatever comes first.
 struct United(Vec<Calendar>);
 

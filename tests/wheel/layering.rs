@@ -234,6 +234,7 @@ fn each_thing_outside_has_one_door() {
                 "scheduler/calendar/builder.rs",
                 "scheduler/calendar/exclusions.rs",
                 "scheduler/calendar/expression.rs",
+                "scheduler/calendar/listing.rs",
                 "scheduler/calendar/moments.rs",
             ],
         ),

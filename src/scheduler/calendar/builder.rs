@@ -10,8 +10,10 @@ use super::{Calendar, Times, WallClock};
 use crate::wall_now;
 use jiff::Timestamp;
 use jiff::civil::Date;
+use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What becomes of a calendar's times that were passed over: because a run took long, the machine
@@ -112,13 +114,14 @@ pub struct CalendarBuilder<'e> {
     dialect: Dialect,
     zone: Zone<'e>,
     missed: MissedTimes,
-    wall: Box<dyn WallClock>,
+    wall: Arc<dyn WallClock>,
 }
 
 #[derive(Debug)]
 enum Zone<'e> {
     Named(&'e str),
     System,
+    Given(TimeZone),
 }
 
 impl<'e> CalendarBuilder<'e> {
@@ -130,7 +133,7 @@ impl<'e> CalendarBuilder<'e> {
             dialect: Dialect::default(),
             zone: Zone::Named("UTC"),
             missed: MissedTimes::default(),
-            wall: Box::new(wall_now),
+            wall: Arc::new(wall_now),
         }
     }
 
@@ -213,9 +216,41 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// The zone of this IANA name; UTC by default.
+    /// The zone of this IANA name, or of a fixed offset from UTC such as `+05:30`; UTC by default.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let noon = Calendar::builder("0 12 * * *").zone("+02:00").build()?;
+    /// let ten = SystemTime::UNIX_EPOCH + Duration::from_secs(10 * 3600);
+    /// assert_eq!(noon.next_after(SystemTime::UNIX_EPOCH), Some(ten));
+    /// # Ok::<(), tourbillon::scheduler::CalendarError>(())
+    /// ```
     pub fn zone(mut self, name: &'e str) -> Self {
         self.zone = Zone::Named(name);
+        self
+    }
+
+    /// A zone of the crate `jiff`, such as one of a POSIX rule or of another database.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use jiff::tz::TimeZone;
+    /// use std::time::{Duration, SystemTime};
+    /// use tourbillon::scheduler::Calendar;
+    ///
+    /// let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3")?;
+    /// let noon = Calendar::builder("0 12 * * *").time_zone(zone).build()?;
+    /// let eleven = SystemTime::UNIX_EPOCH + Duration::from_secs(11 * 3600); // in winter
+    /// assert_eq!(noon.next_after(SystemTime::UNIX_EPOCH), Some(eleven));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_zone(mut self, zone: TimeZone) -> Self {
+        self.zone = Zone::Given(zone);
         self
     }
 
@@ -235,7 +270,7 @@ impl<'e> CalendarBuilder<'e> {
     /// Where to read the time of day; the system's by default, and that of the clock of a
     /// `testing::World` on the thread that has made one.
     pub fn wall_clock(mut self, wall: impl WallClock) -> Self {
-        self.wall = Box::new(wall);
+        self.wall = Arc::new(wall);
         self
     }
 
@@ -248,9 +283,8 @@ impl<'e> CalendarBuilder<'e> {
     pub fn build(self) -> Result<Calendar, CalendarError> {
         let Self { expressions, except, except_days, dialect, zone, missed, wall } = self;
         let zone = match zone {
-            Zone::Named(name) => {
-                TimeZone::get(name).map_err(|_| CalendarError::Zone(name.to_owned()))?
-            }
+            Zone::Given(zone) => zone,
+            Zone::Named(name) => named(name).ok_or_else(|| CalendarError::Zone(name.to_owned()))?,
             Zone::System => TimeZone::try_system()
                 .map_err(|error| CalendarError::SystemZone(error.to_string()))?,
         };
@@ -279,6 +313,14 @@ impl<'e> CalendarBuilder<'e> {
             Some(never) => Err(CalendarError::Never(never)),
             None => Ok(calendar),
         }
+    }
+}
+
+/// Finds a zone. No name of the database begins with a sign.
+fn named(name: &str) -> Option<TimeZone> {
+    match name.starts_with(['+', '-']) {
+        true => DateTimeParser::new().parse_time_zone(name).ok(),
+        false => TimeZone::get(name).ok(),
     }
 }
 

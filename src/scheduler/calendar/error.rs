@@ -45,7 +45,7 @@ pub enum CalendarError {
         /// The numbers that are allowed there, where `reason` is about numbers.
         allowed: Option<RangeInclusive<u16>>,
     },
-    /// The IANA database knows no such zone.
+    /// The IANA database knows no such zone, and it is no offset such as `+02:00`.
     Zone(String),
     /// The system does not say which zone it is in, or names one that there is not; why.
     SystemZone(String),

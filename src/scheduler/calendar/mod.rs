@@ -17,11 +17,13 @@ mod exclusions;
 mod expression;
 mod field;
 mod grammar;
+mod listing;
 mod moments;
 
 pub use builder::{CalendarBuilder, MissedTimes};
 pub use dialect::Dialect;
 pub use error::CalendarError;
+pub use listing::TimesAfter;
 
 use super::rule::{LastRun, Next, Rule};
 use crate::ManualClock;
@@ -31,12 +33,14 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use moments::Moments;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How long a step of the wall clock may stay unnoticed.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Where a [`Calendar`] reads the time of day. Every `Fn() -> SystemTime` is one.
+/// Where a [`Calendar`] and its clones read the time of day. Every `Fn() -> SystemTime` is one that
+/// threads may share.
 ///
 /// # Examples
 ///
@@ -62,12 +66,12 @@ const LOOK: Duration = Duration::from_secs(60);
 /// assert_eq!(runs.try_iter().count(), 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait WallClock: Send + 'static {
+pub trait WallClock: Send + Sync + 'static {
     /// The time of day, which may be set forward and back.
     fn now(&self) -> SystemTime;
 }
 
-impl<F: Fn() -> SystemTime + Send + 'static> WallClock for F {
+impl<F: Fn() -> SystemTime + Send + Sync + 'static> WallClock for F {
     fn now(&self) -> SystemTime {
         self()
     }
@@ -117,7 +121,7 @@ impl WallClock for ManualClock {
 /// A calendar whose last year is over goes on looking each minute, since the clock may be set back.
 ///
 /// A run begins at its second or within two ticks of the wheel after it. For a list of times to
-/// come make another calendar, and ask it by [`next_after`](Self::next_after). In virtual time,
+/// come ask a clone, by [`times_after`](Self::times_after). In virtual time,
 /// give it [a clock](Self::with_wall_clock) too: the wheel's own [`ManualClock`] will do.
 ///
 /// # Examples
@@ -140,7 +144,7 @@ pub struct Calendar {
     except: Exclusions,
     zone: TimeZone,
     missed: MissedTimes,
-    wall: Box<dyn WallClock>,
+    wall: Arc<dyn WallClock>,
     /// How long the calendar does not look at the wall clock before it is asked again.
     unseen: Duration,
     /// The next run.
@@ -223,6 +227,35 @@ impl Calendar {
         match times.iter().find(is_left_out) {
             Some(left_out) => Some(texts(std::slice::from_ref(left_out))),
             None => (!times.iter().any(has_some)).then(|| texts(times)),
+        }
+    }
+}
+
+/// The same calendar for another closure: it knows of no runs yet.
+///
+/// # Examples
+///
+/// ```
+/// use tourbillon::scheduler::{Calendar, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// let nightly = Calendar::new("30 2 * * *", "Europe/Berlin")?;
+/// scheduler.by(nightly.clone()).run(|| println!("save"))?;
+/// scheduler.by(nightly).run(|| println!("clean"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl Clone for Calendar {
+    fn clone(&self) -> Self {
+        let anew = |times: &Times| Times { expression: times.expression.clone(), passed: None };
+        Self {
+            times: self.times.iter().map(anew).collect(),
+            except: self.except.clone(),
+            zone: self.zone.clone(),
+            missed: self.missed,
+            wall: Arc::clone(&self.wall),
+            unseen: Duration::ZERO,
+            coming: None,
+            runs: 0,
         }
     }
 }
