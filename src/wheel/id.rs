@@ -14,17 +14,26 @@
 //! only ever grows. An id holds the odd generation, so it is never zero, and an id whose timer
 //! has gone can never match again. An entry that reaches [`Generation::WORN`] is retired instead
 //! of wrapping.
+//!
+//! The generations of a shard begin at a [random](Generation::drawn) one, so that an id of another
+//! wheel, of the same shard and index, practically never matches either.
 
 #![forbid(unsafe_code)]
 
 use crate::wheel::bits::Field;
 use std::fmt;
+#[cfg(not(modelled))]
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroU64;
 
 const INDEX: Field = Field::low(30);
 const ZERO: Field = INDEX.above(1);
 const GENERATION: Field = ZERO.above(Generation::BITS);
 const SHARD: Field = GENERATION.above(8);
+
+/// As many random bits as leave the upper half of all generations to the entries' uses.
+#[cfg(not(modelled))]
+const DRAWN: Field = Field::low(Generation::BITS - 2);
 
 /// What all ids have in common, so that none is zero: the lowest bit of an odd generation.
 const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is set");
@@ -33,8 +42,13 @@ const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is se
 ///
 /// An id is never given out twice by a wheel, so one that is kept after its timer has gone is
 /// harmless: it names nothing. It fits the user data of `epoll` and `io_uring`, and
-/// `Option<TimerId>` is as small as the id. An id means something only to the wheel that gave it
-/// out.
+/// `Option<TimerId>` is as small as the id.
+///
+/// An id means something only to the wheel that gave it out. Each wheel numbers its timers from a
+/// random start, so an id that is used with another wheel by mistake behaves like one whose timer
+/// has ended: of two wheels, the chance is one in eight million (2^-23) for each shard that the
+/// second mistakes ids of the first for its own. This protects against mistakes only. It is no
+/// secret: a peer that knows one id of a wheel can guess others.
 ///
 /// # Examples
 ///
@@ -78,10 +92,10 @@ impl TimerId {
 
     /// The id that [`to_bits`](Self::to_bits) gave as `bits`; `None` if it never gives that number.
     ///
-    /// An id that was kept too long names no timer. One that was made up may: ids are predictable,
-    /// so that this is for numbers from your own [`to_bits`](Self::to_bits), not for ones that a
-    /// peer sends. Whoever cancels or resets by a guessed id, while the insert that will return it
-    /// is still under way, may moreover make the next timer of its place fire late.
+    /// An id that was kept too long names no timer. One that was made up may: from one id others
+    /// can be guessed, so that this is for numbers from your own [`to_bits`](Self::to_bits), not
+    /// for ones that a peer sends. A cancel or reset by a guessed id, while the insert that will
+    /// return it is still under way, may moreover make the next timer of its place fire late.
     #[must_use]
     #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {
@@ -141,12 +155,31 @@ pub(crate) struct Generation(pub(crate) u32);
 impl Generation {
     #[cfg(not(modelled))]
     pub(crate) const BITS: u32 = 25;
-    /// So few that a model wears an entry out: it is used seven times.
+    /// So few that a model wears an entry out: it is used six times.
     #[cfg(modelled)]
     pub(crate) const BITS: u32 = 4;
 
+    /// The generation of an entry whose memory is as the system gives it: no timer's, nor that of
+    /// an entry that waits for one.
+    pub(crate) const UNWRITTEN: Generation = Generation(0);
+
     /// The last vacant generation: an entry that has it is worn out and never used again.
     pub(crate) const WORN: Generation = Generation((1 << Self::BITS) - 2);
+
+    /// A vacant generation for entries to begin with, random in the lower half of all: each entry
+    /// is used 2^23 times at least.
+    #[cfg(not(modelled))]
+    pub(crate) fn drawn() -> Generation {
+        // Each hasher of the standard library has keys of its own, which nobody can predict.
+        let random = RandomState::new().build_hasher().finish();
+        Generation(2 * (1 + DRAWN.get_u32(random)))
+    }
+
+    /// The first that could be drawn: a model is the same each time.
+    #[cfg(modelled)]
+    pub(crate) const fn drawn() -> Generation {
+        Generation(2)
+    }
 
     #[inline]
     pub(crate) const fn is_armed(self) -> bool {
@@ -176,6 +209,16 @@ mod tests {
             "s2:41v7"
         );
         assert_eq!(size_of::<Option<TimerId>>(), 8);
+    }
+
+    #[test]
+    fn generations_begin_anywhere_in_the_lower_half() {
+        let drawn: Vec<u32> = (0..1000).map(|_| Generation::drawn().0).collect();
+        let half = Generation::WORN.0 / 2 + 1;
+        assert!(drawn.iter().all(|&first| first % 2 == 0 && (2..=half).contains(&first)));
+        // Each half of these has none once in 2^1000 runs.
+        assert!(drawn.iter().any(|&first| first < half / 2));
+        assert!(drawn.iter().any(|&first| first > half / 2));
     }
 
     #[test]

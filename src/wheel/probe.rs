@@ -17,7 +17,7 @@ pub const WINDOW: u64 = 1 << Tick::LOW_BITS;
 pub const PAST: u32 = 1 << (Tick::LOW_BITS - 3);
 
 /// How often an entry is used before it is worn out.
-pub const USES: u64 = Generation::WORN.0 as u64 / 2;
+pub const USES: u64 = (Generation::WORN.0 - Generation::drawn().0) as u64 / 2;
 
 /// Has the next sweep look after the memory, as if a caller had asked for it.
 pub fn want_upkeep<T>(wheel: &Wheel<T>) {

@@ -170,6 +170,39 @@ fn an_id_never_names_another_timer() {
     }
 }
 
+/// Wheels of one program whose ids are confused. The chance is 2^-23 that the ids of a shard mean
+/// something to the same shard of another wheel, and so about 2^-30 that two of these pairs are
+/// unlucky.
+#[test]
+fn an_id_never_names_a_timer_of_another_wheel() {
+    for shape in [shapes()[0], shapes()[10]] {
+        let benches: Vec<Bench<u32>> = (0..24).map(|_| Bench::new(shape)).collect();
+        let arm = |bench: &Bench<u32>| -> Vec<TimerId> {
+            (0..20).map(|n| bench.wheel.insert(n, bench.ticks(40 + n)).unwrap()).collect()
+        };
+        let ids: Vec<_> = benches.iter().map(arm).collect();
+        let mut unlucky = 0;
+        for (owner, ids) in ids.iter().enumerate() {
+            for (other, bench) in benches.iter().enumerate().filter(|&(other, _)| other != owner) {
+                let wheel = &bench.wheel;
+                let touched = ids.iter().any(|&id| {
+                    wheel.contains(id)
+                        || wheel.deadline(id).is_some()
+                        || wheel.reset(id, Duration::ZERO) != Ok(false)
+                        || wheel.take(id).is_some()
+                        || wheel.cancel(id).is_some()
+                });
+                unlucky += usize::from(touched && other > owner);
+            }
+        }
+        assert!(unlucky <= 1, "{unlucky} pairs of wheels have ids in common");
+        for (bench, ids) in benches.iter().zip(ids) {
+            let cancelled = ids.iter().filter(|&&id| bench.wheel.cancel(id).is_some()).count();
+            assert!(cancelled == ids.len() || unlucky > 0);
+        }
+    }
+}
+
 /// Pages go back to the allocator and come again: their generations go on.
 #[test]
 fn an_id_never_names_another_timer_on_a_page_that_came_again() {

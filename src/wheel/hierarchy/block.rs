@@ -10,6 +10,7 @@
 use super::name::Name;
 use crate::panics::DropEach;
 use crate::sync::{Acquire, AtomicU32, Relaxed, Release};
+use crate::wheel::id::Generation;
 use crate::wheel::memory::{Guard, Place, pin};
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::slab::Slab;
@@ -121,7 +122,8 @@ pub(crate) struct Blocks {
 impl Blocks {
     pub(crate) fn new() -> Self {
         Self {
-            slab: Slab::new(PAGE_BITS),
+            // No id names a block.
+            slab: Slab::new(PAGE_BITS, Generation::UNWRITTEN),
             #[cfg(all(modelled, not(crossbeam_loom)))]
             taken: crate::sync::Unseen::new(0),
         }

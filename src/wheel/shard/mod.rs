@@ -36,7 +36,7 @@ use crate::wheel::hierarchy::block::Blocks;
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
 use crate::wheel::hierarchy::name::Name;
 use crate::wheel::hierarchy::{Hierarchy, Taken};
-use crate::wheel::id::{ShardNumber, TimerId};
+use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::slab::entry::Entry;
@@ -110,7 +110,7 @@ impl<T> Shard<T> {
     pub(crate) fn new(number: usize, geometry: Geometry) -> Self {
         Self {
             number: ShardNumber::new(number),
-            slab: Slab::new(geometry.page_bits),
+            slab: Slab::new(geometry.page_bits, Generation::drawn()),
             hierarchy: Hierarchy::new(number, geometry),
         }
     }
@@ -310,8 +310,8 @@ impl<T> Shard<T> {
             // An exchange, not a look: of an insert that arms by an exchange as well, this is
             // before it, and shows it that the wheel was closed, or after it, and sees its timer.
             let mut state = entry.state.load();
-            // One that is fresh may be on a page that is away, where nobody writes; it is armed by
-            // a store, and a fence.
+            // One that is fresh may be on a page that is away, where nobody writes. The first timer
+            // that comes to live there is armed by a store, and a fence.
             while !state.is_fresh() {
                 match entry.state.try_confirm(state) {
                     Ok(()) => break,

@@ -33,7 +33,8 @@
 //! is read, and the states are written, only after the page has been put in, by the thread that put
 //! it in, or those that took what it [left](super::fresh): they alone hold those entries, and until
 //! all have been released nobody takes the page out. So no generation is ever given out twice,
-//! however the putting in and taking out of other threads interleave.
+//! however the putting in and taking out of other threads interleave. The first `base` of all pages
+//! is the one that the slab was [made](Directory::new) with.
 
 use super::magazine::Rounds;
 use super::resident::Resident;
@@ -63,6 +64,8 @@ pub(crate) struct Directory<E: Resident> {
     places: Places<E>,
     chunks: Box<[AtomicPtr<PageSlot<E>>]>,
     page_bits: u32,
+    /// The generation that entries begin with.
+    first: Generation,
     /// Pages below this number are there, or were a moment ago: where a search begins.
     first_absent: AtomicU32,
     /// How many pages there are.
@@ -71,12 +74,14 @@ pub(crate) struct Directory<E: Resident> {
 }
 
 impl<E: Resident> Directory<E> {
-    pub(crate) fn new(page_bits: u32) -> Self {
+    /// No pages yet, of `2^page_bits` entries or more, whose generations begin with `first`.
+    pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         let page_bits = Places::<E>::page_bits(page_bits);
         Self {
             places: Places::new(1 << page_bits),
             chunks: (0..CHUNKS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             page_bits,
+            first,
             first_absent: AtomicU32::new(0),
             pages: AtomicU32::new(0),
             owns: PhantomData,
@@ -226,7 +231,7 @@ impl<E: Resident> Directory<E> {
         let number = self.page_of(top);
         // Relaxed: ordered by the exchange that put the page in, or by the one that took the
         // entries; by the base rule nobody writes it now.
-        let base = self.slot(number).map_or(0, |slot| slot.base.load(Relaxed));
+        let base = self.slot(number).map_or(self.first.0, |slot| slot.base.load(Relaxed));
         let before = (top & (self.page_len() - 1)) as usize;
         let entries = self.on_page(number, guard).get(before..before + count as usize);
         for (index, entry) in (top..).zip(entries.unwrap_or_default()) {
@@ -284,7 +289,7 @@ impl<E: Resident> Directory<E> {
             let slots: Box<[PageSlot<E>]> = (0..1_usize << chunk)
                 .map(|_| PageSlot {
                     page: AtomicPtr::new(ptr::null_mut()),
-                    base: AtomicU32::new(0),
+                    base: AtomicU32::new(self.first.0),
                     worn: AtomicU32::new(0),
                 })
                 .collect();

@@ -94,9 +94,10 @@ impl Released {
 }
 
 impl<E: Resident> Slab<E> {
-    pub(crate) fn new(page_bits: u32) -> Self {
+    /// No entries yet; the generations of those to come begin with `first`.
+    pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         Self {
-            directory: Directory::new(page_bits),
+            directory: Directory::new(page_bits, first),
             vacant: CachePadded::new(Vacant {
                 stack: AtomicVacantHead::new(),
                 fresh: Fresh::new(),
@@ -376,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_worn_entry_is_never_claimed_again() {
-        let (slab, guard) = (Slab::<Entry<u8>>::new(1), pin());
+        let (slab, guard) = (Slab::<Entry<u8>>::new(1, Generation::drawn()), pin());
         let first = slab.claim(&guard).unwrap().index;
         let second = slab.claim(&guard).unwrap().index;
         assert_ne!(first, second);
@@ -389,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_worn_out_goes_and_its_number_with_it() {
-        let slab = Slab::<Entry<u8>>::new(2);
+        let slab = Slab::<Entry<u8>>::new(2, Generation::drawn());
         wear_out(&slab, 4);
         assert_eq!(slab.len(), 0);
         let claimed = slab.claim(&pin()).map(|claimed| claimed.index);

@@ -94,11 +94,11 @@ impl EntryState {
         NEXT.get_u32(self.0)
     }
 
-    /// Whether no timer ever lived in the entry, or it has forgotten those that did: no name of it
-    /// is relied upon.
+    /// Whether the entry is as its memory came from the system, for the first time or again: no
+    /// timer has lived in it since, and no name of it is relied upon.
     #[inline]
     pub(crate) fn is_fresh(self) -> bool {
-        self.generation() == Generation(0)
+        self.generation() == Generation::UNWRITTEN
     }
 
     /// Whether a resetter is filing an earlier name of this entry.
@@ -163,7 +163,7 @@ impl EntryState {
     }
 }
 
-/// The entry's state word; by default that of an entry in which no timer ever lived.
+/// The entry's state word; by default that of a [fresh](EntryState::is_fresh) entry.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicEntryState(AtomicU64);
 
@@ -228,13 +228,13 @@ impl AtomicEntryState {
         self.0.swap(state.0, Release);
     }
 
-    /// Makes the entry one that no timer ever lived in, as all zeros is: for the models, whose
-    /// memory is not the system's.
+    /// Makes the entry one that is [fresh](EntryState::is_fresh), as all zeros is: for the models,
+    /// whose memory is not the system's.
     #[cfg(modelled)]
     pub(crate) fn forget(&self) {
         // Relaxed: whoever puts the page in again is ordered after it by the directory; who looks
         // before may find either. An exchange, which loom keeps whole against others.
-        self.0.swap(EntryState::vacant(Generation(0), 0).0, Relaxed);
+        self.0.swap(EntryState::vacant(Generation::UNWRITTEN, 0).0, Relaxed);
     }
 
     /// Vacant → Vacant, of the same generation or a later one, before `next`: by the thread that
