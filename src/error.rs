@@ -61,8 +61,8 @@ impl Error for BeyondRange {}
 ///
 /// let status = match wheel.insert("connection 8", minute).map_err(Refusal::from) {
 ///     Ok(_) => 200,
-///     Err(Refusal::AtCapacity { .. } | Refusal::Closed) => 503, // try again elsewhere
-///     Err(_) => 400,
+///     Err(Refusal::BeyondRange(_)) => 400,
+///     Err(_) => 503, // closed, at its capacity, or out of memory: try again elsewhere
 /// };
 /// assert_eq!(status, 503);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -79,6 +79,10 @@ pub enum Refusal {
     },
     /// The deadline lies too far ahead.
     BeyondRange(BeyondRange),
+    /// The system has no memory for another timer: the address space is limited (`ulimit -v`), or
+    /// the process has as many mappings as it may (`vm.max_map_count`). Timers that are armed are
+    /// not touched by this; when enough of them have ended, there is room again.
+    OutOfMemory,
 }
 
 impl fmt::Display for Refusal {
@@ -91,6 +95,7 @@ impl fmt::Display for Refusal {
                 write!(f, "the wheel is at its capacity of {capacity} armed timers")
             }
             Refusal::BeyondRange(beyond) => beyond.fmt(f),
+            Refusal::OutOfMemory => f.write_str("the system has no memory for another timer"),
         }
     }
 }

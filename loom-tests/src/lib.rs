@@ -45,7 +45,7 @@ pub use any::any_operations;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
 pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
-pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries};
+pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks};
 pub use wheel::{
     ArmError, Armed, Builder, Expired, Geometry, Lateness, Level, Metrics, Moment, Owned, Pinned,
     Series, Slot, Snapshot, Sweep, Sweeper, TimerId, Wheel,

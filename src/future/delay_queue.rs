@@ -220,9 +220,12 @@ impl<T: Send> DelayQueue<T> {
         let latest = self.handle.wheel.clock().now() + self.sweeper.longest_rest();
         self.sleep.reset(sweep.next_deadline.map_or(latest, |next| next.min(latest)));
         match ready!(self.sleep.poll_over_capacity(context)) {
-            // The wheel wants upkeep. Or the timer's entries are used up, which is as good as
-            // never: it has room again when one of its sleeps ends, and notifies no other of that.
-            Ok(()) | Err(Refusal::AtCapacity { .. }) => let_go(context.waker()),
+            // The wheel wants upkeep. Or the timer's entries or its memory are used up, which is as
+            // good as never: it has room again when one of its sleeps ends, and notifies no other
+            // of that.
+            Ok(()) | Err(Refusal::AtCapacity { .. } | Refusal::OutOfMemory) => {
+                let_go(context.waker())
+            }
             Err(_) => {
                 // Nobody would take out what came after this.
                 self.handle.wheel.close();

@@ -99,7 +99,8 @@ where
         match self.shared.map.change(key, rearm).flatten() {
             Some(Ok(())) => Ok(true),
             Some(Err(Refusal::BeyondRange(beyond))) => Err(beyond),
-            Some(Err(Refusal::Closed | Refusal::AtCapacity { .. })) | None => Ok(false),
+            Some(Err(Refusal::Closed | Refusal::AtCapacity { .. } | Refusal::OutOfMemory))
+            | None => Ok(false),
         }
     }
 

@@ -46,8 +46,8 @@ pub(crate) use blocking::{thread, thread_local};
 #[cfg(modelled)]
 pub(crate) use source::thread_local as modelled_thread_local;
 
-// A number that is no part of a model; the models of the epoch have no use for it.
-#[cfg(all(modelled, not(crossbeam_loom)))]
+// A number that is no part of a model, nor of what a test tests.
+#[cfg(any(test, modelled))]
 pub(crate) use std::sync::atomic::AtomicU32 as Unseen;
 
 // The lock of the keyed timers' map: its order with the wheel's words is what a model explores,

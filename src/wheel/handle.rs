@@ -85,8 +85,8 @@ impl<T: Send> Wheel<T> {
     ///
     /// # Errors
     ///
-    /// The wheel is closed, at its capacity, or the delay is beyond its range (2^37 - 2 ticks:
-    /// 4.35 years at 1 ms). The value comes back in the error.
+    /// The wheel is closed, at its capacity or out of memory, or the delay is beyond its range
+    /// (2^37 - 2 ticks: 4.35 years at 1 ms). The value comes back in the error.
     ///
     /// # Examples
     ///

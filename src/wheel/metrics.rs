@@ -46,7 +46,8 @@ pub struct Metrics {
     /// Timers that reached their deadline and were handed over, to a handler or to an executor that
     /// may have dropped them since.
     pub fired: u64,
-    /// Timers handed back by a drain, or by an insert that met the closing of the wheel.
+    /// Timers handed back by a drain, or by an insert that met the closing of the wheel or found no
+    /// memory.
     pub returned: u64,
     /// Names in slots beyond one for each armed timer: they wait to be swept.
     pub stale_names: u64,

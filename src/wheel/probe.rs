@@ -45,6 +45,11 @@ pub fn recycle_blocks<T>(wheel: &Wheel<T>) {
     wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().recycle());
 }
 
+/// From now on no block of names can be had, or can again.
+pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
+    wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().exhaust(exhausted));
+}
+
 /// From now on the calling thread has a number of its own, and vacant entries in its hand, until it
 /// [gets up](get_up).
 pub fn sit_down<T>(wheel: &Wheel<T>) {

@@ -428,3 +428,45 @@ fn after_three_centuries_delays_are_as_long_as_before() {
     }
     assert_eq!(fired, [(1, 1), (1, 2)]);
 }
+
+/// In a process of its own, whose address space is limited: an insert that finds no memory gives
+/// the value back, and what is armed goes on.
+#[cfg(target_os = "linux")]
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the test is about a process")]
+fn an_insert_without_memory_is_refused() {
+    const LIMITED: &str = "TOURBILLON_TEST_LIMITED";
+    const LARGE: usize = 4096;
+    if std::env::var_os(LIMITED).is_none() {
+        let child = std::process::Command::new("sh")
+            .args(["-c", "ulimit -v 400000; exec \"$0\" --exact --nocapture \"$1\""])
+            .arg(std::env::current_exe().unwrap())
+            .arg("edges::an_insert_without_memory_is_refused")
+            .env(LIMITED, "1")
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{child:?}");
+        return;
+    }
+    let mut bench = wheel_of::<Box<[u8; LARGE]>>(MILLI);
+    let Bench { wheel: large, sweeper: _sweeper, .. } = wheel_of::<[u8; LARGE]>(MILLI);
+    let mut ids = Vec::new();
+    let refused = loop {
+        let number = u8::try_from(ids.len() % 251).unwrap();
+        match large.insert([number; LARGE], HOUR) {
+            Ok(id) => ids.push(id),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused.reason, Refusal::OutOfMemory);
+    assert!(ids.len() >= 1024 && usize::from(refused.value[LARGE - 1]) == ids.len() % 251);
+    assert_eq!(large.len(), ids.len());
+    // Others go on, and so does this one where there is room.
+    bench.wheel.insert(Box::new([1; LARGE]), MILLI).unwrap();
+    assert_eq!(bench.advance(MILLI * 2).len(), 1);
+    for id in ids.iter_mut().step_by(2) {
+        assert!(large.cancel(*id).is_some());
+        *id = large.insert([7; LARGE], HOUR).unwrap();
+    }
+    assert!(ids.into_iter().all(|id| large.cancel(id).is_some()) && large.is_empty());
+}

@@ -20,6 +20,7 @@ use crate::wheel::moment::Moment;
 use crate::wheel::shard::arm::{Filled, First};
 use crate::wheel::shard::{Filed, Named, Shard};
 use crate::wheel::slab::Claimed;
+use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::tally::{Count, Counts};
@@ -131,8 +132,8 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         match shard.load_and_claim(&call.local.vacant, call.guard) {
-            Some(claimed) => self.arm(call, shard, claimed, value, deadline),
-            None => hand_back(value),
+            Ok(claimed) => self.arm(call, shard, claimed, value, deadline),
+            Err(_) => hand_back(value),
         }
     }
 
@@ -143,18 +144,24 @@ impl<T> Engine<T> {
         mut value: T,
         deadline: Tick,
     ) -> Result<TimerId, InsertError<T>> {
-        let home = Caller::current().home(self.shards.len());
+        let (home, mut memory) = (Caller::current().home(self.shards.len()), true);
         for number in (home..self.shards.len()).chain(0..home) {
             if self.is_closed() {
                 break;
             }
             match self.insert_in(number, call, value, deadline) {
                 Ok(id) => return Ok(id),
-                Err(refused) => value = refused,
+                Err((refused, why)) => {
+                    value = refused;
+                    memory &= why != NoEntry::OutOfMemory;
+                }
             }
         }
         if self.is_closed() {
             return Err(InsertError { reason: Refusal::Closed, value });
+        }
+        if !memory {
+            return Err(InsertError { reason: Refusal::OutOfMemory, value });
         }
         let capacity = self.capacity.as_ref().map_or_else(|| self.most(), |c| c.total);
         Err(InsertError { reason: Refusal::AtCapacity { capacity }, value })
@@ -346,9 +353,9 @@ impl<T> Engine<T> {
         call: Call<'_>,
         value: T,
         deadline: Tick,
-    ) -> Result<TimerId, T> {
+    ) -> Result<TimerId, (T, NoEntry)> {
         if !self.take_room(number) {
-            return Err(value);
+            return Err((value, NoEntry::UsedUp));
         }
         self.insert_in_room(number, call, value, deadline)
     }
@@ -360,27 +367,34 @@ impl<T> Engine<T> {
         call: Call<'_>,
         value: T,
         deadline: Tick,
-    ) -> Result<TimerId, T> {
+    ) -> Result<TimerId, (T, NoEntry)> {
         let inserted = match self.claim(number, call) {
-            Some(claimed) => self.arm_claimed(call, &self.shards[number], claimed, value, deadline),
-            None => Err(value),
+            // What is not armed then, in a wheel that is open, has found no memory for a name.
+            Ok(claimed) => self
+                .arm_claimed(call, &self.shards[number], claimed, value, deadline)
+                .map_err(|value| (value, NoEntry::OutOfMemory)),
+            Err(why) => Err((value, why)),
         };
         inserted.inspect_err(|_| self.make_room(number, 1))
     }
 
     /// A vacant entry of a shard: out of the caller's hand, which is filled for that, if it is at
     /// home there.
-    fn claim<'g>(&'g self, number: usize, call: Call<'g>) -> Option<Claimed<'g, Entry<T>>> {
+    fn claim<'g>(
+        &'g self,
+        number: usize,
+        call: Call<'g>,
+    ) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
         let (shard, local) = (&self.shards[number], call.local);
         if number != local.home {
             return shard.claim(call.guard);
         }
         let in_hand = shard.claim_from(&local.vacant, call.guard);
-        in_hand.or_else(|| shard.load_and_claim(&local.vacant, call.guard))
+        in_hand.map_or_else(|| shard.load_and_claim(&local.vacant, call.guard), Ok)
     }
 
     /// Arms a timer in an entry that the caller had in its hand. The value comes back if the wheel
-    /// was closed meanwhile, and nobody else has it.
+    /// was closed meanwhile or there is no memory for a name, and nobody else has it.
     #[inline(always)]
     fn arm(
         &self,
@@ -464,8 +478,10 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = filled.id();
-        let filed = shard.arm_and_file_any(filled, deadline, &self.front);
-        self.accept_filed(call, id, filed)
+        match shard.arm_and_file_any(filled, deadline, &self.front) {
+            Some(filed) => self.accept_filed(call, id, filed),
+            None => self.withdraw(call, id),
+        }
     }
 
     /// As [`arm_and_file`](Self::arm_and_file), from where another thread was faster to file.
@@ -479,8 +495,10 @@ impl<T> Engine<T> {
         there: (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
-        let filed = shard.file_first(id, deadline, there, &self.front, call.guard);
-        self.accept_filed(call, id, filed)
+        match shard.file_first(id, deadline, there, &self.front, call.guard) {
+            Some(filed) => self.accept_filed(call, id, filed),
+            None => self.withdraw(call, id),
+        }
     }
 
     /// As [`arm_and_file`](Self::arm_and_file), from the second look on.
@@ -544,13 +562,13 @@ impl<T> Engine<T> {
         if self.is_closed() { self.withdraw(call, id) } else { Ok(id) }
     }
 
-    /// Ends a timer that was armed while the wheel was closed.
+    /// Ends a timer that was armed while the wheel was closed, or whose name finds no memory.
     #[cold]
     #[inline(never)]
     fn withdraw(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
         let shard = self.shards.get(id.shard());
-        match shard.and_then(|shard| shard.cancel(id, call.guard)) {
-            Some((value, _)) => {
+        match shard.and_then(|shard| shard.withdraw(id, call.guard)) {
+            Some(value) => {
                 call.local.counts.add(Count::Returned, 1);
                 Err(value)
             }

@@ -7,6 +7,7 @@ use crate::error::{InsertError, Refusal};
 use crate::sync::Relaxed;
 use crate::wheel::caller::Caller;
 use crate::wheel::id::TimerId;
+use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
@@ -24,9 +25,13 @@ impl<T> Engine<T> {
         let home = Caller::current().home(self.shards.len());
         self.overdraw_room(home);
         let inserted = self.insert_in_room(home, call, value, deadline);
-        inserted.map_err(|value| match self.is_closed() {
-            true => InsertError { reason: Refusal::Closed, value },
-            false => InsertError { reason: Refusal::AtCapacity { capacity: self.most() }, value },
+        inserted.map_err(|(value, why)| {
+            let reason = match why {
+                _ if self.is_closed() => Refusal::Closed,
+                NoEntry::OutOfMemory => Refusal::OutOfMemory,
+                NoEntry::UsedUp => Refusal::AtCapacity { capacity: self.most() },
+            };
+            InsertError { reason, value }
         })
     }
 

@@ -17,7 +17,6 @@ use crate::wheel::slab::Slab;
 use crate::wheel::slab::resident::Resident;
 use crate::wheel::slab::state::AtomicEntryState;
 use crate::wheel::slab::trim::Trim;
-use std::alloc::{Layout, handle_alloc_error};
 
 /// How many names a block holds.
 #[cfg(not(modelled))]
@@ -117,6 +116,9 @@ pub(crate) struct Blocks {
     /// and who gives back, has models of its own.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     taken: crate::sync::Unseen,
+    /// No more can be had: for tests of what happens then. It is no part of a model.
+    #[cfg(any(test, modelled))]
+    exhausted: crate::sync::Unseen,
 }
 
 impl Blocks {
@@ -126,7 +128,16 @@ impl Blocks {
             slab: Slab::new(PAGE_BITS, Generation::UNWRITTEN),
             #[cfg(all(modelled, not(crossbeam_loom)))]
             taken: crate::sync::Unseen::new(0),
+            #[cfg(any(test, modelled))]
+            exhausted: crate::sync::Unseen::new(0),
         }
+    }
+
+    /// From now on no block can be had, or can again.
+    #[cfg(any(test, modelled))]
+    pub(crate) fn exhaust(&self, exhausted: bool) {
+        // Relaxed: it is set while no other thread uses the wheel.
+        self.exhausted.store(u32::from(exhausted), Relaxed);
     }
 
     /// From now on blocks are used again.
@@ -135,19 +146,21 @@ impl Blocks {
         self.taken.store(u32::MAX, Relaxed);
     }
 
-    /// A block that nobody else has, to be [begun](Block::begin).
-    pub(crate) fn claim(&self) -> BlockNumber {
+    /// A block that nobody else has, to be [begun](Block::begin). `None`: none can be had.
+    pub(crate) fn claim(&self) -> Option<BlockNumber> {
+        #[cfg(any(test, modelled))]
+        // Relaxed: as in `exhaust`.
+        if self.exhausted.load(Relaxed) != 0 {
+            return None;
+        }
         #[cfg(all(modelled, not(crossbeam_loom)))]
         if self.taken.load(Relaxed) != u32::MAX {
             let index = self.taken.fetch_add(1, Relaxed);
             self.slab.lay(index);
-            return BlockNumber(index);
+            return Some(BlockNumber(index));
         }
-        match self.slab.claim(&pin()) {
-            Some(claimed) => BlockNumber(claimed.index),
-            // More than there can be names.
-            None => handle_alloc_error(Layout::new::<Block>()),
-        }
+        // There are more indices than there can be blocks: it is the memory that is missing.
+        self.slab.claim(&pin()).ok().map(|claimed| BlockNumber(claimed.index))
     }
 
     /// Gives a block back, that is nobody else's.

@@ -108,14 +108,15 @@ impl Hierarchy {
     }
 
     // In C, for `ci/genmc`: `file`.
-    /// Files a name, and then marks its slot. Returns whether a block was made for it.
-    pub(crate) fn file(&self, name: Name, place: Place) -> bool {
+    /// Files a name, and then marks its slot. Returns whether a block was made for it; `None`, and
+    /// the name is not filed, if none can be had.
+    pub(crate) fn file(&self, name: Name, place: Place) -> Option<bool> {
         match place {
             Place::Overdue => self.overdue.push(name, &self.blocks),
             Place::Slot { slot, .. } => {
-                let made = self.slots[slot.0].push(name, &self.blocks);
+                let made = self.slots[slot.0].push(name, &self.blocks)?;
                 self.occupied.mark(slot.0);
-                made
+                Some(made)
             }
         }
     }
@@ -203,8 +204,8 @@ impl Hierarchy {
         Place::Slot { slot, at: self.levels.of(slot).next_turn(slot, swept) }
     }
 
-    /// Puts a name that was taken early back into its slot. Returns whether a block was made.
-    pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick) -> bool {
+    /// As [`file`](Self::file), for a name that was taken early: back into its slot.
+    pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick) -> Option<bool> {
         self.file(name, Place::Slot { slot, at })
     }
 

@@ -132,8 +132,9 @@ impl SlotHead {
     }
 
     // In C, for `ci/genmc`: `slot_push`.
-    /// Files a name. Returns whether a block was made for it.
-    pub(crate) fn push(&self, name: Name, blocks: &Blocks) -> bool {
+    /// Files a name. Returns whether a block was made for it; `None`, and the name is not filed, if
+    /// none can be had.
+    pub(crate) fn push(&self, name: Name, blocks: &Blocks) -> Option<bool> {
         // Relaxed: as in `push_soon`.
         let mut head = Head(self.0.load(Relaxed));
         let mut made = BlockNumber::NONE;
@@ -142,13 +143,13 @@ impl SlotHead {
                 self.push_name(head, name, blocks)
             } else {
                 if made == BlockNumber::NONE {
-                    made = blocks.claim();
+                    made = blocks.claim()?;
                 }
                 blocks.with(made, |block| block.begin(name, head.block()));
                 self.exchange(head, Head::new(made))
             };
             match pushed {
-                Ok(()) if head.is_full() => return true,
+                Ok(()) if head.is_full() => return Some(true),
                 Ok(()) => break,
                 Err(now) => head = now,
             }
@@ -156,7 +157,7 @@ impl SlotHead {
         if made != BlockNumber::NONE {
             blocks.release(made);
         }
-        false
+        Some(false)
     }
 
     /// Reserves the next place of the first block, and writes the name there.
@@ -281,7 +282,8 @@ mod tests {
     fn every_name_pushed_is_taken_once() {
         let (slot, pool) = (SlotHead::new(), Blocks::new());
         let total = u32::try_from(NAMES * 3 + 1).unwrap();
-        let blocks = (0..total).filter(|&index| slot.push(Name::new(index), &pool)).count();
+        let blocks =
+            (0..total).filter(|&index| slot.push(Name::new(index), &pool) == Some(true)).count();
         assert_eq!((blocks, slot.len(&pool, &pin())), (4, u64::from(total)));
         let mut chain = slot.take();
         let mut names = Vec::new();

@@ -3,7 +3,7 @@
 //! A thread looks an entry up under a [`Guard`]; a page that was taken out is freed once every
 //! guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 
-use super::{Place, boxed_slice};
+use super::{Place, boxed_slice, try_boxed};
 use std::marker::PhantomData;
 
 pub(crate) use crossbeam_epoch::{Guard, Guard as Held, pin};
@@ -76,10 +76,9 @@ impl<P: Place> Places<P> {
         unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
     }
 
-    /// A page that nobody else knows yet.
-    pub(crate) fn make_page(&self, _index: u32) -> *mut P {
-        let page: Box<[P]> = (0..self.page_len).map(|_| P::default()).collect();
-        Box::into_raw(page).cast()
+    /// A page that nobody else knows yet; `None` if there is no memory for it.
+    pub(crate) fn make_page(&self, _index: u32) -> Option<*mut P> {
+        try_boxed(self.page_len as usize, P::default)
     }
 
     /// Frees what `make_page` has returned, and nobody else has seen.

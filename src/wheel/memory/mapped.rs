@@ -140,19 +140,19 @@ impl<P: Place> Places<P> {
     }
 
     /// Where the page begins whose first entry has this index; its memory is made, if need be. What
-    /// its entries hold is as they were left, or forgotten.
-    pub(crate) fn make_page(&self, index: u32) -> *mut P {
+    /// its entries hold is as they were left, or forgotten. `None`: the system refuses the memory.
+    pub(crate) fn make_page(&self, index: u32) -> Option<*mut P> {
         let (chunk, offset) = in_chunks(index, FIRST_BITS);
         // Acquire: as in `get`.
         let there = self.chunks[chunk].load(Acquire);
-        let first = if there.is_null() { self.make_chunk(chunk) } else { there };
+        let first = if there.is_null() { self.make_chunk(chunk)? } else { there };
         // SAFETY: as in `get`.
         let page = unsafe { first.add(offset) };
         if chunk > 0 {
             // SAFETY: part of the mapping; a wheel that has come so far will use it.
             unsafe { system::bring(page, self.page_len as usize) };
         }
-        page
+        Some(page)
     }
 
     /// Takes back what `make_page` has returned, and another has made at the same time: it is the
@@ -185,17 +185,17 @@ impl<P: Place> Places<P> {
     pub(crate) unsafe fn free(&mut self, _page: *mut P) {}
 
     #[cold]
-    fn make_chunk(&self, chunk: usize) -> *mut P {
+    fn make_chunk(&self, chunk: usize) -> Option<*mut P> {
         let len = Self::chunk_len(chunk);
-        let made = system::map(len);
+        let made = system::map(len)?;
         // AcqRel: the Release half publishes the mapping to `get`, the Acquire half is for the
         // one that was faster, as there.
         match self.chunks[chunk].compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
-            Ok(_) => made,
+            Ok(_) => Some(made),
             Err(there) => {
                 // SAFETY: mapped just above with this length, and nobody else knows it.
                 unsafe { system::unmap(made, len) };
-                there
+                Some(there)
             }
         }
     }
@@ -223,13 +223,14 @@ impl<P: Place> Drop for Places<P> {
 mod system {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use rustix::param::page_size;
-    use std::alloc::{Layout, handle_alloc_error};
+    use std::alloc::Layout;
     use std::ffi::c_void;
     use std::ptr;
 
-    /// Room for `len` values, all zeros. Running out of memory ends as it does for the allocator.
-    pub(super) fn map<P>(len: usize) -> *mut P {
-        let Ok(layout) = Layout::array::<P>(len) else { handle_alloc_error(Layout::new::<P>()) };
+    /// Room for `len` values, all zeros; `None` if the system refuses it: the address space or the
+    /// number of mappings is limited.
+    pub(super) fn map<P>(len: usize) -> Option<*mut P> {
+        let layout = Layout::array::<P>(len).ok()?;
         // What is aligned to more than a page of the system is cut out of a larger mapping.
         let surplus = if layout.align() > page_size() { layout.align() } else { 0 };
         let (prot, flags) =
@@ -237,11 +238,11 @@ mod system {
         // SAFETY: the system chooses a place that nobody else uses.
         let mapped =
             unsafe { mmap_anonymous(ptr::null_mut(), layout.size() + surplus, prot, flags) };
-        let Ok(mapped) = mapped else { handle_alloc_error(layout) };
+        let mapped = mapped.ok()?;
         // SAFETY: advice on what was mapped just above; a system without huge pages refuses it.
         let _small = unsafe { madvise(mapped, layout.size() + surplus, Advice::LinuxNoHugepage) };
         if surplus == 0 {
-            return mapped.cast();
+            return Some(mapped.cast());
         }
         let before = mapped.align_offset(layout.align());
         let first: *mut c_void = mapped.wrapping_byte_add(before);
@@ -250,7 +251,7 @@ mod system {
         unsafe { unmap_bytes(mapped, before) };
         // SAFETY: as above.
         unsafe { unmap_bytes(first.wrapping_byte_add(end), surplus.saturating_sub(before)) };
-        first.cast()
+        Some(first.cast())
     }
 
     /// # Safety
@@ -314,12 +315,11 @@ mod system {
 /// The models' memory: what is given back forgets everything, as the system's does.
 #[cfg(modelled)]
 mod system {
-    use crate::wheel::memory::{Place, boxed_slice};
+    use crate::wheel::memory::{Place, boxed_slice, try_boxed};
     use std::ptr;
 
-    pub(super) fn map<P: Place>(len: usize) -> *mut P {
-        let places: Box<[P]> = (0..len).map(|_| P::default()).collect();
-        Box::into_raw(places).cast()
+    pub(super) fn map<P: Place>(len: usize) -> Option<*mut P> {
+        try_boxed(len, P::default)
     }
 
     /// # Safety
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn what_shares_a_page_of_the_system_is_not_forgotten() {
         let (places, guard) = (Places::<Number>::new(1 << 2), pin());
-        let page = places.make_page(0);
+        let page = places.make_page(0).unwrap();
         let number = |index| &places.get(index, ptr::null_mut, &guard).unwrap().0;
         (0..12).for_each(|index| number(index).store(7, Relaxed));
         // SAFETY: it has no values, and nobody else writes to it.
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn what_is_aligned_to_more_than_the_systems_pages_is_so() {
         for len in 1..9 {
-            let first = system::map::<Wide>(len);
+            let first = system::map::<Wide>(len).unwrap();
             assert!(first.is_aligned());
             // SAFETY: as many as were mapped, all zeros.
             let mapped = unsafe { std::slice::from_raw_parts(first, len) };
@@ -418,7 +418,7 @@ mod tests {
         let places = Places::<Number>::new(1 << 9);
         let get = |index| places.get(index, ptr::null_mut, &pin()).map(ptr::from_ref);
         assert_eq!(get(0), None);
-        let page = places.make_page(0);
+        let page = places.make_page(0).unwrap();
         assert_eq!(get(0), Some(page.cast_const()));
         // SAFETY: one of the places, only ever shared.
         let place = unsafe { &*page };
@@ -426,7 +426,13 @@ mod tests {
         // SAFETY: it has no value, and nobody else writes to it.
         unsafe { places.forget(page) };
         assert_eq!(place.0.load(Relaxed), 0);
-        assert_eq!(places.make_page(0), page);
-        assert_ne!(places.make_page(1 << FIRST_BITS), page);
+        assert_eq!(places.make_page(0), Some(page));
+        assert!(places.make_page(1 << FIRST_BITS).is_some_and(|other| other != page));
+    }
+
+    #[test]
+    fn more_than_the_address_space_is_refused() {
+        assert_eq!(system::map::<Number>(1 << 47), None);
+        assert_eq!(system::map::<Number>(usize::MAX / 4), None, "more than any layout");
     }
 }

@@ -30,7 +30,7 @@
 mod chosen;
 
 pub(crate) use chosen::{Guard, Held, Places, collect, pin};
-use std::ptr;
+use std::{iter, ptr};
 
 /// The boxed slice that `first` was made from.
 ///
@@ -40,6 +40,15 @@ use std::ptr;
 pub(crate) unsafe fn boxed_slice<S>(first: *mut S, len: usize) -> Box<[S]> {
     // SAFETY: the caller vouches for pointer, length and ownership.
     unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, len)) }
+}
+
+/// A boxed slice of `len` elements, as a pointer to the first; `None` if the allocator has no
+/// memory for it.
+pub(crate) fn try_boxed<S>(len: usize, make: impl FnMut() -> S) -> Option<*mut S> {
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(len).ok()?;
+    elements.extend(iter::repeat_with(make).take(len));
+    Some(Box::into_raw(elements.into_boxed_slice()).cast())
 }
 
 /// What an entry must be.

@@ -109,25 +109,27 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `insert`.
-    /// As [`arm_and_file`](Self::arm_and_file), in every case.
+    /// As [`arm_and_file`](Self::arm_and_file), in every case. `None`: there is no memory for the
+    /// name; the timer is armed, and is to be [withdrawn](Self::withdraw).
     pub(crate) fn arm_and_file_any(
         &self,
         Filled { entry, id }: Filled<'_, T>,
         deadline: Tick,
         front: &Front,
-    ) -> Filed {
+    ) -> Option<Filed> {
         let swept = front.swept();
         let place = self.hierarchy.place(deadline, swept);
         // Also when it tells of nothing: a store does not show later resetters what the sweeper
         // has written, unless it is overwritten here.
         entry.link.store(at(place, swept));
         entry.state.arm(id, deadline);
-        let filed = self.file(id.index(), place);
+        let filed = self.file(id.index(), place)?;
         published();
-        filed.and(self.look_again(entry, Aim { id, deadline }, place, front))
+        Some(filed.and(self.look_again(entry, Aim { id, deadline }, place, front)))
     }
 
     /// Goes on where [`arm_and_file`](Self::arm_and_file) has armed a timer and not filed its name.
+    /// `None`: as of [`arm_and_file_any`](Self::arm_and_file_any).
     pub(crate) fn file_first(
         &self,
         id: TimerId,
@@ -135,10 +137,10 @@ impl<T> Shard<T> {
         (slot, at): (SlotIndex, Tick),
         front: &Front,
         guard: &Guard,
-    ) -> Filed {
-        let filed = self.file(id.index(), Place::Slot { slot, at });
+    ) -> Option<Filed> {
+        let filed = self.file(id.index(), Place::Slot { slot, at })?;
         published();
-        filed.and(self.look_again_at(id, deadline, (slot, at), front, guard))
+        Some(filed.and(self.look_again_at(id, deadline, (slot, at), front, guard)))
     }
 
     /// Goes on where [`arm_and_file`](Self::arm_and_file) has filed the name of a timer, and the

@@ -123,8 +123,10 @@ impl<T> Shard<T> {
         let Some(slot) = slot else { return };
         let link = entry.link.load();
         if ended.is_relinking() {
-            let kept = self.hierarchy.next_turn_of(slot, swept);
-            *filed = filed.and(self.file(name.index(), kept));
+            match self.file(name.index(), self.hierarchy.next_turn_of(slot, swept)) {
+                Some(kept) => *filed = filed.and(kept),
+                None => self.lose(entry, slot, swept),
+            }
         } else if swept < link && self.hierarchy.is_taken_at(slot, link) {
             // The flag was clear when the timer ended, and nobody can set it since.
             entry.link.store(AtomicLink::NONE);
@@ -177,9 +179,16 @@ impl<T> Shard<T> {
         let place = self.hierarchy.place(deadline, swept);
         if state.is_relinking() {
             let kept = slot.map(|slot| self.hierarchy.next_turn_of(slot, swept));
-            if let Some(kept) = kept {
-                *filed = filed.and(self.file(name.index(), kept));
-            }
+            let kept = kept.filter(|&kept| match self.file(name.index(), kept) {
+                Some(more) => {
+                    *filed = filed.and(more);
+                    true
+                }
+                None => {
+                    self.lose_at(entry, kept, swept);
+                    false
+                }
+            });
             if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
                 let met = if kept.is_some() { Met::Refiled } else { Met::Dropped };
                 return entry.state.try_confirm(state).map(|()| met);
@@ -191,7 +200,16 @@ impl<T> Shard<T> {
                 return entry.state.try_confirm(state).and(Err(state));
             }
         }
-        *filed = filed.and(self.file(name.index(), place));
-        entry.state.try_confirm(state).map(|()| Met::Refiled)
+        let met = match self.file(name.index(), place) {
+            Some(more) => {
+                *filed = filed.and(more);
+                Met::Refiled
+            }
+            None => {
+                self.lose_at(entry, place, swept);
+                Met::Dropped
+            }
+        };
+        entry.state.try_confirm(state).map(|()| met)
     }
 }

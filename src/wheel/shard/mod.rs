@@ -22,14 +22,17 @@
 //! *stale* and is dropped when it is met, unless a resetter may still rely on it. Two names of one
 //! entry are harmless: the first that is met when its timer is due ends it.
 //!
-//! [`protocol`] has the steps of each operation, and the races one by one.
+//! [`protocol`] has the steps of each operation, and the races one by one; [`unfiled`] has what
+//! they do where there is no memory for a name, of which the other pages say nothing.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
 pub(crate) mod arm;
+mod lose;
 pub(crate) mod meet;
 mod protocol;
 mod relink;
+mod unfiled;
 
 use crate::wheel::front::Front;
 use crate::wheel::hierarchy::block::Blocks;
@@ -39,6 +42,7 @@ use crate::wheel::hierarchy::{Hierarchy, Taken};
 use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
+use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::link::AtomicLink;
 use crate::wheel::slab::magazine::Magazines;
@@ -47,6 +51,7 @@ use crate::wheel::slab::trim::Trim;
 use crate::wheel::slab::{Claimed, Released, Slab};
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
+use unfiled::Unfiled;
 
 /// One shard of the wheel.
 #[derive(Debug)]
@@ -54,6 +59,7 @@ pub(crate) struct Shard<T> {
     number: ShardNumber,
     slab: Slab<Entry<T>>,
     hierarchy: Hierarchy,
+    unfiled: Unfiled,
 }
 
 /// Which deadline an operation has set, of which timer.
@@ -112,6 +118,7 @@ impl<T> Shard<T> {
             number: ShardNumber::new(number),
             slab: Slab::new(geometry.page_bits, Generation::drawn()),
             hierarchy: Hierarchy::new(number, geometry),
+            unfiled: Unfiled::new(),
         }
     }
 
@@ -126,19 +133,18 @@ impl<T> Shard<T> {
         self.slab.claim_from(magazines, guard)
     }
 
-    /// A vacant entry; `None` when the slab's indices are used up.
-    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, Entry<T>>> {
+    /// A vacant entry.
+    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
         self.slab.claim(guard)
     }
 
-    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first. `None` when
-    /// the slab's indices are used up.
+    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first.
     #[inline]
     pub(crate) fn load_and_claim<'g>(
         &'g self,
         magazines: &Magazines,
         guard: &'g Guard,
-    ) -> Option<Claimed<'g, Entry<T>>> {
+    ) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
         self.slab.load_and_claim(magazines, guard)
     }
 
@@ -151,6 +157,14 @@ impl<T> Shard<T> {
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
         let entry = self.slab.entry(id.index(), guard)?;
         self.end(entry, id, guard, || ())
+    }
+
+    /// As [`cancel`](Self::cancel), of a timer whose insert has not returned, and may have not
+    /// filed the name that the entry's link tells of.
+    pub(crate) fn withdraw(&self, id: TimerId, guard: &Guard) -> Option<T> {
+        let entry = self.slab.entry(id.index(), guard)?;
+        let forget = || entry.link.store(AtomicLink::NONE);
+        self.end(entry, id, guard, forget).map(|(value, _)| value)
     }
 
     // In C, for `ci/genmc`: `cancel`.
@@ -368,11 +382,6 @@ impl<T> Shard<T> {
         self.hierarchy.take_early(slot, swept)
     }
 
-    /// Puts a name that was taken early back into its slot. Returns how many blocks were made.
-    pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick) -> u32 {
-        u32::from(self.hierarchy.put_back(name, slot, at))
-    }
-
     /// The first occupied slot, in the row of all, from this place on.
     pub(crate) fn next_occupied(&self, from: usize) -> Option<SlotIndex> {
         self.hierarchy.next_occupied(from)
@@ -447,9 +456,11 @@ impl<T> Shard<T> {
         }
     }
 
+    /// Files a name; `None`: there is no memory for it ([`unfiled`]).
     #[inline(always)]
-    fn file(&self, index: u32, place: Place) -> Filed {
-        Filed { names: 1, blocks: u32::from(self.hierarchy.file(Name::new(index), place)) }
+    fn file(&self, index: u32, place: Place) -> Option<Filed> {
+        let made = self.hierarchy.file(Name::new(index), place)?;
+        Some(Filed { names: 1, blocks: u32::from(made) })
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::unfiled::forget;
 use super::{Aim, Filed, Role, Shard, at, has_passed, in_time};
 use crate::wheel::front::Front;
 use crate::wheel::front::swept::published;
@@ -47,7 +48,7 @@ impl<T> Shard<T> {
             if state.generation() != id.generation() {
                 return filed;
             }
-            let swept = front.swept();
+            let (swept, unfiled) = (front.swept(), self.unfiled());
             if deadline.is_left_behind(swept) {
                 state = renew(entry, state, deadline, swept.oldest());
                 deadline = swept.oldest();
@@ -56,11 +57,20 @@ impl<T> Shard<T> {
                 }
             }
             let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
-            filed = filed.and(self.file(id.index(), place));
+            let Some(more) = self.file(id.index(), place) else {
+                self.unfiled.add();
+                front.alarm().ring();
+                return filed;
+            };
+            filed = filed.and(more);
             if role == Role::Holder {
                 set_link(&entry.link, place, swept);
             }
             published();
+            if role == Role::Holder && self.unfiled() != unfiled {
+                forget(&entry.link, |link| link == at(place, swept));
+                continue;
+            }
             if !has_passed(place, deadline, front.swept()) {
                 front.alarm().check(at(place, swept));
                 return filed;

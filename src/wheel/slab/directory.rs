@@ -43,12 +43,21 @@ use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
 use crate::wheel::bits::in_chunks;
 use crate::wheel::id::{Generation, TimerId};
-use crate::wheel::memory::{Guard, Places, boxed_slice};
+use crate::wheel::memory::{Guard, Places, boxed_slice, try_boxed};
 use std::marker::PhantomData;
 use std::ptr;
 
 /// Enough chunks for all indices at the smallest page size.
 const CHUNKS: usize = 30;
+
+/// Why there is no vacant entry, and none can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoEntry {
+    /// All indices are in use, or worn out.
+    UsedUp,
+    /// There is no memory for another page.
+    OutOfMemory,
+}
 
 /// Where one page is, or may be.
 #[derive(Debug)]
@@ -119,13 +128,13 @@ impl<E: Resident> Directory<E> {
 
     // In C, for `ci/genmc`: `install` in `page.c`.
     /// Puts a page in. The caller alone holds its entries, which are to be [renewed](Self::renew)
-    /// before they are used. Returns the index of the first, and their generation, or `None` when
-    /// the indices are used up.
-    pub(crate) fn install(&self, guard: &Guard) -> Option<(u32, Generation)> {
+    /// before they are used. Returns the index of the first, and their generation.
+    pub(crate) fn install(&self, guard: &Guard) -> Result<(u32, Generation), NoEntry> {
         loop {
-            let number = self.absent_page()?;
-            let slot = self.slot_or_make(number);
+            let number = self.absent_page().ok_or(NoEntry::UsedUp)?;
+            let slot = self.slot_or_make(number).ok_or(NoEntry::OutOfMemory)?;
             let page = self.places.make_page(number << self.page_bits);
+            let page = page.ok_or(NoEntry::OutOfMemory)?;
             // AcqRel: the Release half publishes, to `page`, entries as `make_page` returns them;
             // the Acquire half pairs with the Release of `remove`, so that `base` is seen, and that
             // the entries have forgotten.
@@ -142,14 +151,14 @@ impl<E: Resident> Directory<E> {
                 self.remove(number, base, guard);
                 continue;
             }
-            return Some((number << self.page_bits, base));
+            return Ok((number << self.page_bits, base));
         }
     }
 
     /// Makes the memory of an entry, on no page.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     pub(crate) fn lay(&self, index: u32) {
-        self.places.make_page(index);
+        assert!(self.places.make_page(index).is_some(), "a model has memory");
     }
 
     /// Takes a page out; `base` is the greatest generation among its entries.
@@ -200,10 +209,20 @@ impl<E: Resident> Directory<E> {
 
     /// Calls `visit` for each entry of each page, with its index.
     pub(crate) fn for_each(&self, guard: &Guard, mut visit: impl FnMut(u32, &E)) {
-        let pages = (0..self.page_of(u32::MAX)).take_while(|&number| self.slot(number).is_some());
-        for number in pages.filter(|&number| !self.page(number).is_null()) {
-            self.entries(number, guard).for_each(|(index, entry)| visit(index, entry));
-        }
+        let _ended = (0..self.page_of(u32::MAX))
+            .all(|number| self.for_each_on_page(number, guard, &mut visit));
+    }
+
+    /// Calls `visit` for each entry of the page of this number, if it is there, with its index.
+    /// `false`: no page has this number or a greater one.
+    pub(crate) fn for_each_on_page(
+        &self,
+        number: u32,
+        guard: &Guard,
+        mut visit: impl FnMut(u32, &E),
+    ) -> bool {
+        self.entries(number, guard).for_each(|(index, entry)| visit(index, entry));
+        self.slot(number).is_some()
     }
 
     /// The lowest page that is not there and whose generations are not used up.
@@ -280,20 +299,18 @@ impl<E: Resident> Directory<E> {
         Some(unsafe { &*slot })
     }
 
-    fn slot_or_make(&self, number: u32) -> &PageSlot<E> {
+    /// `None`: there is no memory for the slots of so many pages.
+    fn slot_or_make(&self, number: u32) -> Option<&PageSlot<E>> {
         loop {
             if let Some(slot) = self.slot(number) {
-                return slot;
+                return Some(slot);
             }
             let (chunk, _) = in_chunks(number, 0);
-            let slots: Box<[PageSlot<E>]> = (0..1_usize << chunk)
-                .map(|_| PageSlot {
-                    page: AtomicPtr::new(ptr::null_mut()),
-                    base: AtomicU32::new(self.first.0),
-                    worn: AtomicU32::new(0),
-                })
-                .collect();
-            let slots: *mut PageSlot<E> = Box::into_raw(slots).cast();
+            let slots = try_boxed(1 << chunk, || PageSlot::<E> {
+                page: AtomicPtr::new(ptr::null_mut()),
+                base: AtomicU32::new(self.first.0),
+                worn: AtomicU32::new(0),
+            })?;
             // Release: publishes the chunk's slots; pairs with the Acquire of `slot`. Relaxed on
             // failure: the loop looks again.
             if self.chunks[chunk]

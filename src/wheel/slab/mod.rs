@@ -22,7 +22,7 @@ pub(crate) mod vacant;
 use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
-use directory::Directory;
+use directory::{Directory, NoEntry};
 use fresh::Fresh;
 use magazine::{Magazines, ROUNDS, Rounds};
 use resident::Resident;
@@ -111,9 +111,10 @@ impl<E: Resident> Slab<E> {
         self.directory.entry(index, guard)
     }
 
-    /// A vacant entry; `None` when the indices are used up.
-    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, E>> {
-        self.claimed(self.take_rounds(1, guard)?.top, guard)
+    /// A vacant entry.
+    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Result<Claimed<'g, E>, NoEntry> {
+        let Rounds { top, .. } = self.take_rounds(1, guard)?;
+        self.claimed(top, guard).ok_or(NoEntry::UsedUp)
     }
 
     /// A vacant entry out of the caller's magazines; `None` when nothing is loaded there.
@@ -130,18 +131,17 @@ impl<E: Resident> Slab<E> {
         Some(Claimed { entry, index, vacant })
     }
 
-    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first. `None` when
-    /// the indices are used up.
+    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first.
     #[inline]
     pub(crate) fn load_and_claim<'g>(
         &'g self,
         magazines: &Magazines,
         guard: &'g Guard,
-    ) -> Option<Claimed<'g, E>> {
+    ) -> Result<Claimed<'g, E>, NoEntry> {
         if !magazines.reload() {
             magazines.load(self.take_rounds(ROUNDS, guard)?);
         }
-        self.claim_from(magazines, guard)
+        self.claim_from(magazines, guard).ok_or(NoEntry::UsedUp)
     }
 
     /// Makes room in the caller's magazines.
@@ -231,15 +231,26 @@ impl<E: Resident> Slab<E> {
         self.directory.for_each(guard, visit);
     }
 
+    /// Calls `visit` for each entry of the page of this number, if it is there, with its index.
+    /// `false`: no page has this number or a greater one.
+    pub(crate) fn for_each_on_page(
+        &self,
+        number: u32,
+        guard: &Guard,
+        visit: impl FnMut(u32, &E),
+    ) -> bool {
+        self.directory.for_each_on_page(number, guard, visit)
+    }
+
     /// Takes a vacant entry, if there is one.
     fn pop<'g>(&'g self, guard: &'g Guard) -> Option<Claimed<'g, E>> {
         let Rounds { top, .. } = self.vacant_rounds(1, guard)?;
         self.claimed(top, guard)
     }
 
-    /// Takes up to `most` vacant entries; `None` when the indices are used up.
-    fn take_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
-        self.vacant_rounds(most, guard).or_else(|| self.grow_rounds(most, guard))
+    /// Takes up to `most` vacant entries, at least one.
+    fn take_rounds(&self, most: u32, guard: &Guard) -> Result<Rounds, NoEntry> {
+        self.vacant_rounds(most, guard).map_or_else(|| self.grow_rounds(most, guard), Ok)
     }
 
     /// Takes up to `most` vacant entries of those that there are.
@@ -297,7 +308,7 @@ impl<E: Resident> Slab<E> {
 
     /// Puts a page in, keeps its first `most` entries, or all, and leaves the others to whoever
     /// comes next.
-    fn grow_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
+    fn grow_rounds(&self, most: u32, guard: &Guard) -> Result<Rounds, NoEntry> {
         let (top, vacant) = self.directory.install(guard)?;
         let len = self.directory.page_len();
         let kept = Rounds { top, count: most.min(len) };
@@ -313,7 +324,7 @@ impl<E: Resident> Slab<E> {
             };
             self.release(&mut released, guard);
         }
-        Some(kept)
+        Ok(kept)
     }
 
     /// Makes the memory of an entry, on no page: for models, which keep it to themselves.
@@ -369,7 +380,7 @@ mod tests {
         let guard = pin();
         let mut released = Released::NONE;
         for _ in 0..times {
-            let claimed = slab.claim(&guard).expect("indices are left");
+            let claimed = slab.claim(&guard).expect("indices and memory are left");
             slab.gather(&mut released, claimed.index, Generation::WORN, &guard);
         }
         slab.release(&mut released, &guard);
@@ -394,6 +405,6 @@ mod tests {
         wear_out(&slab, 4);
         assert_eq!(slab.len(), 0);
         let claimed = slab.claim(&pin()).map(|claimed| claimed.index);
-        assert_eq!(claimed, Some(4), "the generations of page 0 are used up");
+        assert_eq!(claimed, Ok(4), "the generations of page 0 are used up");
     }
 }

@@ -1,10 +1,10 @@
 //! Where a sweep is ([`Stage`]), and what it has in hand ([`Hand`]).
 //!
 //! ```text
-//!   Ended ──► Begun ──► Overdue ──► Slots ──► Ended
-//!             take      sort what   slot after slot,
-//!             what is   was met     up to the sweep's end
-//!             overdue
+//!   Ended ──► Begun ──► Overdue ──► Slots ──────────► Unfiled ──► Ended
+//!             take      sort what   slot after slot,  take what could
+//!             what is   was met     up to the         not be filed
+//!             overdue               sweep's end
 //! ```
 //!
 //! Between two steps, whatever the stage, the hand is worked off. A bounded sweep stops wherever it
@@ -16,6 +16,7 @@ use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::name::Name;
 use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Source, Taken};
+use crate::wheel::memory::pin;
 use crate::wheel::tally::SweepCount;
 use std::collections::VecDeque;
 
@@ -31,6 +32,8 @@ pub(super) enum Stage {
     Overdue,
     /// It goes from occupied slot to occupied slot.
     Slots,
+    /// It meets the timers that may have no name, for want of memory: some have become due.
+    Unfiled,
 }
 
 /// Names that were taken out of their slots and have not been met.
@@ -46,16 +49,38 @@ pub(super) struct Hand {
     pub(super) kept: VecDeque<Kept>,
     /// How many of them are yet to be looked at, by the present tick.
     unlooked: usize,
+    /// Of each shard, which page is to be looked at next for timers without a name.
+    pages: Box<[Option<u32>]>,
+    /// Of each shard, how many names could not be filed when its pages were last looked at.
+    unfiled: Box<[u64]>,
 }
 
 impl Hand {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(shards: usize) -> Self {
         Self {
             taken: VecDeque::new(),
             names: Vec::new(),
             from: Source { shard: 0, slot: None },
             kept: VecDeque::new(),
             unlooked: 0,
+            pages: vec![None; shards].into(),
+            unfiled: vec![0; shards].into(),
+        }
+    }
+
+    /// Whether names could not be filed since their shard's pages were last looked at.
+    pub(super) fn has_unfiled<T>(&self, engine: &Engine<T>) -> bool {
+        let shards = engine.shards().iter().zip(&self.unfiled);
+        shards.into_iter().any(|(shard, &seen)| shard.unfiled() != seen)
+    }
+
+    /// Has the pages of shards looked at of which names could not be filed.
+    pub(super) fn take_unfiled<T>(&mut self, engine: &Engine<T>) {
+        for (number, shard) in engine.shards().iter().enumerate() {
+            let now = shard.unfiled();
+            if std::mem::replace(&mut self.unfiled[number], now) != now {
+                self.pages[number] = Some(0);
+            }
         }
     }
 
@@ -72,14 +97,17 @@ impl Hand {
 
     /// Whether there is nothing left to read.
     pub(super) fn is_worked_off(&self) -> bool {
-        self.taken.is_empty() && self.unlooked == 0
+        self.taken.is_empty() && self.unlooked == 0 && self.pages.iter().all(Option::is_none)
     }
 
     /// Reads on, with no names read before: up to `most` names (and the rest of their block) of
     /// the next slot, or what has been written into the next kept block.
     pub(super) fn read_on<T>(&mut self, most: usize, engine: &Engine<T>) {
         let Some(taken) = self.taken.front_mut() else {
-            return self.read_kept(engine);
+            return match self.unlooked {
+                0 => self.read_page(engine),
+                _ => self.read_kept(engine),
+            };
         };
         self.from = taken.from;
         let (counts, blocks) = (engine.front().counts(), engine.shard(taken.from.shard).blocks());
@@ -95,6 +123,21 @@ impl Hand {
                 }
             }
         }
+    }
+
+    /// Reads the next page that is to be looked at. What it gives counts as names that were filed:
+    /// each is counted as met.
+    fn read_page<T>(&mut self, engine: &Engine<T>) {
+        let next = self.pages.iter().position(Option::is_some);
+        let Some((number, page)) = next.and_then(|number| Some((number, self.pages[number]?)))
+        else {
+            return;
+        };
+        self.from = Source { shard: number, slot: None };
+        let (shard, swept) = (engine.shard(number), engine.front().swept());
+        let more = shard.read_unfiled(page, swept, &mut self.names, &pin());
+        self.pages[number] = more.then_some(page + 1);
+        engine.front().counts().add(SweepCount::Extra, self.names.len() as u64);
     }
 
     fn read_kept<T>(&mut self, engine: &Engine<T>) {

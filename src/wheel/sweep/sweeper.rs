@@ -13,9 +13,12 @@
 //! **What lies in no slot** must not wait until its deadlines leave the window that the packed
 //! words can tell apart. Names that are overdue are taken when a sweep begins, and again whenever
 //! it has gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked
-//! at when a sweep begins and at each tick that it announces.
+//! at when a sweep begins and at each tick that it announces. Timers that may have no name, because
+//! there was no memory for it ([`unfiled`]), are looked at with what is overdue, and when a sweep
+//! ends.
 //!
 //! [`Front`]: crate::wheel::front::Front
+//! [`unfiled`]: crate::wheel::shard
 //! [`Shard::meet`]: crate::wheel::shard::Shard::meet
 
 #![forbid(unsafe_code)]
@@ -135,10 +138,10 @@ impl<T: Send> Sweeper<T> {
         let start = inner.engine.timeline().instant(swept);
         Self {
             upkeep: Upkeep::new(inner.engine.shards().len()),
+            hand: Hand::new(inner.engine.shards().len()),
             inner,
             stage: Stage::Ended,
             end: Tick(0),
-            hand: Hand::new(),
             overdue_taken: swept,
             looks: 0,
             batch: VecDeque::new(),
@@ -379,19 +382,23 @@ impl<T: Send> Sweeper<T> {
                     self.batch.make_contiguous().sort_by_key(|timer| timer.deadline);
                     worked_off
                 }
-                Stage::Begun | Stage::Slots => self.work_off(engine, batch),
+                Stage::Begun | Stage::Slots | Stage::Unfiled => self.work_off(engine, batch),
             };
             if !worked_off {
                 return false;
             }
             match self.stage {
-                Stage::Ended | Stage::Overdue => self.stage = Stage::Slots,
+                Stage::Overdue => self.stage = Stage::Slots,
+                Stage::Ended | Stage::Unfiled => self.stage = Stage::Ended,
                 Stage::Begun => {
                     self.take_overdue(engine);
                     self.hand.look_at_kept();
                     self.stage = Stage::Overdue;
                 }
-                Stage::Slots if engine.front().swept() >= self.end => self.stage = Stage::Ended,
+                Stage::Slots if engine.front().swept() >= self.end => {
+                    self.hand.take_unfiled(engine);
+                    self.stage = Stage::Unfiled;
+                }
                 Stage::Slots if self.looks == 0 => return false,
                 Stage::Slots => self.take_next(engine),
             }
@@ -427,6 +434,7 @@ impl<T: Send> Sweeper<T> {
         let swept = engine.front().swept();
         let overdue = engine.shards().iter().filter_map(|shard| shard.take_overdue(swept));
         self.hand.taken.extend(overdue);
+        self.hand.take_unfiled(engine);
         self.overdue_taken = swept;
     }
 
@@ -512,7 +520,8 @@ impl<T: Send> Sweeper<T> {
         if overdue || self.hand.has_news(engine) {
             return swept;
         }
-        self.next_slot(swept)
+        let next = self.next_slot(swept);
+        if self.hand.has_unfiled(engine) { next.min(swept.plus(1)) } else { next }
     }
 
     // In C, for `ci/genmc`: `next_slot`.

@@ -357,8 +357,9 @@ fn tidy_slot<T>(
             // An entry that was filed again and again into a slot far ahead has several names
             // there.
             if shard.is_needed(name, turn, &guard) && seen.add(name.index()) {
-                made += u64::from(shard.put_back(name, slot, taken.at));
-                put_back += 1;
+                let block = shard.put_back(name, slot, taken.at, turn.swept, &guard);
+                made += u64::from(block == Some(true));
+                put_back += usize::from(block.is_some());
             }
         }
     }

@@ -1,0 +1,101 @@
+//! There is no memory for another block of names: what has no name is found all the same.
+
+use loom_tests::{
+    HIGH, Refusal, TICK, TimerId, World, beside, drain, exhaust_blocks, model, sweep, sweep_after,
+    sweep_with_upkeep, v,
+};
+
+/// A far timer (7), and a near one (1), whose block has room for the far one's name. There is no
+/// memory for another block, and so many names are stale that the next upkeep tidies.
+fn exhausted() -> (World, TimerId) {
+    let world = World::shaped(HIGH, 0);
+    let (wheel, start) = (&world.wheel, world.clock.start());
+    let far = wheel.insert_at(v(7), start + TICK * 9).unwrap();
+    wheel.insert_at(v(1), start + TICK * 2).unwrap();
+    let stale = [3, 4, 5].map(|n| wheel.insert_at(v(n), start + TICK * 12).unwrap());
+    stale.into_iter().for_each(|id| drop(wheel.cancel(id)));
+    exhaust_blocks(wheel, true);
+    (world, far)
+}
+
+/// A resetter has filed its name in a block that has room, and not told of it. The sweeper takes
+/// the name before its turn, and cannot put it back. The next reset relies on no name that is not
+/// there.
+#[test]
+fn a_name_that_cannot_be_put_back() {
+    model(2, || {
+        let (World { wheel, mut sweeper, clock }, far) = exhausted();
+        let start = clock.start();
+        let resetter = beside(&wheel, move |wheel| {
+            for ticks in [2, 3] {
+                assert_eq!(wheel.reset_at(far, start + TICK * ticks), Ok(true));
+            }
+        });
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        resetter.join().unwrap();
+        assert_eq!(sweep_after(&mut sweeper, &clock, 2), [1]);
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [7]);
+        assert!(wheel.is_empty());
+    });
+}
+
+/// The same, and the timer ends meanwhile: the next one of the entry relies on no name either.
+#[test]
+fn the_next_timer_of_the_entry() {
+    model(2, || {
+        let (World { wheel, mut sweeper, clock }, far) = exhausted();
+        let start = clock.start();
+        let resetter = beside(&wheel, move |wheel| {
+            let _may_have_ended = wheel.reset_at(far, start + TICK * 2).unwrap();
+        });
+        assert_eq!(wheel.cancel(far), Some(v(7)));
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        resetter.join().unwrap();
+        exhaust_blocks(&wheel, false);
+        wheel.insert_at(v(8), start + TICK * 3).unwrap();
+        assert_eq!(sweep_after(&mut sweeper, &clock, 2), [1]);
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
+    });
+}
+
+/// A timer that was moved and has no name is met by the sweep that is under way, or the next.
+#[test]
+fn a_reset_without_a_name() {
+    model(3, || {
+        let World { wheel, mut sweeper, clock } = World::shaped(HIGH, 0);
+        let start = clock.start();
+        let late = wheel.insert_at(v(7), start + TICK * 9).unwrap();
+        exhaust_blocks(&wheel, true);
+        let resetter = beside(&wheel, move |wheel| {
+            assert_eq!(wheel.reset_at(late, start + TICK), Ok(true));
+        });
+        let mut fired = sweep_after(&mut sweeper, &clock, 1);
+        resetter.join().unwrap();
+        assert!(sweeper.next_deadline() <= Some(start + TICK * 2) || fired == [7]);
+        fired.extend(sweep(&mut sweeper));
+        assert_eq!(fired, [7]);
+    });
+}
+
+/// An insert takes its timer back, or the drain has it.
+#[test]
+fn an_insert_against_a_drain() {
+    model(3, || {
+        let World { wheel, mut sweeper, clock } = World::new();
+        exhaust_blocks(&wheel, true);
+        let inserter = beside(&wheel, |wheel| match wheel.insert(v(7), TICK) {
+            Ok(_) => false,
+            Err(refused) => {
+                assert_eq!((refused.reason, refused.value), (Refusal::OutOfMemory, v(7)));
+                true
+            }
+        });
+        let drained = drain(&wheel);
+        let refused = inserter.join().unwrap();
+        assert_eq!(drained.len(), usize::from(!refused));
+        exhaust_blocks(&wheel, false);
+        wheel.insert(v(8), TICK).unwrap();
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
+        assert!(wheel.is_empty());
+    });
+}

@@ -1,0 +1,242 @@
+//! Names that cannot be filed: how they are lost, and how the sweeper finds their timers. The
+//! protocol is in [`unfiled`](super::unfiled).
+
+#![forbid(unsafe_code)]
+
+use super::unfiled::forget;
+use super::{Shard, in_time};
+use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
+use crate::wheel::hierarchy::name::Name;
+use crate::wheel::memory::Guard;
+use crate::wheel::slab::entry::Entry;
+use crate::wheel::tick::Tick;
+
+impl<T> Shard<T> {
+    /// How many names could not be filed so far.
+    pub(crate) fn unfiled(&self) -> u64 {
+        self.unfiled.count()
+    }
+
+    /// Appends the names of those entries of a page whose timers may have none that is met in time.
+    /// `false`: no page has this number or a greater one.
+    pub(crate) fn read_unfiled(
+        &self,
+        page: u32,
+        swept: Tick,
+        names: &mut Vec<Name>,
+        guard: &Guard,
+    ) -> bool {
+        self.slab.for_each_on_page(page, guard, |index, entry| {
+            let (state, link) = (entry.state.load(), entry.link.load());
+            let known = !state.is_relinking() && in_time(link, state.deadline(swept), swept);
+            if state.is_armed() && !known {
+                names.push(Name::new(index));
+            }
+        })
+    }
+
+    /// Puts a name that was taken from its slot before its turn back there. Returns whether a block
+    /// was made for it; `None`: it cannot be put back, and its timer is left to the look at all
+    /// entries.
+    pub(crate) fn put_back(
+        &self,
+        name: Name,
+        slot: SlotIndex,
+        at: Tick,
+        swept: Tick,
+        guard: &Guard,
+    ) -> Option<bool> {
+        let made = self.hierarchy.put_back(name, slot, at);
+        if made.is_none() {
+            self.slab.entry(name.index(), guard).inspect(|entry| {
+                let mut state = entry.state.load();
+                self.lose(entry, slot, swept);
+                while let Err(now) = entry.state.try_confirm(state) {
+                    state = now;
+                    forget(&entry.link, |link| self.tells_of(slot, link, swept));
+                }
+            });
+        }
+        made
+    }
+
+    /// Counts a name that was taken from this slot, or was to go there, and cannot be filed: the
+    /// link of its entry does not tell of it any more.
+    pub(super) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
+        self.unfiled.add();
+        forget(&entry.link, |link| self.tells_of(slot, link, swept));
+    }
+
+    /// As [`lose`](Self::lose), for a name that was to go to a place.
+    pub(super) fn lose_at(&self, entry: &Entry<T>, place: Place, swept: Tick) {
+        match place {
+            Place::Overdue => self.unfiled.add(),
+            Place::Slot { slot, .. } => self.lose(entry, slot, swept),
+        }
+    }
+
+    /// Whether a link tells of a name in this slot.
+    fn tells_of(&self, slot: SlotIndex, link: Tick, swept: Tick) -> bool {
+        swept < link && self.hierarchy.is_taken_at(slot, link)
+    }
+}
+
+#[cfg(all(test, not(modelled)))]
+mod tests {
+    use crate::clock::ManualClock;
+    use crate::error::Refusal;
+    use crate::wheel::{Builder, Geometry, Sweeper, TimerId, Wheel};
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    /// A wheel of which tests may say that there is no memory for blocks.
+    struct Bench {
+        wheel: Wheel<u64>,
+        sweeper: Sweeper<u64>,
+        clock: ManualClock,
+    }
+
+    impl Bench {
+        fn new(geometry: Geometry, builder: Builder) -> Self {
+            let clock = ManualClock::new();
+            let builder = builder.clock(clock.clone()).shards(1).__shape(geometry, 0);
+            let (wheel, sweeper) = builder.build().expect("the shape is in range");
+            Self { wheel, sweeper, clock }
+        }
+
+        fn exhaust(&self, exhausted: bool) {
+            self.wheel.inner.engine.shard(0).blocks().exhaust(exhausted);
+        }
+
+        /// Moves the clock on and sweeps; what fires, sorted.
+        fn advance(&mut self, ticks: u32) -> Vec<u64> {
+            self.clock.advance(TICK * ticks);
+            let mut fired = Vec::new();
+            let _ = self.sweeper.sweep(|timer| fired.push(timer.value));
+            fired.sort_unstable();
+            fired
+        }
+    }
+
+    fn tiny() -> Geometry {
+        Geometry { root_bits: 2, level_bits: 1, levels: 3, page_bits: 2 }
+    }
+
+    #[test]
+    fn an_insert_without_memory_for_its_name_gives_the_value_back() {
+        for builder in [Builder::new(), Builder::new().capacity(1)] {
+            let mut bench = Bench::new(tiny(), builder);
+            bench.exhaust(true);
+            for delay in [0, 1, 3, 100] {
+                let refused = bench.wheel.insert(7, TICK * delay).unwrap_err();
+                assert_eq!((refused.reason, refused.value), (Refusal::OutOfMemory, 7));
+                assert_eq!(refused.to_string(), "the system has no memory for another timer");
+            }
+            assert_eq!(bench.sweeper.next_deadline(), None);
+            bench.exhaust(false);
+            let id = bench.wheel.insert(8, TICK * 3).unwrap();
+            assert!(bench.advance(2).is_empty() && bench.wheel.contains(id));
+            assert_eq!(bench.advance(1), [8]);
+        }
+    }
+
+    #[test]
+    fn a_reset_without_memory_for_its_name_is_obeyed() {
+        let mut bench = Bench::new(Geometry::default(), Builder::new());
+        let hour = Duration::from_secs(3600);
+        let ids: Vec<_> = (0..50).map(|n| bench.wheel.insert(n, hour).unwrap()).collect();
+        bench.exhaust(true);
+        for (&id, tick) in ids.iter().zip(0..) {
+            assert_eq!(bench.wheel.reset(id, TICK * tick), Ok(true));
+        }
+        let next = bench.sweeper.next_deadline().unwrap();
+        assert!(next <= bench.clock.start() + TICK, "the sweeper is wanted for each tick");
+        assert_eq!(bench.advance(0), [0]);
+        for n in 1..50 {
+            assert_eq!(bench.advance(1), [n]);
+        }
+        assert_eq!(bench.wheel.metrics().stale_names, 50, "those of the hour");
+    }
+
+    /// Names are visited out of turn, when stale ones outnumber the armed timers, and cannot be put
+    /// back.
+    #[test]
+    fn upkeep_without_memory_loses_nothing() {
+        let mut bench = Bench::new(Geometry::default(), Builder::new());
+        let day = Duration::from_secs(86_400);
+        let armed: Vec<_> =
+            (0..9).zip(5000..).map(|(n, at)| bench.wheel.insert(n, TICK * at).unwrap()).collect();
+        let stale: Vec<_> = (0..40_000).map(|n| bench.wheel.insert(n, day).unwrap()).collect();
+        bench.exhaust(true);
+        assert!(stale.into_iter().all(|id| bench.wheel.cancel(id).is_some()));
+        for _ in 0..100 {
+            assert!(bench.advance(1).is_empty());
+        }
+        assert!(bench.wheel.metrics().stale_names < 100, "{:?}", bench.wheel.metrics());
+        // Relies on no name that has gone.
+        for (id, n) in armed.into_iter().zip(0..) {
+            assert_eq!(bench.wheel.reset(id, TICK * (6000 + n)), Ok(true));
+        }
+        assert!(bench.advance(5999).is_empty());
+        for n in 0..9 {
+            assert_eq!(bench.advance(1), [n]);
+        }
+    }
+
+    /// Takes out the timers that are due; their values, sorted.
+    fn take_due(armed: &mut HashMap<TimerId, (u64, u32)>, now: u32) -> Vec<u64> {
+        let mut due: Vec<u64> =
+            armed.values().filter(|&&(_, at)| at <= now).map(|&(n, _)| n).collect();
+        armed.retain(|_, &mut (_, at)| at > now);
+        due.sort_unstable();
+        due
+    }
+
+    /// Whatever is done while memory comes and goes: each timer fires in the first sweep that
+    /// reaches its deadline, or is refused, and the counts add up.
+    #[test]
+    fn everything_fires_in_time_while_memory_comes_and_goes() {
+        for seed in 0..60 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut bench = Bench::new(tiny(), Builder::new());
+            let (mut now, mut refused) = (0, 0);
+            let mut armed = HashMap::<TimerId, (u64, u32)>::new();
+            for n in 0..1500_u64 {
+                let delay = if random.bool() { random.u32(0..8) } else { random.u32(0..90) };
+                let any = armed.keys().nth(random.usize(0..armed.len().max(1))).copied();
+                match (random.u32(0..12), any) {
+                    (0..5, _) => match bench.wheel.insert(n, TICK * delay) {
+                        Ok(id) => drop(armed.insert(id, (n, now + delay))),
+                        Err(error) => {
+                            assert_eq!((error.reason, error.value), (Refusal::OutOfMemory, n));
+                            refused += 1;
+                        }
+                    },
+                    (5 | 6, Some(id)) => {
+                        assert_eq!(bench.wheel.reset(id, TICK * delay), Ok(true));
+                        armed.entry(id).and_modify(|(_, at)| *at = now + delay);
+                    }
+                    (7, Some(id)) => {
+                        assert_eq!(bench.wheel.cancel(id), armed.remove(&id).map(|(n, _)| n));
+                    }
+                    (8, _) => bench.exhaust(random.bool()),
+                    _ => {
+                        let ticks = if random.u32(0..9) == 0 { random.u32(0..40) } else { 1 };
+                        now += ticks;
+                        assert_eq!(bench.advance(ticks), take_due(&mut armed, now), "seed {seed}");
+                    }
+                }
+                assert_eq!(bench.wheel.len(), armed.len());
+            }
+            assert!(refused > 0);
+            let left = bench.advance(100).len();
+            assert_eq!((left, bench.wheel.metrics().armed), (armed.len(), 0));
+            // Nothing that was counted for a timer without a name is left over.
+            bench.exhaust(false);
+            let _ = bench.advance(1000);
+            assert_eq!(bench.wheel.metrics().stale_names, 0, "seed {seed}");
+        }
+    }
+}
