@@ -46,6 +46,10 @@ pub(crate) use blocking::{thread, thread_local};
 #[cfg(modelled)]
 pub(crate) use source::thread_local as modelled_thread_local;
 
+// A word that one thread at a time uses, and whose owners hand it on in order: no explorer has to
+// watch it.
+pub(crate) use std::sync::atomic::AtomicUsize as OwnWord;
+
 // A number that is no part of a model, nor of what a test tests.
 #[cfg(any(test, modelled))]
 pub(crate) use std::sync::atomic::AtomicU32 as Unseen;

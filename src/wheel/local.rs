@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::sync::{OwnWord, Relaxed};
 use crate::wheel::caller::{Caller, Numbers, numbers};
 use crate::wheel::lease::Lease;
 use crate::wheel::slab::magazine::Magazines;
@@ -18,8 +19,34 @@ pub(crate) struct Local {
     pub(crate) vacant: Magazines,
     /// The shard that the caller inserts into; none, where threads share a number.
     pub(crate) home: usize,
-    /// The same; none, where the wheel has a bound, which makes no case a common one.
-    pub(crate) common: usize,
+    /// Whether the wheel has a bound, which makes no case a common one.
+    bounded: bool,
+    /// The shard whose entries the caller keeps in its hand when their timers end; none, after a
+    /// look that found far more entries vacant than in use, until the caller inserts again.
+    kept: OwnWord,
+    /// The same; none, in a wheel with a bound.
+    common: OwnWord,
+}
+
+impl Local {
+    /// The shard for which the caller's case is a common one.
+    #[inline]
+    pub(crate) fn common(&self) -> usize {
+        // Relaxed, as all here: of the caller alone, or never written.
+        self.common.load(Relaxed)
+    }
+
+    /// Whether entries of this shard are kept in the caller's hand when their timers end.
+    pub(crate) fn keeps(&self, shard: usize) -> bool {
+        self.kept.load(Relaxed) == shard
+    }
+
+    /// From now on the caller keeps entries in its hand, or not.
+    pub(crate) fn keep(&self, keeps: bool) {
+        let kept = if keeps { self.home } else { NOWHERE };
+        self.kept.store(kept, Relaxed);
+        self.common.store(if self.bounded { NOWHERE } else { kept }, Relaxed);
+    }
 }
 
 /// No shard has this number.
@@ -45,13 +72,17 @@ impl Locals {
         let local = |number| {
             let shared = number == Caller::OWN;
             let home = if shared { NOWHERE } else { number as usize % shards };
-            CachePadded::new(Local {
+            let local = Local {
                 lease: Lease::new(if shared { 0 } else { lease_cycles }),
                 counts: Counts::new(shared),
                 vacant: Magazines::new(),
                 home,
-                common: if bounded { NOWHERE } else { home },
-            })
+                bounded,
+                kept: OwnWord::new(NOWHERE),
+                common: OwnWord::new(NOWHERE),
+            };
+            local.keep(true);
+            CachePadded::new(local)
         };
         let number = |index: usize| u32::try_from(index).unwrap_or(Caller::OWN);
         let all = Box::new(std::array::from_fn(|index| local(number(index))));

@@ -3,10 +3,10 @@
 use crate::common::{Bench, SMALL, Shape, receive, shapes, with_wheels};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 use tourbillon::{Builder, Clock, Inline, ManualClock, Refusal, TimerId};
 
@@ -375,6 +375,51 @@ fn memory_is_bounded_by_the_live_timers() {
         assert!(bench.wheel.metrics().stale_names < 40_000, "{:?}", bench.wheel.metrics());
     });
 }
+/// Threads of a pool that have armed a burst, end its timers side by side in any order, and then
+/// wait for work.
+#[test]
+fn memory_is_bounded_by_the_live_timers_though_threads_wait() {
+    const THREADS: usize = 16;
+    const EACH: usize = 12_000;
+    let shape = Shape { tick: Duration::from_millis(1), shards: 2, ..shapes()[8] };
+    let mut bench = Bench::<[u64; 4]>::new(shape);
+    let (wheel, hour) = (bench.wheel.clone(), Duration::from_secs(3600));
+    let ids = Mutex::new(Vec::new());
+    let (armed, gone, over) =
+        (Barrier::new(THREADS), Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (wheel, ids, armed, gone, over) = (&wheel, &ids, &armed, &gone, &over);
+            scope.spawn(move || {
+                let own: Vec<_> = (0..EACH).map(|_| wheel.insert([7; 4], hour).unwrap()).collect();
+                ids.lock().unwrap().extend(own);
+                if armed.wait().is_leader() {
+                    fastrand::Rng::with_seed(7).shuffle(&mut ids.lock().unwrap());
+                }
+                armed.wait();
+                let all = ids.lock().unwrap().clone();
+                for (n, &id) in all.iter().skip(thread).step_by(THREADS).enumerate() {
+                    assert!(wheel.cancel(id).is_some());
+                    if n % 500 == 0 {
+                        armed.wait();
+                    }
+                }
+                gone.wait();
+                over.wait();
+            });
+        }
+        gone.wait();
+        let most = wheel.metrics().bytes;
+        for _ in 0..2000 {
+            assert!(bench.advance(Duration::from_millis(50)).is_empty());
+        }
+        let left = wheel.metrics();
+        over.wait();
+        assert!(left.bytes < most / 10, "of {most} bytes: {left:?}");
+    });
+    assert!(wheel.is_empty());
+}
+
 
 /// A timer that goes between a near and a far deadline is filed again and again into the far slot.
 #[test]

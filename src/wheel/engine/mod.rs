@@ -451,19 +451,27 @@ impl<T> Engine<T> {
     /// new) has passed another interval.
     #[inline]
     fn note_garbage(&self, count: u64, more: u64) {
-        if self.upkeep.is_time_to_look(count, more) {
+        if UpkeepFlag::is_time_to_look(count, more) {
             self.look_at_memory();
         }
     }
 
-    /// Wakes the sweeper if upkeep is wanted, and leaves to it what this caller has in its hand.
+    /// Wakes the sweeper if upkeep is wanted and nobody has done so, and leaves to it what this
+    /// caller has in its hand.
+    ///
+    /// While far more entries are vacant than in use, a caller that only ends timers keeps none
+    /// from then on: it may be about to wait for long, with a page for each entry in its hand.
     #[cold]
     fn look_at_memory(&self) {
-        if !self.upkeep.look(self.held()) {
-            return;
+        let wanted = !self.upkeep.is_wanted() && self.upkeep.look(self.held());
+        let (local, surplus) = (self.local(), self.upkeep.has_surplus());
+        if wanted || surplus {
+            self.empty(local, &pin());
         }
-        self.empty(self.local(), &pin());
-        self.front.alarm().ring();
+        local.keep(!surplus);
+        if wanted {
+            self.front.alarm().ring();
+        }
     }
 
     /// Gives back the vacant entries in the hands of callers that have ended, and of this one.

@@ -13,6 +13,7 @@
 use super::{Call, Engine, OutOfRange, Reset};
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::wheel::caller::Caller;
+use crate::wheel::front::flag::UpkeepFlag;
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::Local;
@@ -113,7 +114,7 @@ impl<T> Engine<T> {
         if self.is_closed() {
             return hand_back(value);
         }
-        let Some(shard) = self.shards.get(call.local.common) else {
+        let Some(shard) = self.shards.get(call.local.common()) else {
             return hand_back(value);
         };
         match shard.claim_from(&call.local.vacant, call.guard) {
@@ -174,7 +175,7 @@ impl<T> Engine<T> {
             return self.cancel_any(call, id);
         };
         let cancelled = call.local.counts.add_own(Count::Cancelled, 1);
-        if self.upkeep.is_time_to_look(cancelled, 1) {
+        if UpkeepFlag::is_time_to_look(cancelled, 1) {
             return self.look_at_memory_with(value);
         }
         Some(value)
@@ -204,7 +205,7 @@ impl<T> Engine<T> {
     /// Ends a timer, in the common case: its entry goes into the caller's hand.
     #[inline(always)]
     fn cancel_into_hand(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        if id.shard() != call.local.common {
+        if id.shard() != call.local.common() {
             return None;
         }
         self.shards.get(id.shard())?.cancel_into(&call.local.vacant, id, call.guard)
@@ -214,7 +215,7 @@ impl<T> Engine<T> {
     fn cancel_in_any(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
         let (number, local) = (id.shard(), call.local);
         let shard = self.shards.get(number)?;
-        if number == local.home {
+        if local.keeps(number) {
             // What could not go into the hand because that was full does so now.
             shard.unload(&local.vacant, call.guard);
             if let Some(ended) = self.cancel_into_hand(call, id) {
@@ -389,6 +390,7 @@ impl<T> Engine<T> {
         if number != local.home {
             return shard.claim(call.guard);
         }
+        local.keep(true);
         let in_hand = shard.claim_from(&local.vacant, call.guard);
         in_hand.map_or_else(|| shard.load_and_claim(&local.vacant, call.guard), Ok)
     }
@@ -461,7 +463,7 @@ impl<T> Engine<T> {
             First::LookAgain(slot, at) => return self.look_again(call, id, deadline, (slot, at)),
         }
         let filed = call.local.counts.add_own(Count::Filed, 1);
-        if self.is_closed() || self.upkeep.is_time_to_look(filed, 1) {
+        if self.is_closed() || UpkeepFlag::is_time_to_look(filed, 1) {
             return self.accept_any(call, id, filed);
         }
         Ok(id)

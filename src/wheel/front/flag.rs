@@ -51,6 +51,8 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct UpkeepFlag {
     wanted: AtomicBool,
+    /// Whether far more entries were vacant than in use, at the last look.
+    surplus: AtomicBool,
     entries: Rounds,
     blocks: Rounds,
 }
@@ -86,18 +88,25 @@ impl Rounds {
 
 impl UpkeepFlag {
     pub(crate) fn new() -> Self {
-        Self { wanted: AtomicBool::new(false), entries: Rounds::new(), blocks: Rounds::new() }
+        Self {
+            wanted: AtomicBool::new(false),
+            surplus: AtomicBool::new(false),
+            entries: Rounds::new(),
+            blocks: Rounds::new(),
+        }
     }
 
     /// Whether it is time to [look](Self::look): a caller's count of what makes garbage, `more` of
-    /// it new, has passed another interval, and upkeep is not wanted already.
+    /// it new, has passed another interval.
     #[inline]
-    pub(crate) fn is_time_to_look(&self, count: u64, more: u64) -> bool {
-        count % INTERVAL < more && !self.is_wanted()
+    pub(crate) fn is_time_to_look(count: u64, more: u64) -> bool {
+        count % INTERVAL < more
     }
 
     /// Looks whether upkeep is wanted, and tells the sweeper if so.
     pub(crate) fn look(&self, held: Held) -> bool {
+        // Relaxed: a guess, by which callers give back what they have in their hands.
+        self.surplus.store(held.vacant() > held.armed + SLACK, Relaxed);
         let wanted =
             held.too_many_names() || self.too_many_entries(held) || self.too_many_blocks(held);
         if wanted {
@@ -113,9 +122,16 @@ impl UpkeepFlag {
         self.wanted.swap(false, Relaxed)
     }
 
-    fn is_wanted(&self) -> bool {
+    /// Whether upkeep is wanted already.
+    pub(crate) fn is_wanted(&self) -> bool {
         // Relaxed: as in `look`.
         self.wanted.load(Relaxed)
+    }
+
+    /// Whether far more entries were vacant than in use, when somebody last looked.
+    pub(crate) fn has_surplus(&self) -> bool {
+        // Relaxed: as in `look`.
+        self.surplus.load(Relaxed)
     }
 
     /// Whether more entries are vacant than armed, and enough to try again.
