@@ -429,6 +429,22 @@ fn after_three_centuries_delays_are_as_long_as_before() {
     assert_eq!(fired, [(1, 1), (1, 2)]);
 }
 
+/// What comes after a sweep by an instant far ahead of the clock is due at once, and not refused.
+#[test]
+fn after_a_sweep_far_ahead_delays_are_in_range() {
+    for (tick, ahead) in [(MICRO, HOUR * 24 * 30), (MILLI, HOUR * 24 * 365 * 20)] {
+        let mut bench = wheel_of::<u8>(tick);
+        let _ = bench.sweeper.sweep_at(bench.clock.now() + ahead, |_| ());
+        let id = bench.wheel.insert(1, MILLI).unwrap();
+        assert_eq!(bench.wheel.reset(id, HOUR), Ok(true));
+        let refused = bench.wheel.insert(2, Duration::MAX).unwrap_err();
+        let longest = bench.wheel.longest_delay();
+        let beyond = BeyondRange { longest, unswept: false };
+        assert_eq!(refused.reason, Refusal::BeyondRange(beyond));
+        assert_eq!(bench.advance(Duration::ZERO), [1]);
+    }
+}
+
 /// In a process of its own, whose address space is limited: an insert that finds no memory gives
 /// the value back, and what is armed goes on.
 #[cfg(target_os = "linux")]

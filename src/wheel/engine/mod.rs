@@ -272,14 +272,13 @@ impl<T> Engine<T> {
             // same, as soon as the sweep comes so far.
             return Ok(self.timeline.floor(deadline).max(swept.oldest()).min(farthest));
         }
-        let tick = self.timeline.ceil(deadline).max(swept.oldest());
+        let tick = self.timeline.ceil(deadline);
         if tick.since(self.timeline.floor(now)) > Tick::RANGE {
-            Err(OutOfRange::TooFar)
-        } else if tick > farthest {
-            Err(OutOfRange::Unswept)
-        } else {
-            Ok(tick)
+            return Err(OutOfRange::TooFar);
         }
+        // Where a sweep was far ahead of the clock, the deadline is long past for it.
+        let tick = tick.max(swept.oldest());
+        if tick > farthest { Err(OutOfRange::Unswept) } else { Ok(tick) }
     }
 
     /// The error for a deadline out of range; wakes the sweeper if a sweep would mend it.
