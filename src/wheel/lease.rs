@@ -10,7 +10,10 @@
 //! **The counter** (x86's time-stamp counter, read without ordering) runs at a constant rate of at
 //! least 0.4 GHz, which makes [`CYCLES`] at most 82 µs, and alike on all cores, wherever the
 //! kernel computes its own monotonic clock from it. There, and only there, readings are leased: if
-//! the counter went wrong, the clock would too.
+//! the counter went wrong, the clock would too. Whenever a reading is renewed, the two of them are
+//! compared with the counter. Should the clock have gone on by more than [`LEASE`] in [`CYCLES`] of
+//! it (the counter of a virtual machine may be slower, and the kernel may turn to another clock),
+//! the caller leases no more.
 
 use crate::sync::{AtomicU64, Relaxed};
 use crate::wheel::moment::Moment;
@@ -26,7 +29,7 @@ pub(crate) const CYCLES: u64 = 1 << 15;
 #[derive(Debug)]
 pub(crate) struct Lease {
     /// How many cycles it lasts; none, if readings are not used again.
-    lasts: u64,
+    lasts: AtomicU64,
     /// The counter just before the reading.
     since: AtomicU64,
     nanos: AtomicU64,
@@ -36,7 +39,7 @@ impl Lease {
     /// Readings are used again for so many cycles, from the next one on; or never.
     pub(crate) fn new(lasts: u64) -> Self {
         let since = AtomicU64::new(cycles().wrapping_sub(lasts));
-        Self { lasts, since, nanos: AtomicU64::new(0) }
+        Self { lasts: AtomicU64::new(lasts), since, nanos: AtomicU64::new(UNREAD) }
     }
 
     /// The caller's last reading, if its lease lasts, or the one that `read` makes; that may be
@@ -47,44 +50,72 @@ impl Lease {
         read: impl FnOnce() -> Moment,
         may_last: impl FnOnce(Moment) -> bool,
     ) -> Moment {
-        self.reading_at(cycles(), read, may_last)
+        self.reading_by(cycles, read, may_last)
     }
 
     /// The caller's last reading, if its lease lasts.
     #[inline]
     pub(crate) fn last_reading(&self) -> Option<Moment> {
-        self.last_at(cycles())
+        self.last_by(cycles)
     }
 
+    /// By this counter, which is not read where nothing is leased: that may cost a virtual machine
+    /// a call of its host.
     #[inline]
-    fn last_at(&self, cycles: u64) -> Option<Moment> {
+    fn last_by(&self, counter: impl FnOnce() -> u64) -> Option<Moment> {
         // Relaxed, as all here: only the thread that has the caller's number comes here, and it
         // got the number over an exchange from the one before.
-        let lasts = cycles.wrapping_sub(self.since.load(Relaxed)) < self.lasts;
+        let lasts = self.lasts.load(Relaxed);
+        if lasts == 0 {
+            return None;
+        }
+        let lasts = counter().wrapping_sub(self.since.load(Relaxed)) < lasts;
         lasts.then(|| Moment { nanos: self.nanos.load(Relaxed) })
     }
 
     #[inline]
-    fn reading_at(
+    fn reading_by(
         &self,
-        cycles: u64,
+        counter: impl Fn() -> u64,
         read: impl FnOnce() -> Moment,
         may_last: impl FnOnce(Moment) -> bool,
     ) -> Moment {
-        if let Some(now) = self.last_at(cycles) {
+        if let Some(now) = self.last_by(&counter) {
             return now;
         }
-        let now = read();
-        if self.lasts > 0 && may_last(now) {
+        if self.lasts.load(Relaxed) == 0 {
+            return read();
+        }
+        let (cycles, now) = (counter(), read());
+        if self.is_outrun(cycles, now) && self.is_outrun(counter(), now) {
+            self.lasts.store(0, Relaxed);
+        } else if may_last(now) {
             self.nanos.store(now.nanos, Relaxed);
             self.since.store(cycles, Relaxed);
         }
         now
     }
+
+    /// Whether the clock has gone on by more, since the last reading, than the counter allows for.
+    /// That was read before the last reading; read after this one, it tells for sure. (Read before
+    /// it, the thread may have been held up in between.)
+    fn is_outrun(&self, cycles: u64, now: Moment) -> bool {
+        let last = self.nanos.load(Relaxed);
+        let elapsed = now.nanos.saturating_sub(last);
+        last != UNREAD && outruns(elapsed, cycles.wrapping_sub(self.since.load(Relaxed)))
+    }
 }
 
+/// Whether so many nanoseconds are more than [`LEASE`] for each [`CYCLES`] of so many cycles.
+fn outruns(nanos: u64, cycles: u64) -> bool {
+    u128::from(nanos) * u128::from(CYCLES) > u128::from(cycles) * LEASE.as_nanos()
+}
+
+/// Nothing was read yet, or the moment at which the wheel was built.
+const UNREAD: u64 = 0;
+
 /// The processor's counter, read when the processor comes to it: it waits for nothing.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 fn cycles() -> u64 {
     // SAFETY: reads a register that every x86-64 processor has.
@@ -92,14 +123,14 @@ fn cycles() -> u64 {
 }
 
 /// No counter is known; nothing is leased.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn cycles() -> u64 {
     0
 }
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{CYCLES, LEASE, Lease, cycles};
+    use super::{CYCLES, LEASE, Lease, cycles, outruns};
     use crate::clock::{Clock, MonotonicClock, counter_is_the_clocks};
     use crate::wheel::moment::Moment;
     use std::sync::atomic::Ordering::Relaxed;
@@ -132,7 +163,7 @@ mod tests {
         let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
         let reading = |after: u64, nanos| {
             let cycles = start.wrapping_add(after);
-            lease.reading_at(cycles, || Moment { nanos }, |_| true).nanos
+            lease.reading_by(|| cycles, || Moment { nanos }, |_| true).nanos
         };
         assert_eq!(reading(0, 10), 10);
         assert_eq!(reading(CYCLES - 1, 11), 10);
@@ -148,6 +179,43 @@ mod tests {
         for nanos in 1..4 {
             assert_eq!(lease.reading(|| Moment { nanos }, |_| false).nanos, nanos);
         }
+    }
+
+    #[test]
+    fn a_clock_that_outruns_the_counter_is_leased_no_more() {
+        let lease = Lease::new(CYCLES);
+        let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
+        let reading = |counts: [u64; 2], nanos| {
+            // Before the lease is looked at, and the clock, or after that.
+            let counted = std::cell::Cell::new(0);
+            let counter = || {
+                counted.set(counted.get() + 1);
+                start.wrapping_add(counts[usize::from(counted.get() > 2)])
+            };
+            lease.reading_by(counter, || Moment { nanos }, |_| true).nanos
+        };
+        let lasts = || lease.lasts.load(Relaxed) > 0;
+        assert_eq!(reading([0, 0], 50), 50);
+        // At 1 GHz; then held up for long between the counter and the clock.
+        assert_eq!(reading([CYCLES, CYCLES], CYCLES + 50), CYCLES + 50);
+        assert_eq!(reading([2 * CYCLES, 9 * CYCLES], 8 * CYCLES), 8 * CYCLES);
+        // The counter goes back, and the clock does not.
+        assert_eq!(reading([0, 0], 9 * CYCLES), 9 * CYCLES);
+        assert!(lasts());
+        // By a counter of 0.1 GHz.
+        assert_eq!(reading([CYCLES, CYCLES], 19 * CYCLES), 19 * CYCLES);
+        assert!(!lasts());
+        assert_eq!(reading([CYCLES, CYCLES], 20 * CYCLES), 20 * CYCLES);
+    }
+
+    #[test]
+    fn how_much_time_a_counter_allows_for() {
+        let lease = u64::try_from(LEASE.as_nanos()).unwrap();
+        for times in [1, 7, 1 << 40] {
+            assert!(!outruns(times * lease, times * CYCLES));
+            assert!(outruns(times * lease + 1, times * CYCLES));
+        }
+        assert!(!outruns(0, 0) && outruns(1, 0) && !outruns(u64::MAX, u64::MAX));
     }
 
     #[test]

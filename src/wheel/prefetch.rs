@@ -12,13 +12,13 @@ pub(crate) fn prefetch<V>(place: *const V) {
 
 #[inline]
 fn line(place: *const i8) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: the instruction reads and writes nothing, whatever the address.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_ET0>(place);
     }
     // Elsewhere there is no stable way to ask.
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = place;
 }
