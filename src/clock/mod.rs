@@ -186,7 +186,7 @@ pub struct ManualClock {
     shared: Arc<Moved>,
 }
 
-type Wakes = Vec<Box<dyn Fn() -> bool + Send + Sync>>;
+type Wakes = Vec<Arc<dyn Fn() -> bool + Send + Sync>>;
 
 #[derive(Default)]
 struct Moved {
@@ -217,7 +217,8 @@ impl ManualClock {
         Duration::from_nanos(self.shared.elapsed_nanos.load(Acquire))
     }
 
-    /// Moves the clock on by `step`, at most to 584 years after its start, in all.
+    /// Moves the clock on by `step`, at most to 584 years after its start, in all, and wakes those
+    /// who have [subscribed](Clock::subscribe); they may use the clock themselves.
     pub fn advance(&self, step: Duration) {
         let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
         // Release: pairs with the Acquire of `elapsed`. Acquire: keeps the chain of moves whole.
@@ -225,7 +226,14 @@ impl ManualClock {
             .shared
             .elapsed_nanos
             .fetch_update(Release, Acquire, |elapsed| Some(elapsed.saturating_add(step)));
-        self.wakes().retain(|wake| wake());
+        // Without the lock, which is not the user's. One that is called meanwhile by another thread
+        // stays in the list, and so hears of each move.
+        let wakes = self.wakes().clone();
+        let gone: Wakes = wakes.into_iter().filter(|wake| !wake()).collect();
+        if !gone.is_empty() {
+            let stays = |wake: &_| !gone.iter().any(|other| Arc::ptr_eq(wake, other));
+            self.wakes().retain(stays);
+        }
     }
 
     /// The time of day: 1970-01-01 00:00 UTC when the clock starts, unless it is
@@ -290,7 +298,7 @@ impl Clock for ManualClock {
     }
 
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
-        self.wakes().push(wake);
+        self.wakes().push(wake.into());
     }
 }
 

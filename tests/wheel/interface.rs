@@ -5,6 +5,8 @@ use crate::common::leased::Leased;
 use crate::common::{Bench, SMALL, Shape, receive};
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 use tourbillon::{
@@ -261,6 +263,34 @@ fn a_snapshot_shows_what_is_armed_how_far_ahead_and_in_which_slots() {
     let late = bench.wheel.snapshot();
     assert_eq!(late.next, snapshot.next);
     assert_eq!(late.ahead().collect::<Vec<_>>(), [(TICK, 3)]);
+}
+
+/// Whoever is woken by a manual clock may use it: it holds no lock meanwhile.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a thread that would hang for ever")]
+fn a_waker_of_a_manual_clock_may_use_it() {
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let clock = ManualClock::new();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (inner, counted) = (clock.clone(), Arc::clone(&calls));
+        clock.subscribe(Box::new(move || {
+            // Relaxed: a count, of one thread.
+            let first = counted.fetch_add(1, Relaxed) == 0;
+            if first {
+                let late = Arc::clone(&counted);
+                inner.subscribe(Box::new(move || late.fetch_add(100, Relaxed) == usize::MAX));
+                inner.advance(TICK);
+            }
+            first
+        }));
+        clock.advance(TICK);
+        clock.advance(TICK);
+        send.send((clock.elapsed(), calls.load(Relaxed))).unwrap();
+    });
+    // The first move, and the one inside of it, by which both subscriptions end; the third: none.
+    let hang = Duration::from_secs(60);
+    assert_eq!(done.recv_timeout(hang), Ok((TICK * 3, 102)));
 }
 
 #[test]
