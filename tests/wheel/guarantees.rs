@@ -375,6 +375,7 @@ fn memory_is_bounded_by_the_live_timers() {
         assert!(bench.wheel.metrics().stale_names < 40_000, "{:?}", bench.wheel.metrics());
     });
 }
+
 /// Threads of a pool that have armed a burst, end its timers side by side in any order, and then
 /// wait for work.
 #[test]
@@ -419,7 +420,6 @@ fn memory_is_bounded_by_the_live_timers_though_threads_wait() {
     });
     assert!(wheel.is_empty());
 }
-
 
 /// A timer that goes between a near and a far deadline is filed again and again into the far slot.
 #[test]
@@ -650,6 +650,21 @@ fn a_panic_that_ends_the_sweeper_loses_nothing() {
         assert_eq!(counts, (1, cancelled as u64, drained.len() as u64));
         assert!(wheel.is_empty() && wheel.drain().is_empty());
     });
+}
+
+/// The waker panics too, while the handler's panic drops the sweeper: that ends no process.
+#[test]
+fn a_panic_in_the_waker_while_a_panic_drops_the_sweeper() {
+    let builder = Builder::new().waker(|| panic!("waker"));
+    let Bench { wheel, mut sweeper, clock, tick } = Bench::of(shapes()[8], builder);
+    wheel.insert(7, tick).unwrap();
+    clock.advance(tick);
+    let sweep = AssertUnwindSafe(move || {
+        let _ = sweeper.sweep(|_| panic!("handler"));
+    });
+    let panic = catch_unwind(sweep).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"handler"));
+    assert!(wheel.is_closed() && wheel.is_empty());
 }
 
 #[test]

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::Clock;
+use crate::panics::quietly;
 use crate::sync::Arc;
 use crate::wheel::engine::{Engine, Leftovers};
 use crate::wheel::handle::Wheel;
@@ -543,7 +544,11 @@ impl<T> Drop for Sweeper<T> {
         engine.front().counts().take_back(SweepCount::Ended, timers.len() as u64);
         engine.front().counts().add(SweepCount::Dropped, timers.len() as u64);
         *engine.leftovers() = Some(Leftovers { timers });
-        engine.close();
+        // It rings. A waker that panics while a handler's panic unwinds would end the process.
+        match std::thread::panicking() {
+            true => quietly(|| engine.close()),
+            false => engine.close(),
+        }
     }
 }
 
