@@ -169,9 +169,12 @@ impl Upkeep {
     /// Once is enough until a name is filed or a timer armed: what one round leaves (a name that
     /// its filer has not written yet), another would leave too.
     pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>) {
+        // While timers are armed, as they mostly are, one look at the callers' counts is enough.
+        if self.tidying.is_some() || engine.armed() > 0 || engine.names() == 0 {
+            return;
+        }
         let so_far = (engine.filed(), engine.begun());
-        let idle = engine.armed() == 0 && engine.names() > 0;
-        if self.tidying.is_none() && idle && self.tidied_idle != Some(so_far) {
+        if self.tidied_idle != Some(so_far) {
             self.tidying = Some((0, 0));
             self.tidied_idle = Some(so_far);
         }
