@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// share the wheel. Made by [`Builder::build`](crate::Builder::build) or owned by a
 /// [`Driver`](crate::Driver).
 ///
+/// In the child of a `fork` a wheel works, but the vacant entries that other threads of the parent
+/// had in their hands are lost to it, and a driver has no tick thread there.
+///
 /// # Examples
 ///
 /// ```
@@ -144,8 +147,9 @@ impl<T: Send> Wheel<T> {
 
     /// Ends a timer: its value, if and only if it has not fired and now never will.
     ///
-    /// The timer's place is free at once, whatever the sweeper does. An id that is stale or was
-    /// made up returns `None` and touches nothing. O(1), lock-free.
+    /// The timer's place is free at once, whatever the sweeper does. An id whose timer has ended
+    /// or, but for a [slight chance](TimerId), one of another wheel returns `None` and touches
+    /// nothing. One that was [made up](TimerId::from_bits) may name a timer. O(1), lock-free.
     ///
     /// # Examples
     ///
