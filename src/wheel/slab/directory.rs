@@ -126,7 +126,7 @@ impl<E: Resident> Directory<E> {
         self.places.get(index, || self.page(self.page_of(index)), guard)
     }
 
-    // In C, for `ci/genmc`: `install` in `page.c`.
+    // In C, for `ci/genmc`: `install` in `page.c`, `take_rounds` in `stack.c`.
     /// Puts a page in. The caller alone holds its entries, which are to be [renewed](Self::renew)
     /// before they are used. Returns the index of the first, and their generation.
     pub(crate) fn install(&self, guard: &Guard) -> Result<(u32, Generation), NoEntry> {
@@ -244,6 +244,7 @@ impl<E: Resident> Directory<E> {
         Some(absent)
     }
 
+    // In C, for `ci/genmc`: `renew` in `stack.c`.
     /// Gives entries of a page that was put in a generation that was not used before, and chains
     /// them, in the order of their indices. The caller alone holds them.
     pub(crate) fn renew(&self, Rounds { top, count }: Rounds, guard: &Guard) {

@@ -33,6 +33,7 @@ impl Fresh {
         Self(AtomicU64::new(0))
     }
 
+    // In C, for `ci/genmc`: `take_fresh` in `stack.c`.
     /// Takes up to `most` entries from the front, if there are any.
     pub(crate) fn take(&self, most: u32) -> Option<Rounds> {
         // Relaxed: the exchange decides.

@@ -38,6 +38,7 @@ pub(crate) struct Trim {
 }
 
 impl Trim {
+    // In C, for `ci/genmc`: `trim` in `stack.c`.
     /// Pops and hoards up to `slice` vacant entries. `true` when the round has ended.
     pub(crate) fn advance<E: Resident>(
         &mut self,
