@@ -150,9 +150,17 @@ impl<P: Place> Places<P> {
         let page = unsafe { first.add(offset) };
         if chunk > 0 {
             // SAFETY: part of the mapping; a wheel that has come so far will use it.
-            unsafe { system::bring(page, self.page_len as usize) };
+            unsafe { system::bring(page, self.brought()) };
         }
         Some(page)
+    }
+
+    /// How many entries of a page are brought at once: all, or as many as do not keep the insert
+    /// that makes the page for long. Large entries come as they are used, in a page of the system's
+    /// each, or more.
+    fn brought(&self) -> usize {
+        const MOST_BYTES: usize = 1 << 18;
+        (MOST_BYTES / size_of::<P>().max(1)).min(self.page_len as usize)
     }
 
     /// Takes back what `make_page` has returned, and another has made at the same time: it is the
@@ -385,6 +393,12 @@ mod tests {
         assert_eq!(Places::<Odd>::page_bits(0), 0, "asked for by a test");
         assert_eq!(Odd::default().0, [0; 5]);
         assert_eq!(Places::<Wide>::page_bits(10), 10);
+    }
+
+    #[test]
+    fn an_insert_waits_for_no_more_than_a_part_of_a_large_page() {
+        assert_eq!(Places::<Number>::new(1 << 10).brought(), 1 << 10);
+        assert_eq!(Places::<Wide>::new(1 << 10).brought(), 2);
     }
 
     #[test]
