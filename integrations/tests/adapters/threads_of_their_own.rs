@@ -73,6 +73,11 @@ fn a_current_thread_runtime_needs_no_other() {
     });
 }
 
+fn made_in(runtime: &tokio::runtime::Runtime, timer: &Timer) -> Sleep {
+    let _entered = runtime.enter();
+    timer.sleep(HOUR)
+}
+
 /// They count from the paused clock, and not from the system's.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test is about other threads")]
@@ -82,8 +87,8 @@ fn sleeps_made_outside_of_the_runtime_are_not_early() {
         tokio::time::advance(HOUR * 24).await;
         let makes: [fn(Timer) -> Sleep; 3] = [
             |timer| timer.sleep(HOUR),
-            |timer| on_tokio(false).block_on(async { timer.sleep(HOUR) }),
-            |timer| on_tokio(true).block_on(async { timer.sleep(HOUR) }),
+            |timer| made_in(&on_tokio(false), &timer),
+            |timer| made_in(&on_tokio(true), &timer),
         ];
         for make in makes {
             let (elsewhere, start) = (timer.clone(), tokio::time::Instant::now());
