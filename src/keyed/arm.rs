@@ -10,6 +10,9 @@ use crate::{BeyondRange, InsertError, Refusal, TimerId};
 use std::borrow::Borrow;
 use std::hash::Hash;
 
+/// What the map's `enter` is given for a key without a slot: its slot, and what `enter` returns.
+type Entered<V, R> = (Option<Slot<V>>, Result<R, InsertError<V>>);
+
 impl<K, V> KeyedTimers<K, V>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -49,14 +52,14 @@ where
         Ok(old)
     }
 
-    /// Arms a key without a slot: its slot, and what the map's `enter` returns beside it.
+    /// Arms a key without a slot.
     pub(super) fn arm_new<R>(
         &self,
         key: &K,
         value: V,
         when: When,
         owner: Owner,
-    ) -> (Option<Slot<V>>, Result<Option<R>, InsertError<V>>) {
+    ) -> Entered<V, Option<R>> {
         match self.arm(key, when) {
             Ok(id) => (Some(Slot::new(value, id, owner)), Ok(None)),
             Err(reason) => (None, Err(InsertError { reason, value })),

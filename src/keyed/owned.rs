@@ -59,6 +59,7 @@ where
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
+    #[allow(clippy::type_complexity, reason = "an owner, and the value that it replaces")]
     pub fn insert_owned(
         &self,
         key: K,
