@@ -177,6 +177,10 @@ impl<T: Send> Drop for Batch<T> {
             drop(ignore_poison(shared.quiet_lock.lock()));
             shared.quiet.notify_all();
         }
+        // The thread whose handler made the first room may have been preempted before it rang.
+        if shared.max_in_flight < usize::MAX {
+            shared.bell.ring();
+        }
     }
 }
 

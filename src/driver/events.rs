@@ -48,7 +48,7 @@ impl Default for Limits {
 
 #[cfg(feature = "tracing")]
 mod told {
-    use super::Limits;
+    use crate::driver::events::Limits;
     use crate::panics::{ignore_poison, quietly};
     use crate::sync::Mutex;
     use crate::wheel::{Expired, Sweeper, TimerId};
@@ -358,7 +358,7 @@ mod told {
 
 #[cfg(not(feature = "tracing"))]
 mod untold {
-    use super::Limits;
+    use crate::driver::events::Limits;
     use crate::wheel::{Expired, Sweeper, TimerId};
     use std::any::Any;
     use std::time::{Duration, Instant};

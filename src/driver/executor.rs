@@ -180,19 +180,24 @@ pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
 fn shared_pool() -> Option<Arc<ThreadPool>> {
     /// A pool and the process that has its threads: a fork takes none along.
     static SHARED: Mutex<(u32, Weak<ThreadPool>)> = Mutex::new((0, Weak::new()));
-    let mut shared = ignore_poison(SHARED.lock());
     let process = std::process::id();
-    let known = shared.1.upgrade().filter(|_| shared.0 == process);
-    known.or_else(|| {
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(pool_threads())
-            .thread_name(|number| format!("tourbillon-pool-{number}"))
-            .build()
-            .ok()
-            .map(Arc::new)?;
+    let known =
+        |shared: &(u32, Weak<ThreadPool>)| shared.1.upgrade().filter(|_| shared.0 == process);
+    if let Some(pool) = known(&*ignore_poison(SHARED.lock())) {
+        return Some(pool);
+    }
+    // Not under the lock, which would stay locked in a child that is forked meanwhile.
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(pool_threads())
+        .thread_name(|number| format!("tourbillon-pool-{number}"))
+        .build()
+        .ok()
+        .map(Arc::new)?;
+    let mut shared = ignore_poison(SHARED.lock());
+    Some(known(&*shared).unwrap_or_else(|| {
         *shared = (process, Arc::downgrade(&pool));
-        Some(pool)
-    })
+        pool
+    }))
 }
 
 /// The size of the shared pool: enough that some handlers may block while others run.
@@ -206,7 +211,8 @@ pub(crate) fn default_executor(_name: &str) -> io::Result<Box<dyn Executor>> {
     Ok(Box::new(Inline))
 }
 
-#[cfg(all(test, feature = "rayon", not(modelled)))]
+#[cfg(feature = "rayon")]
+#[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{Executor, Worker};
     use std::sync::{OnceLock, mpsc};

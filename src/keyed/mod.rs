@@ -425,7 +425,8 @@ where
         self.shared.map.look(key, |slot| self.wheel.deadline(slot.id))?
     }
 
-    /// How many keys are armed. It sums over the parts of the map: not for a hot path.
+    /// How many keys are armed. It sums over the parts of the map: not for a hot path. While other
+    /// threads fire or change keys the sum may be off by as many.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()

@@ -8,7 +8,7 @@
 //!
 //! Where there is no fork, under Miri and in models the flags are left alone.
 
-use super::{Arc, AtomicBool};
+use crate::sync::{Arc, AtomicBool};
 
 /// An object with a flag to be set in child processes.
 pub(crate) trait Flagged {
@@ -32,7 +32,7 @@ impl<F: Flagged> SetInChild<F> {
 
 #[cfg(all(unix, not(miri), not(modelled)))]
 mod list {
-    use super::super::{Acquire, AtomicBool, Relaxed, Release};
+    use crate::sync::{Acquire, AtomicBool, Relaxed, Release};
     use std::ptr::null_mut;
     use std::sync::Once;
     use std::sync::atomic::AtomicPtr;

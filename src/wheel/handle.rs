@@ -4,7 +4,7 @@
 
 use crate::clock::Clock;
 use crate::error::{BeyondRange, InsertError};
-use crate::sync::{Arc, SetInChild};
+use crate::sync::Arc;
 use crate::wheel::bits::to_index;
 use crate::wheel::engine::Call;
 use crate::wheel::id::TimerId;
@@ -496,9 +496,6 @@ impl<T: Send> Wheel<T> {
 }
 
 /// For the drop of what owns a wheel, whatever its values are.
-/// While this lives, a wheel is closed in every child process that is forked.
-pub(crate) type ClosedInChildren<T> = SetInChild<Inner<T>>;
-
 impl<T> Wheel<T> {
     /// How many shards there are.
     pub(crate) fn shards(&self) -> usize {
@@ -521,12 +518,6 @@ impl<T> Wheel<T> {
     /// ```
     pub fn close(&self) {
         self.inner.engine.close();
-    }
-
-    /// Closes the wheel in every child process that is forked while the returned value lives: for
-    /// a wheel whose sweeper is on a thread that such a process does not have.
-    pub(crate) fn close_in_children(&self) -> ClosedInChildren<T> {
-        SetInChild::new(Arc::clone(&self.inner))
     }
 
     /// Whether the wheel refuses inserts.

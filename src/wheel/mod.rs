@@ -38,6 +38,7 @@
 mod bits;
 mod builder;
 pub(crate) mod caller;
+mod children;
 mod engine;
 mod front;
 mod handle;
@@ -65,7 +66,7 @@ mod tally;
 mod tick;
 
 pub use builder::Builder;
-pub(crate) use handle::ClosedInChildren;
+pub(crate) use children::ClosedInChildren;
 pub use handle::{Armed, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::InsertError;
-use crate::sync::{AtomicU64, Relaxed};
+use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use std::fmt;
@@ -112,14 +112,16 @@ impl Series {
         value: T,
         delay: Duration,
     ) -> Result<Option<T>, ArmError<T>> {
-        // Relaxed, as all accesses here: the word is an id, and what the id stands for is
-        // published by the wheel. Of two exchanges of the word the second sees the first.
+        // Relaxed: the exchange below fails if this is not the present word.
         let before = self.0.load(Relaxed);
         if before == ENDED {
             return Err(ArmError::Cancelled(value));
         }
         let id = wheel.insert(value, delay).map_err(ArmError::Refused)?;
-        if self.0.compare_exchange(before, id.to_bits(), Relaxed, Relaxed).is_ok() {
+        // AcqRel: the Release half publishes the entry of the timer with its id, to the Acquire of
+        // `cancel`, `reset` and the next `arm`; the Acquire half sees that of the timer before.
+        // Relaxed on failure: the word is not used.
+        if self.0.compare_exchange(before, id.to_bits(), AcqRel, Relaxed).is_ok() {
             return Ok(TimerId::from_bits(before).and_then(|before| wheel.cancel(before)));
         }
         // A cancel did not know this id. If the timer has fired by now, its handler finds the
@@ -133,7 +135,8 @@ impl Series {
     /// If a handler of the series runs, it goes on, and finds
     /// [`is_cancelled`](Self::is_cancelled) set.
     pub fn cancel<T: Send>(&self, wheel: &Wheel<T>) -> Option<T> {
-        let latest = self.0.swap(ENDED, Relaxed);
+        // Acquire: pairs with the Release of the exchange in `arm`.
+        let latest = self.0.swap(ENDED, Acquire);
         TimerId::from_bits(latest).and_then(|id| wheel.cancel(id))
     }
 
@@ -148,7 +151,8 @@ impl Series {
         wheel: &Wheel<T>,
         delay: Duration,
     ) -> Result<bool, crate::error::BeyondRange> {
-        let latest = self.0.load(Relaxed);
+        // Acquire: pairs with the Release of the exchange in `arm`.
+        let latest = self.0.load(Acquire);
         TimerId::from_bits(latest).map_or(Ok(false), |id| wheel.reset(id, delay))
     }
 
@@ -156,6 +160,7 @@ impl Series {
     /// may have fired while the series was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
+        // Relaxed: says nothing of other memory.
         self.0.load(Relaxed) == ENDED
     }
 }
@@ -168,6 +173,7 @@ impl Default for Series {
 
 impl fmt::Debug for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Relaxed: a figure.
         let latest = self.0.load(Relaxed);
         f.debug_struct("Series")
             .field("latest", &TimerId::from_bits(latest))

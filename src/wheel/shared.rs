@@ -6,7 +6,6 @@
 use crate::clock::Clock;
 #[cfg(any(feature = "future", modelled))]
 use crate::error::InsertError;
-use crate::sync::{AtomicBool, Flagged};
 use crate::wheel::engine::{Call, Engine, OutOfRange, Reset, hand_back};
 use crate::wheel::id::TimerId;
 use crate::wheel::lease::LEASE;
@@ -39,12 +38,6 @@ pub(crate) struct Soon<'w> {
     /// How many nanoseconds it is ahead.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) ahead: u64,
-}
-
-impl<T> Flagged for Inner<T> {
-    fn flag(&self) -> &AtomicBool {
-        self.engine.closed()
-    }
 }
 
 impl<T> Inner<T> {

@@ -30,3 +30,37 @@ fn cancel_against_the_handler_that_arms_the_next() {
         assert_eq!(out, if fired { vec![1, 2] } else { vec![1] });
     });
 }
+
+/// A cancel against the first timer of a wheel: the cancel sees the id, and so the entry.
+#[test]
+fn cancel_against_the_first_timer() {
+    model(3, || {
+        let clock = ManualClock::new();
+        let (wheel, _sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+        let series = Arc::new(Series::new());
+        let (ended, theirs) = (Arc::clone(&series), wheel.clone());
+        let armer = thread::spawn(move || ended.arm(&theirs, v(1), TICK).is_ok());
+        let cancelled = series.cancel(&wheel).is_some();
+        let armed = armer.join().unwrap();
+        assert!(wheel.is_empty(), "armed {armed}, cancelled {cancelled}");
+        assert_eq!(armed, cancelled);
+    });
+}
+
+/// The same where the timer relies on the name of one before it, and files none.
+#[test]
+fn cancel_against_a_timer_that_files_no_name() {
+    model(3, || {
+        let clock = ManualClock::new();
+        let (wheel, _sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+        let before = wheel.insert(v(7), TICK).unwrap();
+        drop(wheel.cancel(before));
+        let series = Arc::new(Series::new());
+        let (ended, theirs) = (Arc::clone(&series), wheel.clone());
+        let armer = thread::spawn(move || ended.arm(&theirs, v(1), TICK).is_ok());
+        let cancelled = series.cancel(&wheel).is_some();
+        let armed = armer.join().unwrap();
+        assert!(wheel.is_empty(), "armed {armed}, cancelled {cancelled}");
+        assert_eq!(armed, cancelled);
+    });
+}

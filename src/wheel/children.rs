@@ -1,0 +1,24 @@
+//! Wheels in forked child processes: closed there if their sweeper is on a thread of the parent.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::{Arc, AtomicBool, Flagged, SetInChild};
+use crate::wheel::handle::Wheel;
+use crate::wheel::shared::Inner;
+
+/// While this lives, a wheel is closed in every child process that is forked.
+pub(crate) type ClosedInChildren<T> = SetInChild<Inner<T>>;
+
+impl<T> Wheel<T> {
+    /// Closes the wheel in every child process that is forked while the returned value lives: for
+    /// a wheel whose sweeper is on a thread that such a process does not have.
+    pub(crate) fn close_in_children(&self) -> ClosedInChildren<T> {
+        SetInChild::new(Arc::clone(&self.inner))
+    }
+}
+
+impl<T> Flagged for Inner<T> {
+    fn flag(&self) -> &AtomicBool {
+        self.engine.closed()
+    }
+}
