@@ -1,12 +1,12 @@
 //! Retries on the wheel: a [`Timer`] is a [`Sleeper`] of backon's.
 //!
-//! The future of a sleeper can say nothing but that it has ended: when the wheel refuses a delay,
-//! it may end early or never. It ends early. One that never ends would hang whoever waits for the
-//! retries, a server that is shutting down among them; retries without their delays are over when
-//! there have been as many as the backoff has. But those of a backoff without an end are not, and
-//! if what they try fails at once too, they would keep their thread to themselves: so a refused
-//! delay lets other tasks have their turn before it ends ([`OrEnd`]), and retries can be ended by a
-//! condition or dropped.
+//! The future of a sleeper has no way to report an error. When the wheel refuses a delay, the
+//! future can only end early or never end. It ends early, because a future that never ends would
+//! block everything that waits for the retries, such as a server that is shutting down. Retries
+//! without delays end after as many attempts as the backoff allows. Those of an unlimited backoff
+//! do not end, and if each attempt fails at once, they would never yield their thread. A refused
+//! delay therefore yields to other tasks before it ends ([`OrEnd`]), and the retries can be ended
+//! by a condition or dropped.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use crate::future::{OrEnd, Timer};
 use ::backon::Sleeper;
 use std::time::Duration;
 
-/// Delays between retries are sleeps of the wheel, which end early if the wheel refuses them.
+/// Makes the delays between retries sleeps on the wheel, which end early if the wheel refuses them.
 ///
 /// # Examples
 ///

@@ -34,7 +34,7 @@ const LEVELS: [Level<Snapshot>; 2] = [
 /// * Counters, `tourbillon_cache_` and: `hits_total`, `misses_total`, `loads_total`,
 ///   `loaded_total`, `expired_total`, `evicted_total`; they are the fields of [`CacheStats`].
 /// * Gauges: `tourbillon_cache_entries`, which is [`Cache::len`], and `tourbillon_cache_weight`,
-///   which is [`Cache::weight`]: with a weigher, how full the cache is.
+///   which is [`Cache::weight`].
 ///
 /// Each has the label `cache`. Nothing is told by itself: call [`record`](Self::record) from the
 /// handler that is scraped, or from a timer, as with [`Exporter`](crate::Exporter), which tells of
@@ -75,8 +75,8 @@ impl CacheExporter {
         Self { figures: Figures::register("cache", &cache.into(), &TOTALS, &LEVELS) }
     }
 
-    /// Tells what `cache` has counted and holds now, always of the same cache. It sums some
-    /// counters, and takes the lock of each part of the map twice.
+    /// Records the counters and the present size of `cache`, which must be the same cache at each
+    /// call. It sums some counters and takes the lock of each part of the map twice.
     pub fn record<K, V>(&self, cache: &Cache<K, V>)
     where
         K: Eq + Hash + Clone + Send + 'static,

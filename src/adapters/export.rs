@@ -103,8 +103,8 @@ const LATENESS: [(&str, &str, Figure<Metrics, Lateness>); 2] = [
 /// * Gauges, `tourbillon_` and: `timers_armed`, `stale_names`, `timers_in_flight`,
 ///   `batches_in_flight`, `memory_bytes`, `longest_sweep_seconds`.
 /// * Histograms, `tourbillon_` and: `lateness_seconds`, `handler_lateness_seconds`. A recorder that
-///   keeps summaries misjudges samples that come all at once, so give it buckets for these, such as
-///   powers of two from 1 ms to 1 min.
+///   computes summaries misjudges samples that are recorded in bursts, so configure buckets for
+///   these, such as powers of two from 1 ms to 1 min.
 ///
 /// They are the fields of [`Metrics`], each with the label `wheel`. Nothing is told by itself: call
 /// [`record`](Self::record) from the handler that is scraped, or from a timer.
@@ -136,17 +136,17 @@ pub struct Exporter {
     lateness: [Samples; 2],
 }
 
-/// A histogram of the facade, and what it has been given.
+/// A histogram of the facade, and the samples that it has received.
 #[derive(Debug)]
 struct Samples {
     histogram: Histogram,
     of: Figure<Metrics, Lateness>,
-    /// How many timers of each bucket have been recorded.
+    /// The number of timers recorded in each bucket.
     recorded: Vec<u64>,
 }
 
 impl Samples {
-    /// Records each timer that has come since the last call, by the upper bound of its bucket.
+    /// Records each timer that has fired since the last call, with the upper bound of its bucket.
     fn record(&mut self, metrics: &Metrics) {
         for (bucket, (bound, count)) in (self.of)(metrics).buckets().enumerate() {
             if bucket == self.recorded.len() {
@@ -186,9 +186,9 @@ impl Exporter {
     /// Tells a snapshot of [`Wheel::metrics`](crate::Wheel::metrics) or
     /// [`Driver::metrics`](crate::Driver::metrics), always of the same wheel.
     ///
-    /// Of each histogram of lateness it records the timers that have come since the last call, each
-    /// by the upper bound of its bucket. The facade has no shorter way, and a recorder may take
-    /// each sample by itself: the more timers fire, the more often this should be called.
+    /// For each histogram of lateness, it records the timers that have fired since the last call,
+    /// each with the upper bound of its bucket. The facade `metrics` has no bulk operation, and a
+    /// recorder may process each sample separately, so call this more often the more timers fire.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
 //! Delays on the wheel for what is written against fastimer, from version 0.10 on: a [`Timer`] is a
 //! [`MakeDelay`].
 //!
-//! Its delays can say nothing but that they have ended. One that the wheel refuses ends early
-//! ([`OrEnd`]), for the reasons that the adapter of backon tells: none hangs.
+//! The delays of fastimer cannot report an error. A delay that the wheel refuses ends early
+//! ([`OrEnd`]), for the reasons given in the backon adapter.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use crate::future::{OrEnd, Timer};
 use fastimer_core::MakeDelay;
 use std::time::{Duration, Instant};
 
-/// Delays are sleeps of the wheel, which end early if the wheel refuses them.
+/// Makes delays sleeps on the wheel, which end early if the wheel refuses them.
 ///
 /// # Examples
 ///

@@ -82,8 +82,8 @@ impl rt::Timer for Timer {
     }
 }
 
-/// A sleep that ends also when it is refused, and as late as a timeout: hyper polls it after the
-/// connection whose head it limits.
+/// A sleep that also ends when it is refused, and that is as late as a timeout, because hyper polls
+/// it after the connection whose head it limits.
 struct HyperSleep {
     sleep: Sleep,
     grace: Grace,

@@ -1,12 +1,12 @@
 //! On tokio: a clock by `tokio::time`, and the task that sweeps a timer.
 //!
-//! A timer of a runtime's own, without a thread: on a `current_thread` runtime everything stays on
-//! that thread. Under `tokio::time::pause` the wheel follows the paused clock, and leaps with it,
-//! so tests that pause time go on to work.
+//! A timer that belongs to a runtime needs no thread. On a `current_thread` runtime everything
+//! stays on that thread. Under `tokio::time::pause` the wheel follows the paused clock and its
+//! jumps, so tests that pause time continue to work.
 //!
-//! The wheel is swept by a task. After `tokio::time::advance`, or at the same deadline as a sleep
-//! of tokio's own, a sleep of the wheel is ready one turn of the runtime later: a test that polls
-//! it by hand yields to the runtime first.
+//! A task sweeps the wheel. After `tokio::time::advance`, or at the same deadline as one of tokio's
+//! own sleeps, a sleep of the wheel is ready one turn of the runtime later. A test that polls such
+//! a sleep by hand must yield to the runtime first.
 
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,8 @@ use ::tokio::task::JoinHandle;
 use ::tokio::time::{Instant as TokioInstant, sleep};
 use std::time::Instant;
 
-/// The time of one of tokio's runtimes, which tests may pause and move. It is read anywhere, also
-/// on threads outside of the runtime.
+/// A clock that reads the time of a tokio runtime, which tests may pause and advance. It can be
+/// read on any thread, including threads outside the runtime.
 ///
 /// For a wheel that is swept in the runtime: by [`spawn`], or by
 /// [`future::driven`](crate::future::driven). Not for a [`Driver`](crate::Driver): its thread is
@@ -40,17 +40,17 @@ use std::time::Instant;
 pub struct RuntimeClock(Handle);
 
 impl RuntimeClock {
-    /// The clock of a runtime.
+    /// Creates a clock that reads the time of a runtime.
     #[must_use]
     pub fn of(runtime: &Handle) -> Self {
         Self(runtime.clone())
     }
 
-    /// The clock of the runtime that the caller is in.
+    /// Creates a clock that reads the time of the current runtime.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     #[must_use]
     pub fn current() -> Self {
         Self(Handle::current())
@@ -70,9 +70,9 @@ impl Clock for RuntimeClock {
 /// A timer by the [runtime's clock](RuntimeClock), swept by a task of the runtime; the task ends
 /// with the timer's last clone and sleep, or when it is [shut down](Timer::shutdown).
 ///
-/// (A clock that the builder was given is not used.) It enters the runtime and reads the clock for
-/// each sleep that is made; where no test pauses the time, `drive(Builder::new(),
-/// tokio::time::sleep)` leaves that out.
+/// (A clock that was set on the builder is ignored.) Creating a sleep enters the runtime and reads
+/// its clock. If no test pauses the time, `drive(Builder::new(), tokio::time::sleep)` avoids that
+/// cost.
 ///
 /// # Errors
 ///

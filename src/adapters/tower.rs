@@ -3,8 +3,8 @@
 //!
 //! The same as tower's own by another clock: the time counts from the call, and a request that has
 //! no response in time ends with an error. Each request has one timer, which leaves the wheel with
-//! its response. The wait for a service that is not ready comes before the call: an
-//! [`AwaitReadyLayer`] moves it behind.
+//! its response. The wait until a service is ready comes before the call and does not count, unless
+//! an [`AwaitReadyLayer`] moves it into the response.
 
 #![forbid(unsafe_code)]
 
@@ -90,10 +90,10 @@ impl<S> Layer<S> for TimeoutLayer {
 ///
 /// # Errors
 ///
-/// A [`BoxError`] with the error of the service, or with [`TimeoutError::Elapsed`], or with
-/// [`TimeoutError::Deadline`] if a [`Deadline`](future::Deadline) was sooner than the limit; or
-/// with [`TimeoutError::Refused`] for a response that is not there at once, after the timer was
-/// shut down or at its capacity: no request goes without its time-out.
+/// Returns a [`BoxError`] with the error of the service, with [`TimeoutError::Elapsed`], or with
+/// [`TimeoutError::Deadline`] if a [`Deadline`](future::Deadline) came before the limit. If the
+/// timer was shut down or is at its capacity, a response that is not ready at once fails with
+/// [`TimeoutError::Refused`], so no request runs without its timeout.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! [`AwaitReadyLayer`]: services that are waited for within their responses.
+//! [`AwaitReadyLayer`]: services whose responses include the wait for readiness.
 
 #![forbid(unsafe_code)]
 
@@ -10,12 +10,12 @@ use std::task::{Context, Poll, ready};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Makes a service that is always ready, and whose responses wait until the service below is: so
-/// that a timeout above it covers that wait.
+/// Makes a service that is always ready and whose responses wait until the inner service is ready,
+/// so that a timeout above it covers that wait.
 ///
-/// A timeout of tower's, as all of this crate's, counts from the call; but a service under a limit
-/// of concurrency, or one that has lost its connection, is not called until it is ready, which may
-/// be never. Put this layer directly below the one with the timeout:
+/// The timeouts of tower and of this crate count from the call. A service with a concurrency limit,
+/// or one that has lost its connection, is not called until it is ready, which may never happen.
+/// Place this layer directly below the timeout:
 ///
 /// ```text
 /// ServiceBuilder::new()
@@ -24,10 +24,11 @@ use tower_service::Service;
 ///     .layer(ConcurrencyLimitLayer::new(100))
 /// ```
 ///
-/// Each call clones the service below, as hyper's and axum's servers do for each request: readiness
-/// has to be something that clones share, as a limit's permits are. What is lost is back-pressure:
-/// requests wait here, as many as come, each no longer than its timeout. So a balancer that asks
-/// its services which of them is ready should have no such layer below it.
+/// Each call clones the inner service, as the servers of hyper and axum do for each request.
+/// Readiness must therefore be shared by clones, as the permits of a concurrency limit are. The
+/// layer removes back-pressure: any number of requests wait in it, each no longer than its timeout.
+/// A load balancer that selects services by readiness should therefore not have this layer below
+/// it.
 ///
 /// # Examples
 ///
@@ -86,8 +87,8 @@ impl<S> Layer<S> for AwaitReadyLayer {
     }
 }
 
-/// A service that is always ready, and whose responses wait until the service below is; made by an
-/// [`AwaitReadyLayer`].
+/// A service that is always ready and whose responses wait until the inner service is ready; made
+/// by an [`AwaitReadyLayer`].
 #[derive(Clone, Debug)]
 pub struct AwaitReady<S> {
     inner: S,

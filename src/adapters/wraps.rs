@@ -1,22 +1,22 @@
-//! `wraps_a_service!`: the methods that all services here have.
+//! `wraps_a_service!`: the methods of every service in this module.
 
 #![forbid(unsafe_code)]
 
-/// The way to the service below one that has it as `inner`.
+/// Defines access to the inner service of a type that stores it as `inner`.
 macro_rules! wraps_a_service {
     ($service:ident) => {
         impl<S> $service<S> {
-            /// The service.
+            /// Returns a reference to the inner service.
             pub fn get_ref(&self) -> &S {
                 &self.inner
             }
 
-            /// The service.
+            /// Returns a mutable reference to the inner service.
             pub fn get_mut(&mut self) -> &mut S {
                 &mut self.inner
             }
 
-            /// The service, without what this one adds.
+            /// Returns the inner service, without this wrapper.
             pub fn into_inner(self) -> S {
                 self.inner
             }

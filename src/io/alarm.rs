@@ -1,9 +1,9 @@
 //! [`Alarm`]: the timer that ends a wait of a stream.
 //!
-//! A future that waits in a stream may be dropped, and the stream is not told. Its timer then wakes
-//! a task that does not poll the stream. So the timer holds a [`Signal`] in place of the task's
-//! waker, which notes when it woke the task: a poll that comes long after that is not the one that
-//! the task was woken for, and begins a wait of its own.
+//! A future that waits on a stream may be dropped without notice to the stream. Its timer then
+//! wakes a task that does not poll the stream. The timer therefore holds a [`Signal`] instead of
+//! the task's waker, and the signal records when it woke the task. A poll that comes long after
+//! that is not the one for which the task was woken, and begins a new wait.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ pub(super) struct Alarm {
     sleep: Sleep,
     /// Delays the end of a wait until the runtime has polled its sockets.
     grace: Grace,
-    /// For when, unless it has fired.
+    /// The moment for which it is armed, unless it has fired.
     armed: Option<Moment>,
     signal: Arc<Signal>,
     /// The signal's.
@@ -34,7 +34,7 @@ pub(super) struct Alarm {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Its time has passed, and the task was woken for that just now.
+    /// The time has passed, and the task has polled soon after it was woken.
     InTime,
     /// Its time has passed, and the task that was woken for that did not poll.
     Unnoticed,
@@ -48,9 +48,9 @@ impl Alarm {
         Self { sleep, grace: Grace::default(), armed: Some(at), signal, waker }
     }
 
-    /// Ready when `until` has come and the runtime has polled its sockets since, or the timer
-    /// refuses to wait for it; unnoticed, and at once, if the task was woken for it longer ago than
-    /// `patience`.
+    /// Returns `Ready` when `until` has come and the runtime has polled its sockets since, or when
+    /// the timer refuses to wait. If the task was woken longer ago than `patience`, the wait has
+    /// ended unnoticed and the result is ready at once.
     pub(super) fn poll(
         &mut self,
         until: Moment,
@@ -86,7 +86,7 @@ impl Alarm {
     }
 }
 
-/// Wakes a task, and notes when.
+/// Wakes a task and records when.
 #[derive(Debug)]
 struct Signal {
     timer: Timer,
@@ -95,9 +95,9 @@ struct Signal {
 
 #[derive(Debug, Default)]
 struct Signalled {
-    /// The task that waits, until it is woken.
+    /// The waiting task, until it is woken.
     task: Option<Waker>,
-    /// When a task was woken, until one polls.
+    /// The time at which a task was woken, until one polls.
     at: Option<Instant>,
 }
 
@@ -106,7 +106,8 @@ impl Signal {
         ignore_poison(self.state.lock())
     }
 
-    /// Attaches the task that is to be woken, and returns when one was woken since the last call.
+    /// Attaches the task that is to be woken. Returns when a task was woken since the last call, if
+    /// one was.
     fn attach(&self, task: &Waker) -> Option<Instant> {
         let mut state = self.lock();
         let replaced = remember(&mut state.task, task);

@@ -13,8 +13,8 @@ use std::io;
 pub enum Limit {
     /// For a read that waits for its peer.
     Read,
-    /// For a write, flush or shutdown that waits until the system takes bytes, which a slow peer
-    /// may delay for [longer than one expects](super#what-a-limit-for-writes-means).
+    /// For a write, flush or shutdown that waits until the system accepts bytes. A slow peer may
+    /// delay that for [longer than expected](super#how-long-a-limit-for-writes-must-be).
     Write,
     /// For a silence in both directions.
     Idle,

@@ -1,4 +1,4 @@
-//! [`StreamHandle`]: the limits of a stream, for others than its owner.
+//! [`StreamHandle`]: access to the limits of a stream that other code owns.
 
 #![forbid(unsafe_code)]
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What a stream shares with its handles.
+/// The state that a stream shares with its handles.
 ///
-/// Both the settings and the waiting tasks lie under one lock: a task that waits has read the
-/// settings under the same lock under which it left its waker, so that a change either is read by
-/// it or wakes it.
+/// The settings and the wakers of waiting tasks are under the same lock. A waiting task reads the
+/// settings and leaves its waker under one acquisition of the lock, so a change is either read by
+/// the task or wakes it.
 #[derive(Debug)]
 pub(super) struct Shared {
     timer: Timer,
@@ -54,14 +54,15 @@ impl Shared {
         state.settings
     }
 
-    /// Removes the wakers of the tasks that wait. Their code runs after the lock is released.
+    /// Removes the wakers of the waiting tasks. The caller drops them after the lock is released,
+    /// because that runs their code.
     pub(super) fn take_tasks(&self) -> [Option<Waker>; 2] {
         std::mem::take(&mut self.lock().waiting)
     }
 }
 
-/// Keeps a task's waker in a place under a lock, and returns the one that lay there, which is to be
-/// dropped after the lock is released.
+/// Stores a task's waker under a lock. Returns the previous waker, which the caller drops after the
+/// lock is released.
 pub(super) fn remember(place: &mut Option<Waker>, task: &Waker) -> Option<Waker> {
     match place {
         Some(known) if known.will_wake(task) => None,
@@ -69,17 +70,17 @@ pub(super) fn remember(place: &mut Option<Waker>, task: &Waker) -> Option<Waker>
     }
 }
 
-/// The limits of a [`TimeoutStream`](super::TimeoutStream) that another owns, such as a server's
-/// connection; made by [`TimeoutStream::handle`](super::TimeoutStream::handle).
+/// A handle to the limits of a [`TimeoutStream`](super::TimeoutStream) that other code owns, such
+/// as a server's connection; made by [`TimeoutStream::handle`](super::TimeoutStream::handle).
 ///
-/// Clones are handles of the same stream. A handle keeps the stream's timer, but not the stream:
-/// once that is dropped, nothing that a handle does has an effect. Each method takes a lock for
-/// some instructions.
+/// Clones refer to the same stream. A handle keeps the stream's timer alive, but not the stream.
+/// After the stream is dropped, calls have no effect. Each method takes a lock for a few
+/// instructions.
 ///
 /// # Examples
 ///
-/// A service that takes longer than its client may be silent, in virtual time (the
-/// [module](super#under-hyper) has one for hyper):
+/// A request that takes longer than the idle timeout, in virtual time (the
+/// [module](super#under-hyper) has an example with hyper):
 ///
 /// ```
 /// # use futures_io::AsyncRead;
@@ -132,12 +133,13 @@ impl StreamHandle {
         &self.shared
     }
 
-    /// Suspends the limits for reads and for silence until the returned guard and all others of the
-    /// stream are dropped.
+    /// Suspends the limits for reads and for silence until the returned guard and all other guards
+    /// of the stream are dropped.
     ///
-    /// When the last guard is dropped, both count from then. The limit for writes and the
-    /// deadline count in a pause too: a client that does not take its answer is cut. No task is
-    /// woken at either end; a stream that waits during a pause wakes its task once in each limit.
+    /// Both limits count anew from the drop of the last guard. The limit for writes and the
+    /// deadline also count during a pause, so a client that does not read its response is
+    /// disconnected. Neither the beginning nor the end of a pause wakes a task. A stream that waits
+    /// during a pause wakes its task once per limit.
     pub fn pause(&self) -> StreamPause {
         let _settings = self.shared.set(Settings::pause);
         StreamPause { shared: Arc::clone(&self.shared) }
@@ -146,7 +148,8 @@ impl StreamHandle {
     /// Sets how long a read may wait for its peer, as
     /// [`TimeoutStream::set_read_timeout`](super::TimeoutStream::set_read_timeout) does.
     ///
-    /// A task that waits is woken, and its wait begins anew; so after each setter here.
+    /// A waiting task is woken, and its wait begins anew. This applies to each setter of the
+    /// handle.
     pub fn set_read_timeout(&self, limit: Option<Duration>) {
         self.change(|settings| settings.read.set(limit));
     }
@@ -177,8 +180,8 @@ impl StreamHandle {
     }
 }
 
-/// A time in which the limits for reads and for silence do not count; made by
-/// [`StreamHandle::pause`], and over when it is dropped.
+/// A guard that suspends the limits for reads and for silence until it is dropped; made by
+/// [`StreamHandle::pause`].
 #[derive(Debug)]
 #[must_use = "the pause is over when the guard is dropped"]
 pub struct StreamPause {

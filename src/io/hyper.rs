@@ -11,7 +11,7 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-/// By tokio's trait: what reads from `S` reads into hyper's buffer.
+/// Reads through tokio's trait, directly into hyper's buffer.
 impl<S: AsyncRead> Read for TimeoutStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -22,7 +22,7 @@ impl<S: AsyncRead> Read for TimeoutStream<S> {
     }
 }
 
-/// By tokio's trait.
+/// Writes through tokio's trait.
 impl<S: AsyncWrite> Write for TimeoutStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -53,7 +53,7 @@ impl<S: AsyncWrite> Write for TimeoutStream<S> {
     }
 }
 
-/// The metadata of the stream below, so that a connector may return streams with limits.
+/// Returns the metadata of the inner stream, so that a connector can return streams with limits.
 impl<S: Connection> Connection for TimeoutStream<S> {
     fn connected(&self) -> Connected {
         self.get_ref().connected()

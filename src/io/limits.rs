@@ -13,7 +13,7 @@ pub(super) enum Direction {
     Writes,
 }
 
-/// A limit, and how often it was set: a wait begins anew also if the same limit is set again.
+/// A limit, and how often it was set. Setting the same limit again also restarts a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) limit: Option<Duration>,
@@ -33,7 +33,7 @@ pub(super) struct Settings {
     pub(super) write: Setting,
     pub(super) idle: Setting,
     pub(super) deadline: Option<Moment>,
-    /// How many pauses are under way.
+    /// The number of pauses in progress.
     pauses: u32,
     /// When the last pause ended.
     pub(super) resumed: Option<Instant>,

@@ -1,9 +1,9 @@
 //! Time-outs of byte streams: how long a read, a write, a silence or a whole message may take.
 //!
-//! A [`TimeoutStream`] wraps a connection and is one itself, by the traits of `futures-io` (and,
-//! with the feature `tokio`, by tokio's; with `hyper-util`, by hyper's). What takes too long ends
-//! with an error of kind [`TimedOut`](std::io::ErrorKind::TimedOut), which holds a [`StreamError`]:
-//! it says which [`Limit`] has passed.
+//! A [`TimeoutStream`] wraps a connection and implements the same traits: those of `futures-io`
+//! and, with the feature `tokio` or `hyper-util`, those of tokio or hyper. An operation that takes
+//! too long ends with an error of kind [`TimedOut`](std::io::ErrorKind::TimedOut), whose
+//! [`StreamError`] states which [`Limit`] has passed.
 //!
 //! ```
 //! use futures_io::AsyncRead;
@@ -41,20 +41,20 @@
 //!
 //! # Under hyper
 //!
-//! A server of hyper's, and so one of axum's or tonic's, reads from a connection also while a
-//! handler works on a request, to notice that its client goes away. So the limits for reads and for
-//! silence count then as well. Without more, they cut the connection of a handler that takes
-//! longer, of server-sent events with longer pauses, and of a silent WebSocket. There are two ways
-//! out.
+//! A hyper server, and so one of axum or tonic, also reads from a connection while a handler works
+//! on a request, because it watches for the client to disconnect. The limits for reads and for
+//! silence therefore count during that time too. By default they cut the connection of a handler
+//! that takes longer than the limit, of server-sent events with longer pauses, and of a silent
+//! WebSocket. There are two remedies.
 //!
-//! - Set the limit for writes alone, and leave heads to hyper's own `header_read_timeout` (a
-//!   [`Timer`](crate::future::Timer) is a timer of hyper's, by the feature `hyper`) and connections
-//!   of HTTP/2 to its keep-alive.
-//! - [Pause](StreamHandle::pause) both limits while a request is worked on. The guard may lie in
-//!   the body of the response, where that takes its time.
+//! - Set only the limit for writes. Leave heads to hyper's own `header_read_timeout` (with the
+//!   feature `hyper`, a [`Timer`](crate::future::Timer) is a hyper timer), and leave HTTP/2
+//!   connections to hyper's keep-alive.
+//! - [Pause](StreamHandle::pause) both limits while a request is being handled. If the body of the
+//!   response takes long, store the guard in the body.
 //!
-//! With the feature `hyper-util` a stream over tokio's `TcpStream` is a connection of hyper's
-//! without an adapter, and a connector of hyper-util's client may return one:
+//! With the feature `hyper-util`, a stream over tokio's `TcpStream` can be passed to hyper without
+//! an adapter, and a connector of hyper-util's client can return one:
 //!
 //! ```
 //! use std::time::Duration;
@@ -80,11 +80,12 @@
 //! # Ok::<(), tourbillon::BuildError>(())
 //! ```
 //!
-//! For `axum::serve`, a `Listener` returns such streams, and a `Connected` of the application's
-//! takes the handle from the `IncomingStream`: by `ConnectInfo` each handler and middleware has it.
+//! With `axum::serve`, a `Listener` returns such streams, and the application's `Connected` type
+//! takes the handle from the `IncomingStream`. Handlers and middleware then obtain it with
+//! `ConnectInfo`.
 //!
-//! A client's limit for reads is that of an answer, since what is written
-//! [begins it anew](TimeoutStream::set_writes_restart_reads).
+//! On a client, the limit for reads limits the wait for a response, because a write [restarts
+//! it](TimeoutStream::set_writes_restart_reads).
 //!
 //! # How it works
 //!
@@ -94,28 +95,29 @@
 //! `IdleTimeout` do so too.) A connection that is never silent for as long as its limit wakes its
 //! task once in that time.
 //!
-//! **Each direction has its own timer**, armed when it first has to wait: a timer holds one waker,
-//! and the halves of a stream may be polled by two tasks. (Split the limited stream itself, as
-//! `tokio::io::split` does. The owned halves of a `TcpStream`, each limited by itself, know nothing
-//! of each other's bytes, and so of no common silence.) A connection that waits for its peer's
-//! next request has one.
+//! **Each direction has its own timer**, armed when that direction first has to wait, because a
+//! timer holds one waker and the halves of a stream may be polled by two tasks. A connection that
+//! waits for its peer's next request has one timer. (Split the limited stream itself, as
+//! `tokio::io::split` does. If the owned halves of a `TcpStream` are limited separately, neither
+//! half sees the other's bytes, so a silence of both is not detected.)
 //!
-//! **A limit counts while one waits.** From the first poll that returned `Pending` until one that
-//! did not, so that a stream is not ended for a time in which no operation was under way.
-//! A future that is dropped in its wait does not end that wait, and a read that follows goes on
-//! with it. But when the limit passes meanwhile, the task that is woken for it does not poll the
-//! stream. A read that comes later than a quarter of the limit after that, or than a second, is
-//! taken for a new one and has the whole limit; so are writes. This happens once until bytes move:
-//! a runtime whose tasks are always that late ends a silent peer at twice its limit.
+//! **A limit counts only while an operation waits**, from the first poll that returned `Pending`
+//! until one that did not. A stream is therefore not ended for a time in which no operation was in
+//! progress. Dropping the future of a read during its wait does not end that wait, and the next
+//! read continues it. If the limit passes in between, the woken task does not poll the stream. A
+//! read that begins more than a quarter of the limit later, or more than a second later, counts as
+//! a new one and has the whole limit. The same applies to writes. This happens only once until
+//! bytes move, so a runtime whose tasks are always that late ends a silent peer after twice its
+//! limit.
 //!
-//! # What a limit for writes means
+//! # How long a limit for writes must be
 //!
-//! A write waits until the system takes bytes, and a system that has filled its buffer takes more
-//! only when a good part of that is free: about a third on Linux, whose buffers grow to some
-//! megabytes. So a peer that reads without a pause, but slowly, lets one write wait for long: seven
-//! seconds at 200 kB/s were seen. A limit for writes has to be longer than the peer takes for a
-//! third of the buffer at the slowest rate that is to be served. Or make the buffer smaller, by
-//! `SO_SNDBUF` or `TCP_NOTSENT_LOWAT`.
+//! A write waits until the system accepts bytes. A system whose buffer is full accepts more only
+//! after a considerable part of the buffer is free again. On Linux that is about a third, and
+//! buffers grow to several megabytes. A peer that reads slowly but without a pause can therefore
+//! make one write wait for a long time: seven seconds were measured at 200 kB/s. Set the limit for
+//! writes to more than the time in which the slowest acceptable peer reads a third of the buffer.
+//! Alternatively, make the buffer smaller with `SO_SNDBUF` or `TCP_NOTSENT_LOWAT`.
 
 #![forbid(unsafe_code)]
 

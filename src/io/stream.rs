@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 pin_project! {
     /// A byte stream that gives up when its peer takes too long; without limits until they are set.
     ///
-    /// It implements what `S` does of `AsyncRead` and `AsyncWrite`, of `futures-io` and, with the
-    /// feature `tokio`, of tokio; it is `Unpin` if `S` is. What is ready at once is never given up,
-    /// except for the [deadline](Self::set_deadline): as a [`Timeout`](crate::future::Timeout)
-    /// does, a stream on a timer with a driver polls `S` once more, about a tick after a limit has
-    /// passed, before it reports that. So bytes that the system received in time are read, also if
-    /// another task held up the runtime's thread meanwhile. An operation that was given up has
-    /// moved no bytes, and may be tried again: its wait then begins anew.
+    /// It implements those of `AsyncRead` and `AsyncWrite` that `S` implements, of `futures-io`
+    /// and, with the feature `tokio`, of tokio. It is `Unpin` if `S` is. An operation that is ready
+    /// at once never fails with a timeout, except after the [deadline](Self::set_deadline). Like a
+    /// [`Timeout`](crate::future::Timeout), a stream on a timer with a driver polls `S` once more,
+    /// about a tick after a limit has passed, before it reports the timeout. Bytes that the system
+    /// received in time are therefore read even if another task blocked the runtime's thread. An
+    /// operation that timed out has moved no bytes and may be tried again, with a new wait.
     ///
     /// # Errors
     ///
@@ -111,7 +111,8 @@ impl<S> TimeoutStream<S> {
         self
     }
 
-    /// Sets the instant by which all must be done, as [`set_deadline`](Self::set_deadline) does.
+    /// Sets the instant by which all operations must be done, as
+    /// [`set_deadline`](Self::set_deadline) does.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.set_deadline(Some(deadline));
@@ -126,27 +127,28 @@ impl<S> TimeoutStream<S> {
 
     /// Sets how long a read may wait for its peer; `None` for as long as it takes.
     ///
-    /// It counts from a read's first poll that returns `Pending`, also if that read is then
-    /// [dropped](super#how-it-works), until one is ready. Bytes that are written meanwhile
-    /// [begin it anew](Self::set_writes_restart_reads). A wait that is under way begins anew with
-    /// its next poll; no task is woken for that.
+    /// The limit counts from the first poll of a read that returns `Pending` until a read is ready,
+    /// even if the first read is [dropped](super#how-it-works) meanwhile. Bytes that are written
+    /// [restart it](Self::set_writes_restart_reads). Calling this method restarts a wait in
+    /// progress at its next poll, but wakes no task.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) {
         self.watch.set(|settings| settings.read.set(limit));
     }
 
-    /// Returns `true` if bytes that are written begin the wait of a read anew.
+    /// Returns `true` if a write of bytes restarts the wait of a read.
     #[must_use]
     pub fn writes_restart_reads(&self) -> bool {
         self.watch.writes_restart_reads()
     }
 
-    /// Sets whether bytes that are written begin the [wait of a read](Self::set_read_timeout) anew;
-    /// they do by default.
+    /// Sets whether a write of bytes restarts the [wait of a read](Self::set_read_timeout). It does
+    /// by default.
     ///
-    /// With it the limit for reads is that of an answer. A client that reads all the time, as
-    /// hyper's does to notice the end of an idle connection, has all of the limit for the answer to
-    /// each request. Without it, the peer must send something within each limit, whatever it is
-    /// sent: for a server whose clients have to report by themselves, as those of MQTT do.
+    /// By default, the limit for reads limits the wait for a response. A client that reads all the
+    /// time, as hyper's does to detect the end of an idle connection, allows the whole limit for
+    /// the response to each request. With `false`, the peer must send something within each limit,
+    /// whatever it is sent. That suits a server whose clients have to send heartbeats, such as
+    /// those of MQTT.
     ///
     /// # Examples
     ///
@@ -178,9 +180,10 @@ impl<S> TimeoutStream<S> {
     /// Sets how long a write, flush or shutdown may wait for its peer; `None` for as long as it
     /// takes.
     ///
-    /// It counts as that of [reads](Self::set_read_timeout) does, but bytes that are read do not
-    /// begin it anew. A peer that reads slowly all the time may let one write wait for seconds: the
-    /// [module](super#what-a-limit-for-writes-means) says how long a limit has to be.
+    /// The limit counts as that for [reads](Self::set_read_timeout) does, except that bytes that
+    /// are read do not restart it. A peer that reads slowly all the time may make one write wait
+    /// for seconds. The [module](super#how-long-a-limit-for-writes-must-be) explains how long the
+    /// limit must be.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
         self.watch.set(|settings| settings.write.set(limit));
     }
@@ -216,12 +219,13 @@ impl<S> TimeoutStream<S> {
         self.watch.set_deadline(deadline);
     }
 
-    /// Returns a handle by which others may pause, resume and move the limits while this stream
-    /// belongs to a connection; such as the service that works on a request.
+    /// Returns a handle with which other code, such as the service that works on a request, can
+    /// pause, resume and change the limits while a connection owns this stream.
     ///
-    /// The first one allocates. From then on each operation takes a lock that the handles share,
-    /// and one that has to wait takes it twice. A task that waits already when the first handle is
-    /// made is woken by none of them before it has polled once more.
+    /// The first call allocates. From then on each operation takes a lock that it shares with the
+    /// handles, and an operation that has to wait takes it twice. A handle does not wake a task
+    /// that was already waiting when the first handle was created, until that task has polled
+    /// again.
     ///
     /// # Examples
     ///

@@ -10,8 +10,8 @@
 //! each of them. A limit that moves later leaves it where it is; one that moves earlier resets it.
 //! So when it fires, either a limit has passed, or it is armed anew.
 //!
-//! A stream with [handles](StreamHandle) keeps a copy of the settings that it shares with them, and
-//! compares both at the beginning of each operation and wherever one has to wait.
+//! A stream with [handles](StreamHandle) keeps a copy of the shared settings, and compares it with
+//! them at the beginning of each operation and wherever an operation has to wait.
 
 #![forbid(unsafe_code)]
 
@@ -25,8 +25,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// The longest time by which a task that was woken for a limit may be late to poll, before its poll
-/// counts as the beginning of another wait.
+/// The longest time by which a task that was woken for a limit may poll late. A later poll begins
+/// another wait.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Watch {
         self.shared.get().map(StreamHandle::shared)
     }
 
-    /// The settings, by the last that set them.
+    /// Returns the settings as they were last set, by the stream or a handle.
     pub(super) fn settings(&self) -> Settings {
         self.shared().map_or(self.settings, |shared| shared.settings())
     }
@@ -256,14 +256,14 @@ impl Watch {
     }
 }
 
-/// A stream that is gone keeps no task, whatever becomes of its handles.
+/// Removes the tasks' wakers, so that handles that outlive the stream keep no task alive.
 impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.shared().map(|shared| shared.take_tasks()));
     }
 }
 
-/// Begins to count, unless it does.
+/// Begins to count, unless it has already begun.
 #[inline]
 fn begin(until: &mut Option<Moment>, limit: Option<Duration>, wheel: &Wheel<Wake>) {
     if until.is_none() {

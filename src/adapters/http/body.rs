@@ -1,4 +1,4 @@
-//! [`TimeoutBody`]: a body that must not stand still, nor take too long in all.
+//! [`TimeoutBody`]: a body with a limit for each frame and for the whole.
 
 #![forbid(unsafe_code)]
 
@@ -15,14 +15,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 pin_project! {
-    /// A body that ends with a [`BodyTimeoutError`] if its reader has waited too long for a frame,
-    /// or for [the whole](Self::with_total_timeout).
+    /// A body that fails with a [`BodyTimeoutError`] if its reader has waited too long for a frame
+    /// or for the [whole body](Self::with_total_timeout).
     ///
-    /// The time of a frame counts while the reader waits: from its first poll that finds no frame.
-    /// Reading slowly is not the body's fault. As a [`Timeout`](crate::future::Timeout) does, a
-    /// body on a timer with a driver reports that the time has passed about a tick late, after it
-    /// has looked for a frame once more. The reader is woken when the time has passed; a timer is
-    /// in the wheel from the first such poll to the end of the body, and each wait resets it.
+    /// The time for a frame counts from the first poll that finds no frame, so a slow reader does
+    /// not cause a timeout. Like a [`Timeout`](crate::future::Timeout), a body on a timer with a
+    /// driver polls for a frame once more, about a tick after the time has passed, before it
+    /// reports the timeout. The body arms a timer at the first poll that finds no frame, resets it
+    /// for each wait, and cancels it at the end of the body.
     ///
     /// # Examples
     ///
@@ -82,12 +82,12 @@ impl<B> TimeoutBody<B> {
         Self { body, timeout, sleep, grace, waits: false, total: None }
     }
 
-    /// Limits how long the whole body may take, from now on, by the same timer: one that has frames
-    /// all the time, but few or without end, ends too.
+    /// Limits how long the whole body may take from now on, with the same timer. The limit also
+    /// ends a body that always has frames, but too few of them or without end.
     ///
-    /// The time in which the body is not read counts too. When the limit has passed, a frame that
-    /// is there is no longer returned. It takes another timer while the body is waited for, and a
-    /// reading of the clock for each frame.
+    /// The time in which the body is not polled counts as well. After the limit, a frame that is
+    /// ready is no longer returned. The limit costs a second timer while the body is awaited, and a
+    /// clock reading for each frame.
     ///
     /// # Examples
     ///
@@ -207,7 +207,7 @@ where
 pub enum BodyTimeoutError {
     /// No frame came in time.
     Elapsed,
-    /// The whole body did not come in [its time](TimeoutBody::with_total_timeout).
+    /// The whole body took longer than [its limit](TimeoutBody::with_total_timeout).
     Total,
     /// The timer cannot say when that will be: it was shut down, or is full.
     Refused(Refusal),

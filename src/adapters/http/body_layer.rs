@@ -50,11 +50,11 @@ macro_rules! layer {
                 Self(Limit { timer, timeout, total: None })
             }
 
-            /// Limits how long each whole body may take too, as
-            /// [`TimeoutBody::with_total_timeout`] does from the call for that of a request, and
-            /// from the head for that of a response. Not limited by default.
+            /// Limits how long each whole body may take, as [`TimeoutBody::with_total_timeout`]
+            /// does. For a request, the time counts from the call, and for a response from its
+            /// head. Unlimited by default.
             ///
-            /// For a limit of the whole alone, let a frame take [`Duration::MAX`].
+            /// To limit only the whole body, use [`Duration::MAX`] as the limit of a frame.
             #[must_use]
             pub fn with_total_timeout(mut self, limit: Duration) -> Self {
                 self.0.total = Some(limit);
@@ -82,9 +82,9 @@ macro_rules! layer {
 }
 
 layer! {
-    /// Makes the bodies of requests [`TimeoutBody`]s: a client that stops sending in the middle of
-    /// one does not hold the service, nor one that sends a byte now and then, if the
-    /// [whole](Self::with_total_timeout) is limited as well.
+    /// Wraps the bodies of requests in [`TimeoutBody`]. A client that stops sending in the middle
+    /// of a body does not block the service. If the [whole body](Self::with_total_timeout) is
+    /// limited as well, neither does a client that sends single bytes from time to time.
     ///
     /// # Examples
     ///
@@ -129,11 +129,11 @@ layer! {
 }
 
 layer! {
-    /// Makes the bodies of responses [`TimeoutBody`]s: a source that stops in the midst of one does
-    /// not hold the connection.
+    /// Wraps the bodies of responses in [`TimeoutBody`]. A source that stops in the middle of a
+    /// body does not block the connection.
     ///
-    /// It is the source of the body that has so much time, not the client that reads it. A limit
-    /// for the [whole](Self::with_total_timeout) counts the client's time too.
+    /// The limit applies to the source of the body and not to the client that reads it. A limit for
+    /// the [whole body](Self::with_total_timeout) includes the client's time.
     ///
     /// # Examples
     ///

@@ -19,15 +19,15 @@ use tower_service::Service;
 /// `grpc-timeout`, with the status `DEADLINE_EXCEEDED` (4): the status that gRPC has for it.
 /// (tonic's own `Server::timeout` ends them with `CANCELLED`.)
 ///
-/// The time counts from the call to the end of the response, so also for a stream of answers, which
-/// ends with that status in its [trailers](GrpcTimeoutBody). The request has the [`Deadline`] among
-/// its extensions, and the service and its body are called and polled under it: so each
-/// [`Timer::timeout`] that is made for the request respects it, and a client with a
-/// [`GrpcDeadlineLayer`](super::GrpcDeadlineLayer) hands it on.
+/// The time counts from the call to the end of the response. A streaming response therefore ends
+/// with that status in its [trailers](GrpcTimeoutBody). The request has the [`Deadline`] among its
+/// extensions, and the service and its body are called and polled within its scope. Each
+/// [`Timer::timeout`] that is made for the request therefore respects the deadline, and a client
+/// with a [`GrpcDeadlineLayer`](super::GrpcDeadlineLayer) passes it on.
 ///
-/// From the deadline on the status is `DEADLINE_EXCEEDED` whatever the service would answer, since
-/// its client has given up: an inner timeout or a [`TimeoutLayer`](super::TimeoutLayer) that is cut
-/// by the same deadline does not get to answer.
+/// After the deadline the status is always `DEADLINE_EXCEEDED`, since the client no longer waits.
+/// An inner timeout or [`TimeoutLayer`](super::TimeoutLayer) that ends at the same deadline does
+/// not determine the response.
 ///
 /// A request whose header is missing or wrong has no deadline, but for one that the server
 /// [allows at most](Self::at_most). When the timer refuses, requests that are not answered at once

@@ -1,5 +1,5 @@
-//! [`GrpcTimeoutBody`]: a stream of answers that ends at its request's deadline, and the status
-//! that it ends with.
+//! [`GrpcTimeoutBody`]: a response body that ends at the deadline of its request, and the status
+//! with which it ends.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The deadline of a request, and what wakes its task then.
+/// The deadline of a request, and the sleep that wakes its task then.
 #[derive(Debug)]
 pub(super) struct Limit {
     deadline: Deadline,
@@ -18,10 +18,10 @@ pub(super) struct Limit {
     sleep: Sleep,
 }
 
-/// Why a request was ended.
+/// The reason for which a request was ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
-    /// The deadline has come.
+    /// The deadline has passed.
     Exceeded,
     /// The timer refuses to wait for it.
     NotKept,
@@ -32,8 +32,8 @@ impl Limit {
         Self { deadline, timer: timer.share(), sleep: timer.sleep_until(deadline.instant()) }
     }
 
-    /// Polls a part of the request under its deadline, unless that has come: what any timeout
-    /// within says at the same instant is then not asked for.
+    /// Polls a part of the request under its deadline, unless the deadline has passed. An inner
+    /// timeout for the same instant is then not polled.
     pub(super) fn poll<R>(
         &mut self,
         context: &mut Context<'_>,
@@ -51,7 +51,7 @@ impl Limit {
 }
 
 impl Ended {
-    /// The status, as a response has it in its head or a body in its trailers.
+    /// Returns the status as the head of a response or the trailers of a body contain it.
     pub(super) fn status(self) -> HeaderMap {
         let (code, message) = match self {
             Ended::Exceeded => ("4", "the deadline has passed"),
@@ -69,12 +69,13 @@ pin_project! {
     /// `DEADLINE_EXCEEDED` (4) in its trailers; made by a [`GrpcTimeout`](super::GrpcTimeout)
     /// service.
     ///
-    /// The service's body is polled under the [`Deadline`]. A message that was sent in part stays
-    /// so. When the timer refuses, a body that does not move at once ends with `UNAVAILABLE` (14).
+    /// The service's body is polled under the [`Deadline`]. A message that was partly sent remains
+    /// incomplete. If the timer refuses to arm, a body that is not ready at once ends with
+    /// `UNAVAILABLE` (14).
     ///
     /// # Examples
     ///
-    /// A stream that stands still, in virtual time:
+    /// A stream that sends nothing, in virtual time:
     ///
     /// ```
     /// use http::{Request, Response};
@@ -144,13 +145,12 @@ impl<B> GrpcTimeoutBody<B> {
         Self { body, limit }
     }
 
-    /// The body of the service; `None` if the deadline came before there was one, or has ended it.
+    /// Returns the service's body, or `None` if the deadline ended the response.
     pub fn get_ref(&self) -> Option<&B> {
         self.body.as_ref()
     }
 
-    /// The body of the service, without a deadline; `None` if the deadline came before there was
-    /// one, or has ended it.
+    /// Returns the service's body without a deadline, or `None` if the deadline ended the response.
     pub fn into_inner(self) -> Option<B> {
         self.body
     }
@@ -190,8 +190,8 @@ impl<B: Body> Body for GrpcTimeoutBody<B> {
         self.body.as_ref().is_none_or(B::is_end_stream)
     }
 
-    /// Returns the hint of the service's body, with a lower bound of zero where the deadline may
-    /// end it sooner.
+    /// Returns the size hint of the service's body, with a lower bound of zero if the deadline may
+    /// end it early.
     fn size_hint(&self) -> SizeHint {
         let Some(body) = &self.body else {
             return SizeHint::with_exact(0);

@@ -12,12 +12,12 @@
 //! | the next frame of a response's body | [`ResponseBodyTimeoutLayer`] | an error to the server |
 //! | a whole body | `with_total_timeout` of these two | the same |
 //!
-//! The time of a response ends with its head, but for gRPC. A body may then take as long as it
-//! likes, as long as it moves; unless the whole is limited too.
+//! The time of a response ends with its head, except for gRPC. The body may then take any time as
+//! long as frames arrive, unless the whole body is limited too.
 //!
-//! The time of a response counts from the call. A service that is not ready is not called: put an
-//! [`AwaitReadyLayer`](crate::adapters::tower::AwaitReadyLayer) below the layer, and the wait
-//! counts.
+//! The time of a response counts from the call, and a service is not called before it is ready. To
+//! include the wait for readiness, add an
+//! [`AwaitReadyLayer`](crate::adapters::tower::AwaitReadyLayer) below the layer.
 //!
 //! **Time-outs are never left out.** After the timer was shut down, and at its capacity, requests
 //! that are not answered at once end with 503, and bodies that do not move at once end with an

@@ -17,9 +17,9 @@ use tower_service::Service;
 /// The time counts from the call to the head of the response. The service's own error stays what
 /// it is, so that with axum no error is to be handled.
 ///
-/// A request that ends because the [`Deadline`](crate::future::Deadline) has come that it is under,
-/// before this layer's limit, is answered by 504 whatever `status` is: it is not the client that
-/// was too slow. The response has the [`TimeoutError`] among its extensions.
+/// If the request's [`Deadline`](crate::future::Deadline) passes before this layer's limit, the
+/// response is 504 whatever `status` is, because the delay is not the client's. The response has
+/// the [`TimeoutError`] among its extensions.
 ///
 /// [`REQUEST_TIMEOUT`](StatusCode::REQUEST_TIMEOUT) (408) says that the client was too slow and may
 /// try again; [`GATEWAY_TIMEOUT`](StatusCode::GATEWAY_TIMEOUT) (504) that somebody behind this
