@@ -79,9 +79,9 @@ pub enum Refusal {
     },
     /// The deadline lies too far ahead.
     BeyondRange(BeyondRange),
-    /// The system has no memory for another timer: the address space is limited (`ulimit -v`), or
-    /// the process has as many mappings as it may (`vm.max_map_count`). Timers that are armed are
-    /// not touched by this; when enough of them have ended, there is room again.
+    /// The system has no memory for another timer, because the address space is limited (`ulimit
+    /// -v`) or the process has reached its limit of mappings (`vm.max_map_count`). Armed timers are
+    /// not affected. Inserts succeed again when enough timers have ended.
     OutOfMemory,
 }
 

@@ -114,19 +114,21 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// spread allows; an entry that is given less time than that by itself is loaded anew by each
     /// load that comes.
     ///
-    /// The first [`get_or_load`](Cache::get_or_load), of either kind, that comes then loads, and
-    /// waits for what it loads; all others are served what there is, at once. If its load fails, so
-    /// is that one. An entry that no caller wants in that time expires. The last part is that of
-    /// the whole time to live, whatever the time to idle.
+    /// The first [`get_or_load`](Cache::get_or_load) or
+    /// [`get_or_load_async`](Cache::get_or_load_async) in that time loads the next value and waits
+    /// for it, and all other callers are served the present value at once. If the load fails, so
+    /// does the call that ran it. An entry that no caller requests in that time expires. The last
+    /// part belongs to the whole time to live and does not depend on the time to idle.
     ///
-    /// After a load ahead that failed, panicked, was dropped or gave nothing to be kept, the next
-    /// one does not begin before a pause is over, and all callers are served what there is. The
-    /// first pause is a 32nd of `ahead`, and at most a second; each further one is twice as long,
-    /// and at most a minute. So a backend that is down is not asked by each caller.
+    /// After a load ahead that failed, panicked, was dropped or returned nothing to keep, the next
+    /// one does not begin before a pause has passed. All callers are served the present value
+    /// meanwhile. The first pause is 1/32 of `ahead`, but at most a second. Each further pause is
+    /// twice as long, but at most a minute. A backend that is down is therefore not called once per
+    /// caller.
     ///
-    /// *Stale while revalidate* ([RFC 5861]) is the same by other names: a time to live of the
-    /// fresh and the stale time together, of which the latter is this one. No caller waits at all
-    /// with [`get_or_load_shared`](Cache::get_or_load_shared), or where the load runs elsewhere
+    /// *Stale while revalidate* ([RFC 5861]) is the same under other names: the time to live is the
+    /// fresh and the stale time together, and `ahead` is the stale time. No caller waits at all
+    /// with [`get_or_load_shared`](Cache::get_or_load_shared), or if the load runs elsewhere
     /// ([`Cache::refresh_ahead`]).
     ///
     /// [RFC 5861]: https://www.rfc-editor.org/rfc/rfc5861
@@ -162,9 +164,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// What an entry counts for in the [capacity](Self::capacity), one by default: such as the
     /// bytes of its value. The same at each call; zero counts as one. It must not use the cache.
     ///
-    /// Say how many entries there will be ([`expected_entries`](Self::expected_entries)), if many
-    /// threads share the cache, or if an entry may weigh more than a quarter of the capacity.
-    /// Without a capacity an entry counts for 2^32 - 1 at most.
+    /// Set the [expected number of entries](Self::expected_entries) if many threads share the
+    /// cache, or if an entry may weigh more than a quarter of the capacity. Without a capacity, an
+    /// entry counts as at most 2^32 - 1.
     ///
     /// # Examples
     ///
@@ -193,23 +195,23 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// weigh, 1 to 2^47 (2^30 where addresses have 32 bits); unbounded by default. There are never
     /// more; entries that have expired count until they are swept.
     ///
-    /// The bound is split evenly among the [parts](Self::expected_entries) of the cache: it is
-    /// rounded down to that, and where keys fall unevenly a part evicts before the cache is full.
-    /// An entry is kept if it weighs no more than the share of a part; a heavier one leaves at
-    /// once, and the listener has [`Cause::Size`](super::Cause::Size).
+    /// The bound is divided evenly among the [parts](Self::expected_entries) of the cache and
+    /// rounded down to a multiple of their number. If keys are distributed unevenly, a part evicts
+    /// before the cache is full. An entry that weighs more than the share of one part is evicted at
+    /// once, with [`Cause::Size`](super::Cause::Size).
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = Some(entries);
         self
     }
 
-    /// How many entries are expected, which decides into how many parts the cache is split. Threads
-    /// that use different parts do not wait for each other.
+    /// Sets the expected number of entries, which determines the number of parts of the cache.
+    /// Threads that use different parts do not wait for each other.
     ///
-    /// There is a part for each 32 entries: at least one, and at most four for each core. By
-    /// default that is a part for each 32 of the [capacity](Self::capacity), or with a
-    /// [weigher](Self::weigher) up to four parts, and one if the capacity is below 2^16: so an
-    /// entry may weigh a quarter of the capacity, on every machine. With up to 63 expected entries
-    /// there is one part, and an entry may weigh all of the capacity.
+    /// The cache has one part for every 32 entries, but at least one part and at most four parts
+    /// per core. By default it has one part for every 32 entries of the [capacity](Self::capacity).
+    /// With a [weigher](Self::weigher), it has one part if the capacity is below 2^16 and otherwise
+    /// up to four, so that an entry may weigh a quarter of the capacity on every machine. With up
+    /// to 63 expected entries there is one part, and an entry may weigh as much as the capacity.
     ///
     /// # Examples
     ///
@@ -250,9 +252,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// to the caller, who has then done what it was to do (but for a load that would have followed
     /// an expired value).
     ///
-    /// It is not called within its own call. If values leave the cache because of what it does, the
-    /// same thread calls it for them when that call has returned. A listener that inserts something
-    /// for each value that leaves a full cache is called forever.
+    /// Calls of the listener do not nest. If a call makes values leave the cache, the same thread
+    /// calls the listener for them after that call has returned. A listener that inserts an entry
+    /// for each value that leaves a full cache is therefore called forever.
     ///
     /// A listener that uses the cache is made by [`listener_with`](Self::listener_with): with a
     /// [`Cache`] in it the cache would hold itself, and never end.
@@ -297,8 +299,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// Time to live, time to idle, refresh ahead, capacity or spread are out of their ranges; the
-    /// error tells which and what is allowed.
+    /// Fails if the time to live, time to idle, refresh ahead, capacity or spread is out of its
+    /// range. The error names the setting and the allowed range.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Loads that belong to their keys, and not to the callers that began them:
+//! Loads that belong to their keys instead of the callers that began them:
 //! [`Cache::get_or_load_shared`].
 
 #![forbid(unsafe_code)]
@@ -15,36 +15,36 @@ use std::sync::Arc;
 use std::task::Poll;
 
 impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static> Cache<K, V> {
-    /// As [`get_or_load_async`](Self::get_or_load_async), for a load that goes on when its caller
-    /// is dropped, by a timeout for example: callers that wait for less time than the load takes
-    /// fill the cache together.
+    /// Returns the key's value or loads it, as [`get_or_load_async`](Self::get_or_load_async) does,
+    /// with a load that survives the drop of its caller. Callers whose timeouts are shorter than
+    /// the load can therefore fill the cache together.
     ///
-    /// The load lies in the cache, beside its key. It is polled by the callers that wait for the
-    /// key, whatever kind of call that is, also a thread in [`get_or_load`](Self::get_or_load): it
-    /// needs to run on each of them. When the last caller is dropped it rests until the next one
-    /// comes, which goes on with it. A load that rests is dropped
+    /// The load is stored in the cache, under its key. It is polled by the callers that wait for
+    /// the key, including threads in [`get_or_load`](Self::get_or_load), so it must be able to run
+    /// on each of them. When the last caller is dropped, the load is suspended until the next
+    /// caller polls it. A suspended load is dropped
     ///
-    /// - if its key is given a value or removed, by any of the ways to do so;
-    /// - at a check each minute after its beginning, by a timer in the cache's wheel, or when that
-    ///   is shut down;
-    /// - with the cache. A load that holds a handle of it keeps it, for that minute: give it a
-    ///   [`WeakCache`](super::WeakCache).
+    /// - if a value is inserted for its key or the key is removed, by any operation;
+    /// - at a check that a timer in the cache's wheel makes once a minute after the load began, or
+    ///   when the wheel is shut down;
+    /// - with the cache. A load that holds a handle of the cache keeps the cache alive for up to
+    ///   that minute, so give it a [`WeakCache`](super::WeakCache).
     ///
-    /// If the wheel is full or closed the load is the caller's, as that of `get_or_load_async`. For
-    /// a load that is not to wait for callers, hand in the handle of a task that the runtime
-    /// spawned.
+    /// If the wheel is full or closed, the load belongs to the caller, as with `get_or_load_async`.
+    /// For a load that should make progress without callers, pass the handle of a task that was
+    /// spawned on the runtime.
     ///
-    /// Near its end ([`refresh_ahead`](super::CacheBuilder::refresh_ahead)) a value is served to
-    /// all callers at once, and each call polls the load of the next one, once.
+    /// In the last part of its life ([`refresh_ahead`](super::CacheBuilder::refresh_ahead)), a
+    /// value is served to all callers at once, and each call polls the load of the next value once.
     ///
     /// # Errors
     ///
-    /// As [`get_or_load`](Self::get_or_load); or the load panicked while another caller polled it
-    /// ([`LoadError::Panicked`]).
+    /// Fails like [`get_or_load`](Self::get_or_load), or with [`LoadError::Panicked`] if the load
+    /// panicked while another caller polled it.
     ///
     /// # Examples
     ///
-    /// A caller that gives up, and the next one, which goes on:
+    /// A caller that gives up, and the next one, which continues the load:
     ///
     /// ```
     /// # use std::time::Duration;
@@ -121,7 +121,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
     }
 }
 
-/// What became of a load that this caller began.
+/// Returns the outcome of a load that this caller began.
 fn own<V, E: Send + Sync + 'static>(outcome: Outcome<V>) -> Result<V, LoadError<E>> {
     match outcome {
         Outcome::Loaded(value) => Ok(value),

@@ -30,8 +30,8 @@ use std::time::Duration;
 pub enum CacheRefusal {
     /// The time to live was zero.
     TimeToLive,
-    /// The wheel refused the value's timer: it is closed, or at its capacity; or its sweeper is so
-    /// late that the time to live is [beyond its range](crate::BeyondRange).
+    /// The wheel refused the value's timer because it is closed or at its capacity, or because its
+    /// sweeper is so late that the time to live is [beyond its range](crate::BeyondRange).
     Wheel(Refusal),
     /// The key has a value, and the new one was to be [inserted](super::Cache::insert_if_absent)
     /// only if it had none.
@@ -52,11 +52,12 @@ impl Error for CacheRefusal {}
 
 const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than that is allowed";
 
-/// Why a load gave no value. `E` is the load's own error.
+/// The reason why a load returned no value. `E` is the error type of the load.
 ///
-/// It is an [`Error`] for every `E` that can be shown, so that `?` takes it where the application's
-/// error is a `Box<dyn Error + Send + Sync>` or the like, also if `E` is that type itself. Its
-/// message contains that of the load's error, which is not its [`source`](Error::source).
+/// `LoadError<E>` implements [`Error`] for every `E` that implements `Display` and `Debug`. The `?`
+/// operator can therefore convert it to `Box<dyn Error + Send + Sync>` and similar types, even if
+/// `E` is that type itself. The message includes the message of the load's error, which is
+/// therefore not returned by [`source`](Error::source).
 ///
 /// # Examples
 ///
@@ -77,7 +78,7 @@ const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than t
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// By `?`:
+/// With `?`:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -101,12 +102,12 @@ const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than t
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadError<E> {
-    /// The load failed with this error, which its caller shares with those that waited for it.
+    /// The load failed with this error, which is shared by all callers that waited for it.
     Failed(Arc<E>),
-    /// The load asked the cache, by its own thread, for the key that it loads.
+    /// The load requested its own key on the same thread.
     Recursive,
     /// The load that this call [shares](super::Cache::get_or_load_shared) panicked while another
-    /// caller polled it. The panic itself went on to that caller.
+    /// caller polled it. The panic propagated to that caller.
     Panicked,
 }
 

@@ -34,9 +34,9 @@ pub enum Cause {
     Replaced,
     /// It was removed, or the cache was cleared.
     Removed,
-    /// The cache was full, and it gave way to another. Or it weighs more than a [part of the
-    /// cache](super::CacheBuilder::capacity) may. Or its wheel was full when it was to be armed
-    /// anew after a use.
+    /// The cache was full and evicted the entry for another one, or the entry weighs more than a
+    /// [part of the cache](super::CacheBuilder::capacity) can hold, or the wheel was full when the
+    /// entry's timer had to be armed again after a use.
     Size,
 }
 

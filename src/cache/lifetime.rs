@@ -8,8 +8,8 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
-    /// Gives the key's value another time to live, counted from now: more than zero. Returns
-    /// whether the key has a value that has not expired.
+    /// Sets a new time to live for the key's value, counted from now and greater than zero. Returns
+    /// `true` if the key has a value that has not expired.
     ///
     /// The spread applies to it, too, and so does the
     /// [time to idle](super::CacheBuilder::time_to_idle). It counts as no use for the policy of
@@ -17,8 +17,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Errors
     ///
-    /// The time to live is zero; or the wheel is closed, or [far behind](CacheRefusal::Wheel). The
-    /// value keeps the time that it had.
+    /// Fails if the time to live is zero, or if the wheel is closed or [far
+    /// behind](CacheRefusal::Wheel). The value keeps its previous time to live.
     ///
     /// # Examples
     ///

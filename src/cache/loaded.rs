@@ -1,18 +1,18 @@
-//! [`Loaded`]: what a load gives, and for how long it is kept.
+//! [`Loaded`]: the result of a load, and how long it is kept.
 
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
-/// What a load gives: a value, and for how long the cache is to keep it.
+/// The result of a load: a value, and how long the cache is to keep it.
 ///
-/// It is made [`From`] a value, which is kept for the cache's time to live, and from a value with a
-/// time to live; a load may return any of the three. What is not to be kept is returned to the
-/// callers of the load alone.
+/// It is converted [`From`] a value, which is kept for the cache's time to live, or from a pair of
+/// a value and its own time to live. A load may return any of the three. A value that is not to be
+/// kept is returned only to the callers of that load.
 ///
 /// # Examples
 ///
-/// An answer that says how long it holds, or that it does not:
+/// A response that states for how long it may be cached, if at all:
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,26 +37,26 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loaded<V> {
     pub(super) value: V,
-    /// The cache's own, if there is none. It is not kept for a time of zero.
+    /// `None` is the cache's own. With a time of zero the value is not kept.
     pub(super) ttl: Option<Duration>,
 }
 
 impl<V> Loaded<V> {
-    /// A value that is returned and not kept.
+    /// Creates a value that is returned to the callers and not kept.
     #[must_use]
     pub fn uncached(value: V) -> Self {
         Self { value, ttl: Some(Duration::ZERO) }
     }
 }
 
-/// It is kept for the cache's time to live.
+/// Keeps the value for the cache's time to live.
 impl<V> From<V> for Loaded<V> {
     fn from(value: V) -> Self {
         Self { value, ttl: None }
     }
 }
 
-/// It is kept for this time; zero: it is not kept. The spread applies to it, too.
+/// Keeps the value for the given time, and not at all if that is zero. The spread applies.
 impl<V> From<(V, Duration)> for Loaded<V> {
     fn from((value, ttl): (V, Duration)) -> Self {
         Self { value, ttl: Some(ttl) }

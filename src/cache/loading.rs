@@ -33,25 +33,26 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// task. A key is looked up by any borrowed form that it can be made of ([`IntoKey`]); only a
     /// call that loads makes one.
     ///
-    /// Of several callers that miss one key, one loads and the others wait for what it gives, value
-    /// or error: a backend that is down costs each of them one load's time, not one after the
-    /// other. Whoever comes after a load has failed begins a new one. If the load panics, its
-    /// caller has the panic, and one of the others loads. Those who waited in vain are served what
-    /// was inserted meanwhile, if anything was. (The error is shared by those whose loads have the
-    /// same type of error; the others load.)
+    /// Of several callers that miss a key, one runs the load and the others wait for its value or
+    /// its error. A backend that is down therefore costs every caller the time of one load, and the
+    /// loads do not run one after the other. A call after a failed load begins a new one. If the
+    /// load panics, the panic propagates to its caller, and one of the others runs its own load.
+    /// Callers whose wait was in vain are served a value that was inserted meanwhile, if there is
+    /// one. An error is shared only by callers whose loads have the same error type; the other
+    /// callers run their own loads.
     ///
-    /// What a load gives is returned but not kept if the key was given a value, or removed, since
-    /// it began; a caller that misses the key after that begins a new load. Nor is it kept if it
-    /// would be [refused by an insert](super::CacheRefusal): on a wheel that is full, or after a
-    /// [shutdown](Self::shutdown). No lock is held while it runs, and it may use the cache. Asked
-    /// for the same key within the load, by its own thread, the cache says so
-    /// ([`LoadError::Recursive`]), also if loads of other keys lie between the two; loads on
-    /// several threads that wait for each other in a circle do so forever.
+    /// The result of a load is returned but not kept if the key was inserted or removed since the
+    /// load began. A caller that misses the key after that begins a new load. Nor is the result
+    /// kept if [an insert would be refused](super::CacheRefusal), because the wheel is full or was
+    /// [shut down](Self::shutdown). No lock is held while the load runs, and the load may use the
+    /// cache. If it requests its own key on the same thread, that request fails with
+    /// [`LoadError::Recursive`], even if loads of other keys lie between the two. Loads on several
+    /// threads that wait for each other in a circle wait forever.
     ///
     /// # Errors
     ///
-    /// The load's own; or that of another caller, for which this one waited; or the load asks for
-    /// its own key.
+    /// Returns the error of the load, or that of another caller's load for which this call waited,
+    /// or [`LoadError::Recursive`] if the load requests its own key.
     ///
     /// # Examples
     ///
@@ -81,11 +82,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.get_or_load_with_ttl(key, load)
     }
 
-    /// As [`get_or_load`](Self::get_or_load), for a value that is made by what cannot fail.
+    /// Returns the key's value or loads it, as [`get_or_load`](Self::get_or_load) does, with a
+    /// function that cannot fail.
     ///
     /// # Panics
     ///
-    /// `make` panics, or asks the cache for the key that it makes the value of.
+    /// Panics if `make` panics, or if it requests the key whose value it makes.
     ///
     /// # Examples
     ///
@@ -112,8 +114,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         }
     }
 
-    /// As [`get_or_load`](Self::get_or_load), for a load that says how long its value is to live,
-    /// or that it is not to be kept: by a value with a time, or by [`Loaded`].
+    /// Returns the key's value or loads it, as [`get_or_load`](Self::get_or_load) does, with a load
+    /// that determines how long its value is kept. The load returns a value with a time to live, or
+    /// a [`Loaded`].
     ///
     /// # Errors
     ///
@@ -158,17 +161,17 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         }
     }
 
-    /// As [`get_or_load`](Self::get_or_load), for tasks: it blocks no thread, and needs no runtime
-    /// of its own. The load gives a value, or one with the time that it is to live, or a
-    /// [`Loaded`].
+    /// Returns the key's value or loads it, as [`get_or_load`](Self::get_or_load) does, for tasks.
+    /// It blocks no thread and requires no particular runtime. The load returns a value, a value
+    /// with its time to live, or a [`Loaded`].
     ///
-    /// Tasks and threads that miss one key together share one load, whichever's. `load` is polled
-    /// by the one that loads, and dropped by the others. If that one is dropped before its end, by
-    /// a timeout for example, one of those who wait loads in its place, from the beginning: where
-    /// callers wait for less time than a load takes, take
-    /// [`get_or_load_shared`](Self::get_or_load_shared), or make each call in a task of its own.
-    /// One that is neither dropped nor polled keeps all others waiting, also a second call in its
-    /// own task; a call that its load itself polls is an error ([`LoadError::Recursive`]).
+    /// Tasks and threads that miss a key at the same time share one load. `load` is polled by the
+    /// call that loads and dropped by the others. If that call is dropped before the load has
+    /// ended, for example by a timeout, one of the waiting callers begins its own load. If callers
+    /// wait for less time than a load takes, use [`get_or_load_shared`](Self::get_or_load_shared),
+    /// or make each call in a task of its own. A call that is neither dropped nor polled keeps all
+    /// others waiting, including a second call in its own task. A call that is polled by its own
+    /// load fails with [`LoadError::Recursive`].
     ///
     /// # Errors
     ///

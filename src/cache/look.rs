@@ -34,12 +34,13 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// Removes the entries for which `stays` returns `false`, those included that have expired. The
     /// listener is told of each. O(entries).
     ///
-    /// It runs under the locks of the map, one after the other, and must not use the cache. If it
-    /// panics, what it has refused of the parts before is gone, and the listener was not told.
+    /// `stays` runs under the locks of the map, one after the other, and must not use the cache. If
+    /// it panics, the entries that it has already rejected are removed, and the listener is not
+    /// called for them.
     ///
-    /// Loads that are under way are overtaken, whatever their keys: their callers have what they
-    /// give, which is not kept, since it may have been read before. So is what a
-    /// [`Refresh`](super::Refresh) loads.
+    /// Loads in progress are overtaken, whatever their keys: their results are returned to their
+    /// callers but not kept, since they may be based on older data. The same applies to a
+    /// [`Refresh`](super::Refresh).
     ///
     /// # Examples
     ///

@@ -143,11 +143,12 @@ pub struct Cache<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
-    /// Begins a cache whose entries live for `ttl`, if not told otherwise: more than zero.
+    /// Returns a builder for a cache whose entries live for `ttl` by default, which must be greater
+    /// than zero.
     ///
-    /// With [`Duration::MAX`] they stay until they are removed, or evicted. (Times end 584 years
+    /// With [`Duration::MAX`], entries stay until they are removed or evicted. (Times end 584 years
     /// after the wheel was built.) A time beyond the [wheel's range](crate::Wheel::longest_delay)
-    /// is reached by several timers, one after the other.
+    /// is covered by several timers, one after the other.
     ///
     /// # Examples
     ///
@@ -217,8 +218,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// # Errors
     ///
-    /// The wheel is closed, full, or [far behind](CacheRefusal::Wheel). The value comes back, and
-    /// the key keeps the one it had.
+    /// Fails if the wheel is closed, full or [far behind](CacheRefusal::Wheel). The error contains
+    /// the value, and the key keeps its previous one.
     ///
     /// # Examples
     ///
@@ -236,8 +237,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.insert_with_ttl(key, value, self.shared.ttl)
     }
 
-    /// As [`insert`](Self::insert), for a time to live of its own, which is more than zero. The
-    /// spread applies to it, too.
+    /// Inserts a value, as [`insert`](Self::insert) does, with its own time to live, which must be
+    /// greater than zero. The spread applies to it as well.
     ///
     /// # Errors
     ///
@@ -374,7 +375,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         self.shared.map.weight()
     }
 
-    /// How long an entry lives that is given no time of its own.
+    /// Returns the time to live of entries that are inserted without their own.
     ///
     /// # Examples
     ///

@@ -14,10 +14,10 @@ use std::pin::pin;
 use std::sync::Arc;
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
-    /// The right to load the key's value anew, if it is near its end, as
-    /// [`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead) says, no other
-    /// caller loads it, and no pause after a load that failed lasts. It is given to one caller at a
-    /// time, and is no use of the entry. O(1).
+    /// Returns the right to load the key's value anew if the value is in the last part of its life
+    /// ([`CacheBuilder::refresh_ahead`](super::CacheBuilder::refresh_ahead)), no other caller is
+    /// loading it, and no pause after a failed load is in effect. The right is given to one caller
+    /// at a time. The call does not count as a use of the entry. O(1).
     ///
     /// The load can run elsewhere, while this caller serves what [`get`](Self::get) has found.
     ///
@@ -111,15 +111,14 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
         self.ticket.key()
     }
 
-    /// Runs the load, and puts what it gives in the place of what is there; unless the key was
-    /// given a value, or removed, meanwhile. The load may say how long its value is to live
-    /// ([`Loaded`]).
+    /// Runs the load and replaces the present value with its result, unless the key was inserted or
+    /// removed meanwhile. The load may determine how long its value is kept ([`Loaded`]).
     ///
-    /// A value that is not to be kept, or cannot be, is returned, and what is there stays.
+    /// A value that is not to be kept, or cannot be, is returned, and the present value stays.
     ///
     /// # Errors
     ///
-    /// The load's own. What is there stays.
+    /// Returns the error of the load. The present value stays.
     ///
     /// # Examples
     ///

@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// A key that is due, its value, and a token by which the handler arms it again.
+/// A key that is due, its value, and a token with which the handler can arm the key again.
 ///
 /// # Examples
 ///
@@ -24,18 +24,19 @@ where
 {
     /// The key.
     pub key: K,
-    /// Its value.
+    /// The value of the key.
     pub value: V,
-    /// Arms the key again.
+    /// The token that arms the key again.
     pub token: Token<K, V>,
 }
 
-/// Arms a key again that has fired, unless it was cancelled or inserted anew since.
+/// A token that arms a fired key again, unless the key was cancelled or inserted anew since.
 ///
-/// An `insert` in the handler cannot tell: a [`cancel`](KeyedTimers::cancel) that comes while the
-/// handler runs finds nothing, and the insert would bring the key back. While a token lives, a
-/// cancel of its key, an insert, a [`drain`](KeyedTimers::drain) and a
-/// [`shutdown`](KeyedTimers::shutdown) make it void, and the drop of an
+/// A handler that calls `insert` cannot detect a concurrent [`cancel`](KeyedTimers::cancel): the
+/// cancel finds nothing while the handler runs, and the insert then arms the key again. While a
+/// token exists, a cancel of its key, an insert, a [`drain`](KeyedTimers::drain), a
+/// [`shutdown`](KeyedTimers::shutdown) or the drop of an [`OwnedKey`](super::OwnedKey) invalidates
+/// the token. The key counts as not armed during that time.
 /// [`OwnedKey`](super::OwnedKey) does so, too. The key itself counts as not armed meanwhile.
 pub struct Token<K, V>
 where
@@ -44,11 +45,11 @@ where
 {
     timers: KeyedTimers<K, V>,
     key: K,
-    /// The timer that has fired.
+    /// The timer that fired.
     id: TimerId,
 }
 
-/// Why a [`Token`] did not arm its key again; `value` comes back.
+/// The reason why a [`Token`] did not arm its key again, with the value that was passed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RearmError<V> {
@@ -59,7 +60,7 @@ pub enum RearmError<V> {
 }
 
 impl<V> RearmError<V> {
-    /// The value that was not armed.
+    /// Returns the value that was not armed.
     pub fn into_value(self) -> V {
         match self {
             Self::Cancelled(value) | Self::Refused(InsertError { value, .. }) => value,
@@ -83,7 +84,8 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
-    /// As [`fire`](Self::fire), with a token by which the key can be armed again.
+    /// Behaves like [`fire`](Self::fire), and also returns a token with which the key can be armed
+    /// again.
     ///
     /// # Panics
     ///
@@ -136,18 +138,19 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
-    /// Arms the key again: it fires `delay` from now, with `value`. An owner that it had keeps it.
-    /// O(1), under the lock of the key.
+    /// Arms the key again, with `value`, to fire `delay` from now. If the key had an owner, the
+    /// owner keeps it. O(1), under the lock of the key.
     ///
     /// # Errors
     ///
-    /// The key was cancelled or replaced since it fired, or as [`KeyedTimers::insert`]; `value`
-    /// comes back.
+    /// Fails if the key was cancelled or replaced since it fired, and otherwise like
+    /// [`KeyedTimers::insert`]. The error contains `value`.
     pub fn rearm(self, value: V, delay: Duration) -> Result<(), RearmError<V>> {
         self.rearm_when(value, When::After(delay))
     }
 
-    /// As [`rearm`](Self::rearm), due at `deadline`; at the next sweep if that has passed.
+    /// Arms the key again, as [`rearm`](Self::rearm) does, to fire at `deadline`. If that has
+    /// passed, the key fires at the next sweep.
     ///
     /// # Errors
     ///
@@ -156,8 +159,8 @@ where
         self.rearm_when(value, When::At(deadline))
     }
 
-    /// Returns `true` if the key was cancelled or replaced since it fired: for a handler that takes
-    /// long, and need not go on. It may become so at any time.
+    /// Returns `true` if the key was cancelled or replaced since it fired. A long-running handler
+    /// can call this to stop early. The result may change to `true` at any time.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         let map = &self.timers.shared.map;

@@ -44,11 +44,11 @@ const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is se
 /// harmless: it names nothing. It fits the user data of `epoll` and `io_uring`, and
 /// `Option<TimerId>` is as small as the id.
 ///
-/// An id means something only to the wheel that gave it out. Each wheel numbers its timers from a
-/// random start, so an id that is used with another wheel by mistake behaves like one whose timer
-/// has ended: of two wheels, the chance is one in eight million (2^-23) for each shard that the
-/// second mistakes ids of the first for its own. This protects against mistakes only. It is no
-/// secret: a peer that knows one id of a wheel can guess others.
+/// An id is only meaningful to the wheel that returned it. Each wheel numbers its timers from a
+/// random start, so an id that is passed to another wheel by mistake behaves like the id of a timer
+/// that has ended. The chance that a second wheel accepts ids of the first as its own is one in
+/// eight million (2^-23) for each shard. This protects against mistakes, not against attacks: a
+/// peer that knows one id of a wheel can guess others.
 ///
 /// # Examples
 ///
@@ -92,10 +92,11 @@ impl TimerId {
 
     /// The id that [`to_bits`](Self::to_bits) gave as `bits`; `None` if it never gives that number.
     ///
-    /// An id that was kept too long names no timer. One that was made up may: from one id others
-    /// can be guessed, so that this is for numbers from your own [`to_bits`](Self::to_bits), not
-    /// for ones that a peer sends. A cancel or reset by a guessed id, while the insert that will
-    /// return it is still under way, may moreover make the next timer of its place fire late.
+    /// An outdated id matches no timer, but an invented one may, because further ids can be guessed
+    /// from a single one. Pass only numbers that came from your own [`to_bits`](Self::to_bits),
+    /// never ones that a peer has sent. A cancel or reset by a guessed id, while the insert that is
+    /// going to return that id is still in progress, may also delay the next timer in the same
+    /// entry.
     #[must_use]
     #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {

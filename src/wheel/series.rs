@@ -12,17 +12,18 @@ use std::time::Duration;
 /// The word of a series that has ended; that of no id.
 const ENDED: u64 = u64::MAX;
 
-/// The timers of which each is armed by the handler of the one before, as one that can be
-/// cancelled.
+/// A sequence of timers that can be cancelled as a whole, in which each handler arms the next
+/// timer.
 ///
-/// A handler that inserts its next timer by itself cannot be stopped: a cancel that comes while it
-/// runs finds the old id and ends nothing, and the insert arms the next timer with an id that only
-/// the handler knows. A series keeps the latest id, and after a [`cancel`](Self::cancel) it arms no
-/// timer any more. It lies beside the value, for example in an `Arc` that the handler shares with
-/// the owner of the connection. [`KeyedTimers`](crate::keyed) do the same by key.
+/// A handler that inserts its next timer by itself cannot be stopped. A cancel that arrives while
+/// the handler runs finds the old id and cancels nothing, and the insert then arms the next timer
+/// with an id that only the handler knows. A series keeps the latest id and arms no further timer
+/// after a [`cancel`](Self::cancel). Store it next to the value, for example in an `Arc` that the
+/// handler shares with the owner of the connection. [`KeyedTimers`](crate::keyed) offers the same
+/// by key.
 ///
-/// Its memory is one word, and an operation on it costs one atomic exchange beside that of the
-/// wheel. All its timers are of one wheel.
+/// A series takes one word of memory. Each operation on it costs one atomic exchange in addition to
+/// the operation on the wheel. All timers of a series must belong to the same wheel.
 ///
 /// # Examples
 ///
@@ -61,18 +62,18 @@ const ENDED: u64 = u64::MAX;
 /// ```
 pub struct Series(AtomicU64);
 
-/// Why a [`Series`] did not arm a timer; the value comes back.
+/// The reason why a [`Series`] did not arm a timer, with the value that was passed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArmError<T> {
-    /// The series was cancelled, or another thread armed a timer of it at the same time.
+    /// The series was cancelled, or another thread armed one of its timers at the same time.
     Cancelled(T),
     /// The wheel refused the timer.
     Refused(InsertError<T>),
 }
 
 impl<T> ArmError<T> {
-    /// The value that was not armed.
+    /// Returns the value that was not armed.
     pub fn into_value(self) -> T {
         match self {
             Self::Cancelled(value) | Self::Refused(InsertError { value, .. }) => value,
@@ -92,20 +93,23 @@ impl<T> fmt::Display for ArmError<T> {
 impl<T: fmt::Debug> std::error::Error for ArmError<T> {}
 
 impl Series {
-    /// A series without a timer.
+    /// Creates a series without a timer.
     #[must_use]
     pub fn new() -> Self {
         // No id is 0.
         Self(AtomicU64::new(0))
     }
 
-    /// Arms the next timer of the series: it fires `delay` from now, unless the series is
-    /// cancelled. If a timer of the series was armed still, its value comes back and will not fire.
-    /// O(1), lock-free.
+    /// Arms the next timer of the series, which fires `delay` from now unless the series is
+    /// cancelled.
+    ///
+    /// If the previous timer was still armed, its value is returned and will not fire. O(1),
+    /// lock-free.
     ///
     /// # Errors
     ///
-    /// The series was cancelled, or as [`Wheel::insert`]; `value` comes back.
+    /// Returns [`Cancelled`](ArmError::Cancelled) if the series was cancelled, and otherwise fails
+    /// like [`Wheel::insert`]. The error contains `value`.
     pub fn arm<T: Send>(
         &self,
         wheel: &Wheel<T>,
@@ -129,23 +133,23 @@ impl Series {
         wheel.cancel(id).map_or(Ok(None), |value| Err(ArmError::Cancelled(value)))
     }
 
-    /// Ends the series: no timer of it is armed any more. Returns the value of the timer that was
-    /// armed, if and only if it will not fire. O(1), lock-free.
+    /// Ends the series, which arms no further timer. Returns the value of the armed timer if and
+    /// only if it will not fire. O(1), lock-free.
     ///
-    /// If a handler of the series runs, it goes on, and finds
-    /// [`is_cancelled`](Self::is_cancelled) set.
+    /// A handler of the series that is running continues, and [`is_cancelled`](Self::is_cancelled)
+    /// then returns `true`.
     pub fn cancel<T: Send>(&self, wheel: &Wheel<T>) -> Option<T> {
         // Acquire: pairs with the Release of the exchange in `arm`.
         let latest = self.0.swap(ENDED, Acquire);
         TimerId::from_bits(latest).and_then(|id| wheel.cancel(id))
     }
 
-    /// Moves the deadline of the timer that is armed to `delay` from now. Returns `true` if it
-    /// fires then and not at its old deadline, and `false` if none is armed. O(1), lock-free.
+    /// Moves the deadline of the armed timer to `delay` from now. Returns `true` if the timer will
+    /// fire then and not at its old deadline, and `false` if no timer is armed. O(1), lock-free.
     ///
     /// # Errors
     ///
-    /// The delay is beyond the wheel's range; the timer keeps its deadline.
+    /// Fails if the delay is beyond the wheel's range. The timer then keeps its deadline.
     pub fn reset<T: Send>(
         &self,
         wheel: &Wheel<T>,
@@ -156,8 +160,8 @@ impl Series {
         TimerId::from_bits(latest).map_or(Ok(false), |id| wheel.reset(id, delay))
     }
 
-    /// Returns `true` after a [`cancel`](Self::cancel). A handler looks first, because its timer
-    /// may have fired while the series was cancelled.
+    /// Returns `true` after a [`cancel`](Self::cancel). A handler should check this first, because
+    /// its timer may have fired while the series was being cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         // Relaxed: says nothing of other memory.
