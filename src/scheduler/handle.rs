@@ -84,19 +84,20 @@ impl Scheduled {
         self.closure.reset(&self.wheel, Next::At(at))
     }
 
-    /// Lets no run begin until it is [resumed](Self::resume). Returns `false` if no run is to come:
-    /// it has ended, or its only run is under way. A repetition's run that is under way goes on to
-    /// its end; see [`is_running`](Self::is_running) and [`wait`](Self::wait). O(1).
+    /// Prevents runs until the closure is [resumed](Self::resume). Returns `false` if no run is to
+    /// come, because the closure has ended or its only run is in progress. A run of a repetition
+    /// that is in progress continues to its end; see [`is_running`](Self::is_running) and
+    /// [`wait`](Self::wait). O(1).
     ///
-    /// What becomes of the times that pass meanwhile is decided when it is resumed, by its rule, as
-    /// if nothing had swept the wheel during the pause: by
-    /// [`MissedTickBehavior`](super::MissedTickBehavior) at a fixed rate, by `MissedTimes` for a
-    /// calendar. A run that was due already, of a closure that runs once too, begins when it is
-    /// resumed. Of [tasks](super::Tasks), those that work go on, and so does what waits in a queue.
+    /// On resumption the rule decides about the times that have passed, as if nothing had swept the
+    /// wheel during the pause: by [`MissedTickBehavior`](super::MissedTickBehavior) at a fixed
+    /// rate, and by `MissedTimes` for a calendar. A run that was already due begins on resumption,
+    /// even of a closure that runs once. Running [tasks](super::Tasks) and queued tasks are not
+    /// paused.
     ///
     /// # Examples
     ///
-    /// No report while the files are copied, and one for all that were missed:
+    /// No report is made while the files are copied, and then one for all that were missed:
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -126,17 +127,17 @@ impl Scheduled {
         self.closure.pause(&self.wheel)
     }
 
-    /// Lets runs begin again, by its rule. Returns `false` if it was not paused. O(1).
+    /// Allows runs again, by the rule of the closure. Returns `false` if it was not paused. O(1).
     ///
     /// # Errors
     ///
-    /// The wheel is closed; the closure stays paused, and
-    /// [`Scheduler::shutdown`](super::Scheduler::shutdown) hands it back.
+    /// Fails if the wheel is closed. The closure stays paused, and
+    /// [`Scheduler::shutdown`](super::Scheduler::shutdown) returns it.
     pub fn resume(&self) -> Result<bool, Refusal> {
         self.closure.resume(&self.wheel)
     }
 
-    /// Returns `true` from [`pause`](Self::pause) until it is resumed or ends.
+    /// Returns `true` from [`pause`](Self::pause) until the closure is resumed or ends.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.closure.is_paused()

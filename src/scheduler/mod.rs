@@ -69,9 +69,9 @@ use work::Work;
 
 /// Runs closures at their time. Clones share the wheel.
 ///
-/// On a wheel with a [capacity](crate::Builder::capacity) each closure takes a place: one that runs
-/// once until its run begins, a repetition until it ends, during its runs as well. So no burst of
-/// new closures takes the place of a repetition.
+/// On a wheel with a [capacity](crate::Builder::capacity), each closure takes a place. A closure
+/// that runs once keeps it until its run begins, and a repetition keeps it until it ends, including
+/// during its runs. A burst of new closures therefore never takes the place of a repetition.
 ///
 /// Dropping the last clone of one with a driver of its own ends it, as
 /// [`shutdown`](Self::shutdown) does, and drops what had not run. The drop waits for nothing:
@@ -198,12 +198,12 @@ impl Scheduler {
     /// [executor](DriverBuilder::executor) has threads. For many short ones, due at once, larger
     /// [batches](DriverBuilder::batch) cost less; the closures of a batch run one after the other.
     ///
-    /// **Closures that block** or take long keep a thread of the executor. While all threads are
-    /// kept, nothing is lost, but every other closure waits, and calendars do not look at the
-    /// clock. The default executor has few threads. So give closures that block an
-    /// [executor](DriverBuilder::executor) with as many threads as closures may block at once, or
-    /// let them hand the work to threads of yours, or make them tasks of an async runtime
-    /// ([`Every::run_tasks`]), which hold no thread while they wait.
+    /// **Closures that block** or take long occupy a thread of the executor. While all threads are
+    /// occupied, nothing is lost, but every other closure waits, and calendars do not check the
+    /// clock. The default executor has few threads. Give blocking closures an
+    /// [executor](DriverBuilder::executor) with as many threads as closures may block at once, move
+    /// the work to your own threads, or use tasks of an async runtime ([`Every::run_tasks`]), which
+    /// hold no thread while they wait.
     ///
     /// # Errors
     ///
@@ -216,19 +216,20 @@ impl Scheduler {
         Ok(Self::on(driver.wheel().clone(), Some(driver), false))
     }
 
-    /// A scheduler on a wheel that is swept elsewhere, with [`fire`](Self::fire) as handler.
+    /// Creates a scheduler on a wheel that is swept elsewhere, with [`fire`](Self::fire) as the
+    /// handler.
     ///
-    /// Two schedulers that are made of one wheel fire each other's timers, but each shuts down its
-    /// own closures alone, and counts them alone by the wheel's capacity: clone one instead.
+    /// Two schedulers on one wheel fire each other's timers, but each shuts down only its own
+    /// closures and counts only those against the wheel's capacity. Clone one scheduler instead.
     pub fn new(wheel: Wheel<Due>) -> Self {
         Self::on(wheel, None, false)
     }
 
-    /// A scheduler on a wheel that is swept elsewhere, and the handler for what sweeps it.
+    /// Creates a scheduler on a wheel that is swept elsewhere, and the handler for its sweeper.
     ///
-    /// The handler keeps the wheel, and not the scheduler. Dropping the last clone of that ends it,
-    /// as one with a driver of its own: the wheel is closed, and what had not run is dropped. So a
-    /// future that sweeps (`future::driven`) ends too.
+    /// The handler keeps the wheel alive, but not the scheduler. Dropping the last clone of the
+    /// scheduler closes the wheel and drops closures that have not run, as with a scheduler that
+    /// has its own driver. A future that sweeps the wheel (`future::driven`) then ends too.
     ///
     /// # Examples
     ///
@@ -382,21 +383,20 @@ impl Scheduler {
 
     /// The wheel, for its metrics.
     ///
-    /// To let what is scheduled run and nothing more, [`close`](Self::close) the scheduler and not
-    /// its wheel. A closed wheel takes no timer of any closure: one whose run needs another timer
-    /// (a calendar's, and one beyond the wheel's range) then waits for
-    /// [`shutdown`](Self::shutdown), which hands it back.
+    /// To let scheduled closures run but accept no more, [`close`](Self::close) the scheduler and
+    /// not its wheel. A closed wheel refuses the timers of all closures. A closure whose run needs
+    /// another timer, such as a calendar or a delay beyond the wheel's range, then waits until
+    /// [`shutdown`](Self::shutdown) returns it.
     #[must_use]
     pub fn wheel(&self) -> &Wheel<Due> {
         &self.wheel
     }
 
-    /// Refuses new closures; those that are scheduled run at their time, each once more.
-    /// Idempotent. O(1).
+    /// Refuses new closures, and lets scheduled ones run once more at their time. Idempotent. O(1).
     ///
-    /// A repetition, a calendar's too, ends with its next run, or with the one that is under way.
-    /// Keep the scheduler meanwhile: dropping the last clone of one with a driver of its own ends
-    /// it. [`shutdown`](Self::shutdown) hands back what has not run by then.
+    /// A repetition, including a calendar, ends with its next run, or with the run in progress.
+    /// Keep the scheduler meanwhile, because dropping the last clone of a scheduler with its own
+    /// driver ends it. [`shutdown`](Self::shutdown) returns the closures that have not run by then.
     ///
     /// # Examples
     ///
@@ -415,19 +415,18 @@ impl Scheduler {
         self.shared.close();
     }
 
-    /// Takes no more closures and hands back those that had not run, of a repetition as well.
-    /// Idempotent.
+    /// Refuses new closures and returns those that have not run, including repetitions. Idempotent.
     ///
-    /// Each closure that was scheduled has run, runs, waits for a thread to run on, or is handed
-    /// back. A run that is under way, or waits for its thread, is the last of its repetition.
+    /// Each scheduled closure has run, is running, waits for a thread to run on, or is returned. A
+    /// run that is in progress or waits for its thread is the last one of its repetition.
     ///
-    /// It waits for the tick thread's last sweep, unless it is called there, and so, if closures
-    /// run [inline](crate::Inline), for those that are due; and for a rule that is being asked when
-    /// to run, unless it is called there. It waits for no other run: [`Scheduled::wait`] does, and
-    /// [`Driver::wait`] for all.
+    /// The call waits for the tick thread's last sweep, unless it is made on that thread. If
+    /// closures run [inline](crate::Inline), it therefore waits for those that are due. It also
+    /// waits for a rule that is being asked when to run, unless the rule makes the call. It waits
+    /// for no other run; use [`Scheduled::wait`] for one, or [`Driver::wait`] for all.
     ///
-    /// To let those that were scheduled run at their time still, [`close`](Self::close) the
-    /// scheduler instead, and keep it.
+    /// To let scheduled closures still run at their time, [`close`](Self::close) the scheduler
+    /// instead, and keep it.
     ///
     /// # Examples
     ///

@@ -226,7 +226,8 @@ impl<'s> Every<'s> {
         Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
     }
 
-    /// As [`run`](Self::run), with a closure that is told what each run is for.
+    /// Starts the repetition, as [`run`](Self::run) does, with a closure that receives a
+    /// description of each run.
     ///
     /// # Errors
     ///
@@ -303,7 +304,8 @@ impl<'s> Every<'s> {
         Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
     }
 
-    /// As [`run_tasks`](Self::run_tasks), with a job that is told what each run is for.
+    /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives a
+    /// description of each run.
     ///
     /// # Errors
     ///
@@ -369,8 +371,9 @@ impl<'s, R: Rule> By<'s, R> {
         Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
     }
 
-    /// As [`run`](Self::run), with a closure that is told what each run is for: a run by a calendar
-    /// the [time](Run::time) of the wall clock, also where it is made up for later.
+    /// Starts the repetition, as [`run`](Self::run) does, with a closure that receives a
+    /// description of each run. For a calendar, it includes the [time](Run::time) of the wall
+    /// clock, even if a missed run is made up for later.
     ///
     /// # Errors
     ///
@@ -402,7 +405,8 @@ impl<'s, R: Rule> By<'s, R> {
         Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
     }
 
-    /// As [`run_tasks`](Self::run_tasks), with a job that is told what each run is for.
+    /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives a
+    /// description of each run.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`Run`]: what one run of a repetition is for.
+//! [`Run`]: the description of one run of a repetition.
 
 #![forbid(unsafe_code)]
 
@@ -6,12 +6,12 @@ use super::aim::Aim;
 use super::rule::LastRun;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What one run of a repetition is for; passed to closures by
+/// The description of one run of a repetition, passed to closures by
 /// [`Every::run_with`](super::Every::run_with) and [`By::run_with`](super::By::run_with).
 ///
 /// # Examples
 ///
-/// A report of each hour, on a machine that sleeps from 10:30 to 12:20:
+/// An hourly report, on a machine that is suspended from 10:30 to 12:20:
 ///
 /// ```
 /// # #[cfg(feature = "cron")] {
@@ -42,16 +42,16 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Run {
     /// The number of the run; the first is 1.
     pub number: u64,
-    /// When the run was due by the rule, without its jitter. A run of a calendar is due when the
-    /// calendar notices that a time has come.
+    /// The instant at which the run was due by the rule, without its jitter. A run of a calendar is
+    /// due when the calendar notices that a time has come.
     pub due: Instant,
-    /// The time of the wall clock that the run is for, by a rule that goes by the wall clock, as a
-    /// `Calendar` does. If one run is made for several times that were missed, the first of them.
-    /// `None` by other rules, and if a handle has moved the run.
+    /// The time of the wall clock for which the run is made, if the rule uses the wall clock, as a
+    /// `Calendar` does. If one run is made for several missed times, it is the first of them.
+    /// `None` for other rules, and if a handle has moved the run.
     pub time: Option<SystemTime>,
-    /// How much later than it was due the run began, beyond the rounding of deadlines to ticks.
+    /// The time by which the run began late, beyond the rounding of deadlines to ticks.
     pub late: Duration,
-    /// Whether a handle has moved the run ([`Scheduled::reset`](super::Scheduled::reset)).
+    /// `true` if a handle has moved the run ([`Scheduled::reset`](super::Scheduled::reset)).
     pub moved: bool,
 }
 

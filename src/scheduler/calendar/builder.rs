@@ -68,8 +68,8 @@ pub enum MissedTimes {
     Within(Duration),
     /// One run for each of those that came no longer ago than this, one right after the other.
     ///
-    /// The bound decides how many runs are made up for after a wall clock has been set forward by
-    /// years, as on a device that starts in 1970 and then learns the time.
+    /// The bound limits the number of runs after a wall clock was set forward by years, for example
+    /// on a device that starts in 1970 and then obtains the time.
     AllWithin(Duration),
 }
 
@@ -137,15 +137,15 @@ impl<'e> CalendarBuilder<'e> {
         }
     }
 
-    /// Adds the times of another expression, in the same dialect and zone. A time that several
-    /// expressions name runs once, and so do times of several that were missed, unless
-    /// [`missed`](Self::missed) says otherwise.
+    /// Adds the times of another expression, in the same dialect and zone.
     ///
-    /// Each expression means fixed times or a step by itself.
+    /// A time that is part of several expressions runs once. Missed times of several expressions
+    /// also run once, unless [`missed`](Self::missed) says otherwise. Each expression is classified
+    /// as fixed times or a step separately.
     ///
     /// # Examples
     ///
-    /// Every 90 minutes, which no single expression can say:
+    /// Every 90 minutes, which no single expression can describe:
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -164,17 +164,17 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Leaves out the times that an expression of the same dialect names on the wall clock of the
-    /// zone. An expression without seconds leaves out whole minutes, so `* * 24-26 12 *` leaves out
-    /// three whole days. In Quartz's dialect, which requires seconds, that is
-    /// `* * * 24-26 12 ?`.
+    /// Excludes the times of an expression in the same dialect, on the wall clock of the zone.
     ///
-    /// Costs little for days and hours that are left out. An expression whose times are left out
-    /// 150,000 times in a row has no time to come.
+    /// An expression without seconds excludes whole minutes, so `* * 24-26 12 *` excludes three
+    /// whole days. In Quartz's dialect, which requires seconds, that is `* * * 24-26 12 ?`.
+    ///
+    /// Excluded days and hours cost little. An expression whose times are excluded 150,000 times in
+    /// a row has no time to come.
     ///
     /// # Examples
     ///
-    /// Each quarter of an hour, but for the lunch break of working days:
+    /// Every quarter of an hour, except during the lunch break of working days:
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -191,7 +191,7 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Leaves out whole days of the zone, such as public holidays, each written as `2026-12-25`.
+    /// Excludes whole days of the zone, such as public holidays, each written as `2026-12-25`.
     ///
     /// # Examples
     ///
@@ -210,13 +210,14 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// How the expressions are written; as on Unix by default.
+    /// Sets the dialect of the expressions, that of Unix by default.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// The zone of this IANA name, or of a fixed offset from UTC such as `+05:30`; UTC by default.
+    /// Sets the zone, by an IANA name or as a fixed offset from UTC such as `+05:30`; UTC by
+    /// default.
     ///
     /// # Examples
     ///
@@ -234,7 +235,7 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// A zone of the crate `jiff`, such as one of a POSIX rule or of another database.
+    /// Sets a zone of the crate `jiff`, such as one from a POSIX rule or another database.
     ///
     /// # Examples
     ///
@@ -267,19 +268,19 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Where to read the time of day; the system's by default, and that of the clock of a
-    /// `testing::World` on the thread that has made one.
+    /// Sets the source of the time of day. By default it is the system's, or the clock of a
+    /// `testing::World` on the thread that created that world.
     pub fn wall_clock(mut self, wall: impl WallClock) -> Self {
         self.wall = Arc::new(wall);
         self
     }
 
-    /// The calendar.
+    /// Builds the calendar.
     ///
     /// # Errors
     ///
-    /// An expression or a day cannot be read, or no time is to come; the zone does not exist, or
-    /// the system does not tell its own.
+    /// Fails if an expression or a day is invalid, if no time is to come, if the zone does not
+    /// exist, or if the system's own zone cannot be determined.
     pub fn build(self) -> Result<Calendar, CalendarError> {
         let Self { expressions, except, except_days, dialect, zone, missed, wall } = self;
         let zone = match zone {
