@@ -120,8 +120,8 @@ impl Clock for MonotonicClock {
 /// It does so on Linux on x86-64, if the kernel reads its time from the processor's time-stamp
 /// counter (`tsc` is the `current_clocksource` below `/sys/devices/system/clocksource`); elsewhere
 /// it is a [`MonotonicClock`]. Each thread compares clock and counter whenever it reads the clock
-/// anew: should the kernel have turned to another clock, or the counter be slower than 0.33 GHz, it
-/// uses no reading again.
+/// again. If the kernel has switched to another clock, or the counter is slower than 0.33 GHz, the
+/// thread stops reusing readings.
 ///
 /// # Examples
 ///
@@ -217,8 +217,8 @@ impl ManualClock {
         Duration::from_nanos(self.shared.elapsed_nanos.load(Acquire))
     }
 
-    /// Moves the clock on by `step`, at most to 584 years after its start, in all, and wakes those
-    /// who have [subscribed](Clock::subscribe); they may use the clock themselves.
+    /// Advances the clock by `step`, up to 584 years after its start in total, and wakes its
+    /// [subscribers](Clock::subscribe), which may use the clock themselves.
     pub fn advance(&self, step: Duration) {
         let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
         // Release: pairs with the Acquire of `elapsed`. Acquire: keeps the chain of moves whole.

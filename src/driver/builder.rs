@@ -76,16 +76,16 @@ impl DriverBuilder {
 
     /// Sets where batches run.
     ///
-    /// By default they run one after the other on a worker thread of the driver's own. Batches that
-    /// come while the worker is busy run on a rayon pool of 4 to 16 threads, one for each core,
-    /// which all drivers of the process share and which starts when it is first needed. If its
-    /// threads cannot be started, such batches run on the tick thread. Without the feature `rayon`
-    /// all batches run on the tick thread.
+    /// By default they run one after the other on the driver's own worker thread. Batches that
+    /// arrive while the worker is busy run on a rayon pool that all drivers of the process share.
+    /// The pool has one thread per core, but at least 4 and at most 16, and starts when it is first
+    /// needed. If its threads cannot be started, such batches run on the tick thread. Without the
+    /// feature `rayon`, all batches run on the tick thread.
     ///
-    /// Handlers never run on the program's own threads unless the executor says so, as
-    /// [`GlobalPool`](crate::GlobalPool) does. A handler that uses rayon itself may find itself in
-    /// the shared pool, where a thread that waits in `rayon::join` runs other batches meanwhile:
-    /// such a handler holds no lock while it waits, or moves to a pool of its own with
+    /// Handlers never run on the program's own threads unless the executor does so, as
+    /// [`GlobalPool`](crate::GlobalPool) does. A handler that uses rayon may run in the shared
+    /// pool, where a thread that waits in `rayon::join` runs other batches meanwhile. Such a
+    /// handler must not hold a lock while it waits, or must use its own pool with
     /// `ThreadPool::install`.
     ///
     /// The tick thread drops the executor after its last sweep; nobody waits for that.
@@ -138,19 +138,19 @@ impl DriverBuilder {
         self
     }
 
-    /// Sets the name of the tick thread, `tourbillon` by default. The worker of the default
-    /// executor is called the same with `-worker` behind.
+    /// Sets the name of the tick thread, `tourbillon` by default. The worker thread of the default
+    /// executor has the same name with the suffix `-worker`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self
     }
 
-    /// Sets how long after its deadline a timer may be swept without a warning by `tracing`: 10 ms
-    /// by default, and never less than a tick. Without the feature `tracing` it has no effect.
+    /// Sets the lateness beyond which a sweep logs a warning with `tracing`, 10 ms by default and
+    /// never less than a tick. Without the feature `tracing` it has no effect.
     ///
     /// # Examples
     ///
-    /// On a shared machine, whose scheduler is often late:
+    /// On a shared machine with a scheduler that is often late:
     ///
     /// ```
     /// use std::time::Duration;
@@ -163,9 +163,9 @@ impl DriverBuilder {
         self
     }
 
-    /// Sets how long a batch may take, from its hand-over to the executor until its last handler
-    /// has ended, without a warning by `tracing`: 1 s by default. Without the feature `tracing` it
-    /// has no effect.
+    /// Sets the duration beyond which a batch logs a warning with `tracing`, 1 s by default. It is
+    /// measured from the hand-over to the executor until the last handler has ended. Without the
+    /// feature `tracing` it has no effect.
     ///
     /// # Examples
     ///
@@ -268,9 +268,9 @@ impl DriverBuilder {
     ///
     /// # Examples
     ///
-    /// A request that is tried again until the third attempt. A timer that is armed again without
-    /// such an end, as a heartbeat is, belongs to a [`Series`](crate::Series), which can be
-    /// cancelled while its handler runs.
+    /// A request that is retried until the third attempt. For a timer that is armed again
+    /// indefinitely, such as a heartbeat, use a [`Series`](crate::Series), which can be cancelled
+    /// while its handler runs.
     ///
     /// ```
     /// use std::time::Duration;

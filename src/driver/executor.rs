@@ -80,10 +80,9 @@ impl Executor for Inline {
 
 /// Runs batches on rayon's global pool, beside the program's own computations.
 ///
-/// A batch then waits until a thread of that pool is free, which may be as long as the program's
-/// longest computation. A thread that waits for parallel work of its own, in `join` or a parallel
-/// iterator, may run the batch meanwhile: if it holds a lock that a handler takes, it waits for
-/// itself, forever.
+/// A batch then waits for a free thread of that pool, possibly as long as the program's longest
+/// computation. A thread that waits in `join` or in a parallel iterator may run the batch
+/// meanwhile. If that thread holds a lock that a handler takes, it deadlocks.
 ///
 /// # Examples
 ///
@@ -130,10 +129,10 @@ impl Executor for Arc<ThreadPool> {
     }
 }
 
-/// The executor of a driver that is given none: a worker thread of the driver's own, and for the
-/// batches that come while it is busy a pool that the drivers of the process share.
+/// The default executor: the driver's own worker thread, and a pool shared by all drivers of the
+/// process for batches that arrive while the worker is busy.
 ///
-/// The worker is no thread of a pool, so that what a handler spawns on rayon does not wait there
+/// The worker is not a thread of a pool, so work that a handler spawns on rayon does not wait
 /// behind the worker's loop.
 #[cfg(feature = "rayon")]
 struct Worker {

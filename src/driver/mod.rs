@@ -57,15 +57,16 @@ use std::time::Instant;
 /// [`Inline`] for its handlers, unless it is called there or the builder says
 /// [otherwise](DriverBuilder::detach_on_drop).
 ///
-/// A child process that is forked without `exec` has none of the driver's threads. There the wheel
-/// is closed, so that inserts are refused, and a shutdown or drop waits for no thread; it hands
-/// back or drops the child's copies of the values. A driver that the child starts itself works.
+/// A child process that is forked without `exec` has none of the driver's threads. In the child the
+/// wheel is closed and inserts are refused. A shutdown or drop waits for no thread, and returns or
+/// drops the child's copies of the values. A driver that the child starts itself works.
 ///
-/// With the feature `tracing` it emits events with the target `tourbillon` and the thread's name as
-/// `driver`: start and end (level debug), panics of handlers (error) and, each at most once a
-/// second, timers that were swept [late](DriverBuilder::warn_late) (warn), batches that are
-/// [stuck](DriverBuilder::warn_stuck) (warn; info when they end) and overload by the bound on what
-/// is in flight (warn; info when it is over).
+/// With the feature `tracing`, the driver emits events with the target `tourbillon` and the name of
+/// the thread in the field `driver`. Start and end have the level debug, and panics of handlers
+/// have the level error. At most once a second each, it warns of timers that were swept
+/// [late](DriverBuilder::warn_late), of batches that are [stuck](DriverBuilder::warn_stuck), and of
+/// an overload by the bound on timers in flight. The end of a stuck batch or an overload has the
+/// level info.
 ///
 /// # Examples
 ///

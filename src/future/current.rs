@@ -1,4 +1,4 @@
-//! The default timer of a thread, a scope or a future, in place of that of the process.
+//! The default timer of a thread, a scope or a future, which overrides that of the process.
 
 #![forbid(unsafe_code)]
 
@@ -12,26 +12,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// The timer of the innermost scope that the thread is in. In none, the thread's own clone of
-    /// the process's timer, so that threads share no count of sleeps.
+    /// The timer of the thread's innermost scope. Outside of any scope, it is the thread's own
+    /// clone of the process's timer, so that threads share no counter of sleeps.
     static CURRENT: RefCell<Option<Timer>> = const { RefCell::new(None) };
 }
 
-/// The default timer, which [`sleep`](super::sleep), [`timeout`](super::timeout()) and
+/// Returns the default timer, which [`sleep`](super::sleep), [`timeout`](super::timeout()) and
 /// [`interval`](super::interval()) use.
 ///
-/// It is the timer of the innermost [scope](with_default_timer) that the caller is in. In none it
-/// is the timer of the process: the one that was [set](super::set_default_timer), or one with a
-/// driver of its own that is started at the first call, and whose thread lives as long as the
-/// process. A timer that was shut down by its owner is passed over for the latter. A process that
-/// was forked without `exec` starts a timer of its own at its first call.
+/// Within a [scope](with_default_timer), it is the timer of the innermost one. Otherwise it is the
+/// timer of the process, which is either the one that was [set](super::set_default_timer) or one
+/// that the first call starts. The latter has its own driver, whose thread runs as long as the
+/// process. A timer that its owner has shut down is replaced by such a timer. A process that was
+/// forked without `exec` starts its own at the first call.
 ///
-/// The timer is shared by all code of the process, and so its handle cannot end it:
-/// [`Timer::shutdown`] does nothing there, and [`Timer::driver`] is `None`.
+/// All code of the process shares the timer, so the returned handle cannot end it:
+/// [`Timer::shutdown`] does nothing, and [`Timer::driver`] returns `None`.
 ///
 /// # Panics
 ///
-/// It is the first call, and the system starts no thread.
+/// Panics if the first call cannot start a thread.
 ///
 /// # Examples
 ///
@@ -51,7 +51,7 @@ pub fn default_timer() -> Timer {
     current.ok().flatten().unwrap_or_else(begin)
 }
 
-/// Returns the process's timer, and makes it the thread's in place of one that is closed.
+/// Returns the process's timer, and stores it as the thread's if that one is closed.
 #[cold]
 fn begin() -> Timer {
     let timer = of_the_process().lent();
@@ -61,9 +61,9 @@ fn begin() -> Timer {
 
 /// Runs a function with `timer` as the [default timer](default_timer) of the calling thread.
 ///
-/// For a test or a runtime whose sleeps are made by code that takes no handle. It costs an
-/// allocation. Tasks and threads that are spawned within are in no scope of this kind; see
-/// [`Timer::scope`] for futures.
+/// Use this for a test or a runtime that calls code without a parameter for the timer. It costs an
+/// allocation. The scope does not extend to tasks and threads that the function spawns. For
+/// futures, use [`Timer::scope`].
 ///
 /// # Examples
 ///
@@ -84,15 +84,15 @@ pub fn with_default_timer<R>(timer: &Timer, function: impl FnOnce() -> R) -> R {
 }
 
 impl Timer {
-    /// Makes this the [default timer](default_timer) of the calling thread, until the guard is
+    /// Makes this timer the [default timer](default_timer) of the calling thread until the guard is
     /// dropped.
     ///
-    /// Guards are dropped in reverse order; one that is dropped too early brings back the timer
-    /// from before it, and one that is dropped too late does so again. It costs an allocation.
+    /// Drop guards in reverse order. Each guard restores the timer that was the default when it was
+    /// created, in whichever order guards are dropped. It costs an allocation.
     ///
     /// # Examples
     ///
-    /// A runtime with a timer of its own: each of its threads enters it, and stays.
+    /// A runtime with its own timer, which each of its threads enters permanently:
     ///
     /// ```
     /// use std::time::Duration;
@@ -114,10 +114,10 @@ impl Timer {
         EnteredTimer { outer: Some(outer), _of_its_thread: PhantomData }
     }
 
-    /// The same future, with this as the [default timer](default_timer) whenever it is polled,
-    /// across each `.await` and on whichever thread.
+    /// Wraps a future so that this timer is the [default timer](default_timer) whenever the future
+    /// is polled, across each `.await` and on every thread.
     ///
-    /// It costs an allocation, and a poll costs a count.
+    /// It costs an allocation, and each poll increments a reference count.
     ///
     /// # Examples
     ///
@@ -147,16 +147,17 @@ fn replace(timer: Option<Timer>) -> Option<Timer> {
     CURRENT.try_with(|current| current.replace(timer)).ok().flatten()
 }
 
-/// A default timer of the calling thread, until this is dropped; made by [`Timer::enter`].
+/// A guard that makes a timer the default of the calling thread until it is dropped; made by
+/// [`Timer::enter`].
 #[must_use = "dropping it ends the scope"]
 pub struct EnteredTimer {
-    /// What the drop brings back, if anything.
+    /// The timer that the drop restores, if any.
     outer: Option<Option<Timer>>,
     _of_its_thread: PhantomData<*const ()>,
 }
 
 impl EnteredTimer {
-    /// Leaves the timer the default of the thread until the thread ends.
+    /// Keeps the timer as the default of the thread until the thread ends.
     pub fn stay(mut self) {
         self.outer = None;
     }
@@ -177,7 +178,7 @@ impl fmt::Debug for EnteredTimer {
 }
 
 pin_project! {
-    /// A future with a default timer of its own; made by [`Timer::scope`].
+    /// A future with its own default timer; made by [`Timer::scope`].
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
     pub struct WithDefaultTimer<F> {
@@ -188,7 +189,7 @@ pin_project! {
 }
 
 impl<F> WithDefaultTimer<F> {
-    /// The future, with the default timer of whatever polls it.
+    /// Returns the inner future, which then uses the default timer of the code that polls it.
     pub fn into_inner(self) -> F {
         self.future
     }

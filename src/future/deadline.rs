@@ -18,12 +18,12 @@ thread_local! {
 /// Until when a request is worth an answer: handed down to all that is done for it, so that no
 /// part of the work waits longer than whoever asked for the whole.
 ///
-/// What is made in its [scope](Self::scope) is under it: a [`Timer::timeout`] ends at the deadline,
-/// if its own limit is not sooner, with [`TimeoutError::Deadline`](super::TimeoutError::Deadline),
-/// and so does each time-out that is built on that, such as those of the features `tower` and
-/// `http`. Sleeps and intervals are not: they wait because they are to. Nor are the limits of an
-/// `io::TimeoutStream`, which outlives a request and may be given the deadline by its
-/// `set_deadline`. A task that is spawned is under none, unless it is given a scope of its own.
+/// Futures that are created in its [scope](Self::scope) are subject to it. A [`Timer::timeout`]
+/// ends at the deadline with [`TimeoutError::Deadline`](super::TimeoutError::Deadline) if its own
+/// limit is not sooner, and so does each timeout that is built on it, such as those of the features
+/// `tower` and `http`. Sleeps and intervals are not affected. Neither are the limits of an
+/// `io::TimeoutStream`, which outlives a request; use its `set_deadline` instead. A spawned task
+/// has no deadline unless it is given its own scope.
 ///
 /// As Go's `context.WithDeadline`, and gRPC's
 /// [deadlines](https://grpc.io/docs/guides/deadlines/), which the feature `http` takes from

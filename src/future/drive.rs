@@ -67,10 +67,10 @@ where
 /// when its turn would have come, or the wheel is closed once more. Dropped before that, the
 /// future closes the wheel, and what had not fired is dropped.
 ///
-/// The handler keeps what it holds until then: a cache or scheduler that it fires ends by its
-/// `shutdown`, and not with the last handle elsewhere. (The handler of
-/// [`Scheduler::with_handler`](crate::scheduler::Scheduler::with_handler) does not hold the
-/// scheduler, and ends with it.)
+/// The handler keeps its captured values until then. A cache or scheduler that it fires is
+/// therefore ended by its `shutdown`, and not by the drop of the last handle elsewhere. (The
+/// handler of [`Scheduler::with_handler`](crate::scheduler::Scheduler::with_handler) does not hold
+/// the scheduler, and ends with it.)
 ///
 /// # Errors
 ///

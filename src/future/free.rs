@@ -10,11 +10,11 @@ use super::timeout::Timeout;
 use crate::Builder;
 use std::time::{Duration, Instant};
 
-/// A future that is ready when `delay` has passed, on the [default timer](default_timer).
+/// Returns a future that is ready when `delay` has passed, on the [default timer](default_timer).
 ///
 /// # Panics
 ///
-/// As [`default_timer`], and so all here.
+/// Panics like [`default_timer`]. This applies to all functions of this module.
 ///
 /// # Examples
 ///
@@ -29,13 +29,12 @@ pub fn sleep(delay: Duration) -> Sleep {
     default_timer().sleep(delay)
 }
 
-/// As [`sleep`], until an instant.
+/// Returns a future that is ready at `deadline`, like [`sleep`].
 pub fn sleep_until(deadline: Instant) -> Sleep {
     default_timer().sleep_until(deadline)
 }
 
-/// A future that is ended after `delay` if it is not ready by then, on the
-/// [default timer](default_timer); see [`Timer::timeout`].
+/// Limits a future to `delay`, on the [default timer](default_timer); see [`Timer::timeout`].
 ///
 /// # Examples
 ///
@@ -51,17 +50,17 @@ pub fn timeout<F: IntoFuture>(delay: Duration, future: F) -> Timeout<F::IntoFutu
     default_timer().timeout(delay, future)
 }
 
-/// As [`timeout`], at an instant.
+/// Limits a future to a deadline, like [`timeout`].
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     default_timer().timeout_at(deadline, future)
 }
 
-/// Ticks, the first at once and then one each `period`, on the
-/// [default timer](default_timer); see [`Timer::interval`].
+/// Returns an interval that ticks at once and then every `period`, on the [default
+/// timer](default_timer); see [`Timer::interval`].
 ///
 /// # Errors
 ///
-/// The period is zero.
+/// Fails if the period is zero.
 ///
 /// # Examples
 ///
@@ -81,18 +80,17 @@ pub fn interval(period: Duration) -> Result<Interval, ZeroPeriod> {
     default_timer().interval(period)
 }
 
-/// As [`interval`], with the first tick at an instant.
+/// Returns an interval whose first tick is at `start`, like [`interval`].
 ///
 /// # Errors
 ///
-/// The period is zero.
+/// Fails if the period is zero.
 pub fn interval_at(start: Instant, period: Duration) -> Result<Interval, ZeroPeriod> {
     default_timer().interval_at(start, period)
 }
 
-/// An empty queue on the [default timer](default_timer), on a wheel as a
-/// [`Builder`] makes it that was told nothing. As [`default_timer`], it panics if the system starts
-/// no thread.
+/// Creates an empty queue on the [default timer](default_timer), with a wheel of the default
+/// [`Builder`]. Panics like [`default_timer`].
 impl<T: Send> Default for DelayQueue<T> {
     fn default() -> Self {
         let queue = Self::new(&default_timer(), Builder::new());

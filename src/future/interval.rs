@@ -129,10 +129,10 @@ impl Interval {
     ///
     /// # Errors
     ///
-    /// As [`Sleep`], after the other tasks have had a turn, and once. After
-    /// [`Refusal::Closed`] the interval stays pending forever, so end a loop by that error. After
-    /// [`Refusal::AtCapacity`] the tick is still to come: an interval that is awaited again takes
-    /// its place beyond the capacity. So a loop that ignores the errors never spins.
+    /// Fails like [`Sleep`], but only once, after other tasks have had a turn. After
+    /// [`Refusal::Closed`] the interval stays pending forever, so end the loop at that error. After
+    /// [`Refusal::AtCapacity`] the tick is still to come, and the next call waits for it beyond the
+    /// timer's capacity. A loop that ignores the errors therefore never spins.
     pub async fn tick(&mut self) -> Result<Instant, Refusal> {
         poll_fn(|context| self.poll_tick(context)).await
     }

@@ -55,16 +55,17 @@
 //! closed.
 //!
 //! **Nothing holds its task.** An [`Interval`] that catches up, and a [`DelayQueue`] of which much
-//! is due, let other tasks have their turn after 64 results in a row (`budget` says how). A sleep
-//! that is refused does so before it says so: a loop over sleeps or timeouts of a timer that was
-//! shut down is as fast as its executor, and keeps no other task from running. The ticks of an
-//! interval report a shutdown once, and then stay pending; and the default timer is never one that
-//! was shut down.
+//! is due, let other tasks have their turn after 64 results in a row (`budget` says how). A refused
+//! sleep also lets other tasks have a turn before it reports the refusal. A loop over sleeps or
+//! timeouts of a timer that was shut down runs as fast as its executor allows, but does not keep
+//! other tasks from running. The ticks of an interval report a shutdown once and then stay pending.
+//! The default timer is never one that was shut down.
 //!
-//! **Sockets come first.** A driver's thread and a runtime's sockets are two sources of events in
-//! no order. Where both have an event for the same limit, a runtime whose threads were held up
-//! could report the expiry although bytes came before it. So a [`Timeout`] on a timer with a driver
-//! is pending for about a tick more when its time has passed, and polls its future again (`grace`).
+//! **Sockets come first.** A driver's thread and a runtime's sockets are independent sources of
+//! events. If both have an event for the same limit, a runtime whose threads were blocked could
+//! report the expiry although bytes arrived before it. A [`Timeout`] on a timer with a driver
+//! therefore stays pending for about another tick when its time has passed, and then polls its
+//! future again (`grace`).
 //!
 //! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after an
 //! operation, never in its midst, and never under a guard of the wheel. The driver's end does not

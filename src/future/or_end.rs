@@ -8,22 +8,23 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl Sleep {
-    /// The same sleep, with `()` as output: it ends at its deadline, or at once when it is refused.
+    /// Converts this into a sleep with the output `()`, which ends at its deadline or as soon as it
+    /// is refused.
     pub fn or_end(self) -> OrEnd {
         OrEnd(self)
     }
 }
 
-/// A [`Sleep`] whose output is `()`, for interfaces that take no other; made by [`Sleep::or_end`].
+/// A [`Sleep`] with the output `()`, for interfaces without an error; made by [`Sleep::or_end`].
 ///
-/// It ends early if the sleep is refused, because the timer was shut down or is full, after other
-/// tasks had a turn. (One that never ended would hang what waits for it, such as a server that
-/// shuts down.) So a loop over such sleeps runs without delay once the timer is shut down; it ends
-/// by a look at [`Wheel::is_closed`](crate::Wheel::is_closed).
+/// It ends early if the sleep is refused, because the timer was shut down or is full, but lets
+/// other tasks have a turn first. (If it never ended, code that waits for it would hang, such as a
+/// server that is shutting down.) A loop over such sleeps runs without delay once the timer is shut
+/// down, so end it by checking [`Wheel::is_closed`](crate::Wheel::is_closed).
 ///
 /// # Examples
 ///
-/// A delay of an hour, which is shortened, and another, which ends with its timer:
+/// A delay of an hour that is shortened, and another that ends with its timer:
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,17 +49,17 @@ impl Sleep {
 pub struct OrEnd(Sleep);
 
 impl OrEnd {
-    /// The sleep.
+    /// Returns the sleep.
     pub fn get_ref(&self) -> &Sleep {
         &self.0
     }
 
-    /// The sleep: to reset it.
+    /// Returns the sleep, for example to reset it.
     pub fn get_mut(&mut self) -> &mut Sleep {
         &mut self.0
     }
 
-    /// The sleep, with its errors.
+    /// Returns the sleep, with its errors.
     pub fn into_inner(self) -> Sleep {
         self.0
     }

@@ -36,8 +36,8 @@ fn spawn() -> Timer {
 /// Makes a timer that of the process, before it is first used: for another resolution, a capacity,
 /// or a runtime that [drives](fn@super::drive) it.
 ///
-/// The caller may keep a handle, by which it can [end](Timer::shutdown) the timer; the process then
-/// has another one, as if none had been set.
+/// The caller may keep a handle and [end](Timer::shutdown) the timer with it. The process then uses
+/// a new timer, as if none had been set.
 ///
 /// # Errors
 ///

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 
 /// A sleep whose refusal is returned once, so that a loop that ignores errors does not spin.
 ///
-/// A caller that goes on after [`Refusal::Closed`] stays pending. One that goes on after another
-/// refusal has its sleep armed, beyond the wheel's capacity if need be.
+/// A caller that continues after [`Refusal::Closed`] stays pending. After any other refusal the
+/// next poll arms the sleep, beyond the wheel's capacity if necessary.
 #[derive(Debug)]
 pub(super) struct Repeating {
     pub(super) sleep: Sleep,

@@ -164,14 +164,14 @@ impl Sleep {
         self.wheel().instant(self.deadline)
     }
 
-    /// Returns `true` if its time has come by the timer's clock, polled or not, and `false` if it
-    /// was refused.
+    /// Returns `true` if its deadline has passed by the timer's clock, whether or not it was
+    /// polled, and `false` if it was refused.
     ///
-    /// A poll does not read the clock: an armed sleep is pending until the timer is swept, although
-    /// its time has come. Where a future sweeps the timer ([`drive`](fn@super::drive)), a task that
-    /// polls the sleep again and again and never yields to its runtime keeps that future from
-    /// running. A sleep whose id was [handed out](Self::id) may have another deadline by a reset of
-    /// others, and so its time has come once the timer has fired.
+    /// A poll does not read the clock, so an armed sleep is pending until the timer is swept, even
+    /// after its deadline. If a future sweeps the timer ([`drive`](fn@super::drive)), a task that
+    /// polls the sleep repeatedly without yielding to its runtime keeps that future from running.
+    /// If the id of the sleep was [handed out](Self::id), other code may have reset its deadline,
+    /// so this returns `true` only after the timer has fired.
     ///
     /// # Examples
     ///

@@ -19,12 +19,12 @@ pin_project! {
     /// The output of a future, or an error if it has none in time; made by
     /// [`Timer::timeout`](super::Timer::timeout).
     ///
-    /// The future is polled first: an output that is there at the deadline counts. On a timer with
-    /// a driver, as [`Timer::spawn`](super::Timer::spawn) makes one, a timeout that has waited
-    /// reports its expiry about a tick after the deadline, and polls the future once more before
-    /// that. So a future that reads a socket returns what the system received before the deadline,
-    /// also if another task held up the runtime's thread meanwhile. A `select!` of the future and a
-    /// [`Sleep`] does not.
+    /// The future is polled first, so an output that is ready at the deadline counts. On a timer
+    /// with a driver, such as one made by [`Timer::spawn`](super::Timer::spawn), a timeout that has
+    /// waited reports its expiry about a tick after the deadline, and polls the future once more
+    /// before that. A future that reads a socket therefore returns the bytes that the system
+    /// received before the deadline, even if another task blocked the runtime's thread. A `select!`
+    /// of the future and a [`Sleep`] gives no such guarantee.
     ///
     /// # Examples
     ///
@@ -179,8 +179,8 @@ impl<F: Future> Future for Timeout<F> {
 pub enum TimeoutError {
     /// Its own time has passed.
     Elapsed,
-    /// The [`Deadline`] has come that the timeout was made under: the caller no longer waits for an
-    /// answer, whether or not what was asked is slow.
+    /// The [`Deadline`] under which the timeout was created has passed. The caller no longer waits
+    /// for the result, whether or not the future itself was slow.
     Deadline,
     /// The timer cannot say when that will be: it was shut down, or is full.
     Refused(Refusal),

@@ -176,8 +176,8 @@ impl Timer {
         self.any_driver().map_or_else(|| self.0.wheel.metrics(), Driver::metrics)
     }
 
-    /// The driver, if this timer has one of its own and is not the
-    /// [default timer](super::default_timer), whose driver is of the whole process.
+    /// Returns the driver, unless the timer has none or is the [default
+    /// timer](super::default_timer), whose driver belongs to the whole process.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Wake>> {
         self.any_driver().filter(|_| !self.0.lent)
@@ -190,8 +190,8 @@ impl Timer {
         }
     }
 
-    /// Returns `true` if tasks are woken without regard to what their runtime does: by a thread of
-    /// the timer's own, and by a clock that runs by itself.
+    /// Returns `true` if tasks are woken independently of their runtime, by the timer's own thread
+    /// and by a clock that runs by itself.
     pub(super) fn ignores_runtimes(&self) -> bool {
         let clock = self.0.wheel.clock();
         let tick = self.0.wheel.resolution();
@@ -204,9 +204,9 @@ impl Timer {
     /// It waits for the tick thread to end its sweep, and its wakers if they run
     /// [inline](Inline), unless it is called there.
     ///
-    /// It does nothing by a handle that [`default_timer`](super::default_timer) returned, or a
-    /// clone of that: other code uses the timer as well. The handle that was passed to
-    /// [`set_default_timer`](super::set_default_timer), or any clone of its own, ends the timer.
+    /// A handle that was returned by [`default_timer`](super::default_timer), or a clone of one,
+    /// does nothing, because other code uses the timer as well. The handle that was passed to
+    /// [`set_default_timer`](super::set_default_timer), and its clones, do end the timer.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Inserts that look at what is there, and changes in its place.
+//! Inserts that depend on the present value, and changes in place.
 
 #![forbid(unsafe_code)]
 
@@ -11,18 +11,19 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Why a key was not armed by [`KeyedTimers::insert_if_absent`]; `value` comes back.
+/// The reason why [`KeyedTimers::insert_if_absent`] did not arm a key, with the value that was
+/// passed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InsertAbsentError<V> {
-    /// The key is armed already, and is as it was.
+    /// The key is already armed and remains unchanged.
     Armed(V),
     /// The wheel refused the timer.
     Refused(InsertError<V>),
 }
 
 impl<V> InsertAbsentError<V> {
-    /// The value that was not armed.
+    /// Returns the value that was not armed.
     pub fn into_value(self) -> V {
         match self {
             Self::Armed(value) | Self::Refused(InsertError { value, .. }) => value,
@@ -46,12 +47,13 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
-    /// Arms `key` unless it is armed: it fires `delay` from now, with `value`. O(1), under the lock
-    /// of the key.
+    /// Arms `key` with `value`, to fire `delay` from now, unless the key is already armed. O(1),
+    /// under the lock of the key.
     ///
     /// # Errors
     ///
-    /// The key is armed, or as [`insert`](Self::insert); `value` comes back.
+    /// Fails if the key is already armed, and otherwise like [`insert`](Self::insert). The error
+    /// contains `value`.
     ///
     /// # Examples
     ///
@@ -82,10 +84,11 @@ where
         }
     }
 
-    /// Merges `value` into that of `key` if it is armed, whose deadline stays as it is; else arms
-    /// `key` with `value`, to fire `delay` from now. Returns `true` if it was merged.
+    /// Merges `value` into the value of `key` if the key is armed, and otherwise arms the key with
+    /// it, to fire `delay` from now. Returns `true` if the value was merged, in which case the
+    /// deadline stays.
     ///
-    /// O(1), and `merge` runs under the lock of the key: it must not use the timers.
+    /// O(1). `merge` runs under the lock of the key and must not use the timers.
     ///
     /// # Errors
     ///
@@ -129,9 +132,9 @@ where
         Ok(merged.is_some())
     }
 
-    /// Changes the value of `key` in its place, if it is armed. Its deadline stays as it is.
+    /// Changes the value of `key` in place if the key is armed. The deadline stays.
     ///
-    /// O(1), and `change` runs under the lock of the key: it must not use the timers.
+    /// O(1). `change` runs under the lock of the key and must not use the timers.
     ///
     /// # Examples
     ///
