@@ -29,8 +29,8 @@ const LONGEST_ERROR: usize = 1024;
 /// How long an answer of the store is waited for in a place.
 pub(super) const STALLED: Duration = Duration::from_secs(2);
 
-/// How long a worker that is to end waits at least for the store to take the end of an attempt, if
-/// the lease has run out by then.
+/// The minimum time for which an ending worker waits until the store accepts the end of an attempt,
+/// if the lease has run out by then.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// What a handler gets: a timer that is due.
@@ -152,8 +152,8 @@ pub struct Event {
     pub outcome: Outcome,
 }
 
-/// How an attempt ended: all but [`TooLate`](Self::TooLate), [`Unanswered`](Self::Unanswered) and
-/// [`Unreadable`](Self::Unreadable) are on the disk.
+/// The outcome of an attempt. Every outcome except [`TooLate`](Self::TooLate),
+/// [`Unanswered`](Self::Unanswered) and [`Unreadable`](Self::Unreadable) is on the disk.
 ///
 /// # Examples
 ///
@@ -205,14 +205,14 @@ pub enum Outcome {
     },
     /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
     TooLate,
-    /// The worker was told to end, and the store did not answer before the lease had run out:
-    /// whether the handler's answer counts is not known here. If it does not, the timer is
-    /// delivered again.
+    /// The worker was asked to end, and the store did not answer before the lease had run out. It
+    /// is not known whether the handler's result counts. If it does not, the timer is delivered
+    /// again.
     Unanswered,
-    /// There was no attempt: what the store has kept of the timer makes no sense, or is missing (a
-    /// damaged file, or another program wrote there). [`DurableTimers::check`] finds out more. The
-    /// others are delivered; this one is looked at again, and reported again, after a minute. The
-    /// event's time is that at which it was due, its attempt 0.
+    /// There was no attempt, because the timer's record is missing or cannot be read (a damaged
+    /// file, or another program wrote to the store). [`DurableTimers::check`] finds out more. Other
+    /// timers are delivered. This one is read and reported again after a minute. The event's time
+    /// is the time at which it was due, and its attempt is 0.
     ///
     /// [`DurableTimers::check`]: super::DurableTimers::check
     Unreadable {
@@ -283,8 +283,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// Waits for an answer about a timer. A worker that is to end waits for no longer than `most`
-    /// from now on; `None`: there was no answer by then.
+    /// Waits for an answer about a timer. A worker that is ending waits at most `most` from now on,
+    /// and then returns `None`.
     async fn wait<T>(
         &self,
         id: &str,
@@ -310,7 +310,7 @@ impl Attempts {
         let _ = self.timer.sleep(most.saturating_sub(gone)).await;
     }
 
-    /// Waits for an answer about a timer; if it is long in coming, others get the place.
+    /// Waits for an answer about a timer, and gives its place to others if the answer takes long.
     async fn answered<T>(
         &self,
         id: &str,
@@ -372,7 +372,7 @@ impl Attempts {
         }
     }
 
-    /// How much is left of a lease that was asked for then.
+    /// Returns the remaining time of a lease that was requested at `asked`.
     fn left(&self, lease: &Lease, asked: Instant) -> Duration {
         let left = Duration::from_millis(lease.record.due.saturating_sub(lease.now));
         left.saturating_sub(self.timer.now().saturating_duration_since(asked))

@@ -1,4 +1,4 @@
-//! [`DurableTimers::check`]: the records of a store against its index of due times.
+//! [`DurableTimers::check`]: compares the records of a store with its index of due times.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +8,7 @@ use super::key::{Key, first_from};
 use super::timers::DurableTimers;
 use std::time::SystemTime;
 
-/// The most findings that a report names.
+/// The maximum number of findings in a report.
 const MOST_NAMED: usize = 1000;
 
 /// The result of [`DurableTimers::check`].
@@ -35,9 +35,9 @@ const MOST_NAMED: usize = 1000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// The number of records that were read.
+    /// The number of records read.
     pub timers: u64,
-    /// The number of keys of the index that were read: one for each timer in a sound store at rest.
+    /// The number of index keys read, which is one per timer in an intact store at rest.
     pub keys: u64,
     /// The number of findings.
     pub found: u64,
@@ -73,23 +73,22 @@ pub struct CheckReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// The record of a timer is intact, but the store does not find it by its id or by its due
-    /// time. The timer is not delivered until the store is repaired.
+    /// The record of a timer is intact, but the store cannot find it by its id or by its due time.
+    /// The timer is not delivered until the store is repaired.
     Unindexed {
         /// The timer's id.
         id: String,
     },
-    /// A key of the index leads to no record, or to one that is due at another time.
+    /// A key of the index has no record, or its record is due at another time.
     Stray {
-        /// The id in the key. If its bytes are damaged, those that are not UTF-8 are replaced.
+        /// The id in the key. Damaged bytes that are not UTF-8 are replaced.
         id: String,
         /// The due time in the key.
         due: SystemTime,
     },
     /// The record of a timer cannot be read, or belongs to another id.
     Unreadable {
-        /// The id under which it lies. If its bytes are damaged, those that are not UTF-8 are
-        /// replaced.
+        /// The id under which the record is stored. Damaged bytes that are not UTF-8 are replaced.
         id: String,
     },
 }
@@ -100,8 +99,8 @@ impl Finding {
     }
 }
 
-/// A position in a store that is being checked: a part of it, and a key within that part after
-/// which the check goes on. What a part is, and a key in it, is the store's choice.
+/// A position in a store that is being checked: a part of the store, and the key in that part after
+/// which the check continues. Each store defines its parts and keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cursor {
     pub(super) part: u64,
@@ -115,15 +114,15 @@ impl Cursor {
     }
 }
 
-/// What one step of a check has found.
+/// The findings of one step of a check.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
-    /// How many records were read.
+    /// The number of records read.
     pub(super) timers: u64,
-    /// How many keys of the index were read.
+    /// The number of index keys read.
     pub(super) keys: u64,
     pub(super) findings: Vec<Finding>,
-    /// Where the check goes on; `None` at the end of the store.
+    /// The position at which the check continues; `None` at the end of the store.
     pub(super) next: Option<Cursor>,
 }
 
@@ -145,21 +144,22 @@ impl CheckReport {
 
 impl DurableTimers {
     /// Compares the records of all timers with the index of due times by which workers find them,
-    /// in both directions, and reports what does not fit. Nothing is changed.
+    /// and reports mismatches in both directions. Nothing is changed.
     ///
     /// Each record is read and looked up by its id and by its due time, and each key of the index
-    /// is followed to its record: `n` timers cost some `3 n` lookups. The store is read in steps of
-    /// up to 1000 timers, so that workers and callers go on in between. A timer that changes while
-    /// the check runs is compared as it is at one moment, and may be counted twice or not at all.
+    /// is followed to its record, so `n` timers cost about `3 n` lookups. The store is read in
+    /// steps of up to 1000 timers, between which workers and callers continue. A timer that changes
+    /// during the check is compared in one consistent state, and may be counted twice or not at
+    /// all.
     ///
-    /// A disk that returns wrong bytes is the usual cause of a finding. Until a check, a worker
-    /// reports ([`Unreadable`](super::Outcome::Unreadable)) the keys that lead to no record when
-    /// they are due; a timer whose key is damaged in its due time may otherwise be late without a
+    /// The usual cause of a finding is a disk that returns wrong bytes. Without a check, workers
+    /// report keys without a record ([`Unreadable`](super::Outcome::Unreadable)) when those are
+    /// due, but a timer with a damaged due time may be late without any report.
     /// word.
     ///
     /// # Errors
     ///
-    /// The store failed, or cannot be reached.
+    /// Fails if the store failed or cannot be reached.
     ///
     /// # Examples
     ///
@@ -184,25 +184,25 @@ impl DurableTimers {
         Ok(report)
     }
 
-    /// Checks the store as [`check`](Self::check) does, and if anything is found mends what can be
-    /// mended. Returns what was found before; another check shows what is left.
+    /// Checks the store as [`check`](Self::check) does, and repairs it if the check finds damage.
+    /// Returns the findings from before the repair; another check shows what remains.
     ///
-    /// - The index is derived anew from the records that can be read: every such timer is delivered
-    ///   again, and keys that lead to no record go.
-    /// - A record that lies under a damaged id is put back under its own, which is still in the
-    ///   index.
-    /// - A record that cannot be read stays, and is reported as before.
+    /// - The index is rebuilt from the records that can be read. Every such timer is delivered
+    ///   again, and keys without a record are removed.
+    /// - A record under a damaged id is moved back to its own id, which is still in the index.
+    /// - A record that cannot be read stays and is reported as before.
     ///   [`remove_corrupt`](Self::remove_corrupt) removes it.
     ///
-    /// In a file the repair is one transaction, done or not done as a whole. It reads and writes
-    /// all records, needs as much space again in the file, and other changes wait for it. In Redis
-    /// it takes as many steps as the check, between which others go on; records stay where they
-    /// are, and workers of other processes find what was put back within a minute.
+    /// In a file, the repair is one transaction and takes effect completely or not at all. It reads
+    /// and writes all records, needs as much additional space in the file, and blocks other
+    /// changes. In Redis it takes as many steps as the check, between which other operations
+    /// continue. Records stay where they are, and workers of other processes find restored timers
+    /// within a minute.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); or there is no space. In a file nothing is changed then; in Redis
-    /// it may be done in part, and can be done again.
+    /// Fails like [`check`](Self::check), or if there is no space. A file is then unchanged. In
+    /// Redis the repair may be incomplete, and can be repeated.
     ///
     /// # Examples
     ///

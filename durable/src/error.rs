@@ -105,15 +105,15 @@ pub enum DurableError {
         /// The version that is read here.
         known: u64,
     },
-    /// The store in Redis was emptied since it was opened (`FLUSHALL`, a restart without what had
-    /// been written, a fail-over to a node that has nothing). A worker's
-    /// [`run`](super::Worker::run) ends with this, once. The timers of before have gone. The store
-    /// can be used, and another run delivers what is scheduled from now on.
+    /// The store in Redis was emptied since it was opened (`FLUSHALL`, a restart without persisted
+    /// data, a failover to an empty node). A worker's [`run`](super::Worker::run) ends with this
+    /// error once. Earlier timers are lost. The store can be used, and another run delivers timers
+    /// that are scheduled from now on.
     Emptied,
-    /// The store in Redis was emptied since it was opened, and another process has made it anew
-    /// with another number of partitions. This handle is of no use any more: connect again.
+    /// The store in Redis was emptied since it was opened, and another process has created it again
+    /// with another number of partitions. This handle can no longer be used: connect again.
     Remade {
-        /// How many partitions it has now.
+        /// The number of partitions that the store has now.
         partitions: u64,
     },
     /// The store cannot be reached, or did not answer in time. What was asked for may have been

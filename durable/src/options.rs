@@ -83,8 +83,8 @@ impl From<Duration> for When {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Keep it as it is. If it is being delivered and would be gone afterwards, the new one comes
-    /// [next](super::Inserted::Next), as if it had been inserted when that delivery had ended.
+    /// Keep the existing timer. If it is being delivered and would be gone afterwards, the new one
+    /// comes [next](super::Inserted::Next), as if it had been inserted at the end of that delivery.
     Keep,
     /// Put the new one in its place. What was handled of the old one at that moment does not count
     /// any more: its acknowledgement comes too late.

@@ -29,12 +29,13 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// The store's clock.
     fn now(&self) -> Answer<Millis>;
 
-    /// Nothing → resting; or, if the id exists, as was chosen. One that is to be kept, and may end
-    /// with the attempt that runs, gets the new one as what comes after it.
+    /// Nothing → resting. If the id exists, the outcome depends on the chosen policy. If an
+    /// existing timer is kept but may end with its running attempt, the new one is scheduled after
+    /// it.
     fn insert(&self, timer: Insert) -> Answer<Inserted>;
 
-    /// Resting → nothing: `true`. A leased one loses its rule of repetition, and what was to come
-    /// after it: `false`.
+    /// Resting → nothing: `true`. A leased timer loses its repetition rule and its next delivery:
+    /// `false`.
     fn cancel(&self, id: &str) -> Answer<bool>;
 
     /// Resting → resting, due and planned at another time, its attempts forgotten: `true`.
@@ -66,8 +67,8 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn leave(&self, worker: u64) -> Answer<()>;
 
     /// Resting and due → leased, one attempt more. Leased, and the lease has run out → leased anew.
-    /// The key may be stale; one that the index still has, and that leads to no record, is damage
-    /// and answered as unreadable.
+    /// The key may be stale. A key that is still in the index but has no record is damage, and is
+    /// answered as unreadable.
     fn lease(&self, key: &Key) -> Answer<Leasing>;
 
     /// Leased under this fence → what comes next: `true`. `false`: the lease was taken over, or the
@@ -99,16 +100,16 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Dead letter → nothing: `true`. `false`: there is none of that number.
     fn bury(&self, number: u64) -> Answer<bool>;
 
-    /// A timer whose record cannot be read, or that has keys in the index and no record → nothing:
-    /// `true`. `false`: there is none, or it can be read.
+    /// A timer whose record cannot be read, or that has only keys in the index → nothing: `true`.
+    /// `false` if there is no such timer, or it can be read.
     fn discard(&self, id: &str) -> Answer<bool>;
 
-    /// Compares records with the index of due times, in both directions: one step of bounded size,
-    /// from a position on. Changes nothing.
+    /// Compares records with the index of due times in both directions, in one step of bounded size
+    /// that begins at a position. Changes nothing.
     fn check(&self, from: Cursor) -> Answer<Checked>;
 
-    /// Derives the index anew from the records, and puts records that lie under a damaged id back
-    /// under their own. What cannot be read stays, with its keys.
+    /// Rebuilds the index from the records, and moves records under a damaged id back to their own.
+    /// Unreadable records stay, with their keys.
     fn repair(&self) -> Answer<()>;
 }
 
@@ -168,7 +169,7 @@ pub(super) struct Insert {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A handler that polls schedules its own timer again:
+/// A polling handler that schedules its own timer again:
 ///
 /// ```
 /// use std::time::Duration;
@@ -203,11 +204,11 @@ pub(super) struct Insert {
 pub enum Inserted {
     /// There was none of that id.
     New,
-    /// There was one, and it was kept: it rests, repeats, is followed by another already, or is
+    /// A timer existed and was kept, because it rests, repeats, already has a next delivery, or is
     /// being delivered for the same planned time.
     Kept,
-    /// There was one that is being delivered. The new one is delivered after it, however that
-    /// ends.
+    /// A timer exists and is being delivered. The new one is delivered after it, whatever the
+    /// outcome.
     Next,
     /// There was one, which has gone.
     Replaced,

@@ -99,7 +99,7 @@ pub struct DurableTimer {
     pub running: bool,
     /// Why the last attempt failed; empty if none has.
     pub error: String,
-    /// When the delivery comes that was scheduled while this one ran
+    /// The due time of the delivery that was scheduled while this one ran
     /// ([`Inserted::Next`](super::Inserted::Next)).
     pub next: Option<SystemTime>,
 }
@@ -451,8 +451,9 @@ impl DurableTimers {
     }
 
     /// Removes a timer whose record cannot be read or is missing ([`DurableError::Corrupt`] names
-    /// it): `true` if there was one. `false` if there is none of that id, or it can be read. What a
-    /// handler was to do is lost; [`repair`](Self::repair) mends what it can, and loses nothing.
+    /// it). Returns `true` if there was one, and `false` if there is no timer of that id or it can
+    /// be read. The payload is lost. [`repair`](Self::repair) repairs what it can, and loses
+    /// nothing.
     ///
     /// This reads all due times of its store, or of its partition: it is for the rare case.
     ///

@@ -85,7 +85,7 @@ pub struct Worker {
     timers: DurableTimers,
     concurrency: usize,
     until: Fuse<BoxFuture<'static, ()>>,
-    /// How long after that the run has ended, whatever is still handled.
+    /// The time after that at which the run ends, even if handlers are still running.
     within: Option<Duration>,
     observe: Option<Box<Observe>>,
 }
@@ -126,21 +126,21 @@ impl Worker {
     /// Ends the run when `end` is ready: no more leases are asked for, and what has been is
     /// finished.
     ///
-    /// That takes as long as the handlers do, and never longer than the last of their leases, even
-    /// if the store cannot be reached or written: a handler's answer is worth nothing after its
-    /// lease ([`Outcome::Unanswered`]). For leases that were asked for, and for telling the store
-    /// that the worker ends, two seconds are waited.
+    /// That takes as long as the handlers do, but not longer than the last of their leases, even if
+    /// the store cannot be reached or written, because a handler's result does not count after its
+    /// lease ([`Outcome::Unanswered`]). For pending lease requests and for reporting its end to the
+    /// store, the worker waits up to two seconds.
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let end: BoxFuture<'static, ()> = Box::pin(end);
         self.until = end.fuse();
         self
     }
 
-    /// Ends the run as [`until`](Self::until) does, and at most `limit` after `end` is ready: for a
-    /// supervisor that kills the process some time after it has asked for its end.
+    /// Ends the run as [`until`](Self::until) does, but at most `limit` after `end` is ready. Use
+    /// it under a supervisor that kills the process some time after it was asked to end.
     ///
-    /// Handlers that still run then are dropped. `observe` is not called for them; the attempts
-    /// have failed when their leases run out, and are tried again.
+    /// Handlers that are still running then are dropped. `observe` is not called for them. Their
+    /// attempts count as failed when the leases run out, and are tried again.
     ///
     /// # Examples
     ///
@@ -289,10 +289,10 @@ struct Run {
     /// A page is to be asked for as soon as none is on its way.
     hasty: bool,
     until: Fuse<BoxFuture<'static, ()>>,
-    /// Dropped, it tells the attempts that it is to end.
+    /// Signals the attempts, by its drop, that the worker is ending.
     end: Option<oneshot::Sender<()>>,
     within: Option<Duration>,
-    /// When nothing is waited for any more.
+    /// The time after which nothing is awaited any more.
     limit: Option<Sleep>,
     /// It is to end, and tells the store so.
     leaving: Option<Fuse<BoxFuture<'static, ()>>>,

@@ -1,7 +1,7 @@
 //! [`Damaged`]: the timers whose records could not be read lately.
 //!
-//! Such a record stays in the store, and its key stays due: each page that begins before it has it.
-//! A worker asks for it once a minute, and says each time that it cannot be read.
+//! Such a record stays in the store, and its key stays due, so each page that begins before the key
+//! contains it. A worker requests it once a minute, and reports each time that it cannot be read.
 
 #![forbid(unsafe_code)]
 

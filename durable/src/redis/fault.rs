@@ -13,10 +13,11 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 /// What is said of a right that is missing within a script, by Redis 7.0 and later ones.
 const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 pub(super) enum Fault {
     Final(DurableError),
-    /// It was surely not done, and may be once somebody has seen to the server: a worker waits.
+    /// It was certainly not executed, and may be after an operator has fixed the server. Workers
+    /// wait.
     Refused(DurableError),
     /// It was surely not done.
     Undone(String),

@@ -1,13 +1,13 @@
-//! [`Identity`]: whether the store is still the one that was opened.
+//! [`Identity`]: checks that the store is still the one that was opened.
 //!
-//! A server may be emptied under its users: `FLUSHALL`, a restart without what it had written, a
-//! fail-over to a replica that has nothing. What was opened is then no more, and a process that
-//! connects next makes the store anew, perhaps with another number of partitions. Two processes
-//! that disagree about that number would have two stores of one name. Therefore **each process
-//! opens the store again once a second**, by the same script. If nothing is there the store is made
-//! anew, as it was but for its number, by which the other processes find it out. If another one is
-//! there, its layout and its partitions are compared, and a process to which they do not fit does
-//! nothing any more.
+//! A server may be emptied while it is in use, by `FLUSHALL`, a restart without persisted data, or
+//! a failover to an empty replica. The opened store is then gone, and the next process that
+//! connects creates it again, possibly with another number of partitions. Two processes that
+//! disagree about that number would have two stores of one name. Therefore **each process opens the
+//! store again once a second**, with the same script. If there is no store, the script creates it
+//! as it was but with a new number, by which the other processes notice. If there is another store,
+//! its layout and its partitions are compared, and a process that does not match them stops using
+//! the store.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ pub(super) struct Identity {
     partitions: u64,
     /// The number that the store was given when it was made.
     number: Mutex<u64>,
-    /// Why nothing is asked for any more.
+    /// The reason why the store is no longer used.
     gone: OnceLock<DurableError>,
 }
 
@@ -73,7 +73,7 @@ impl Identity {
         self.partitions
     }
 
-    /// Whether what was opened may still be used.
+    /// Fails if the opened store may no longer be used.
     pub(super) fn stands(&self) -> Result<(), DurableError> {
         self.gone.get().map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -84,7 +84,7 @@ fn format(found: u64) -> DurableError {
 }
 
 impl Verbs {
-    /// Opens the store again and again, for ever.
+    /// Opens the store again and again, forever.
     pub(super) async fn keep_open(&self) {
         loop {
             tokio::time::sleep(AGAIN).await;

@@ -152,7 +152,7 @@ impl Members {
         }
     }
 
-    /// The store was emptied: each worker is to be told.
+    /// Notes that the store was emptied, for each worker to report.
     pub(super) fn emptied(&self) {
         for member in self.lock().values_mut() {
             member.emptied = true;

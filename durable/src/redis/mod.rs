@@ -226,8 +226,8 @@ impl Redis {
         Self::open(Link::cluster(clients).await?, options).await
     }
 
-    /// The number of partitions of the store, as the process chose that made it. If there are more
-    /// workers, in all processes, those beyond this number deliver nothing.
+    /// Returns the number of partitions of the store, which was chosen by the process that created
+    /// it. Workers of all processes beyond this number deliver nothing.
     ///
     /// # Examples
     ///
