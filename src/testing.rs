@@ -19,8 +19,8 @@
 //! assert_eq!((slept, ended), (2 * hour, Err(TimeoutError::Elapsed)));
 //! ```
 //!
-//! A calendar reads the time of day of the world's clock, unless it was given another: midnight of
-//! 1970-01-01 UTC at first, or what [`ManualClock::set_wall`] has set.
+//! A calendar without its own clock reads the time of day of the world's clock, which is midnight
+//! of 1970-01-01 UTC at first, or as set by [`ManualClock::set_wall`].
 
 #![forbid(unsafe_code)]
 
@@ -143,14 +143,15 @@ impl<T: Send, H: FnMut(Expired<T>)> Turns for Swept<T, H> {
 #[derive(Clone, Default)]
 pub struct Spawner(Rc<RefCell<Vec<Task>>>);
 
-/// Spawns tasks in a [`World`] from where a spawner must be `Send`: from closures, handlers and
-/// other threads; made by [`World::remote_spawner`].
+/// A handle that spawns tasks in a [`World`] from code that requires `Send`, such as closures,
+/// handlers and other threads; made by [`World::remote_spawner`].
 ///
-/// A world does not wait for other threads: it takes the tasks that are there when it looks.
+/// A world does not wait for other threads. It takes the tasks that have been spawned when it
+/// checks.
 ///
 /// # Examples
 ///
-/// An asynchronous job each night, of which no two overlap:
+/// A nightly asynchronous job whose runs do not overlap:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -302,7 +303,7 @@ impl World {
         self.spawner.clone()
     }
 
-    /// Spawns tasks from where a spawner must be `Send`, such as a scheduler's
+    /// Returns a spawner for code that requires `Send`, such as a scheduler's
     /// [`run_tasks`](crate::scheduler::Every::run_tasks).
     #[must_use]
     pub fn remote_spawner(&self) -> RemoteSpawner {

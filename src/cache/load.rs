@@ -1,10 +1,10 @@
 //! [`Load`]: a load that is under way, what became of it, and those who wait for that.
 //!
-//! Mostly the load itself is run by one of its callers, and the others wait. One that
-//! [belongs to its key](Load::carry) is a future that lies here, and is polled by any caller that
-//! waits, one at a time. Its waker wakes them all, so that the poll is not left to one that is
-//! dropped; the first to come takes the future out of its place, and those who find none there are
-//! woken once more if it wants to be polled again. The lock is held for none of the user's code.
+//! In most cases one of the callers runs the load and the others wait. A load that [belongs to its
+//! key](Load::carry) is a future that is stored here and polled by any waiting caller, one at a
+//! time. Its waker wakes all of them, so that the poll does not depend on a caller that may be
+//! dropped. The first caller takes the future out to poll it. Callers that find no future are woken
+//! again if it wants to be polled once more. No user code runs under the lock.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ pub(super) enum Outcome<V> {
     /// None: it panicked, or it was a future and was dropped before its end. A caller that waited
     /// for it loads.
     Nothing,
-    /// The caller that waits for it runs it: it would wait for itself.
+    /// The caller that waits for the load also runs it, so it would wait for itself.
     Recursive,
 }
 
@@ -114,7 +114,7 @@ impl<V> Load<V> {
         self.wake(told);
     }
 
-    /// Wakes those who wait, threads and tasks.
+    /// Wakes the waiting threads and tasks.
     fn wake(&self, told: Told) {
         self.changed.notify_all();
         told.wake();
@@ -139,8 +139,8 @@ impl<V: Send + 'static> Load<V> {
     }
 }
 
-/// Wakes a load that belongs to its key. It does not keep it: what the load waits for may keep
-/// this.
+/// Wakes a load that belongs to its key. It holds the load weakly, because the load may hold what
+/// wakes it.
 struct Alarm<V>(Weak<Load<V>>);
 
 impl<V: Send + 'static> Wake for Alarm<V> {

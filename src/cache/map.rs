@@ -387,8 +387,8 @@ struct Writing<'a, K, V> {
     overtaken: Overtaken<V>,
 }
 
-/// Loads that have lost their places. One whose drop panics does not keep its overtaker from what
-/// is still to be done.
+/// Loads that have lost their places. A panic in the drop of one does not prevent the remaining
+/// work of its overtaker.
 struct Overtaken<V>(Vec<Arc<Load<V>>>);
 
 impl<V> Drop for Overtaken<V> {

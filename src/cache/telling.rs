@@ -1,7 +1,8 @@
 //! [`Telling`]: calls the listener of a cache, on each thread for one value after the other.
 //!
-//! A listener may use the cache, and so make further values leave. These wait until its call has
-//! returned: a listener that inserts what has left would else call itself, deeper each time.
+//! A listener may use the cache and make further values leave. Those values wait until its call has
+//! returned. Otherwise a listener that inserts each value that left would call itself recursively
+//! without bound.
 
 #![forbid(unsafe_code)]
 
@@ -25,9 +26,9 @@ impl<K, V> Telling<K, V> {
         Self { listener, waiting: Mutex::default(), threads: AtomicUsize::new(0) }
     }
 
-    /// Calls the listener with a value, and then with those that its calls made leave. Within a
-    /// call of the listener, on this thread, it leaves the value to the outer one. A panic of the
-    /// listener goes on after the last call.
+    /// Calls the listener with a value, and then with the values that left during that call. Within
+    /// a call of the listener on this thread, the value is left to the outer call. A panic of the
+    /// listener propagates after the last call.
     pub(super) fn tell(&self, told: Evicted<K, V>) {
         if Inside::is(self) {
             let mut waiting = ignore_poison(self.waiting.lock());

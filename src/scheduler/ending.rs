@@ -35,11 +35,11 @@ pub enum Ending {
     Cancelled,
     /// A run of a repetition panicked. (The panic of a closure that runs once is its result.)
     Panicked,
-    /// The wheel refused its next timer: its clock cannot tell the deadline, or it is at its
-    /// capacity with timers of another scheduler.
+    /// The wheel refused its next timer, because its clock cannot represent the deadline or because
+    /// timers of another scheduler fill its capacity.
     Refused(Refusal),
-    /// The scheduler was shut down or dropped, or its timer was dropped, before its time came; or
-    /// the scheduler was closed, and a repetition has had its last run.
+    /// The scheduler was shut down or dropped, or the closure's timer was dropped, before its time
+    /// came; or the scheduler was closed and a repetition has had its last run.
     ShutDown,
 }
 

@@ -140,9 +140,9 @@ pub trait Rule: Send + 'static {
         None
     }
 
-    /// How far ahead the next run is, where [`next`](Self::next) has just returned
-    /// [`Next::AskAfter`], for [`Scheduled::next_run`](super::Scheduled::next_run) and
-    /// [`Unrun::due`](super::Unrun::due); `None` for rules that do not know.
+    /// Returns the delay until the next run after [`next`](Self::next) has returned
+    /// [`Next::AskAfter`], or `None` if the rule does not know it. Used by
+    /// [`Scheduled::next_run`](super::Scheduled::next_run) and [`Unrun::due`](super::Unrun::due).
     fn next_delay(&self) -> Option<Duration> {
         None
     }

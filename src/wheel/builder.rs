@@ -198,8 +198,9 @@ impl Builder {
 }
 
 impl<T: Send> Wheel<T> {
-    /// The most timers that may be armed at a time, as the builder said
-    /// ([`Builder::capacity`](crate::Builder::capacity)); `None` for a wheel without a bound. O(1).
+    /// Returns the maximum number of armed timers, as set by
+    /// [`Builder::capacity`](crate::Builder::capacity), or `None` for a wheel without a bound.
+    /// O(1).
     ///
     /// # Examples
     ///

@@ -10,8 +10,8 @@ use crate::wheel::shared::Inner;
 pub(crate) type ClosedInChildren<T> = SetInChild<Inner<T>>;
 
 impl<T> Wheel<T> {
-    /// Closes the wheel in every child process that is forked while the returned value lives: for
-    /// a wheel whose sweeper is on a thread that such a process does not have.
+    /// Closes the wheel in every child process that is forked while the returned value exists. This
+    /// is for a wheel whose sweeper runs on a thread that such a process does not have.
     pub(crate) fn close_in_children(&self) -> ClosedInChildren<T> {
         SetInChild::new(Arc::clone(&self.inner))
     }

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 /// share the wheel. Made by [`Builder::build`](crate::Builder::build) or owned by a
 /// [`Driver`](crate::Driver).
 ///
-/// In the child of a `fork` a wheel works, but the vacant entries that other threads of the parent
-/// had in their hands are lost to it, and a driver has no tick thread there.
+/// In the child of a `fork` a wheel works, but the vacant entries in the magazines of the parent's
+/// other threads are lost to it, and a driver has no tick thread there.
 ///
 /// # Examples
 ///
@@ -88,8 +88,8 @@ impl<T: Send> Wheel<T> {
     ///
     /// # Errors
     ///
-    /// The wheel is closed, at its capacity or out of memory, or the delay is beyond its range
-    /// (2^37 - 2 ticks: 4.35 years at 1 ms). The value comes back in the error.
+    /// Fails if the wheel is closed, at its capacity or out of memory, or if the delay is beyond
+    /// its range (2^37 - 2 ticks: 4.35 years at 1 ms). The error contains the value.
     ///
     /// # Examples
     ///
@@ -147,9 +147,10 @@ impl<T: Send> Wheel<T> {
 
     /// Ends a timer: its value, if and only if it has not fired and now never will.
     ///
-    /// The timer's place is free at once, whatever the sweeper does. An id whose timer has ended
-    /// or, but for a [slight chance](TimerId), one of another wheel returns `None` and touches
-    /// nothing. One that was [made up](TimerId::from_bits) may name a timer. O(1), lock-free.
+    /// The timer's place is free at once, whatever the sweeper does. The call returns `None` and
+    /// changes nothing for an id whose timer has ended and, except for a [small chance](TimerId),
+    /// for an id of another wheel. An [invented id](TimerId::from_bits) may match a timer. O(1),
+    /// lock-free.
     ///
     /// # Examples
     ///

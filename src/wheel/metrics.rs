@@ -46,8 +46,8 @@ pub struct Metrics {
     /// Timers that reached their deadline and were handed over, to a handler or to an executor that
     /// may have dropped them since.
     pub fired: u64,
-    /// Timers handed back by a drain, or by an insert that met the closing of the wheel or found no
-    /// memory.
+    /// Timers returned by a drain, or by an insert that found the wheel closing or the memory
+    /// exhausted.
     pub returned: u64,
     /// Names in slots beyond one for each armed timer: they wait to be swept.
     pub stale_names: u64,
@@ -61,9 +61,9 @@ pub struct Metrics {
     pub lateness: Lateness,
     /// Bytes that timers and their names take at present.
     pub bytes: u64,
-    /// How long after their deadlines the handlers of timers began. It exceeds
+    /// The lateness with which the handlers of timers began. It exceeds
     /// [`lateness`](Self::lateness) by the time for which timers waited for the executor and for
-    /// the handlers before them in their batch. Empty without a driver.
+    /// earlier handlers of their batch. Empty without a driver.
     pub handler_lateness: Lateness,
     /// Timers handed to the executor whose handlers have not ended, those that wait for their turn
     /// included; zero without a driver.

@@ -32,27 +32,27 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CalendarError {
-    /// An expression cannot be read.
+    /// An expression is invalid.
     Expression {
         /// The expression.
         expression: String,
-        /// The field that is wrong, such as `"hour"`; `None` if that is no field.
+        /// The invalid field, such as `"hour"`; `None` if the error is not in a field.
         field: Option<&'static str>,
-        /// The part that is wrong, as it is written.
+        /// The invalid part, as it is written.
         part: String,
-        /// What is wrong with it, and what to write in its place.
+        /// The reason why it is invalid, and an alternative.
         reason: &'static str,
-        /// The numbers that are allowed there, where `reason` is about numbers.
+        /// The allowed numbers, if `reason` is about numbers.
         allowed: Option<RangeInclusive<u16>>,
     },
-    /// The IANA database knows no such zone, and it is no offset such as `+02:00`.
+    /// The zone is neither in the IANA database nor an offset such as `+02:00`.
     Zone(String),
     /// The system does not say which zone it is in, or names one that there is not; why.
     SystemZone(String),
-    /// Not a day: one is written as `2026-12-25`.
+    /// The text is not a day, which is written as `2026-12-25`.
     Day(String),
-    /// The expression names no time that ever comes, or all of its times are left out. If none of
-    /// several expressions names one, they are listed.
+    /// No time of the expression ever comes, or all of its times are excluded. If this applies to
+    /// all of several expressions, they are listed.
     Never(String),
 }
 

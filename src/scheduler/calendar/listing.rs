@@ -11,8 +11,8 @@ use std::time::SystemTime;
 const FIRST: Timestamp = Timestamp::constant(-62_135_424_000, 0);
 
 impl Calendar {
-    /// Returns the times of the calendar after `time`, one by one. Most calendars never end. Each
-    /// time costs some microseconds.
+    /// Returns an iterator over the times of the calendar after `time`. Most calendars never end.
+    /// Each time costs a few microseconds.
     ///
     /// # Examples
     ///
@@ -30,12 +30,12 @@ impl Calendar {
         TimesAfter { calendar: self, last: Timestamp::try_from(time).ok() }
     }
 
-    /// Returns the last time of the calendar before `time`; `None` if there is none since the year
-    /// 1. Costs as much as some dozens of times to come.
+    /// Returns the last time of the calendar before `time`, or `None` if there is none since the
+    /// year 1. It costs as much as a few dozen times to come.
     ///
     /// # Examples
     ///
-    /// The run that a program which starts at one o'clock would have made:
+    /// The run that a program which starts at one o'clock has missed:
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -73,7 +73,7 @@ impl Calendar {
     }
 }
 
-/// The coming times of a [`Calendar`]; made by [`Calendar::times_after`].
+/// An iterator over the coming times of a [`Calendar`]; made by [`Calendar::times_after`].
 #[derive(Clone, Debug)]
 #[must_use = "an iterator does nothing unless it is asked"]
 pub struct TimesAfter<'c> {

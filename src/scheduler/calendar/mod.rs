@@ -113,10 +113,10 @@ impl WallClock for ManualClock {
 /// more, the clock is taken to have been wrong, and the present one counts. Set back by less than a
 /// second, or by less than passes until the next look at it, nothing is repeated.
 ///
-/// **Several expressions** make one calendar by [`CalendarBuilder::or`], and
-/// [`CalendarBuilder::except`] and [`CalendarBuilder::except_days`] leave times out. A rule of your
-/// own may also ask several calendars. Each of them counts a time as run once it has answered
-/// [`Next::After`], and takes no notice of the others' runs.
+/// **Several expressions** are combined into one calendar with [`CalendarBuilder::or`]. Times are
+/// excluded with [`CalendarBuilder::except`] and [`CalendarBuilder::except_days`]. A custom rule
+/// may also ask several calendars. Each of them counts a time as run once it has answered
+/// [`Next::After`], and ignores the runs of the others.
 ///
 /// A calendar whose last year is over goes on looking each minute, since the clock may be set back.
 ///
@@ -231,7 +231,7 @@ impl Calendar {
     }
 }
 
-/// The same calendar for another closure: it knows of no runs yet.
+/// Creates the same calendar for another closure, without knowledge of earlier runs.
 ///
 /// # Examples
 ///
