@@ -1,4 +1,4 @@
-//! [`Map`]: who has a value, who loads one, and who makes room.
+//! [`Map`]: the values of the keys, their loads, and eviction.
 //!
 //! A key belongs to one of some [shards](Shard), and each is a cache of `quick_cache`, with its
 //! policy of eviction, and the loads that are under way, behind one lock. The lock is held for a

@@ -105,7 +105,7 @@ impl<K, V> Lifecycle<Own<K>, Held<V>> for Collect {
 /// Weighs entries.
 pub(super) type Weigher<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 
-/// What an entry counts for in the bound: one, if not told otherwise.
+/// The weight of an entry in the bound, one by default.
 pub(super) struct Weigh<K, V> {
     weigher: Option<Arc<Weigher<K, V>>>,
     /// What heavier entries count for.

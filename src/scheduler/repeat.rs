@@ -459,7 +459,8 @@ impl Repetition<'_> {
         }
     }
 
-    /// Schedules what begins tasks. `told` makes a job that is told of its runs.
+    /// Schedules a closure that begins tasks. `told` makes a job that receives a description of its
+    /// runs.
     fn start_tasks<S, J, B, F>(
         repetition: Result<Self, RepeatRefusal>,
         overlap: Overlap,

@@ -275,7 +275,7 @@ fn work(timers: &DurableTimers, handler: impl Fn() + Send + Sync + 'static) -> W
     (events, end, std::thread::spawn(move || block_on(run)))
 }
 
-/// The end of a thread of a worker that was told to end.
+/// Waits for the thread of a worker that was asked to end.
 fn ended(thread: std::thread::JoinHandle<std::result::Result<(), DurableError>>) -> Tested {
     let begun = MonotonicClock.now();
     while !thread.is_finished() {

@@ -34,9 +34,9 @@ pub(super) struct Cluster {
 
 struct Known {
     masters: HashMap<Slot, Arc<Node>>,
-    /// All that the cluster has told of, replicas too.
+    /// All nodes that the cluster has listed, including replicas.
     nodes: BTreeMap<Address, Arc<Node>>,
-    /// The node that has told of them; it refuses what belongs to a slot that no node has.
+    /// The node that has listed them. It rejects requests for a slot that no node has.
     teller: Arc<Node>,
     /// Whether it is being learned again, or has just been.
     learning: bool,
@@ -96,7 +96,7 @@ impl Cluster {
         });
     }
 
-    /// Takes over what a node has told; nodes that are known keep their connections.
+    /// Takes over the nodes that a node has listed. Known nodes keep their connections.
     fn learn(&self, teller: Arc<Node>, told: Vec<Told>) {
         let mut known = self.lock();
         let old = std::mem::take(&mut known.nodes);

@@ -1,4 +1,4 @@
-//! [`Link`]: the way to the node that has a key, and the patience with which it is asked.
+//! [`Link`]: the connection to the node that has a key, and the policy of retries.
 //!
 //! The crate `redis` has the connections; where the slots are ([`cluster`](super::cluster)), when a
 //! connection is replaced ([`node`](super::node)), and what is asked again
@@ -133,8 +133,8 @@ impl Link {
         futures_util::future::join_all(each).await
     }
 
-    /// What an error that came by that way means. Sees to another connection, and learns where the
-    /// slots are, if need be.
+    /// Returns the meaning of an error from that connection. Requests another connection and learns
+    /// the slots anew if necessary.
     pub(super) fn fault(&self, way: &Way, error: &RedisError) -> Fault {
         way.check(error);
         if let Self::Cluster(cluster) = self {
@@ -161,8 +161,8 @@ impl Link {
     }
 }
 
-/// An answer as what it should be. One that is something else came whole: it tells that something
-/// else wrote there, and not that the connection broke.
+/// Converts an answer to its type. An answer of another type arrived whole, so another program
+/// wrote to the store, and the connection did not break.
 fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<T, DurableError> {
     let strange = |error| DurableError::corrupt(format!("the answer about {about}: {error}"));
     redis::from_redis_value(said).map_err(strange)

@@ -49,9 +49,9 @@ struct Member {
     stalled: BTreeMap<u64, usize>,
     /// The partition that was looked into for stragglers, and when.
     looked: (u64, Millis),
-    /// Whether the master where the workers are kept does not answer.
+    /// `true` if the master that stores the list of workers does not answer.
     unheard: bool,
-    /// Whether the store was emptied, and the worker has not been told so.
+    /// `true` if the store was emptied and the worker has not yet reported it.
     emptied: bool,
 }
 
@@ -134,18 +134,18 @@ impl Members {
         self.change(number, |member| member.missed.remove(&partition));
     }
 
-    /// A worker could not be heard: whether it could before.
+    /// Notes that a worker's heartbeat got no answer. Returns `true` if the previous one did.
     pub(super) fn unheard(&self, number: u64) -> bool {
         let mut all = self.lock();
         all.get_mut(&number).is_some_and(|member| !std::mem::replace(&mut member.unheard, true))
     }
 
-    /// Whether a worker is one that could not be heard.
+    /// Returns `true` if the worker's last heartbeat got no answer.
     pub(super) fn is_unheard(&self, number: u64) -> bool {
         self.lock().get(&number).is_some_and(|member| member.unheard)
     }
 
-    /// A worker can be heard again.
+    /// Notes that a worker's heartbeat was answered again.
     pub(super) fn heard(&self, number: u64) {
         if let Some(member) = self.lock().get_mut(&number) {
             member.unheard = false;
@@ -160,7 +160,7 @@ impl Members {
         self.forget();
     }
 
-    /// Whether the store was emptied since a worker was told so last.
+    /// Returns `true` if the store was emptied since the worker last reported it.
     pub(super) fn saw_emptied(&self, number: u64) -> bool {
         let mut all = self.lock();
         all.get_mut(&number).is_some_and(|member| std::mem::take(&mut member.emptied))

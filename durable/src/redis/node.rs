@@ -1,9 +1,9 @@
 //! [`Node`]: one server, and the connection to it.
 //!
 //! The crate `redis` reconnects when a connection breaks. **A connection that does not answer in
-//! time is replaced**: one that broke without a word (its machine has gone, its address moved)
-//! looks to the system as if it stood, for a quarter of an hour. The connection is used until its
-//! successor stands, because a server that is only slow still answers on it.
+//! time is replaced**, because one that broke silently (the machine is gone, or its address has
+//! moved) appears intact to the system for a quarter of an hour. The connection is used until its
+//! successor is established, because a server that is merely slow still answers on it.
 
 #![forbid(unsafe_code)]
 
@@ -107,8 +107,8 @@ impl Node {
 }
 
 impl Way {
-    /// Sees to another connection if this one does not answer, or leads to what is no master (any
-    /// more): its address may lead to another by now.
+    /// Requests another connection if this one does not answer or leads to a node that is not a
+    /// master (any more), because the address may lead to another node by now.
     pub(super) fn check(&self, error: &RedisError) {
         let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
         if error.is_timeout() || lost {

@@ -2,14 +2,15 @@
 //!
 //! Each script that puts a key within half a minute publishes it (`due:id`), and one that ends a
 //! worker that it has left. A task subscribes, and tells the workers. A notice is a hint: one that
-//! is doubled, late or out of order costs a refused lease at most. One that is lost would cost a
-//! timer its time. Therefore **all that is near is loaded again when the subscription breaks, each
-//! second until another one stands, and once more then**. A ping finds a subscription that broke
-//! without a word. Once a minute all is loaded again whatever was heard, which bounds what a notice
-//! costs that is lost without a trace (between two nodes of a cluster).
+//! is doubled, late or out of order costs a refused lease at most. A lost notice would make a timer
+//! late. Therefore **all near keys are loaded again when the subscription breaks, each second until
+//! another one is established, and once more then**. A ping detects a subscription that broke
+//! silently. Once a minute all near keys are loaded again in any case, which bounds the delay by a
+//! notice that is lost without a trace (between two nodes of a cluster).
 //!
-//! Any node of a cluster passes on the notices of all: the first that answers is subscribed to, of
-//! those that `connect` was given and those that the cluster has told of since.
+//! Every node of a cluster forwards the notices of all nodes. The subscription is made with the
+//! first node that answers, of those that were passed to `connect` and those that the cluster has
+//! listed since.
 
 #![forbid(unsafe_code)]
 

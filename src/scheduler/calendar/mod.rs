@@ -5,8 +5,8 @@
 //! armed far ahead: the rule is asked again after [`LOOK`] at most, and each time looks at the wall
 //! clock anew. What has run is remembered by its wall time.
 //!
-//! An `Expression` finds the times on a wall clock that nobody changes, and `Moments` decides what
-//! becomes of them where the clocks change.
+//! An `Expression` finds the times on a wall clock that never changes, and `Moments` maps them to
+//! moments where the clocks change.
 
 #![forbid(unsafe_code)]
 

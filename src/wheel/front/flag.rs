@@ -128,7 +128,7 @@ impl UpkeepFlag {
         self.wanted.load(Relaxed)
     }
 
-    /// Whether far more entries were vacant than in use, when somebody last looked.
+    /// `true` if far more entries were vacant than in use at the last check.
     pub(crate) fn has_surplus(&self) -> bool {
         // Relaxed: as in `look`.
         self.surplus.load(Relaxed)

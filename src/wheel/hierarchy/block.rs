@@ -146,7 +146,7 @@ impl Blocks {
         self.taken.store(u32::MAX, Relaxed);
     }
 
-    /// A block that nobody else has, to be [begun](Block::begin). `None`: none can be had.
+    /// Returns an unshared block, to be [begun](Block::begin), or `None` if none is available.
     pub(crate) fn claim(&self) -> Option<BlockNumber> {
         #[cfg(any(test, modelled))]
         // Relaxed: as in `exhaust`.

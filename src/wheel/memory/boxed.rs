@@ -76,7 +76,7 @@ impl<P: Place> Places<P> {
         unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
     }
 
-    /// A page that nobody else knows yet; `None` if there is no memory for it.
+    /// Returns an unshared page, or `None` if there is no memory for it.
     pub(crate) fn make_page(&self, _index: u32) -> Option<*mut P> {
         try_boxed(self.page_len as usize, P::default)
     }

@@ -1,4 +1,4 @@
-//! What becomes of a name that cannot be filed, because there is no memory for another block; the
+//! The treatment of a name that cannot be filed because there is no memory for another block; the
 //! functions are in [`lose`](super::lose).
 //!
 //! An insert takes its timer back and returns the value. In all other cases the timer stays armed,
