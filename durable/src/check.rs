@@ -1,17 +1,15 @@
-//! [`DurableTimers::check`]: compares the records of a store with its index of due times.
+//! [`DurableTimers::check`](super::DurableTimers::check): compares the records of a store with its index of due times.
 
 #![forbid(unsafe_code)]
 
 use super::clock::{Millis, system};
-use super::error::DurableError;
 use super::key::{Key, first_from};
-use super::timers::DurableTimers;
 use std::time::SystemTime;
 
 /// The maximum number of findings in a report.
 const MOST_NAMED: usize = 1000;
 
-/// The result of [`DurableTimers::check`].
+/// The result of [`DurableTimers::check`](super::DurableTimers::check).
 ///
 /// # Examples
 ///
@@ -45,7 +43,7 @@ pub struct CheckReport {
     pub findings: Vec<Finding>,
 }
 
-/// Damage that [`DurableTimers::check`] has found.
+/// Damage that [`DurableTimers::check`](super::DurableTimers::check) has found.
 ///
 /// # Examples
 ///
@@ -133,95 +131,11 @@ impl CheckReport {
         self.found == 0
     }
 
-    fn add(&mut self, checked: Checked) {
+    pub(super) fn add(&mut self, checked: Checked) {
         self.timers += checked.timers;
         self.keys += checked.keys;
         self.found += checked.findings.len() as u64;
         let room = MOST_NAMED - self.findings.len();
         self.findings.extend(checked.findings.into_iter().take(room));
-    }
-}
-
-impl DurableTimers {
-    /// Compares the records of all timers with the index of due times by which workers find them,
-    /// and reports mismatches in both directions. Nothing is changed.
-    ///
-    /// Each record is read and looked up by its id and by its due time, and each key of the index
-    /// is followed to its record, so `n` timers cost about `3 n` lookups. The store is read in
-    /// steps of up to 1000 timers, between which workers and callers continue. A timer that changes
-    /// during the check is compared in one consistent state, and may be counted twice or not at
-    /// all.
-    ///
-    /// The usual cause of a finding is a disk that returns wrong bytes. Without a check, workers
-    /// report keys without a record ([`Unreadable`](super::Outcome::Unreadable)) when those are
-    /// due, but a timer with a damaged due time may be late without any report.
-    /// word.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the store failed or cannot be reached.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tourbillon_durable::DurableTimers;
-    ///
-    /// # let file = std::env::temp_dir().join(format!("tourbillon-check-{}", std::process::id()));
-    /// let timers = DurableTimers::open(&file)?;
-    /// let report = pollster::block_on(timers.check())?;
-    /// assert!(report.is_sound(), "{:?}", report.findings);
-    /// # drop(timers);
-    /// # std::fs::remove_file(&file)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn check(&self) -> Result<CheckReport, DurableError> {
-        let (mut report, mut at) = (CheckReport::default(), Some(Cursor::part(0)));
-        while let Some(from) = at {
-            let mut checked = self.store.check(from).await?;
-            at = checked.next.take();
-            report.add(checked);
-        }
-        Ok(report)
-    }
-
-    /// Checks the store as [`check`](Self::check) does, and repairs it if the check finds damage.
-    /// Returns the findings from before the repair; another check shows what remains.
-    ///
-    /// - The index is rebuilt from the records that can be read. Every such timer is delivered
-    ///   again, and keys without a record are removed.
-    /// - A record under a damaged id is moved back to its own id, which is still in the index.
-    /// - A record that cannot be read stays and is reported as before.
-    ///   [`remove_corrupt`](Self::remove_corrupt) removes it.
-    ///
-    /// In a file, the repair is one transaction and takes effect completely or not at all. It reads
-    /// and writes all records, needs as much additional space in the file, and blocks other
-    /// changes. In Redis it takes as many steps as the check, between which other operations
-    /// continue. Records stay where they are, and workers of other processes find restored timers
-    /// within a minute.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`check`](Self::check), or if there is no space. A file is then unchanged. In
-    /// Redis the repair may be incomplete, and can be repeated.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tourbillon_durable::DurableTimers;
-    ///
-    /// # let file = std::env::temp_dir().join(format!("tourbillon-repair-{}", std::process::id()));
-    /// let timers = DurableTimers::open(&file)?;
-    /// let found = pollster::block_on(timers.repair())?;
-    /// assert!(found.is_sound(), "{:?}", found.findings);
-    /// # drop(timers);
-    /// # std::fs::remove_file(&file)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn repair(&self) -> Result<CheckReport, DurableError> {
-        let report = self.check().await?;
-        if !report.is_sound() {
-            self.store.repair().await?;
-        }
-        Ok(report)
     }
 }

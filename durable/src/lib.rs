@@ -58,6 +58,7 @@
 mod attempt;
 mod backoff;
 mod check;
+mod checking;
 mod clock;
 #[cfg(feature = "file")]
 mod embedded;

@@ -496,7 +496,6 @@ impl<T: Send> Wheel<T> {
     }
 }
 
-/// For the drop of what owns a wheel, whatever its values are.
 impl<T> Wheel<T> {
     /// How many shards there are.
     pub(crate) fn shards(&self) -> usize {

@@ -16,23 +16,17 @@ use super::bytes::LAYOUT;
 use super::keys::Keys;
 use super::link::{self, Link, Patience};
 use super::node::Way;
-use super::verbs::Verbs;
-use crate::panics::ignore_poison;
 use redis::Script;
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
-
-/// How often the store is opened again.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a store is known by, besides its name.
 pub(super) struct Identity {
     name: String,
-    partitions: u64,
+    pub(super) partitions: u64,
     /// The number that the store was given when it was made.
-    number: Mutex<u64>,
+    pub(super) number: Mutex<u64>,
     /// The reason why the store is no longer used.
-    gone: OnceLock<DurableError>,
+    pub(super) gone: OnceLock<DurableError>,
 }
 
 impl Identity {
@@ -53,7 +47,7 @@ impl Identity {
         Ok(opened)
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         link: &Link,
         script: &Script,
@@ -79,39 +73,6 @@ impl Identity {
     }
 }
 
-fn format(found: u64) -> DurableError {
+pub(super) fn format(found: u64) -> DurableError {
     DurableError::Format { found, known: u64::from(LAYOUT) }
-}
-
-impl Verbs {
-    /// Opens the store again and again, forever.
-    pub(super) async fn keep_open(&self) {
-        loop {
-            tokio::time::sleep(AGAIN).await;
-            let Self { identity, link, scripts, .. } = self;
-            // Without an answer nothing is known to have changed.
-            if let Ok(found) = identity.ask(link, &scripts.open, Patience::Page).await {
-                self.compare(found);
-            }
-        }
-    }
-
-    fn compare(&self, (layout, partitions, number): (u64, u64, u64)) {
-        let identity = &self.identity;
-        let gone = match (layout, partitions) {
-            _ if layout != u64::from(LAYOUT) => format(layout),
-            _ if partitions != identity.partitions => DurableError::Remade { partitions },
-            _ => {
-                let before = std::mem::replace(&mut *ignore_poison(identity.number.lock()), number);
-                if before != number {
-                    self.quiet.forget();
-                    self.members.emptied();
-                }
-                return;
-            }
-        };
-        // The first reason stays.
-        let _ = identity.gone.set(gone);
-        self.members.forget();
-    }
 }

@@ -37,6 +37,7 @@ mod notices;
 mod pages;
 mod policy;
 mod quiet;
+mod reopen;
 mod scripts;
 mod verbs;
 

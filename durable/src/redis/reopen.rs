@@ -1,0 +1,47 @@
+//! Opening a store again each second, to notice that it was emptied or made anew.
+
+#![forbid(unsafe_code)]
+
+use super::super::error::DurableError;
+use super::bytes::LAYOUT;
+use super::identity::format;
+use super::link::Patience;
+use super::verbs::Verbs;
+use crate::panics::ignore_poison;
+use std::time::Duration;
+
+/// How often the store is opened again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Verbs {
+    /// Opens the store again and again, forever.
+    pub(super) async fn keep_open(&self) {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            let Self { identity, link, scripts, .. } = self;
+            // Without an answer nothing is known to have changed.
+            if let Ok(found) = identity.ask(link, &scripts.open, Patience::Page).await {
+                self.compare(found);
+            }
+        }
+    }
+
+    fn compare(&self, (layout, partitions, number): (u64, u64, u64)) {
+        let identity = &self.identity;
+        let gone = match (layout, partitions) {
+            _ if layout != u64::from(LAYOUT) => format(layout),
+            _ if partitions != identity.partitions => DurableError::Remade { partitions },
+            _ => {
+                let before = std::mem::replace(&mut *ignore_poison(identity.number.lock()), number);
+                if before != number {
+                    self.quiet.forget();
+                    self.members.emptied();
+                }
+                return;
+            }
+        };
+        // The first reason stays.
+        let _ = identity.gone.set(gone);
+        self.members.forget();
+    }
+}
