@@ -1,4 +1,5 @@
-//! [`DurableTimers::check`](super::DurableTimers::check): compares the records of a store with its index of due times.
+//! The report of [`DurableTimers::check`](super::DurableTimers::check), which compares the records
+//! of a store with its index of due times.
 
 #![forbid(unsafe_code)]
 

@@ -100,7 +100,7 @@ pub struct DurableTimer {
     /// Why the last attempt failed; empty if none has.
     pub error: String,
     /// The due time of the delivery that was scheduled while this one ran
-    /// ([`Inserted::Next`](super::Inserted::Next)).
+    /// ([`Inserted::Next`]).
     pub next: Option<SystemTime>,
 }
 

@@ -179,12 +179,14 @@ pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
 fn shared_pool() -> Option<Arc<ThreadPool>> {
     /// A pool and the process that has its threads: a fork takes none along.
     static SHARED: Mutex<(u32, Weak<ThreadPool>)> = Mutex::new((0, Weak::new()));
-    let process = std::process::id();
-    let known =
-        |shared: &(u32, Weak<ThreadPool>)| shared.1.upgrade().filter(|_| shared.0 == process);
-    if let Some(pool) = known(&*ignore_poison(SHARED.lock())) {
+    fn known((process, pool): &(u32, Weak<ThreadPool>)) -> Option<Arc<ThreadPool>> {
+        pool.upgrade().filter(|_| *process == std::process::id())
+    }
+    let shared = ignore_poison(SHARED.lock());
+    if let Some(pool) = known(&shared) {
         return Some(pool);
     }
+    drop(shared);
     // Not under the lock, which would stay locked in a child that is forked meanwhile.
     let pool = ThreadPoolBuilder::new()
         .num_threads(pool_threads())
@@ -193,8 +195,8 @@ fn shared_pool() -> Option<Arc<ThreadPool>> {
         .ok()
         .map(Arc::new)?;
     let mut shared = ignore_poison(SHARED.lock());
-    Some(known(&*shared).unwrap_or_else(|| {
-        *shared = (process, Arc::downgrade(&pool));
+    Some(known(&shared).unwrap_or_else(|| {
+        *shared = (std::process::id(), Arc::downgrade(&pool));
         pool
     }))
 }

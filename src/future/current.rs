@@ -17,7 +17,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Timer>> = const { RefCell::new(None) };
 }
 
-/// Returns the default timer, which [`sleep`](super::sleep), [`timeout`](super::timeout()) and
+/// Returns the default timer, which [`sleep`](super::sleep()), [`timeout`](super::timeout()) and
 /// [`interval`](super::interval()) use.
 ///
 /// Within a [scope](with_default_timer), it is the timer of the innermost one. Otherwise it is the

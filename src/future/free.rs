@@ -34,7 +34,8 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     default_timer().sleep_until(deadline)
 }
 
-/// Limits a future to `delay`, on the [default timer](default_timer); see [`Timer::timeout`].
+/// Limits a future to `delay`, on the [default timer](default_timer); see
+/// [`Timer::timeout`](super::Timer::timeout).
 ///
 /// # Examples
 ///
@@ -56,7 +57,7 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 }
 
 /// Returns an interval that ticks at once and then every `period`, on the [default
-/// timer](default_timer); see [`Timer::interval`].
+/// timer](default_timer); see [`Timer::interval`](super::Timer::interval).
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@
 //! events of its sockets, and an idle thread may do the same while no thread waits for events. The
 //! socket reports that it has nothing, although the kernel received the bytes before the deadline.
 //! Runtimes with timers of their own collect the events first, and so does a timer that is swept by
-//! a future ([`drive`](super::drive)).
+//! a future ([`drive`](fn@super::drive)).
 //!
 //! A limit on a timer with a driver therefore reports an expiry only after another short sleep.
 //! Meanwhile the runtime has no task to run, and waits for events, or has many, and collects events

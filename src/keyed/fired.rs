@@ -50,7 +50,7 @@ where
 }
 
 /// The reason why a [`Token`] did not arm its key again, with the value that was passed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RearmError<V> {
     /// The key was cancelled, inserted anew, drained or shut down since it fired.
@@ -77,7 +77,17 @@ impl<V> fmt::Display for RearmError<V> {
     }
 }
 
-impl<V: fmt::Debug> std::error::Error for RearmError<V> {}
+// Without a bound on the value, which the error does not show.
+impl<V> fmt::Debug for RearmError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
+            Self::Refused(refused) => f.debug_tuple("Refused").field(refused).finish(),
+        }
+    }
+}
+
+impl<V> std::error::Error for RearmError<V> {}
 
 impl<K, V> KeyedTimers<K, V>
 where

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The reason why [`KeyedTimers::insert_if_absent`] did not arm a key, with the value that was
 /// passed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InsertAbsentError<V> {
     /// The key is already armed and remains unchanged.
@@ -40,7 +40,17 @@ impl<V> fmt::Display for InsertAbsentError<V> {
     }
 }
 
-impl<V: fmt::Debug> std::error::Error for InsertAbsentError<V> {}
+// Without a bound on the value, which the error does not show.
+impl<V> fmt::Debug for InsertAbsentError<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Armed(_) => f.debug_tuple("Armed").finish_non_exhaustive(),
+            Self::Refused(refused) => f.debug_tuple("Refused").field(refused).finish(),
+        }
+    }
+}
+
+impl<V> std::error::Error for InsertAbsentError<V> {}
 
 impl<K, V> KeyedTimers<K, V>
 where

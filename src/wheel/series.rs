@@ -19,7 +19,7 @@ const ENDED: u64 = u64::MAX;
 /// the handler runs finds the old id and cancels nothing, and the insert then arms the next timer
 /// with an id that only the handler knows. A series keeps the latest id and arms no further timer
 /// after a [`cancel`](Self::cancel). Store it next to the value, for example in an `Arc` that the
-/// handler shares with the owner of the connection. [`KeyedTimers`](crate::keyed) offers the same
+/// handler shares with the owner of the connection. `keyed::KeyedTimers` offers the same
 /// by key.
 ///
 /// A series takes one word of memory. Each operation on it costs one atomic exchange in addition to
@@ -63,7 +63,7 @@ const ENDED: u64 = u64::MAX;
 pub struct Series(AtomicU64);
 
 /// The reason why a [`Series`] did not arm a timer, with the value that was passed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArmError<T> {
     /// The series was cancelled, or another thread armed one of its timers at the same time.
@@ -90,7 +90,17 @@ impl<T> fmt::Display for ArmError<T> {
     }
 }
 
-impl<T: fmt::Debug> std::error::Error for ArmError<T> {}
+// Without a bound on the value, which the error does not show.
+impl<T> fmt::Debug for ArmError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
+            Self::Refused(refused) => f.debug_tuple("Refused").field(refused).finish(),
+        }
+    }
+}
+
+impl<T> std::error::Error for ArmError<T> {}
 
 impl Series {
     /// Creates a series without a timer.
