@@ -130,6 +130,48 @@ pub struct Refused<R, V> {
 /// A refused insert.
 pub type InsertError<T> = Refused<Refusal, T>;
 
+/// The reason why a timer was not armed again by its handler, with the value that was passed in.
+///
+/// Returned by [`Series::arm`](crate::Series::arm), and by the tokens of keyed timers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArmError<T> {
+    /// The timer was cancelled or replaced since it fired.
+    Cancelled(T),
+    /// The wheel refused the timer.
+    Refused(InsertError<T>),
+}
+
+impl<T> ArmError<T> {
+    /// Returns the value that was not armed.
+    pub fn into_value(self) -> T {
+        match self {
+            Self::Cancelled(value) | Self::Refused(InsertError { value, .. }) => value,
+        }
+    }
+}
+
+impl<T> fmt::Display for ArmError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled(_) => f.write_str("the timer was cancelled or replaced since it fired"),
+            Self::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+
+// Without a bound on the value, which the error does not show.
+impl<T> fmt::Debug for ArmError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
+            Self::Refused(refused) => f.debug_tuple("Refused").field(refused).finish(),
+        }
+    }
+}
+
+impl<T> Error for ArmError<T> {}
+
 impl<R: fmt::Debug, V> fmt::Debug for Refused<R, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()

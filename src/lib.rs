@@ -45,12 +45,12 @@ pub(crate) use clock::{Followed, follow};
 #[cfg(feature = "rayon")]
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
-pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
+pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 #[cfg(feature = "cache")]
 pub(crate) use wheel::caller::Caller;
 pub use wheel::{
-    ArmError, Armed, Builder, Expired, Lateness, Level, Metrics, Moment, Owned, Pinned, Series,
-    Slot, Snapshot, Sweep, Sweeper, TimerId, Wheel,
+    Armed, Builder, Expired, Lateness, Level, Metrics, Moment, Owned, Pinned, Series, Slot,
+    Snapshot, Sweep, Sweeper, TimerId, Wheel,
 };
 
 #[cfg_attr(

@@ -44,11 +44,11 @@ mod any;
 pub use any::any_operations;
 pub use clock::{Clock, ManualClock};
 pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
-pub use error::{BeyondRange, BuildError, InsertError, Refusal, Refused};
+pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks};
 pub use wheel::{
-    ArmError, Armed, Builder, Expired, Geometry, Lateness, Level, Metrics, Moment, Owned, Pinned,
-    Series, Slot, Snapshot, Sweep, Sweeper, TimerId, Wheel,
+    Armed, Builder, Expired, Geometry, Lateness, Level, Metrics, Moment, Owned, Pinned, Series,
+    Slot, Snapshot, Sweep, Sweeper, TimerId, Wheel,
 };
 
 // What the threads of a model share beside the wheel must be the explorer's too: the order of

@@ -5,7 +5,7 @@
 use super::KeyedTimers;
 use super::shared::Slot;
 use super::timer::{KeyedTimer, What, When};
-use crate::{Expired, InsertError, TimerId};
+use crate::{ArmError, Expired, TimerId};
 use std::fmt;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
@@ -48,46 +48,6 @@ where
     /// The timer that fired.
     id: TimerId,
 }
-
-/// The reason why a [`Token`] did not arm its key again, with the value that was passed in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RearmError<V> {
-    /// The key was cancelled, inserted anew, drained or shut down since it fired.
-    Cancelled(V),
-    /// The wheel refused the timer.
-    Refused(InsertError<V>),
-}
-
-impl<V> RearmError<V> {
-    /// Returns the value that was not armed.
-    pub fn into_value(self) -> V {
-        match self {
-            Self::Cancelled(value) | Self::Refused(InsertError { value, .. }) => value,
-        }
-    }
-}
-
-impl<V> fmt::Display for RearmError<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled(_) => f.write_str("the key was cancelled or replaced since it fired"),
-            Self::Refused(refused) => refused.fmt(f),
-        }
-    }
-}
-
-// Without a bound on the value, which the error does not show.
-impl<V> fmt::Debug for RearmError<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
-            Self::Refused(refused) => f.debug_tuple("Refused").field(refused).finish(),
-        }
-    }
-}
-
-impl<V> std::error::Error for RearmError<V> {}
 
 impl<K, V> KeyedTimers<K, V>
 where
@@ -155,7 +115,7 @@ where
     ///
     /// Fails if the key was cancelled or replaced since it fired, and otherwise like
     /// [`KeyedTimers::insert`]. The error contains `value`.
-    pub fn rearm(self, value: V, delay: Duration) -> Result<(), RearmError<V>> {
+    pub fn rearm(self, value: V, delay: Duration) -> Result<(), ArmError<V>> {
         self.rearm_when(value, When::After(delay))
     }
 
@@ -165,7 +125,7 @@ where
     /// # Errors
     ///
     /// As [`rearm`](Self::rearm).
-    pub fn rearm_at(self, value: V, deadline: Instant) -> Result<(), RearmError<V>> {
+    pub fn rearm_at(self, value: V, deadline: Instant) -> Result<(), ArmError<V>> {
         self.rearm_when(value, When::At(deadline))
     }
 
@@ -177,7 +137,7 @@ where
         !map.look(&self.key, |slot| slot.is_vacated_by(self.id)).unwrap_or(false)
     }
 
-    fn rearm_when(self, value: V, when: When) -> Result<(), RearmError<V>> {
+    fn rearm_when(self, value: V, when: When) -> Result<(), ArmError<V>> {
         let timers = &self.timers;
         let mut left = Some(value);
         let rearmed = timers.shared.map.change(&self.key, |key, slot| {
@@ -190,8 +150,8 @@ where
         });
         match (rearmed.flatten(), left) {
             (Some(Ok(_)), _) => Ok(()),
-            (Some(Err(refused)), _) => Err(RearmError::Refused(refused)),
-            (None, Some(value)) => Err(RearmError::Cancelled(value)),
+            (Some(Err(refused)), _) => Err(ArmError::Refused(refused)),
+            (None, Some(value)) => Err(ArmError::Cancelled(value)),
             (None, None) => unreachable!("the value was armed, refused or is left"),
         }
     }

@@ -50,7 +50,7 @@ mod shared;
 mod timer;
 
 pub use drain::{Drain, Drained};
-pub use fired::{Fired, RearmError, Token};
+pub use fired::{Fired, Token};
 pub use merge::InsertAbsentError;
 pub use owned::OwnedKey;
 pub use timer::KeyedTimer;

@@ -74,7 +74,7 @@ pub use metrics::{Lateness, Metrics};
 pub use moment::Moment;
 pub use owned::Owned;
 pub use pinned::Pinned;
-pub use series::{ArmError, Series};
+pub use series::Series;
 pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, Sweep, Sweeper};
 pub(crate) use tally::LATENESS_BUCKETS;

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::error::InsertError;
+use crate::error::{ArmError, BeyondRange};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
@@ -62,46 +62,6 @@ const ENDED: u64 = u64::MAX;
 /// ```
 pub struct Series(AtomicU64);
 
-/// The reason why a [`Series`] did not arm a timer, with the value that was passed in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ArmError<T> {
-    /// The series was cancelled, or another thread armed one of its timers at the same time.
-    Cancelled(T),
-    /// The wheel refused the timer.
-    Refused(InsertError<T>),
-}
-
-impl<T> ArmError<T> {
-    /// Returns the value that was not armed.
-    pub fn into_value(self) -> T {
-        match self {
-            Self::Cancelled(value) | Self::Refused(InsertError { value, .. }) => value,
-        }
-    }
-}
-
-impl<T> fmt::Display for ArmError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled(_) => f.write_str("the series of timers was cancelled"),
-            Self::Refused(refused) => refused.fmt(f),
-        }
-    }
-}
-
-// Without a bound on the value, which the error does not show.
-impl<T> fmt::Debug for ArmError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled(_) => f.debug_tuple("Cancelled").finish_non_exhaustive(),
-            Self::Refused(refused) => f.debug_tuple("Refused").field(refused).finish(),
-        }
-    }
-}
-
-impl<T> std::error::Error for ArmError<T> {}
-
 impl Series {
     /// Creates a series without a timer.
     #[must_use]
@@ -160,11 +120,7 @@ impl Series {
     /// # Errors
     ///
     /// Fails if the delay is beyond the wheel's range. The timer then keeps its deadline.
-    pub fn reset<T: Send>(
-        &self,
-        wheel: &Wheel<T>,
-        delay: Duration,
-    ) -> Result<bool, crate::error::BeyondRange> {
+    pub fn reset<T: Send>(&self, wheel: &Wheel<T>, delay: Duration) -> Result<bool, BeyondRange> {
         // Acquire: pairs with the Release of the exchange in `arm`.
         let latest = self.0.load(Acquire);
         TimerId::from_bits(latest).map_or(Ok(false), |id| wheel.reset(id, delay))

@@ -3,8 +3,8 @@
 use crate::common::receive;
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
-use tourbillon::keyed::{Fired, InsertAbsentError, KeyedTimer, KeyedTimers, RearmError};
-use tourbillon::{Builder, ManualClock, Refusal, Sweeper};
+use tourbillon::keyed::{Fired, InsertAbsentError, KeyedTimer, KeyedTimers};
+use tourbillon::{ArmError, Builder, ManualClock, Refusal, Sweeper};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -67,7 +67,7 @@ fn a_cancel_while_the_handler_runs_ends_the_key() {
     let (timers, mut sweeper, clock) = fired(Builder::new(), |timers, fired| {
         assert_eq!(timers.cancel(&7), None, "the handler has the value");
         assert!(fired.token.is_cancelled());
-        assert_eq!(fired.token.rearm(2, TICK), Err(RearmError::Cancelled(2)));
+        assert_eq!(fired.token.rearm(2, TICK), Err(ArmError::Cancelled(2)));
     });
     assert!(timers.is_empty());
     clock.advance(TICK * 9);
@@ -78,7 +78,7 @@ fn a_cancel_while_the_handler_runs_ends_the_key() {
 fn an_insert_while_the_handler_runs_stays() {
     let (timers, mut sweeper, clock) = fired(Builder::new(), |timers, fired| {
         assert_eq!(timers.insert(7, 5, TICK), Ok(None));
-        assert_eq!(fired.token.rearm(2, TICK * 2), Err(RearmError::Cancelled(2)));
+        assert_eq!(fired.token.rearm(2, TICK * 2), Err(ArmError::Cancelled(2)));
         assert_eq!((timers.get(&7), timers.len()), (Some(5), 1));
     });
     clock.advance(TICK * 9);
@@ -96,7 +96,7 @@ fn drains_shutdowns_and_owners_make_a_token_void() {
     for end in ends {
         let (timers, _sweeper, _) = fired(Builder::new(), |timers, fired| {
             end(timers);
-            assert_eq!(fired.token.rearm(2, TICK), Err(RearmError::Cancelled(2)));
+            assert_eq!(fired.token.rearm(2, TICK), Err(ArmError::Cancelled(2)));
         });
         assert!(timers.is_empty() && timers.wheel().is_empty());
     }
@@ -111,7 +111,7 @@ fn drains_shutdowns_and_owners_make_a_token_void() {
     fire().rearm(2, TICK).unwrap();
     let token = fire();
     drop(owner); // still its owner's
-    assert_eq!(token.rearm(3, TICK), Err(RearmError::Cancelled(3)));
+    assert_eq!(token.rearm(3, TICK), Err(ArmError::Cancelled(3)));
     assert!(timers.is_empty());
 }
 
@@ -122,7 +122,7 @@ fn a_refused_value_comes_back_and_the_key_is_free() {
         let refused = fired.token.rearm(2, TICK).unwrap_err();
         assert!(matches!(
             &refused,
-            RearmError::Refused(refused) if matches!(refused.reason, Refusal::AtCapacity { .. })
+            ArmError::Refused(refused) if matches!(refused.reason, Refusal::AtCapacity { .. })
         ));
         assert_eq!(refused.into_value(), 2);
     });

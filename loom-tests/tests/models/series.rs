@@ -1,7 +1,7 @@
 //! A timer that its handler arms again, against the cancel of its series.
 
 use loom_tests::explorer::thread;
-use loom_tests::{Builder, ManualClock, Series, TICK, model, tiny, v};
+use loom_tests::{Builder, ManualClock, Series, TICK, Value, Wheel, model, tiny, v};
 use std::sync::Arc;
 
 /// After a cancel no timer of the series is armed, whichever of them is first; and each value comes
@@ -31,36 +31,31 @@ fn cancel_against_the_handler_that_arms_the_next() {
     });
 }
 
-/// A cancel against the first timer of a wheel: the cancel sees the id, and so the entry.
-#[test]
-fn cancel_against_the_first_timer() {
-    model(3, || {
+/// A cancel against the first timer of a series, on a wheel that `prepare` has used before.
+fn cancel_against_the_first_timer(prepare: impl Fn(&Wheel<Value>) + Send + Sync + 'static) {
+    model(3, move || {
         let clock = ManualClock::new();
         let (wheel, _sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+        prepare(&wheel);
         let series = Arc::new(Series::new());
         let (ended, theirs) = (Arc::clone(&series), wheel.clone());
         let armer = thread::spawn(move || ended.arm(&theirs, v(1), TICK).is_ok());
         let cancelled = series.cancel(&wheel).is_some();
-        let armed = armer.join().unwrap();
-        assert!(wheel.is_empty(), "armed {armed}, cancelled {cancelled}");
-        assert_eq!(armed, cancelled);
+        assert_eq!(armer.join().unwrap(), cancelled);
+        assert!(wheel.is_empty());
     });
 }
 
-/// The same where the timer relies on the name of one before it, and files none.
+/// Where the cancel sees the id, it sees the entry too.
+#[test]
+fn cancel_against_the_first_timer_of_a_wheel() {
+    cancel_against_the_first_timer(|_| ());
+}
+
 #[test]
 fn cancel_against_a_timer_that_files_no_name() {
-    model(3, || {
-        let clock = ManualClock::new();
-        let (wheel, _sweeper) = tiny(Builder::new(), &clock).build().unwrap();
+    cancel_against_the_first_timer(|wheel| {
         let before = wheel.insert(v(7), TICK).unwrap();
         drop(wheel.cancel(before));
-        let series = Arc::new(Series::new());
-        let (ended, theirs) = (Arc::clone(&series), wheel.clone());
-        let armer = thread::spawn(move || ended.arm(&theirs, v(1), TICK).is_ok());
-        let cancelled = series.cancel(&wheel).is_some();
-        let armed = armer.join().unwrap();
-        assert!(wheel.is_empty(), "armed {armed}, cancelled {cancelled}");
-        assert_eq!(armed, cancelled);
     });
 }
