@@ -93,7 +93,7 @@ impl Builder {
     }
 
     /// The most timers that may be armed at a time, at least 1; further inserts are refused.
-    /// Unbounded by default, but for the 2^30 - 1024 timers that a shard can tell apart. The bound
+    /// Unbounded by default, but for the 2^30 - 256 timers that a shard can tell apart. The bound
     /// is split among the shards: an insert that looks while timers end may be refused a moment
     /// after a place has become free. If no place is left, a `future::DelayQueue` arms the one
     /// sleep by which it waits beyond the bound, as does an interval that is awaited after a

@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::Duration;
-use tourbillon::{Builder, Clock, Inline, ManualClock, Refusal, TimerId};
+use tourbillon::{Builder, Clock, Inline, ManualClock, Refusal, TimerId, Wheel};
 
 /// Delays, in quarters of a tick, on both sides of every boundary of the small geometries.
 fn delays() -> impl Iterator<Item = u32> + Clone {
@@ -376,12 +376,16 @@ fn memory_is_bounded_by_the_live_timers() {
     });
 }
 
-/// Threads of a pool that have armed a burst, end its timers side by side in any order, and then
-/// wait for work.
-#[test]
-fn memory_is_bounded_by_the_live_timers_though_threads_wait() {
-    const THREADS: usize = 16;
-    const EACH: usize = 12_000;
+const THREADS: usize = 16;
+
+/// Arms `each` timers with 32-byte values from each of `THREADS` threads and ends them by `end`,
+/// which each thread calls with its number and a share of the ids taken at random. While the
+/// threads wait for work, fewer than `bound` bytes of the peak may be left.
+fn burst_of_waiting_threads(
+    each: usize,
+    end: impl Fn(&Wheel<[u64; 4]>, usize, &mut dyn Iterator<Item = TimerId>) + Sync,
+    bound: impl Fn(u64) -> u64,
+) {
     let shape = Shape { tick: Duration::from_millis(1), shards: 2, ..shapes()[8] };
     let mut bench = Bench::<[u64; 4]>::new(shape);
     let (wheel, hour) = (bench.wheel.clone(), Duration::from_secs(3600));
@@ -390,21 +394,16 @@ fn memory_is_bounded_by_the_live_timers_though_threads_wait() {
         (Barrier::new(THREADS), Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (wheel, ids, armed, gone, over) = (&wheel, &ids, &armed, &gone, &over);
+            let (wheel, ids, armed, gone, over, end) = (&wheel, &ids, &armed, &gone, &over, &end);
             scope.spawn(move || {
-                let own: Vec<_> = (0..EACH).map(|_| wheel.insert([7; 4], hour).unwrap()).collect();
+                let own: Vec<_> = (0..each).map(|_| wheel.insert([7; 4], hour).unwrap()).collect();
                 ids.lock().unwrap().extend(own);
                 if armed.wait().is_leader() {
                     fastrand::Rng::with_seed(7).shuffle(&mut ids.lock().unwrap());
                 }
                 armed.wait();
                 let all = ids.lock().unwrap().clone();
-                for (n, &id) in all.iter().skip(thread).step_by(THREADS).enumerate() {
-                    assert!(wheel.cancel(id).is_some());
-                    if n % 500 == 0 {
-                        armed.wait();
-                    }
-                }
+                end(wheel, thread, &mut all.into_iter().skip(thread).step_by(THREADS));
                 gone.wait();
                 over.wait();
             });
@@ -416,9 +415,39 @@ fn memory_is_bounded_by_the_live_timers_though_threads_wait() {
         }
         let left = wheel.metrics();
         over.wait();
-        assert!(left.bytes < most / 10, "of {most} bytes: {left:?}");
+        assert!(left.bytes < bound(most), "of {most} bytes: {left:?}");
     });
     assert!(wheel.is_empty());
+}
+
+/// Threads of a pool that have armed a burst end its timers side by side, and then wait for work.
+#[test]
+fn memory_is_bounded_by_the_live_timers_though_threads_wait() {
+    let step = Barrier::new(THREADS);
+    let side_by_side = |wheel: &Wheel<_>, _, ids: &mut dyn Iterator<Item = _>| {
+        for (n, id) in ids.enumerate() {
+            assert!(wheel.cancel(id).is_some());
+            if n % 500 == 0 {
+                step.wait();
+            }
+        }
+    };
+    burst_of_waiting_threads(12_000, side_by_side, |most| most / 10);
+}
+
+/// Each ends its share before the next begins, while most of the burst is still armed: what it
+/// keeps is bounded by the pages of 32 entries.
+#[test]
+fn memory_is_bounded_though_threads_wait_from_early_on() {
+    let (turn, next) = (Mutex::new(0), Condvar::new());
+    let in_turn = |wheel: &Wheel<_>, thread, ids: &mut dyn Iterator<Item = _>| {
+        let mut turn = next.wait_while(turn.lock().unwrap(), |turn| *turn != thread).unwrap();
+        ids.for_each(|id| assert!(wheel.cancel(id).is_some()));
+        *turn += 1;
+        next.notify_all();
+    };
+    let pages_of_12_kib = (THREADS * 32 * 12 * 1024) as u64;
+    burst_of_waiting_threads(48_000, in_turn, |_| pages_of_12_kib);
 }
 
 /// A timer that goes between a near and a far deadline is filed again and again into the far slot.

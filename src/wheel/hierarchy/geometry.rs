@@ -39,7 +39,7 @@ pub struct Geometry {
 
 impl Default for Geometry {
     fn default() -> Self {
-        Self { root_bits: 12, level_bits: 8, levels: 5, page_bits: 10 }
+        Self { root_bits: 12, level_bits: 8, levels: 5, page_bits: 8 }
     }
 }
 
