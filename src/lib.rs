@@ -6,6 +6,7 @@ mod adapters;
 #[cfg(feature = "cache")]
 pub mod cache;
 mod clock;
+mod counter;
 mod driver;
 mod error;
 #[cfg(feature = "future")]

@@ -20,6 +20,8 @@
 
 #[path = "../../src/clock/mod.rs"]
 mod clock;
+#[path = "../../src/counter.rs"]
+mod counter;
 #[path = "../../src/driver/mod.rs"]
 mod driver;
 #[path = "../../src/error.rs"]

@@ -18,12 +18,13 @@ pub(crate) use wall::wall_now;
 #[cfg(all(feature = "cron", feature = "testing"))]
 pub(crate) use wall::{Followed, follow};
 
+use crate::counter;
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// A clock that never goes back.
@@ -58,7 +59,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
     }
 
     /// Whether a thread may use a reading again for at most 100 µs, while the processor's
-    /// time-stamp counter shows that no more time has passed. The wheel then adds as much to every
+    /// counter shows that no more time has passed. The wheel then adds as much to every
     /// delay, as it does with the [`lag`](Clock::lag).
     ///
     /// `true` is only for a clock that runs by that counter; it is not believed where the kernel
@@ -117,11 +118,14 @@ impl Clock for MonotonicClock {
 /// delays are counted from a reading that may be 100 µs old, and each is made 100 µs longer, so
 /// that no timer fires early. The sweeper reads the precise time.
 ///
-/// It does so on Linux on x86-64, if the kernel reads its time from the processor's time-stamp
-/// counter (`tsc` is the `current_clocksource` below `/sys/devices/system/clocksource`); elsewhere
-/// it is a [`MonotonicClock`]. Each thread compares clock and counter whenever it reads the clock
-/// again. If the kernel has switched to another clock, or the counter is slower than 0.33 GHz, the
-/// thread stops reusing readings.
+/// It does so on Linux on x86-64 and 64-bit Arm, if the kernel reads its time from the processor's
+/// counter (`tsc` or `arch_sys_counter` is the `current_clocksource` below
+/// `/sys/devices/system/clocksource`); elsewhere it is a [`MonotonicClock`]. Each thread compares
+/// clock and counter whenever it reads the clock again. If the kernel has switched to another
+/// clock, or the counter is slower than it should be (on x86-64 than 0.32 GHz), the thread stops
+/// reusing readings. Use a [`MonotonicClock`] on Arm processors whose counter has an erratum that
+/// the kernel works around (Freescale LS1043A and LS2080A, HiSilicon Hip05 to Hip07, Allwinner
+/// A64).
 ///
 /// # Examples
 ///
@@ -144,18 +148,8 @@ impl Clock for LeasedClock {
     }
 
     fn is_leased(&self) -> bool {
-        counter_is_the_clocks()
+        counter::is_the_clocks()
     }
-}
-
-/// Whether the kernel computes its monotonic clock from the processor's time-stamp
-/// counter, which [leases](LeasedClock) are measured by.
-pub(crate) fn counter_is_the_clocks() -> bool {
-    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    let is_counter = || std::fs::read_to_string(SOURCE).is_ok_and(|name| name.trim() == "tsc");
-    cfg!(all(target_os = "linux", target_arch = "x86_64", not(miri)))
-        && *ANSWER.get_or_init(is_counter)
 }
 
 /// A clock that moves only when told to, for tests in virtual time. Clones share the time.

@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::clock::{Clock, LeasedClock, MonotonicClock, counter_is_the_clocks};
+use crate::clock::{Clock, LeasedClock, MonotonicClock};
+use crate::counter;
 use crate::error::BuildError;
 use crate::sync::Arc;
 use crate::wheel::engine::{Engine, Parts};
@@ -10,7 +11,7 @@ use crate::wheel::front::alarm::{Alarm, Wake};
 use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
-use crate::wheel::lease::{CYCLES, LEASE};
+use crate::wheel::lease::{self, LEASE};
 use crate::wheel::shared::Inner;
 use crate::wheel::sweep::Sweeper;
 use crate::wheel::tick::{Tick, Timeline};
@@ -66,7 +67,7 @@ impl Builder {
             waker: None,
             geometry: Geometry::default(),
             first_tick: 0,
-            lease_cycles: CYCLES,
+            lease_cycles: lease::cycles(),
         }
     }
 
@@ -149,7 +150,7 @@ impl Builder {
         let nanos = u64::try_from(self.resolution.as_nanos()).unwrap_or(u64::MAX);
         let origin = Tick(self.first_tick);
         let clock = self.clock.unwrap_or_else(|| default_clock(self.resolution));
-        let leased = clock.is_leased() && counter_is_the_clocks();
+        let leased = clock.is_leased() && counter::is_the_clocks();
         let lease = if leased { LEASE } else { Duration::ZERO };
         let lag = clock.lag().saturating_add(lease);
         let engine = Engine::new(Parts {

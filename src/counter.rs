@@ -1,0 +1,98 @@
+//! The processor's counter, by which a thread tells how old its last reading of the clock is.
+//!
+//! | target | counter | rate |
+//! |---|---|---|
+//! | Linux on x86-64 | time-stamp counter | not told; 0.4 GHz or more is assumed |
+//! | Linux on 64-bit Arm | virtual count of the generic timer | as `CNTFRQ_EL0` tells: 1 MHz to 1 GHz |
+//!
+//! Both run at a constant rate, and alike on all cores, wherever the kernel computes its own
+//! monotonic clock from them. Both are read without a barrier, so a reading may be taken some
+//! hundred instructions early or late, which is far less than a microsecond. Elsewhere there is no
+//! counter: its rate is zero.
+//!
+//! Some Arm processors (Freescale's LS1043A and LS2080A, HiSilicon's Hip05 to Hip07, Allwinner's
+//! A64) now and then return a wrong count, which the kernel corrects and this does not: there, a
+//! wheel needs a [`MonotonicClock`](crate::MonotonicClock).
+
+use std::sync::OnceLock;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+mod of_target {
+    pub(super) const CLOCK_SOURCE: Option<&str> = Some("tsc");
+
+    pub(super) fn rate() -> u64 {
+        400_000_000
+    }
+
+    #[inline]
+    pub(super) fn read() -> u64 {
+        // SAFETY: reads a register that every x86-64 processor has.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "aarch64", not(miri)))]
+mod of_target {
+    use core::arch::asm;
+
+    pub(super) const CLOCK_SOURCE: Option<&str> = Some("arch_sys_counter");
+
+    pub(super) fn rate() -> u64 {
+        let rate: u64;
+        // SAFETY: reads a register that Linux opens to every program, as its vDSO needs it.
+        unsafe {
+            asm!("mrs {}, cntfrq_el0", out(reg) rate, options(nomem, nostack, preserves_flags));
+        }
+        rate & u64::from(u32::MAX)
+    }
+
+    #[inline]
+    pub(super) fn read() -> u64 {
+        let count: u64;
+        // SAFETY: as in `rate`.
+        unsafe {
+            asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags));
+        }
+        count
+    }
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+)))]
+mod of_target {
+    pub(super) const CLOCK_SOURCE: Option<&str> = None;
+
+    pub(super) fn rate() -> u64 {
+        0
+    }
+
+    #[inline]
+    pub(super) fn read() -> u64 {
+        0
+    }
+}
+
+/// How many cycles the counter makes in a second, at least; zero where there is none.
+pub(crate) fn rate() -> u64 {
+    of_target::rate()
+}
+
+/// The present count.
+#[inline]
+pub(crate) fn read() -> u64 {
+    of_target::read()
+}
+
+/// Returns `true` if the kernel computes its monotonic clock from this counter.
+pub(crate) fn is_the_clocks() -> bool {
+    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    of_target::CLOCK_SOURCE.is_some_and(|counter| {
+        let is_counter =
+            || std::fs::read_to_string(SOURCE).is_ok_and(|name| name.trim() == counter);
+        *ANSWER.get_or_init(is_counter)
+    })
+}
