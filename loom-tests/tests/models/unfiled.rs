@@ -99,3 +99,74 @@ fn an_insert_against_a_drain() {
         assert!(wheel.is_empty());
     });
 }
+
+/// The sweeper finds no memory to file a name again, while a reset relies on the link of the entry.
+#[test]
+fn a_refiling_without_memory_against_a_reset() {
+    model(3, || {
+        let World { wheel, mut sweeper, clock } = World::shaped(HIGH, 0);
+        let start = clock.start();
+        let late = wheel.insert_at(v(7), start + TICK * 9).unwrap();
+        exhaust_blocks(&wheel, true);
+        let resetter = beside(&wheel, move |wheel| {
+            for ticks in [12, 11] {
+                assert_eq!(wheel.reset_at(late, start + TICK * ticks), Ok(true));
+            }
+        });
+        assert!(sweep_after(&mut sweeper, &clock, 8).is_empty());
+        resetter.join().unwrap();
+        assert!(sweep_after(&mut sweeper, &clock, 2).is_empty());
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [7]);
+        assert!(wheel.is_empty() && sweep_after(&mut sweeper, &clock, 1).is_empty());
+    });
+}
+
+/// The sweeper fires a timer in the middle of a reset, while there is no memory for another block.
+/// The next timer of the entry fires once, at its own deadline.
+#[test]
+fn a_reset_without_memory_against_an_expiry() {
+    model(3, || {
+        let World { wheel, mut sweeper, clock } = World::shaped(HIGH, 0);
+        let start = clock.start();
+        let late = wheel.insert_at(v(7), start + TICK * 9).unwrap();
+        wheel.insert_at(v(1), start + TICK * 2).unwrap();
+        exhaust_blocks(&wheel, true);
+        let resetter = beside(&wheel, move |wheel| {
+            let _may_have_fired = wheel.reset_at(late, start + TICK * 2).unwrap();
+            exhaust_blocks(wheel, false);
+            wheel.insert_at(v(8), start + TICK * 9).unwrap();
+        });
+        let mut fired = sweep_after(&mut sweeper, &clock, 2);
+        resetter.join().unwrap();
+        fired.extend(sweep(&mut sweeper));
+        fired.extend(sweep_after(&mut sweeper, &clock, 1));
+        fired.sort_unstable();
+        assert_eq!(fired, [1, 7]);
+        assert!(sweep_after(&mut sweeper, &clock, 5).is_empty());
+        assert_eq!(sweep_after(&mut sweeper, &clock, 1), [8]);
+        assert!(wheel.is_empty());
+    });
+}
+
+/// Two resets of a timer compete with each other and with the sweeper's upkeep, without memory for
+/// a name. The timer fires at the deadline of the later reset.
+#[test]
+fn two_resets_without_memory_against_upkeep() {
+    model(2, || {
+        let (World { wheel, mut sweeper, clock }, far) = exhausted();
+        let start = clock.start();
+        let resetters = [2, 3].map(|ticks| {
+            beside(&wheel, move |wheel| {
+                assert_eq!(wheel.reset_at(far, start + TICK * ticks), Ok(true));
+            })
+        });
+        assert!(sweep_with_upkeep(&wheel, &mut sweeper).is_empty());
+        resetters.into_iter().for_each(|resetter| resetter.join().unwrap());
+        let is_early = wheel.deadline(far).unwrap() == start + TICK * 2;
+        let mut fired = sweep_after(&mut sweeper, &clock, 2);
+        fired.sort_unstable();
+        assert_eq!(fired, if is_early { vec![1, 7] } else { vec![1] });
+        let rest = sweep_after(&mut sweeper, &clock, 1);
+        assert_eq!(rest, if is_early { vec![] } else { vec![7] });
+    });
+}
