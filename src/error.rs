@@ -237,6 +237,9 @@ pub enum BuildError {
     InFlight,
     /// The tick thread, or the default executor's, could not be started.
     Thread(std::io::Error),
+    /// The system has no memory for the handler that closes the wheel of a driver in
+    /// [forked child processes](crate::Driver#forked-child-processes).
+    ForkHandler(std::io::Error),
 }
 
 impl fmt::Display for BuildError {
@@ -259,6 +262,9 @@ impl fmt::Display for BuildError {
                 f.write_str("0 timers in flight were asked for; at least 1 is allowed")
             }
             BuildError::Thread(_) => f.write_str("a thread of the driver could not be started"),
+            BuildError::ForkHandler(_) => {
+                f.write_str("the handler for forked child processes could not be registered")
+            }
         }
     }
 }
@@ -266,7 +272,7 @@ impl fmt::Display for BuildError {
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            BuildError::Thread(source) => Some(source),
+            BuildError::Thread(source) | BuildError::ForkHandler(source) => Some(source),
             _ => None,
         }
     }

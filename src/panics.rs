@@ -4,7 +4,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{LockResult, PoisonError};
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
 /// Runs what is the user's; a panic is dropped.
 pub(crate) fn quietly(run: impl FnOnce()) {
@@ -17,6 +17,16 @@ pub(crate) fn quietly(run: impl FnOnce()) {
 /// behind the locks here is whole wherever the user's code runs.
 pub(crate) fn ignore_poison<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an attempt to lock returned, poisoned or not; `None` if another thread holds the lock. In a
+/// forked child that thread may be missing, so that a wait for it would last forever.
+pub(crate) fn unless_locked<G>(result: TryLockResult<G>) -> Option<G> {
+    match result {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// Drops values of the user's one by one, or calls the user's functions, all of them though some

@@ -4,8 +4,7 @@
 
 use super::bell::Bell;
 use super::events::{Handed, Teller};
-use crate::panics::ignore_poison;
-use crate::panics::quietly;
+use crate::panics::{ignore_poison, quietly, unless_locked};
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Inside, Mutex, Relaxed};
 use crate::wheel::{ClosedInChildren, Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
 use std::any::Any;
@@ -23,8 +22,6 @@ pub(super) struct Shared<T> {
     pub(super) on_panic: PanicObserver,
     pub(super) wheel: Wheel<T>,
     pub(super) _closed_in_children: ClosedInChildren<T>,
-    /// The process that has the tick thread.
-    pub(super) process: u32,
     pub(super) stopping: AtomicBool,
     /// Timers handed to the executor whose handlers have not ended.
     pub(super) timers_in_flight: AtomicUsize,
@@ -77,21 +74,17 @@ impl<T> Drop for SaysLast<T> {
 }
 
 impl<T> Shared<T> {
-    /// Returns `true` in a child process, which has none of the driver's threads. It is forked from
-    /// the process that started the driver.
+    /// Returns `true` in a child of the process that started the driver. A child has none of the
+    /// driver's threads, and waits for no lock that one of them may have held at the fork.
     pub(super) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        self.bell.is_forked()
     }
 
     /// Takes the timers that an executor dropped unrun.
     pub(super) fn take_unfired(&self) -> Vec<Expired<T>> {
         if self.is_forked() {
-            // A thread that is not there may have held the lock at the fork.
-            return self
-                .unfired
-                .try_lock()
-                .map(|mut unfired| take(&mut *unfired))
-                .unwrap_or_default();
+            let unfired = unless_locked(self.unfired.try_lock());
+            return unfired.map(|mut unfired| take(&mut *unfired)).unwrap_or_default();
         }
         take(&mut *ignore_poison(self.unfired.lock()))
     }
@@ -159,6 +152,10 @@ impl<T: Send> Batch<T> {
 impl<T: Send> Drop for Batch<T> {
     fn drop(&mut self) {
         let shared = &self.shared;
+        if shared.is_forked() {
+            drop_each(self.timers.by_ref());
+            return;
+        }
         let unrun = self.timers.len();
         if unrun > 0 {
             if shared.drop_unrun {

@@ -9,20 +9,35 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::thread::{self, Thread};
-use crate::sync::{AcqRel, AtomicBool};
+use crate::sync::{AcqRel, AtomicBool, Process};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A flag and the thread that it is for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Bell {
     rung: AtomicBool,
     thread: OnceLock<Thread>,
+    /// The process that has the thread.
+    process: Process,
 }
 
 impl Bell {
+    pub(crate) fn new(process: Process) -> Self {
+        Self { rung: AtomicBool::new(false), thread: OnceLock::new(), process }
+    }
+
+    /// Returns `true` in a child process, which does not have the thread.
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.process.is_current()
+    }
+
     /// Wakes the thread; if it is not asleep, its next wait returns at once.
     pub(crate) fn ring(&self) {
+        if self.is_forked() {
+            // On some systems threads park under a lock, which the thread may have held.
+            return;
+        }
         // AcqRel: the Release half publishes what the ringer did before to the thread that wakes;
         // the Acquire half sees the thread, if that has looked at the mark before.
         self.rung.swap(true, AcqRel);
@@ -56,12 +71,13 @@ impl Bell {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::Bell;
+    use crate::sync::Process;
     use std::time::Duration;
 
     /// A handler on the tick thread may park, and swallow the wake-up that a ring left.
     #[test]
     fn a_bell_that_was_rung_is_heard_though_the_wake_up_was_swallowed() {
-        let bell = Bell::default();
+        let bell = Bell::new(Process::current().unwrap());
         bell.hang_up();
         bell.ring();
         std::thread::park();

@@ -8,7 +8,7 @@ use super::events::{Limits, Teller, Watch};
 use super::executor::{Executor, default_executor};
 use super::{Driver, TickThread};
 use crate::error::BuildError;
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, thread};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Process, thread};
 use crate::wheel::{Builder, Expired, TimerId, Wheel};
 use std::any::Any;
 use std::fmt;
@@ -251,8 +251,8 @@ impl DriverBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`]; also when batches or timers in flight are bounded to none, or the
-    /// thread cannot be started.
+    /// As [`Builder::build`]; also when batches or timers in flight are bounded to none, the thread
+    /// cannot be started, or the handler for forked child processes cannot be registered.
     pub fn spawn<T: Send + 'static>(
         self,
         handler: impl Fn(Expired<T>) + Send + Sync + 'static,
@@ -304,20 +304,20 @@ impl DriverBuilder {
         if self.max_in_flight == 0 {
             return Err(BuildError::InFlight);
         }
+        let process = Process::current().map_err(BuildError::ForkHandler)?;
         let executor = match self.executor {
             Some(executor) => executor,
             None => default_executor(&self.thread_name).map_err(BuildError::Thread)?,
         };
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(Bell::new(process));
         let (ring, moved) = (Arc::clone(&bell), Arc::downgrade(&bell));
         let (wheel, sweeper) = self.wheel.waker(move || ring.ring()).build()?;
         let moved = move || moved.upgrade().inspect(|bell| bell.ring()).is_some();
         wheel.clock().subscribe(Box::new(moved));
         let shared = Arc::new(Shared {
             handler: Box::new(make(wheel.clone())),
-            _closed_in_children: wheel.close_in_children(),
+            _closed_in_children: wheel.close_in_children(process),
             wheel: wheel.clone(),
-            process: std::process::id(),
             on_panic: self.on_panic,
             stopping: AtomicBool::new(false),
             drop_unrun: self.drop_unrun,

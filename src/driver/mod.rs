@@ -264,7 +264,8 @@ impl<T> Driver<T> {
         self.waits = false;
     }
 
-    /// Returns whether this is the first call.
+    /// Returns whether to emit an event: at the first call, except in a child, where a subscriber
+    /// could wait for a lock that another thread held at the fork.
     fn stop(&self, waits: bool) -> bool {
         self.wheel().close();
         // Release: pairs with the Acquire of the tick thread's look.
@@ -274,7 +275,7 @@ impl<T> Driver<T> {
             // A tick thread that panicked has dropped its sweeper too; the drain finds the rest.
             self.shared.last_sweep.wait();
         }
-        first
+        first && !self.shared.is_forked()
     }
 }
 

@@ -1,14 +1,40 @@
-//! [`SetInChild`]: a flag that is set in every child process forked from this one.
+//! Forked child processes: [`Process`] tells a child from its parent, and [`SetInChild`] sets a
+//! flag in it.
 //!
 //! A fork copies the memory of a process but none of its other threads. What relies on one of them,
 //! as a driver's wheel does on its tick thread, would accept work in the child that is never done.
-//! The flags that have to be set are kept in a list, which a handler of `pthread_atfork` walks in
-//! the child. The handler runs on the child's only thread and uses nothing but atomics, because a
-//! lock that another thread held at the fork stays locked there forever.
+//! A lock that another thread held at the fork stays locked in the child forever.
 //!
-//! Where there is no fork, under Miri and in models the flags are left alone.
+//! A handler of `pthread_atfork` runs on the child's only thread. It counts the fork, and sets the
+//! flags that are kept in a list. It uses nothing but atomics. Process ids would not do, because a
+//! child in a namespace of its own may have the id of its parent.
+//!
+//! Where there is no fork, under Miri and in models there is one process, and the flags are left
+//! alone.
 
 use crate::sync::{Arc, AtomicBool};
+use std::io;
+
+/// A process, as opposed to the children that are forked from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// Returns the process that calls.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory for the handler, without which children could not be told from it.
+    pub(crate) fn current() -> io::Result<Self> {
+        handler::register()?;
+        Ok(Self(handler::forks()))
+    }
+
+    /// Returns `false` in a child of the process.
+    pub(crate) fn is_current(self) -> bool {
+        self.0 == handler::forks()
+    }
+}
 
 /// An object with a flag to be set in child processes.
 pub(crate) trait Flagged {
@@ -19,23 +45,30 @@ pub(crate) trait Flagged {
 /// While this lives, a child process finds the flag of its owner set.
 #[derive(Debug)]
 pub(crate) struct SetInChild<F: Flagged> {
-    _place: list::Place,
+    _place: handler::Place,
     /// Keeps the flag where it is. Dropped after its place in the list.
     _owner: Arc<F>,
 }
 
 impl<F: Flagged> SetInChild<F> {
-    pub(crate) fn new(owner: Arc<F>) -> Self {
-        Self { _place: list::Place::new(owner.flag()), _owner: owner }
+    /// `_process` is the caller's, whose handler is registered.
+    pub(crate) fn new(owner: Arc<F>, _process: Process) -> Self {
+        Self { _place: handler::Place::new(owner.flag()), _owner: owner }
     }
 }
 
 #[cfg(all(unix, not(miri), not(modelled)))]
-mod list {
+mod handler {
     use crate::sync::{Acquire, AtomicBool, Relaxed, Release};
+    use std::io;
     use std::ptr::null_mut;
-    use std::sync::Once;
-    use std::sync::atomic::AtomicPtr;
+    use std::sync::atomic::{AtomicPtr, AtomicU32};
+
+    /// How many forks lie between the first process of the program and this one.
+    static FORKS: AtomicU32 = AtomicU32::new(0);
+
+    /// Not zero once the handler is registered.
+    static REGISTERED: AtomicU32 = AtomicU32::new(0);
 
     /// The list only grows: places are used again, and never freed.
     static FIRST: AtomicPtr<Node> = AtomicPtr::new(null_mut());
@@ -53,17 +86,10 @@ mod list {
 
     impl Place {
         pub(super) fn new(flag: &AtomicBool) -> Self {
-            static REGISTERED: Once = Once::new();
-            REGISTERED.call_once(|| {
-                // SAFETY: The handler has the signature that is asked for, lives as long as the
-                // program and calls nothing that is not safe in a signal handler.
-                let result = unsafe { libc::pthread_atfork(None, None, Some(set_all)) };
-                debug_assert_eq!(result, 0, "there is memory for a handler");
-            });
             let flag = std::ptr::from_ref(flag).cast_mut();
             let mut node = first();
             while let Some(vacant) = node {
-                // Release: pairs with the Acquire of `set_all`, which reads the flag that this
+                // Release: pairs with the Acquire of `note_fork`, which reads the flag that this
                 // points to. Relaxed on failure: the next place is tried.
                 if vacant.flag.compare_exchange(null_mut(), flag, Release, Relaxed).is_ok() {
                     return Self(vacant);
@@ -101,8 +127,35 @@ mod list {
         unsafe { first.as_ref() }
     }
 
-    /// Sets all flags: the handler in the child.
-    extern "C" fn set_all() {
+    pub(super) fn forks() -> u32 {
+        // Relaxed: all threads of a child come after its handler.
+        FORKS.load(Relaxed)
+    }
+
+    /// Registers the handler unless that was done before. Threads that come here at the same time
+    /// may register it several times, which is harmless; they do not wait for each other, because
+    /// a fork may leave one of them behind.
+    pub(super) fn register() -> io::Result<()> {
+        // Acquire: pairs with the Release below, so that forks of this thread find the handler.
+        if REGISTERED.load(Acquire) > 0 {
+            return Ok(());
+        }
+        // SAFETY: The handler has the signature that is asked for, lives as long as the program and
+        // calls nothing that is not safe in a signal handler.
+        match unsafe { libc::pthread_atfork(None, None, Some(note_fork)) } {
+            0 => {
+                // Release: pairs with the Acquire above.
+                REGISTERED.store(1, Release);
+                Ok(())
+            }
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// The handler in the child: counts the fork and sets all flags.
+    extern "C" fn note_fork() {
+        // Relaxed: all threads of the child come after this.
+        FORKS.fetch_add(1, Relaxed);
         let mut node = first();
         while let Some(place) = node {
             // Acquire: pairs with the Release of the exchange in `Place::new`.
@@ -119,8 +172,17 @@ mod list {
 }
 
 #[cfg(not(all(unix, not(miri), not(modelled))))]
-mod list {
+mod handler {
     use super::AtomicBool;
+    use std::io;
+
+    pub(super) fn forks() -> u32 {
+        0
+    }
+
+    pub(super) fn register() -> io::Result<()> {
+        Ok(())
+    }
 
     #[derive(Debug)]
     pub(super) struct Place;

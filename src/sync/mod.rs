@@ -22,7 +22,7 @@ mod inside;
 pub mod traced;
 mod waiters;
 
-pub(crate) use fork::{Flagged, SetInChild};
+pub(crate) use fork::{Flagged, Process, SetInChild};
 pub(crate) use inside::Inside;
 pub(crate) use source::sync::Arc;
 #[cfg(not(traced))]

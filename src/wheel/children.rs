@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{Arc, AtomicBool, Flagged, SetInChild};
+use crate::sync::{Arc, AtomicBool, Flagged, Process, SetInChild};
 use crate::wheel::handle::Wheel;
 use crate::wheel::shared::Inner;
 
@@ -11,9 +11,9 @@ pub(crate) type ClosedInChildren<T> = SetInChild<Inner<T>>;
 
 impl<T> Wheel<T> {
     /// Closes the wheel in every child process that is forked while the returned value exists. This
-    /// is for a wheel whose sweeper runs on a thread that such a process does not have.
-    pub(crate) fn close_in_children(&self) -> ClosedInChildren<T> {
-        SetInChild::new(Arc::clone(&self.inner))
+    /// is for a wheel whose sweeper runs on a thread of `process`, which its children do not have.
+    pub(crate) fn close_in_children(&self, process: Process) -> ClosedInChildren<T> {
+        SetInChild::new(Arc::clone(&self.inner), process)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::common::child::in_a_child;
 use crate::common::receive;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use tourbillon::{Builder, Driver, Expired, Refusal};
+use tourbillon::{Builder, Driver, Expired, Job, Refusal};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -59,6 +59,26 @@ fn a_batch_under_way_at_the_fork_is_not_waited_for_in_a_child() {
     receive(&begun, 1);
     in_a_child(|| driver.wait().is_ok() && driver.shutdown().is_empty());
     drop(release);
+}
+
+#[test]
+fn a_job_that_a_child_has_a_copy_of_is_run_or_dropped_there() {
+    let (send, jobs) = mpsc::channel::<Job>();
+    let (fire, fired) = mpsc::channel();
+    let driver = Builder::new().driver().batch(1).executor(move |job| send.send(job).unwrap());
+    let handler = move |timer: Expired<Arc<()>>| fire.send(timer.value).unwrap();
+    let driver = driver.spawn(handler).unwrap();
+    let value = Arc::new(());
+    for _ in 0..2 {
+        driver.wheel().insert(Arc::clone(&value), Duration::ZERO).unwrap();
+    }
+    let [run, dropped]: [Job; 2] = receive(&jobs, 2).try_into().ok().unwrap();
+    in_a_child(move || {
+        run();
+        drop(dropped);
+        drop(receive(&fired, 1));
+        Arc::strong_count(&value) == 1 && driver.shutdown().is_empty()
+    });
 }
 
 #[test]
