@@ -3,7 +3,7 @@
 //! | target | counter | rate |
 //! |---|---|---|
 //! | Linux on x86-64 | time-stamp counter | not told; 0.4 GHz or more is assumed |
-//! | Linux on 64-bit Arm | virtual count of the generic timer | as `CNTFRQ_EL0` tells: 1 MHz to 1 GHz |
+//! | Linux on 64-bit Arm | virtual count of the generic timer | as `CNTFRQ_EL0` tells |
 //!
 //! Both run at a constant rate, and alike on all cores, wherever the kernel computes its own
 //! monotonic clock from them. Both are read without a barrier, so a reading may be taken some
@@ -14,7 +14,7 @@
 //! A64) now and then return a wrong count, which the kernel corrects and this does not: there, a
 //! wheel needs a [`MonotonicClock`](crate::MonotonicClock).
 
-use std::sync::OnceLock;
+use once_cell::race::OnceBool;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 mod of_target {
@@ -89,10 +89,11 @@ pub(crate) fn read() -> u64 {
 /// Returns `true` if the kernel computes its monotonic clock from this counter.
 pub(crate) fn is_the_clocks() -> bool {
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    static ANSWER: OnceLock<bool> = OnceLock::new();
+    // No thread waits for another that finds out: a fork may leave that behind.
+    static ANSWER: OnceBool = OnceBool::new();
     of_target::CLOCK_SOURCE.is_some_and(|counter| {
         let is_counter =
             || std::fs::read_to_string(SOURCE).is_ok_and(|name| name.trim() == counter);
-        *ANSWER.get_or_init(is_counter)
+        ANSWER.get_or_init(is_counter)
     })
 }

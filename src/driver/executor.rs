@@ -4,7 +4,9 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "rayon")]
-use crate::panics::ignore_poison;
+use crate::panics::unless_locked;
+#[cfg(feature = "rayon")]
+use crate::sync::Process;
 #[cfg(feature = "rayon")]
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::io;
@@ -178,15 +180,17 @@ pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
 #[cfg(feature = "rayon")]
 fn shared_pool() -> Option<Arc<ThreadPool>> {
     /// A pool and the process that has its threads: a fork takes none along.
-    static SHARED: Mutex<(u32, Weak<ThreadPool>)> = Mutex::new((0, Weak::new()));
-    fn known((process, pool): &(u32, Weak<ThreadPool>)) -> Option<Arc<ThreadPool>> {
-        pool.upgrade().filter(|_| *process == std::process::id())
-    }
-    let shared = ignore_poison(SHARED.lock());
-    if let Some(pool) = known(&shared) {
+    type Pool = Option<(Process, Weak<ThreadPool>)>;
+    static SHARED: Mutex<Pool> = Mutex::new(None);
+    let process = Process::current().ok()?;
+    let known = |shared: &Pool| {
+        shared.as_ref().filter(|(owner, _)| *owner == process).and_then(|(_, pool)| pool.upgrade())
+    };
+    // If another thread uses the place at this moment, the caller has a pool of its own.
+    let shared = unless_locked(SHARED.try_lock());
+    if let Some(pool) = shared.and_then(|shared| known(&shared)) {
         return Some(pool);
     }
-    drop(shared);
     // Not under the lock, which would stay locked in a child that is forked meanwhile.
     let pool = ThreadPoolBuilder::new()
         .num_threads(pool_threads())
@@ -194,9 +198,11 @@ fn shared_pool() -> Option<Arc<ThreadPool>> {
         .build()
         .ok()
         .map(Arc::new)?;
-    let mut shared = ignore_poison(SHARED.lock());
+    let Some(mut shared) = unless_locked(SHARED.try_lock()) else {
+        return Some(pool);
+    };
     Some(known(&shared).unwrap_or_else(|| {
-        *shared = (std::process::id(), Arc::downgrade(&pool));
+        *shared = Some((process, Arc::downgrade(&pool)));
         pool
     }))
 }

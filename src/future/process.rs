@@ -4,22 +4,25 @@
 
 use super::timer::Timer;
 use crate::Builder;
-use std::sync::OnceLock;
+use once_cell::race::OnceBox;
 
-static OF_THE_PROCESS: Link = Link { timer: OnceLock::new(), next: OnceLock::new() };
+static OF_THE_PROCESS: Link = Link { timer: OnceBox::new(), next: OnceBox::new() };
 
 /// A timer of the process, and the one that takes its place when it is closed: because its owner
 /// has shut it down, or because this process was forked and has none of its parent's threads.
+///
+/// Threads that start one at the same time do not wait for each other, because a fork may leave one
+/// of them behind. The first that has started a timer sets it, and the others drop theirs.
 #[derive(Default)]
 struct Link {
-    timer: OnceLock<Timer>,
-    next: OnceLock<Box<Link>>,
+    timer: OnceBox<Timer>,
+    next: OnceBox<Link>,
 }
 
 pub(super) fn of_the_process() -> &'static Timer {
     let mut link = &OF_THE_PROCESS;
     loop {
-        let timer = link.timer.get_or_init(spawn);
+        let timer = link.timer.get_or_init(|| Box::new(spawn()));
         if !timer.wheel().is_closed() {
             return timer;
         }
@@ -30,7 +33,7 @@ pub(super) fn of_the_process() -> &'static Timer {
 #[allow(clippy::expect_used, reason = "documented")]
 fn spawn() -> Timer {
     let driver = Builder::new().driver().thread_name("tourbillon");
-    Timer::spawn(driver).expect("the system starts a thread")
+    Timer::spawn(driver).expect("the system starts a driver")
 }
 
 /// Makes a timer that of the process, before it is first used: for another resolution, a capacity,
@@ -56,5 +59,5 @@ fn spawn() -> Timer {
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 pub fn set_default_timer(timer: Timer) -> Result<(), Timer> {
-    OF_THE_PROCESS.timer.set(timer)
+    OF_THE_PROCESS.timer.set(Box::new(timer)).map_err(|timer| *timer)
 }

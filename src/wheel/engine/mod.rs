@@ -37,9 +37,8 @@ mod overdraw;
 pub(crate) use operations::hand_back;
 
 use crate::error::BeyondRange;
-use crate::panics::DropEach;
-use crate::panics::ignore_poison;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Relaxed};
+use crate::panics::{DropEach, unless_locked};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
 use crate::wheel::front::Front;
 use crate::wheel::front::alarm::Alarm;
 use crate::wheel::front::flag::{Held, UpkeepFlag};
@@ -53,6 +52,7 @@ use crate::wheel::shard::Shard;
 use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::{Tick, Timeline};
 use crossbeam_utils::CachePadded;
+use once_cell::race::OnceBox;
 use std::time::{Duration, Instant};
 
 /// Everything that the halves of a wheel share.
@@ -63,7 +63,8 @@ pub(crate) struct Engine<T> {
     timeline: Timeline,
     locals: Locals,
     upkeep: UpkeepFlag,
-    leftovers: Mutex<Option<Leftovers<T>>>,
+    /// Set once, by the sweeper. No thread waits for its lock: see [`unless_locked`].
+    leftovers: OnceBox<Mutex<Leftovers<T>>>,
     closed: AtomicBool,
     /// Whether timers have ever been handed back.
     drained: AtomicBool,
@@ -72,9 +73,9 @@ pub(crate) struct Engine<T> {
 
 /// What a sweeper that goes leaves behind.
 #[derive(Debug)]
-pub(crate) struct Leftovers<T> {
+struct Leftovers<T> {
     /// Timers that had ended and were still to be handed over.
-    pub(crate) timers: Vec<(TimerId, Tick, T)>,
+    timers: Vec<(TimerId, Tick, T)>,
 }
 
 impl<T> Drop for Leftovers<T> {
@@ -149,7 +150,7 @@ impl<T> Engine<T> {
             timeline: parts.timeline,
             locals: Locals::new(parts.shards, parts.capacity.is_some(), parts.lease_cycles),
             upkeep: UpkeepFlag::new(),
-            leftovers: Mutex::new(None),
+            leftovers: OnceBox::new(),
             closed: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             capacity: parts.capacity.map(|total| Capacity::new(total, parts.shards)),
@@ -409,7 +410,8 @@ impl<T> Engine<T> {
     pub(crate) fn drain(&self, call: Call<'_>, mut hand_back: impl FnMut(TimerId, Tick, T)) {
         // Relaxed: before any timer ends by this, and so known to who knows of that.
         self.drained.store(true, Relaxed);
-        let left = self.leftovers().as_mut().map(|left| std::mem::take(&mut left.timers));
+        let left = self.leftovers.get().and_then(|left| unless_locked(left.try_lock()));
+        let left = left.map(|mut left| std::mem::take(&mut left.timers));
         let counts = &call.local.counts;
         for (id, deadline, value) in left.into_iter().flatten() {
             counts.add(Count::Returned, 1);
@@ -432,9 +434,12 @@ impl<T> Engine<T> {
         }
     }
 
-    /// What a sweeper that has gone left behind; nothing there is half done by a panic.
-    pub(crate) fn leftovers(&self) -> MutexGuard<'_, Option<Leftovers<T>>> {
-        ignore_poison(self.leftovers.lock())
+    /// Leaves timers for the drain that the sweeper had taken and not handed over, as it goes.
+    pub(crate) fn leave(&self, timers: Vec<(TimerId, Tick, T)>) {
+        if !timers.is_empty() {
+            // It is set once, since there is one sweeper.
+            let _ = self.leftovers.set(Box::new(Mutex::new(Leftovers { timers })));
+        }
     }
 
     /// Notes that timers of a shard have ended.

@@ -26,7 +26,7 @@
 use crate::clock::Clock;
 use crate::panics::quietly;
 use crate::sync::Arc;
-use crate::wheel::engine::{Engine, Leftovers};
+use crate::wheel::engine::Engine;
 use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::Source;
 use crate::wheel::memory::pin;
@@ -543,7 +543,7 @@ impl<T> Drop for Sweeper<T> {
         // They have not been handed over after all: their names were met, and dropped.
         engine.front().counts().take_back(SweepCount::Ended, timers.len() as u64);
         engine.front().counts().add(SweepCount::Dropped, timers.len() as u64);
-        *engine.leftovers() = Some(Leftovers { timers });
+        engine.leave(timers);
         // It rings. A waker that panics while a handler's panic unwinds would end the process.
         match std::thread::panicking() {
             true => quietly(|| engine.close()),
