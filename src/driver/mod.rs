@@ -57,16 +57,42 @@ use std::time::Instant;
 /// [`Inline`] for its handlers, unless it is called there or the builder says
 /// [otherwise](DriverBuilder::detach_on_drop).
 ///
-/// A child process that is forked without `exec` has none of the driver's threads. In the child the
-/// wheel is closed and inserts are refused. A shutdown or drop waits for no thread, and returns or
-/// drops the child's copies of the values. A driver that the child starts itself works.
-///
 /// With the feature `tracing`, the driver emits events with the target `tourbillon` and the name of
 /// the thread in the field `driver`. Start and end have the level debug, and panics of handlers
 /// have the level error. At most once a second each, it warns of timers that were swept
 /// [late](DriverBuilder::warn_late), of batches that are [stuck](DriverBuilder::warn_stuck), and of
 /// an overload by the bound on timers in flight. The end of a stuck batch or an overload has the
 /// level info.
+///
+/// # Forked child processes
+///
+/// A child that is forked without `exec` has none of its parent's threads. There:
+///
+/// - The wheel of a driver that the parent started is closed. An insert returns
+///   [`Refusal::Closed`](crate::Refusal::Closed), a timer can be cancelled, and nothing fires.
+/// - A [shutdown](Self::shutdown) or drop returns or drops the child's copies of the values. A
+///   value that another thread was taking at the fork is missing. A [job](crate::Job) that the
+///   child runs calls the handler, and one that the child drops drops its values.
+/// - [`wait`](Self::wait) returns at once. The driver emits no event of its end.
+/// - `future::default_timer` returns a timer of the child's own, which the first call starts.
+/// - A driver that the child starts works, and so does a wheel whose sweeper the forking thread
+///   has.
+///
+/// None of these waits for a lock that a thread of the parent held at the fork, with three
+/// exceptions:
+///
+/// - The values that are dropped and the wakers of sleeps that are woken run in the child. Whatever
+///   they lock must be free there.
+/// - Schedulers, keyed timers, caches and streams with timeouts use locks. The child may use or
+///   drop one only if no other thread was using it at the fork.
+/// - If another thread was starting or ending at the fork, it may hold a lock of the standard
+///   library that each new thread takes. The threads that the child starts then never run: no timer
+///   of the child's own drivers fires, and their shutdown waits forever. Fork while no thread
+///   starts or ends. Elsewhere than on 64-bit Linux, the same holds for the very first operation on
+///   a wheel.
+///
+/// The child must be forked by the `fork` of the C library, which calls the handlers of
+/// `pthread_atfork`, and not by a system call.
 ///
 /// # Examples
 ///

@@ -24,14 +24,14 @@ thread_local! {
 /// timer of the process, which is either the one that was [set](super::set_default_timer) or one
 /// that the first call starts. The latter has its own driver, whose thread runs as long as the
 /// process. A timer that its owner has shut down is replaced by such a timer. A process that was
-/// forked without `exec` starts its own at the first call.
+/// forked without `exec` [starts its own](crate::Driver#forked-child-processes) at the first call.
 ///
 /// All code of the process shares the timer, so the returned handle cannot end it:
 /// [`Timer::shutdown`] does nothing, and [`Timer::driver`] returns `None`.
 ///
 /// # Panics
 ///
-/// Panics if the first call cannot start a thread.
+/// Panics if the first call cannot start a driver, as the system refuses a thread or memory.
 ///
 /// # Examples
 ///

@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 /// share the wheel. Made by [`Builder::build`](crate::Builder::build) or owned by a
 /// [`Driver`](crate::Driver).
 ///
-/// In the child of a `fork` a wheel works, but the vacant entries in the magazines of the parent's
-/// other threads are lost to it, and a driver has no tick thread there.
+/// In the child of a `fork` a wheel works, unless its sweeper was on another thread: see
+/// [`Driver`](crate::Driver#forked-child-processes). The memory of vacant entries that the parent's
+/// other threads kept is lost to the child.
 ///
 /// # Examples
 ///
