@@ -37,6 +37,10 @@ struct Arguments {
     /// How many timers rest in the store meanwhile.
     #[arg(long, default_value_t = 100_000)]
     resting: usize,
+    /// The number of workers that deliver side by side. Each has a thread of its own and runs as
+    /// many handlers at a time as there are calls in flight.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
     /// How many bytes a payload has.
     #[arg(long, default_value_t = 32)]
     payload: usize,

@@ -2,11 +2,12 @@
 //! bare rows of the same length, as many in each commit, in turn.
 
 use super::{Arguments, Fallible, TempFile};
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redb::{Database, TableDefinition};
 use serde::Serialize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome};
 use tourbillon_durable_measure::median;
@@ -52,7 +53,7 @@ pub(super) fn measure(arguments: &Arguments) -> Fallible<Vec<Row>> {
             // Who is first in one round is second in the next.
             for turn in [round, round + 1] {
                 match turn % 2 {
-                    0 => our_rounds.push(of_store(&timers, &ids, in_flight, arguments.payload)?),
+                    0 => our_rounds.push(of_store(&timers, &ids, in_flight, arguments)?),
                     _ => bare_rounds.push(bare.rates(&ids, in_flight)?),
                 }
             }
@@ -85,8 +86,9 @@ fn of_store(
     timers: &DurableTimers,
     ids: &[String],
     in_flight: usize,
-    payload: usize,
+    arguments: &Arguments,
 ) -> Fallible<Rates> {
+    let payload = arguments.payload;
     let begin = Instant::now();
     schedule(timers, ids, in_flight, DAY, payload)?;
     let scheduled = rate(ids.len(), begin);
@@ -97,7 +99,7 @@ fn of_store(
 
     schedule(timers, ids, ids.len(), Duration::ZERO, payload)?;
     let begin = Instant::now();
-    deliver(timers, ids.len(), in_flight)?;
+    deliver(timers, ids.len(), in_flight, arguments.workers)?;
     Ok([scheduled, cancelled, rate(ids.len(), begin)])
 }
 
@@ -133,22 +135,26 @@ fn each<'a, T, F: Future<Output = Result<T, DurableError>>>(
     })
 }
 
-/// Delivers so many timers, which are due.
-fn deliver(timers: &DurableTimers, count: usize, in_flight: usize) -> Fallible<()> {
+/// Delivers `count` timers, which are due, by so many workers.
+fn deliver(timers: &DurableTimers, count: usize, in_flight: usize, workers: usize) -> Fallible<()> {
     let (end, ends) = futures_channel::oneshot::channel::<()>();
-    let end = std::sync::Mutex::new(Some(end));
+    let (end, ends) = (Arc::new(Mutex::new(Some(end))), ends.shared());
     let done = Arc::new(AtomicUsize::new(0));
-    let worker = timers.worker().concurrency(in_flight).until(async {
-        let _ = ends.await;
-    });
-    let worker = worker.observe(move |event| {
-        let acknowledged = usize::from(event.outcome == Outcome::Acknowledged);
-        if done.fetch_add(acknowledged, Relaxed) + acknowledged == count {
-            drop(end.lock().map(|mut end| end.take()));
-        }
-    });
-    pollster::block_on(worker.run(|_| async { Ok::<(), DurableError>(()) }))?;
-    Ok(())
+    let work = || {
+        let (end, ends, done) = (Arc::clone(&end), ends.clone(), Arc::clone(&done));
+        let worker = timers.worker().concurrency(in_flight).until(ends.map(drop));
+        let worker = worker.observe(move |event| {
+            let acknowledged = usize::from(event.outcome == Outcome::Acknowledged);
+            if done.fetch_add(acknowledged, Relaxed) + acknowledged == count {
+                drop(end.lock().map(|mut end| end.take()));
+            }
+        });
+        pollster::block_on(worker.run(|_| async { Ok::<(), DurableError>(()) }))
+    };
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        runs.into_iter().try_for_each(|run| Ok(run.join().map_err(|_| "a worker panicked")??))
+    })
 }
 
 /// Bare rows: an id, and bytes as long as a record.
