@@ -5,9 +5,9 @@
 use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::json;
-use super::key::Key;
 use super::near::{Near, Reading};
 use super::places::Place;
+use super::ready::Claim;
 use super::record::{DeadReason, Record};
 use super::store::{Answer, Finish, Lease, Leasing, Store};
 use crate::panics::quietly;
@@ -247,39 +247,41 @@ impl Attempts {
     /// Delivers the timer of a key that has fired, if there is one and it is due.
     pub(super) async fn deliver(
         self: Arc<Self>,
-        key: Key,
+        mut claim: Claim,
         mut place: Place,
     ) -> Result<(), DurableError> {
         let asked = self.timer.now();
-        let leasing = self.store.lease(&key);
-        let leasing = self.wait(&key.1, leasing, &mut place, STALLED);
-        let lease = match leasing.await? {
-            Some(Leasing::Taken(lease)) => lease,
-            Some(Leasing::NotDue { due, now }) => {
+        let leasing = self.store.lease(&claim.key);
+        let leasing = self.wait(&claim.key.1, leasing, &mut place, STALLED);
+        let Some(leasing) = leasing.await? else { return Ok(()) };
+        claim.settle();
+        let (planned, id) = claim.key.clone();
+        let lease = match leasing {
+            Leasing::Taken(lease) => lease,
+            Leasing::NotDue { due, now } => {
                 let now = Reading { store: now, asked, answered: self.timer.now() };
-                self.near.again((due, key.1), now);
+                self.near.again((due, id), now);
                 return Ok(());
             }
-            Some(Leasing::Gone) | None => return Ok(()),
-            Some(Leasing::Unreadable(error)) => {
+            Leasing::Gone => return Ok(()),
+            Leasing::Unreadable(error) => {
                 self.near.unreadable(self.timer.now());
                 let outcome = Outcome::Unreadable { error: error.to_string() };
-                self.tell(&key.1, key.0, 0, outcome);
+                self.tell(&id, planned, 0, outcome);
                 return Ok(());
             }
         };
-        let id = &*key.1;
         place.unpark().await;
-        let finish = self.attempt(id, &lease, asked).await?;
+        let finish = self.attempt(&id, &lease, asked).await?;
         let left = self.left(&lease, asked).max(GRACE);
-        let finishing = self.store.finish(id, lease.fence, finish.clone());
-        let outcome = match self.wait(id, finishing, &mut place, left).await? {
+        let finishing = self.store.finish(&id, lease.fence, finish.clone());
+        let outcome = match self.wait(&id, finishing, &mut place, left).await? {
             Some(true) => outcome(finish),
             Some(false) => Outcome::TooLate,
             None => Outcome::Unanswered,
         };
         let Record { planned, attempt, .. } = lease.record;
-        self.tell(id, planned, attempt, outcome);
+        self.tell(&id, planned, attempt, outcome);
         Ok(())
     }
 
@@ -422,6 +424,7 @@ mod tests {
     use super::super::embedded::Embedded;
     use super::super::options::{Existing, Options};
     use super::super::places::Places;
+    use super::super::ready::{Ready, Seat};
     use super::super::store::{Due, Insert};
     use super::*;
     use crate::panics::ignore_poison;
@@ -482,7 +485,10 @@ mod tests {
             ending: oneshot::channel().1.shared(),
         };
         let place = Arc::new(Places::new(1)).take().ok_or("a place")?;
-        block_on(Arc::new(attempts).deliver((0, Arc::from("id")), place))?;
+        let ready = Arc::new(Ready::default());
+        ready.extend(vec![(0, Arc::from("id"))]);
+        let claim = Seat::new(&ready).take().ok_or("a key")?;
+        block_on(Arc::new(attempts).deliver(claim, place))?;
         let _ = std::fs::remove_file(path);
         let ends = ignore_poison(ends.lock()).clone();
         let calls = *ignore_poison(calls.lock());

@@ -63,12 +63,14 @@ mod clock;
 #[cfg(feature = "file")]
 mod embedded;
 mod error;
+mod feed;
 mod json;
 mod key;
 mod near;
 mod options;
 mod panics;
 mod places;
+mod ready;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;

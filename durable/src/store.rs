@@ -59,6 +59,12 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Returns the worker's number.
     fn join(&self, near: &Arc<Near>) -> u64;
 
+    /// Returns `true` if all keys belong to every worker, so that the workers of a process join as
+    /// one and hand out its keys among themselves.
+    fn shares_keys(&self) -> bool {
+        false
+    }
+
     /// A worker asks for its keys, up to `limit` of them, from `from` on, due by `until`, oldest
     /// first. Who does not ask for some seconds may lose its keys to others.
     fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page>;

@@ -4,6 +4,7 @@
 
 use super::clock::{due, millis_up, system};
 use super::error::{DurableError, LONGEST_ID, LONGEST_PAYLOAD};
+use super::feed::Shared;
 use super::json;
 use super::options::{Options, When};
 use super::record::{Dead, DeadReason, Record};
@@ -55,6 +56,7 @@ const LONGEST_PAGE: usize = 1000;
 pub struct DurableTimers {
     pub(super) store: Arc<dyn Store>,
     pub(super) timer: Timer,
+    pub(super) feed: Shared,
 }
 
 /// A timer as it is kept.
@@ -175,7 +177,7 @@ impl DurableTimers {
     /// Timers in that store. `timer` wakes the workers.
     #[must_use]
     pub fn new(store: impl Into<AnyStore>, timer: &Timer) -> Self {
-        Self { store: store.into().0, timer: timer.clone() }
+        Self { store: store.into().0, timer: timer.clone(), feed: Shared::default() }
     }
 
     /// Arms a timer; returns when it is durable.

@@ -1,33 +1,23 @@
-//! [`Worker`]: loads near keys, fires them by a wheel, and runs the handler.
+//! [`Worker`]: takes keys that have fired, leases their timers, and runs the handler.
 
 #![forbid(unsafe_code)]
 
 use super::attempt::{Attempts, Delivery, Event, Observe, Outcome, STALLED};
-use super::clock::Millis;
 use super::error::DurableError;
-use super::key::{Key, Page};
-use super::near::{MOST, Near, Reading};
+use super::feed::Feed;
 use super::places::Places;
-use super::store::{Answer, Store};
+use super::ready::Seat;
 use super::timers::DurableTimers;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Fuse, FusedFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
-use tourbillon::Builder;
-use tourbillon::future::{DelayQueue, Sleep};
-
-/// How far ahead keys are loaded.
-const NEAR: Millis = 10_000;
-
-/// How often the store is looked at: how long a step of its clock stays unnoticed.
-const LOOK: Duration = Duration::from_secs(1);
+use std::time::Duration;
+use tourbillon::future::Sleep;
 
 /// Delivers timers; made by [`DurableTimers::worker`].
 ///
@@ -37,9 +27,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// once; what was being handled has failed when its lease has run out, and is tried again after its
 /// backoff, or is a dead letter. For a clean end give it a future that says [when](Self::until).
 ///
-/// Several workers of one store share the work: the store gives each timer to one of them. In Redis
-/// each owns some of the partitions; the others take them within some seconds when it dies, and at
-/// once when it [ends](Self::until).
+/// Several workers of one store share the work: the store gives each timer to one of them. In a
+/// file, the workers of one [`DurableTimers`] and of its clones load each timer once. In Redis each
+/// owns some of the partitions; the others take them within some seconds when it dies, and at once
+/// when it [ends](Self::until).
 ///
 /// # Examples
 ///
@@ -194,13 +185,7 @@ impl Worker {
         E: Display,
     {
         let Self { timers, concurrency, until, within, observe } = self;
-        let asked = timers.timer.now();
-        let now = timers.store.now().await?;
-        let queue = DelayQueue::new(&timers.timer, Builder::new().shards(1))
-            .map_err(|error| DurableError::Io(error.to_string()))?;
-        let now = Reading { store: now, asked, answered: timers.timer.now() };
-        let near = Arc::new(Near::new(queue.handle(), now));
-        let member = Member::join(&timers.store, &near);
+        let feed = Feed::join(&timers.store, &timers.timer, &timers.feed).await?;
         let handle = move |delivery: Delivery| -> BoxFuture<'static, Result<(), String>> {
             let handled = handler(delivery);
             Box::pin(async move { handled.await.map_err(|error| error.to_string()) })
@@ -208,23 +193,18 @@ impl Worker {
         let (end, ending) = oneshot::channel();
         let attempts = Attempts {
             store: Arc::clone(&timers.store),
-            worker: member.number,
+            worker: feed.member,
             timer: timers.timer.clone(),
-            near,
+            near: Arc::clone(&feed.near),
             handle: Box::new(handle),
             observe,
             ending: ending.shared(),
         };
         let mut run = Run {
             attempts: Arc::new(attempts),
-            member,
-            queue,
-            ready: BTreeSet::new(),
+            part: Some(Part { seat: Seat::new(&feed.ready), feed }),
             running: FuturesUnordered::new(),
             places: Arc::new(Places::new(concurrency)),
-            loading: None,
-            look: timers.timer.sleep(LOOK),
-            hasty: false,
             until,
             end: Some(end),
             within,
@@ -241,53 +221,20 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// A worker's part in its store: dropped, it leaves.
-struct Member {
-    store: Arc<dyn Store>,
-    number: u64,
-    left: bool,
-}
-
-impl Member {
-    fn join(store: &Arc<dyn Store>, near: &Arc<Near>) -> Self {
-        Self { store: Arc::clone(store), number: store.join(near), left: false }
-    }
-
-    fn leave(&mut self) -> Answer<()> {
-        self.left = true;
-        self.store.leave(self.number)
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        if !self.left {
-            // It is done though nobody waits for the answer.
-            drop(self.leave());
-        }
-    }
-}
-
-/// A page that has been asked for.
-struct Loading {
-    page: Answer<Page>,
-    from: Key,
-    asked: Instant,
+/// A worker's part in a feed.
+struct Part {
+    /// Dropped first: the others are woken while there is a feed.
+    seat: Seat,
+    feed: Arc<Feed>,
 }
 
 /// A worker that runs.
 struct Run {
     attempts: Arc<Attempts>,
-    member: Member,
-    queue: DelayQueue<Key>,
-    /// Fired, and not begun yet: oldest first.
-    ready: BTreeSet<Key>,
+    /// `None` once the worker is ending.
+    part: Option<Part>,
     running: FuturesUnordered<BoxFuture<'static, Result<(), DurableError>>>,
     places: Arc<Places>,
-    loading: Option<Loading>,
-    look: Sleep,
-    /// A page is to be asked for as soon as none is on its way.
-    hasty: bool,
     until: Fuse<BoxFuture<'static, ()>>,
     /// Signals the attempts, by its drop, that the worker is ending.
     end: Option<oneshot::Sender<()>>,
@@ -302,13 +249,14 @@ impl Run {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), DurableError>> {
         loop {
             if self.until.poll_unpin(context).is_ready() {
-                self.loading = None;
                 self.end = None;
                 let timer = &self.attempts.timer;
                 self.limit = self.within.map(|within| timer.sleep(within));
-                let told = timer.timeout(STALLED, self.member.leave());
-                let told: BoxFuture<'static, ()> = Box::pin(told.map(drop));
-                self.leaving = Some(told.fuse());
+                if let Some(part) = self.part.take() {
+                    let told = timer.timeout(STALLED, part.feed.leave());
+                    let told: BoxFuture<'static, ()> = Box::pin(told.map(drop));
+                    self.leaving = Some(told.fuse());
+                }
             }
             if let Some(limit) = &mut self.limit
                 && let Poll::Ready(Ok(())) = Pin::new(limit).poll(context)
@@ -323,10 +271,8 @@ impl Run {
                     return Poll::Ready(Ok(()));
                 }
             } else {
-                moved |= self.poll_page(context)?;
-                moved |= self.poll_fired(context)?;
+                moved |= self.poll_feed(context)?;
                 moved |= self.begin();
-                moved |= self.ask_for_page(context)?;
             }
             if !moved {
                 return Poll::Pending;
@@ -341,76 +287,32 @@ impl Run {
         }
     }
 
-    fn poll_page(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
-        let Some(loading) = &mut self.loading else { return Ok(false) };
-        let Poll::Ready(page) = loading.page.as_mut().poll(context) else { return Ok(false) };
-        if let Some(Loading { from, asked, .. }) = self.loading.take() {
-            let mut page = page?;
-            // Each page may show it again; it is reported once a minute.
-            if let Some((due, id)) = page.misplaced.take()
-                && self.attempts.near.unreadable(self.attempts.timer.now())
-            {
-                let error = DurableError::out_of_order(&id).to_string();
-                self.attempts.tell(&id, due, 0, Outcome::Unreadable { error });
-            }
-            let now = Reading { store: page.now, asked, answered: self.attempts.timer.now() };
-            self.attempts.near.end(page, &from, now);
+    fn poll_feed(&mut self, context: &Context<'_>) -> Result<bool, DurableError> {
+        let Some(Part { seat, feed }) = &self.part else { return Ok(false) };
+        seat.register(context.waker());
+        let polled = feed.poll()?;
+        if let Some((due, id)) = polled.misplaced {
+            let error = DurableError::out_of_order(&id).to_string();
+            self.attempts.tell(&id, due, 0, Outcome::Unreadable { error });
         }
-        Ok(true)
+        Ok(polled.moved)
     }
 
-    /// Takes what has fired out of the wheel, as far as there is room.
-    fn poll_fired(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
-        let mut moved = false;
-        while self.ready.len() < MOST {
-            match self.queue.poll_expired(context) {
-                Poll::Ready(Some(fired)) => {
-                    self.attempts.near.fired(&fired.value, fired.id);
-                    self.ready.insert(fired.value);
-                    moved = true;
-                }
-                Poll::Ready(None) => return Err(DurableError::Closed),
-                Poll::Pending => break,
-            }
-        }
-        Ok(moved)
-    }
-
+    /// Begins deliveries while there are keys and places. Returns `true` if there were any.
     fn begin(&mut self) -> bool {
+        let Some(Part { seat, .. }) = &self.part else { return false };
         let mut begun = false;
-        while !self.ready.is_empty() {
-            let Some(place) = self.places.take() else { break };
-            let Some(key) = self.ready.pop_first() else { break };
+        while let Some(place) = self.places.take() {
+            let Some(mut claim) = seat.take() else { return begun };
             begun = true;
-            // Of a part of the store that does not answer: it is loaded again when that does.
-            if !self.attempts.store.is_withheld(self.member.number, &key.1) {
-                self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(key, place)));
+            if self.attempts.store.is_withheld(self.attempts.worker, &claim.key.1) {
+                // Of a part of the store that does not answer: it is loaded again when that does.
+                claim.settle();
+            } else {
+                self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(claim, place)));
             }
         }
+        seat.pass();
         begun
-    }
-
-    /// Asks for the next keys now and then, and whenever much of what was loaded has gone.
-    fn ask_for_page(&mut self, context: &mut Context<'_>) -> Result<bool, DurableError> {
-        let looked = match Pin::new(&mut self.look).poll(context) {
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(refusal)) => return Err(DurableError::Timer(refusal)),
-            Poll::Pending => false,
-        };
-        self.hasty |= looked || self.attempts.near.poll_haste(context);
-        let asked = self.attempts.timer.now();
-        let (armed, from, now) = self.attempts.near.state(asked);
-        let here = armed + self.ready.len();
-        let wanted = here < MOST / 2 && from.0 < now + NEAR / 2;
-        if self.loading.is_some() || !(self.hasty || wanted) {
-            return Ok(false);
-        }
-        self.hasty = false;
-        self.look.reset_after(LOOK);
-        let (until, limit) = (now + NEAR, MOST.saturating_sub(here).max(1));
-        self.attempts.near.begin();
-        let page = self.attempts.store.load(self.member.number, from.clone(), until, limit);
-        self.loading = Some(Loading { page, from, asked });
-        Ok(true)
     }
 }

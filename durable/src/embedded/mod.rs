@@ -245,10 +245,13 @@ impl Store for Embedded {
         self.read(Patience::Caller, |snapshot, _| snapshot.len())
     }
 
-    /// All keys are every worker's: a lease that is refused costs little within a process.
     fn join(&self, near: &Arc<Near>) -> u64 {
         self.watchers.add(Arc::downgrade(near));
         0
+    }
+
+    fn shares_keys(&self) -> bool {
+        true
     }
 
     fn load(&self, _worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {

@@ -12,3 +12,4 @@ mod random_runs;
 #[cfg(unix)]
 mod starts;
 mod suite;
+mod workers;

@@ -1,0 +1,125 @@
+//! Several workers of one file in one process.
+
+#![allow(clippy::disallowed_methods, reason = "workers have threads of their own")]
+
+use crate::common::bench::{Bench, OneFile, SECOND, TempFile, quick, wait};
+use futures_util::FutureExt;
+use futures_util::future::try_join_all;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::task::{Context, Waker};
+use std::time::{Duration, SystemTime};
+use tourbillon::Builder;
+use tourbillon::future::Timer;
+use tourbillon_durable::{DurableTimers, Embedded, Options, Outcome, StoreClock, SystemClock};
+
+/// A clock that counts how often it is asked: once by each operation of the store.
+#[derive(Clone, Debug, Default)]
+struct Counting(Arc<AtomicUsize>);
+
+impl StoreClock for Counting {
+    fn now(&self) -> SystemTime {
+        self.0.fetch_add(1, SeqCst);
+        SystemClock.now()
+    }
+}
+
+#[test]
+fn each_lease_is_asked_for_once() {
+    const TIMERS: usize = 2000;
+    let (file, clock) = (TempFile::new(), Counting::default());
+    let store = Embedded::open_with_clock(&file.0, clock.clone()).unwrap();
+    let timer = Timer::spawn(Builder::new().driver()).unwrap();
+    let timers = DurableTimers::new(store, &timer);
+    let ids: Vec<String> = (0..TIMERS).map(|number| number.to_string()).collect();
+    let all = ids.iter().map(|id| timers.insert(id, "", Duration::ZERO, Options::new()));
+    wait(try_join_all(all)).unwrap();
+
+    let before = clock.0.load(SeqCst);
+    let (end, ends) = futures_channel::oneshot::channel::<()>();
+    let (end, ends) = (Arc::new(Mutex::new(Some(end))), ends.shared());
+    let left = Arc::new(AtomicUsize::new(TIMERS));
+    let work = || {
+        let (end, left) = (Arc::clone(&end), Arc::clone(&left));
+        let worker = timers.worker().until(ends.clone().map(drop)).observe(move |event| {
+            assert_eq!(event.outcome, Outcome::Acknowledged);
+            if left.fetch_sub(1, SeqCst) == 1 {
+                drop(end.lock().unwrap().take());
+            }
+        });
+        wait(worker.run(|_| async { Ok::<(), String>(()) }))
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            assert_eq!(worker.join().unwrap(), Ok(()));
+        }
+    });
+    assert_eq!(wait(timers.len()), Ok(0));
+    // A lease and its end for each timer, and a few pages.
+    let asked = clock.0.load(SeqCst) - before;
+    assert!((2 * TIMERS..5 * TIMERS / 2).contains(&asked), "{asked} for {TIMERS} timers");
+}
+
+/// A worker whose task is not polled any more, at any moment: before it has taken its first page,
+/// or when it waits for what comes next.
+#[test]
+fn a_worker_that_is_not_polled_delays_no_other() {
+    for polls in [1, 2, 100] {
+        let bench = Bench::new(OneFile::new());
+        let mut stalled = Box::pin(bench.timers().run(|_| async { Ok::<(), String>(()) }));
+        let mut noop = Context::from_waker(Waker::noop());
+        for _ in 0..polls {
+            assert!(stalled.as_mut().poll(&mut noop).is_pending());
+            std::thread::yield_now();
+        }
+        let running = bench.work_well();
+        for (number, delay) in [0, 1, 30].into_iter().enumerate() {
+            let id = number.to_string();
+            wait(bench.timers().insert(&id, "", delay * SECOND, quick())).unwrap();
+            bench.advance(delay * SECOND);
+            assert_eq!(running.acknowledged(1), [id]);
+        }
+        assert_eq!(running.stop(), []);
+        // It goes on when it is polled again.
+        wait(bench.timers().insert("last", "", Duration::ZERO, quick())).unwrap();
+        while wait(bench.timers().len()).unwrap() > 0 {
+            assert!(stalled.as_mut().poll(&mut noop).is_pending());
+        }
+    }
+}
+
+/// A worker that goes while it waits for leases, and while more has fired than it can begin.
+#[test]
+fn a_worker_that_is_dropped_leaves_its_keys_to_the_others() {
+    const TIMERS: usize = 50;
+    let bench = Bench::new(OneFile::new());
+    let (send, begun) = channel();
+    let first = bench.timers().worker().concurrency(10);
+    let mut first = Box::pin(first.run(move |_| {
+        send.send(()).unwrap();
+        std::future::pending::<Result<(), String>>()
+    }));
+    let mut noop = Context::from_waker(Waker::noop());
+    let ids: Vec<String> = (0..TIMERS).map(|number| number.to_string()).collect();
+    let all = ids.iter().map(|id| bench.timers().insert(id, "", SECOND, quick()));
+    wait(try_join_all(all)).unwrap();
+    bench.advance(SECOND);
+    while begun.try_recv().is_err() {
+        assert!(first.as_mut().poll(&mut noop).is_pending());
+    }
+    let running = bench.work_well();
+    assert_eq!(running.acknowledged(TIMERS - 10).len(), TIMERS - 10);
+    drop(first);
+    // The leases that it had asked for run out, and each timer is tried again.
+    bench.advance(60 * SECOND);
+    for _ in 0..10 {
+        assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
+    }
+    bench.advance(4 * SECOND);
+    assert_eq!(running.acknowledged(10).len(), 10);
+    assert_eq!(running.stop(), []);
+    assert_eq!(wait(bench.timers().len()), Ok(0));
+}
