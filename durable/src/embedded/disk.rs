@@ -31,11 +31,11 @@ type Tested = std::result::Result<(), Box<dyn std::error::Error>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Well,
-    /// What was written before can be written again, and nothing more.
+    /// The disk is full: written bytes can be overwritten, and no more can be added.
     Full,
     /// Nothing can be written.
     Protected,
-    /// What is written is there, and the disk says once that it is not.
+    /// The disk writes, and reports once that it did not.
     Lying,
 }
 
@@ -206,7 +206,7 @@ fn a_disk_that_is_full_for_a_while() -> Tested {
         let (acknowledged, refused, error) = fill(&timers, round);
         assert!(error.to_string().contains("the disk: "), "{error}");
         known.extend(acknowledged);
-        // What was acknowledged is there, and can be read while nothing can be written.
+        // Acknowledged timers are there, and can be read while nothing can be written.
         let mut there = ids(&timers)?;
         there.retain(|id| *id != refused);
         known.sort();

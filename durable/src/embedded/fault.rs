@@ -67,7 +67,7 @@ fn fault(error: redb::Error) -> DurableError {
     }
 }
 
-/// What an error of the file system means.
+/// Returns the meaning of an error of the file system.
 pub(super) fn io(error: std::io::Error) -> DurableError {
     fault(redb::Error::Io(error))
 }
@@ -79,7 +79,7 @@ pub(super) fn asserted<R>(work: impl FnOnce() -> Result<R, Fault>) -> Result<R, 
     worked.unwrap_or_else(panicked).map_err(DurableError::from)
 }
 
-/// What failed before anything was committed: it was surely not done.
+/// Returns the error of an operation that failed before its commit: it was surely not done.
 pub(super) fn undone(error: DurableError) -> DurableError {
     match error {
         DurableError::Io(what) => DurableError::ReadOnly(what),
@@ -87,7 +87,7 @@ pub(super) fn undone(error: DurableError) -> DurableError {
     }
 }
 
-/// What failed while it was committed: it may have been done.
+/// Returns the error of an operation that failed during its commit: it may have been done.
 pub(super) fn in_doubt(error: DurableError) -> DurableError {
     match error {
         DurableError::ReadOnly(what) => DurableError::Io(what),

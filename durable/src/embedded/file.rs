@@ -19,7 +19,7 @@ const LAYOUT: u64 = 2;
 /// A file shorter than this is not made smaller.
 const SMALL: u64 = 16 << 20;
 
-/// What a row needs at most beside its value, in bytes: a page of the database.
+/// The most bytes that a row needs beside its value: a page of the database.
 const ROW: u64 = 4096;
 
 /// Opens the database, or makes a new one if that is allowed.
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// What stands between the name of a store and the random digits under which it is made.
+/// The text between the name of a store and the random digits under which it is made.
 const MAKING: &str = ".new-";
 
 /// How many digits, hexadecimal ones.
@@ -107,7 +107,7 @@ fn make(
         // made under its own name after all.
         let _ = std::fs::hard_link(&new, path);
     }
-    // What stays is removed by the next start.
+    // If the removal fails, the next start repeats it.
     let _ = std::fs::remove_file(&new);
     made.map_err(|error| error.at(&new.display().to_string()))
 }
@@ -184,7 +184,7 @@ impl File {
         Ok(Snapshot::new(self.0.begin_read()?))
     }
 
-    /// Whether all rows need less than so many bytes. Only values of few rows are looked at.
+    /// Returns `true` if all rows need less than so many bytes. Reads the values of few rows only.
     fn needs_less_than(&self, enough: u64) -> Result<bool, Fault> {
         let read = self.0.begin_read()?;
         let (timers, dead) = (read.open_table(TIMERS)?, read.open_table(DEAD)?);

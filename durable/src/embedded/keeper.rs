@@ -72,8 +72,8 @@ impl Keeper {
         quietly(|| drop(failed));
         open.file = Some(self.place.open(false)?);
         drop(open);
-        // Whether what failed was done after all is seen only now; and another process may have had
-        // the file meanwhile. No lock is held: whoever is woken may drop the store.
+        // Only now it can be seen if the failed operation was done after all; and another process
+        // may have had the file meanwhile. No lock is held, because a waker may drop the store.
         quietly(|| self.watchers.forget());
         Ok(())
     }

@@ -91,7 +91,7 @@ impl Snapshot {
 }
 
 /// Where a part goes on after its last row: nowhere if there was none, or if damaged keys lie in no
-/// order. What such keys hide is found from the other table.
+/// order. The records behind such keys are found from the other table.
 fn goes_on(part: u64, after: &Key, last: Option<Key>) -> Option<Cursor> {
     last.filter(|last| last > after).map(|after| Cursor { part, after })
 }

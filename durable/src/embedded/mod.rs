@@ -38,9 +38,9 @@ use tourbillon::future::Timer;
 
 /// A store in one file of this machine, for one process at a time. Nothing to install.
 ///
-/// What it has answered is on the disk (an fsync, which the calls of a moment share): it is there
-/// after the process was killed, and after the machine has lost its power. The file is locked while
-/// it is open.
+/// A change is on the disk before its caller is answered (an fsync, which the calls of a moment
+/// share): it is there after the process was killed, and after the machine has lost its power. The
+/// file is locked while it is open.
 ///
 /// While the disk fails, because no space is left or nothing can be written, callers get
 /// [`DurableError::ReadOnly`], reads go on where they can, and workers wait. The file is opened

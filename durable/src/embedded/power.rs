@@ -1,6 +1,6 @@
 //! A machine that loses its power, and tests of a store on it.
 //!
-//! What was written since the last sync may be on the disk or not, sector by sector and in any
+//! Writes since the last sync may be on the disk or not, sector by sector and in any
 //! order, and so may each change of the file's length. [`Volatile`] remembers it, and at a sync
 //! makes [cuts](Volatile::cut): what the disk may hold if the power goes just before that sync has
 //! ended. From each of them the store must open, with every timer that had been acknowledged.
@@ -27,12 +27,12 @@ use tourbillon::{Builder, Inline};
 
 type Tested = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// What a disk writes whole or not at all.
+/// The number of bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a process has done to the file since the last sync.
+/// A change that a process has made to the file since the last sync.
 #[derive(Debug)]
 enum Done {
     Wrote(usize, Vec<u8>),
@@ -42,9 +42,9 @@ enum Done {
 /// A file whose changes are lost with the power, until they are synced.
 #[derive(Debug, Default)]
 struct Volatile {
-    /// What the process sees.
+    /// The content as the process sees it.
     seen: Vec<u8>,
-    /// What the disk has for certain.
+    /// The content that the disk has for certain.
     synced: Vec<u8>,
     since: Vec<Done>,
     /// The timers that have been acknowledged.
@@ -56,7 +56,7 @@ struct Volatile {
     random: fastrand::Rng,
 }
 
-/// What the disk may hold after the power has gone, and what must be in it.
+/// A possible content of the disk after the power has gone, and the timers that must be in it.
 #[derive(Clone, Debug)]
 struct Cut {
     bytes: Vec<u8>,
@@ -72,7 +72,7 @@ impl Volatile {
         });
         let lengths: Vec<usize> = lengths.chain([self.synced.len()]).collect();
         let mut bytes = self.synced.clone();
-        // What lies beyond the length that the disk knows is not there.
+        // Bytes beyond the length that the disk knows are not there.
         bytes.resize(lengths[self.random.usize(..lengths.len())], 0);
         let mut sectors: Vec<(usize, &[u8])> = Vec::new();
         for done in &self.since {

@@ -37,7 +37,7 @@ pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::n
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
-/// What the id in a key is called: itself, unless its bytes are damaged.
+/// Returns the id in a key as a text: itself, unless its bytes are damaged.
 pub(super) fn named(id: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(id)
 }
@@ -141,7 +141,7 @@ impl Transaction {
         if due.get((time, id.as_bytes()))?.is_some() {
             return Ok(true);
         }
-        // What the damaged bytes of an id were replaced by.
+        // The character by which damaged bytes of an id were replaced.
         if !id.contains(char::REPLACEMENT_CHARACTER) {
             return Ok(false);
         }

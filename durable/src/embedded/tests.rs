@@ -149,7 +149,7 @@ fn a_file_that_is_mostly_free_is_made_smaller() -> Result<(), Box<dyn std::error
     assert!(full >= 24 << 20, "{full}");
     // It needs what it has.
     let store = Embedded::open(&path)?;
-    // What lies at its end stays.
+    // The timers at its end stay.
     for id in 0..22 {
         assert!(block_on(store.cancel(&id.to_string()))?);
     }

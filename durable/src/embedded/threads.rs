@@ -6,8 +6,8 @@
 //! gathers. The queue is as long as there are calls that wait: it has no bound of its own.
 //!
 //! **When the disk fails** (no space is left, nothing can be written) the callers of that group are
-//! told so, and those who ask during a pause as well. What a worker asks for waits, and is tried
-//! again after the pause: that is a call each of its handlers at most, and a page.
+//! told so, and those who ask during a pause as well. Calls of a worker wait, and are tried again
+//! after the pause: at most one for each of its handlers, and a page.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +49,7 @@ pub(super) enum Patience {
 
 /// Something to do on `T`, and somebody to be answered when it is durable.
 pub(super) trait Work<T>: Send {
-    /// Whether it waits for the disk, and somebody for it.
+    /// Returns `true` if it waits for the disk, and its caller for it.
     fn waits(&self) -> bool;
 
     /// Does it, for the first time or again. An error: the database has failed.
@@ -98,7 +98,7 @@ type Group<T> = Vec<Box<dyn Work<T>>>;
 /// Where a thread is asked to do something on `T`.
 pub(super) struct Calls<T> {
     calls: Sender<Box<dyn Work<T>>>,
-    /// What its errors name.
+    /// The file, as its errors name it.
     place: Arc<str>,
 }
 
@@ -296,7 +296,7 @@ mod tests {
             assert_eq!(commit(&file, &mut group, &works)?.len(), most);
             assert_eq!((group.len(), works.try_iter().count()), (most, most));
         }
-        // What is only read weighs as well.
+        // Records that are only read weigh as well.
         let (calls, works) = channel();
         for _ in 0..WEIGHT / MEGABYTE {
             let _ = calls.send(call(|to| to.lease(&(1, Arc::from("0")), 0)));
