@@ -38,7 +38,7 @@ struct Known {
     nodes: BTreeMap<Address, Arc<Node>>,
     /// The node that has listed them. It rejects requests for a slot that no node has.
     teller: Arc<Node>,
-    /// Whether it is being learned again, or has just been.
+    /// Set while it is being learned again, and for a moment after that.
     learning: bool,
 }
 
@@ -142,7 +142,8 @@ struct Told {
     nodes: Vec<Address>,
 }
 
-/// What the first of some nodes tells that answers; or why none does.
+/// Returns the description of the cluster by the first node that answers, or the reason why none
+/// does.
 async fn first_told(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Told>)> {
     let mut asked: FuturesUnordered<_> = nodes
         .iter()
@@ -166,7 +167,7 @@ async fn first_told(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Told>)> 
     while let Some(told) = asked.next().await {
         match told {
             Ok(told) => return Ok(told),
-            // What a node says is worth more than that another does not answer.
+            // An answer of a node is worth more than the silence of another.
             Err(error) if matches!(why.kind(), ErrorKind::InvalidClientConfig | ErrorKind::Io) => {
                 why = error;
             }

@@ -10,7 +10,7 @@
 use super::super::error::DurableError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// What is said of a right that is missing within a script, by Redis 7.0 and later ones.
+/// The messages about a missing right within a script, by Redis 7.0 and later ones.
 const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
 /// The reason why there is no answer.
@@ -76,7 +76,7 @@ impl Fault {
     }
 }
 
-/// What an error of a connection that cannot be made means.
+/// Returns the meaning of an error of a connection that cannot be made.
 pub(super) fn refused(error: &RedisError) -> DurableError {
     Fault::of(error, false).last()
 }

@@ -233,8 +233,8 @@ impl Driver {
         }
     }
 
-    /// Answers a group: whether all of it was done. What was not waits again, behind all others:
-    /// they may go where it cannot.
+    /// Answers a group. Returns `true` if all of it was done. Operations that were not
+    /// done wait again, behind all others, because those may go where they cannot.
     fn answer(&mut self, group: Group, answer: Value, way: &Way) -> bool {
         let Some((now, answers)) = taken_apart(answer, group.calls.len()) else {
             self.refuse(group, &strange());

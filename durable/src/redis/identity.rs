@@ -19,7 +19,7 @@ use super::node::Way;
 use redis::Script;
 use std::sync::{Mutex, OnceLock};
 
-/// What a store is known by, besides its name.
+/// The properties that identify a store, besides its name.
 pub(super) struct Identity {
     name: String,
     pub(super) partitions: u64,

@@ -52,7 +52,7 @@ impl Keys {
         Self { name: name.to_owned(), partitions: partitions.max(1) }
     }
 
-    /// What is written of a store.
+    /// The key of a store's description.
     pub(super) fn store(name: &str) -> String {
         format!("{{tb:{name}}}")
     }
@@ -77,7 +77,7 @@ impl Keys {
         Place { partition: hash % self.partitions, bucket: hash / self.partitions % BUCKETS }
     }
 
-    /// What all keys of a partition begin with.
+    /// The prefix of all keys of a partition.
     pub(super) fn prefix(&self, partition: u64) -> String {
         format!("{{tb:{}:{partition}}}:", self.name)
     }

@@ -21,7 +21,7 @@ pub(super) struct Operation {
     pub(super) partition: u64,
     /// Each with its length before it, of four bytes.
     pub(super) words: Vec<u8>,
-    /// Whether it is not to be done if nobody waits for it any more.
+    /// Set if it is not to be done once its caller does not wait any more.
     pub(super) only_if_wanted: bool,
 }
 
@@ -68,7 +68,7 @@ impl Operation {
     }
 }
 
-/// What the operation was answered, and the store's clock then.
+/// The answer to an operation, and the store's clock then.
 pub(super) type Answered = Result<(Value, Millis), DurableError>;
 
 /// Answers somebody.
@@ -102,11 +102,11 @@ impl<V> Call<V> {
 /// The operations of a partition that wait for their group.
 pub(super) struct Line<V> {
     pub(super) calls: VecDeque<Call<V>>,
-    /// Whether a task takes care of them.
+    /// Set while a task takes care of them.
     pub(super) busy: bool,
     /// How many groups there have been.
     pub(super) groups: u64,
-    /// Whether what was asked for and not answered may still be done.
+    /// Set if a group that was sent and not answered may still be done.
     pub(super) unsure: bool,
 }
 

@@ -116,7 +116,7 @@ impl Link {
         }
     }
 
-    /// What a node tells of itself, or each master of a cluster.
+    /// Returns a section of `INFO` of the node, or of each master of a cluster.
     pub(super) async fn info(&self, section: &str) -> Vec<Result<String, DurableError>> {
         let nodes = match self {
             Self::Node(node) => vec![Arc::clone(node)],

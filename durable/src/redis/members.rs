@@ -97,7 +97,8 @@ impl Members {
         member.map_or(BTreeSet::new(), is_legible)
     }
 
-    /// Whether no timer of a partition is to be begun by a worker, as it does not answer.
+    /// Returns `true` if a worker is to begin no timer of a partition, because the partition does
+    /// not answer.
     pub(super) fn is_withheld(&self, number: u64, partition: u64) -> bool {
         self.lock().get(&number).is_some_and(|member| member.is_withheld(partition))
     }
@@ -118,7 +119,7 @@ impl Members {
         });
     }
 
-    /// Whether a partition is one that a worker has missed.
+    /// Returns `true` if a worker has missed a partition.
     pub(super) fn misses(&self, number: u64, partition: u64) -> bool {
         self.lock().get(&number).is_some_and(|member| member.missed.contains(&partition))
     }

@@ -66,7 +66,7 @@ use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 use verbs::Verbs;
 
-/// What a store in Redis is called, and how it is laid out.
+/// The name of a store in Redis, and its layout.
 ///
 /// # Examples
 ///
@@ -145,10 +145,10 @@ impl From<&str> for RedisOptions {
 /// It lives in the tokio runtime in which it is connected: its connections and tasks run there. The
 /// futures of [`DurableTimers`](super::DurableTimers) and of its workers may be polled anywhere.
 ///
-/// What is acknowledged is as durable as the server is set to make it: the [guide](crate::guide)
-/// says what `appendfsync always`, `everysec` and replication promise. It must not remove them when
-/// its memory is full: a `maxmemory-policy allkeys-…` is refused; `noeviction`, the default, and
-/// `volatile-…` are allowed, as nothing of a store has a time to live.
+/// An acknowledged change is as durable as the server is set to make it: the [guide](crate::guide)
+/// says what `appendfsync always`, `everysec` and replication promise. The server must not remove
+/// keys when its memory is full: a `maxmemory-policy allkeys-…` is refused; `noeviction`, the
+/// default, and `volatile-…` are allowed, as nothing of a store has a time to live.
 ///
 /// While the server cannot be reached, a worker waits for it; another caller waits for five
 /// seconds and then gets [`DurableError::Unreachable`].

@@ -33,7 +33,7 @@ struct Current {
     connection: ConnectionManager,
     /// How many there have been before.
     number: u64,
-    /// Whether another is being made, or has just been.
+    /// Set while another is being made, and for a moment after that.
     renewing: bool,
 }
 

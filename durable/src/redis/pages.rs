@@ -1,4 +1,4 @@
-//! What a worker asks for: that it is heard, which partitions are its own, and their keys.
+//! The requests of a worker: its heartbeat, its partitions, and their keys.
 
 #![forbid(unsafe_code)]
 
@@ -200,7 +200,7 @@ impl Verbs {
         Ok(Page { now, until, keys, more, misplaced: None })
     }
 
-    /// What another worker should have delivered long ago.
+    /// Returns keys that another worker should have delivered long ago.
     async fn stragglers(&self, worker: u64, now: Millis) -> Result<Vec<Key>, DurableError> {
         let until = now.saturating_sub(LATE);
         let Some(partition) = self.members.strange(worker, self.keys.partitions(), now) else {
@@ -241,7 +241,7 @@ impl Verbs {
         Stall { verbs: Arc::clone(self), worker, partition }
     }
 
-    /// Whether the partition of a timer does not answer.
+    /// Returns `true` if the partition of a timer does not answer.
     pub(super) fn is_withheld(&self, worker: u64, id: &str) -> bool {
         self.members.is_withheld(worker, self.keys.place(id).partition)
     }

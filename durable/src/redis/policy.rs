@@ -1,5 +1,5 @@
-//! Whether a server may remove timers: its `maxmemory-policy`, which is asked for when a store is
-//! opened.
+//! The `maxmemory-policy` of a server, which is read when a store is opened, because it decides
+//! whether the server may remove timers.
 //!
 //! Nothing of a store has a time to live. So a policy `volatile-…` removes none of it, and a full
 //! memory is an error of whoever writes, as it is with `noeviction`; a policy `allkeys-…` removes

@@ -19,7 +19,7 @@ pub(super) const TOLD: Millis = 30_000;
 /// By how much two servers' clocks may differ, or one be set back, so that nothing goes unheard.
 const APART: Millis = 5000;
 
-/// What is known of each partition.
+/// The knowledge about each partition.
 #[derive(Debug)]
 pub(super) struct Quiet(Mutex<Vec<Known>>);
 
@@ -40,8 +40,8 @@ impl Quiet {
         Self(Mutex::new(vec![Known::default(); partitions]))
     }
 
-    /// Whether it has to be asked for keys from `from` to `until`: how many notices there have
-    /// been.
+    /// Returns the number of notices so far if the partition has to be asked for keys from `from`
+    /// to `until`.
     pub(super) fn asked(
         &self,
         partition: u64,

@@ -42,7 +42,7 @@ pub(super) struct Verbs {
     pub(super) damaged: Damaged,
 }
 
-/// What a lease comes to.
+/// The answer to a request for a lease.
 enum Leased {
     Readable(Leasing),
     /// Granted, but the record cannot be read. It is to be marked.
@@ -219,7 +219,7 @@ impl Verbs {
         found.map(|bytes| record(&id, &bytes)).transpose()
     }
 
-    /// What is kept of a timer.
+    /// Returns the bytes of a timer's record.
     async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
         let bucket = self.keys.bucket(self.keys.place(id));
         let mut command = cmd("HGET");

@@ -1,4 +1,4 @@
--- What the operations share that change something; it stands before them, after common.lua.
+-- Functions that the changing operations share; they stand before them, after common.lua.
 --
 -- An operation is whole or not at all. While a slot moves, a key that is not here (any more) is an
 -- error, and Redis undoes nothing. So an operation reads all keys that it writes before it writes
@@ -27,7 +27,7 @@ else
   coming = time[1] * 1000 + math.ceil(time[2] / 1000)
 end
 
--- What is written of a group once, at its end.
+-- Changes that a group writes once, at its end.
 local changed = false   -- whether it has changed anything
 local timers = 0        -- how many timers more there are
 local fence = nil       -- the last fence, if any was given out
@@ -54,7 +54,7 @@ local function head(record)
   if layout == LAYOUT and flags < DAMAGED then return flags, due, planned, fence_, attempt, lease end
 end
 
--- What comes after the error of a record: `next` and the rest.
+-- Returns the part of a record after its error: `next` and the rest.
 local function tail(record) return sub(record, 31 + read('<I2', record, 29)) end
 
 -- The record of the delivery that comes next, or nil; and the rest.

@@ -1,4 +1,4 @@
--- What all scripts share; it stands before each of them.
+-- Definitions that all scripts share; they stand before each of them.
 --
 -- KEYS[1] index of slices, KEYS[2] last answers, KEYS[3] counters, KEYS[4] how old the answers are;
 -- then what each script says

@@ -17,13 +17,13 @@ local VERBS = {
   schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
   lease = taking(3, lease), finish = taking(8, finish), redrive = taking(4, redrive),
   bury = taking(1, bury), discard = taking(3, discard), mark = taking(6, mark),
-  -- What nobody waits for any more.
+  -- An operation whose caller does not wait any more.
   nothing = taking(0, function() return 0 end),
 }
 local FIRST = 7         -- where the operations begin
 local process, number = ARGV[3], tonumber(ARGV[4])
 
--- What an operation does, and its words.
+-- Returns the function of an operation, and its arguments.
 local function parted(operation)
   local name, after = read('<I4c0', operation)
   local verb = VERBS[name]
@@ -32,7 +32,7 @@ end
 
 local function run(verb, ...) return verb, pcall(verb, ...) end
 
--- Whether a lease was given.
+-- Returns true if a lease was given.
 local function is_lease(verb, answer)
   return verb == lease and type(answer) == 'table' and answer[1] == 2
 end

@@ -8,7 +8,7 @@ redis.call('PERSIST', SLICES)
 local now = present()
 local from, first, until_, limit = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
--- Whether an id comes before the first one. Not by Lua's order, which is the locale's.
+-- Returns true if an id comes before the first one. Not by Lua's order, which is the locale's.
 local function before(id)
   for place = 1, math.min(#id, #first) do
     local one, other = string.byte(id, place), string.byte(first, place)
