@@ -22,7 +22,7 @@ pub(super) struct Page {
     /// How far was looked, at most as far as was asked for.
     pub(super) until: Millis,
     pub(super) keys: Vec<Key>,
-    /// Whether there may be more: the limit was met.
+    /// Set if there may be more: the limit was reached.
     pub(super) more: bool,
     /// A key that did not come after the one before it: one of the two is damaged.
     pub(super) misplaced: Option<Key>,

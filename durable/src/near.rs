@@ -16,9 +16,9 @@
 //! **Bounded.** If more than [`MOST`] keys are here, the last of them leaves the wheel and the
 //! frontier moves back to it: it is loaded again when there is room.
 //!
-//! **Nobody is woken under a lock**: a waker may poll the worker where it is called, and that comes
-//! here. What changes the wheel notes that it is to be polled; whoever has held the lock tells that
-//! when it has given it back.
+//! **No worker is woken under a lock**, because a waker may poll the worker where it is called, and
+//! the worker locks `Near` again. A change of the wheel notes that the worker is to be polled. The
+//! thread that holds the lock wakes the worker after it has released the lock.
 
 #![forbid(unsafe_code)]
 
@@ -59,16 +59,16 @@ struct Loaded {
     /// All keys before it are here.
     frontier: Key,
     armed: BTreeMap<Key, TimerId>,
-    /// What has changed since a page was asked for.
+    /// The changes since a page was asked for.
     log: Option<Vec<Change>>,
-    /// Whether the store is to be looked at at once.
+    /// Set if the store is to be looked at at once.
     haste: bool,
     base: Reading,
     /// When all is loaded again: a record could not be read, whose key has left the wheel.
     again: Option<Instant>,
 }
 
-/// What the store's clock said, when it was asked and when it had answered.
+/// A reading of the store's clock, with the instants of the question and of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) store: Millis,
@@ -83,13 +83,13 @@ impl Reading {
         self.asked.checked_add(ahead).unwrap_or(self.asked)
     }
 
-    /// What the store's clock will say then at most.
+    /// Returns the latest time that the store's clock can show at that instant.
     fn latest(self, local: Instant) -> Millis {
         self.store + whole_millis(local.saturating_duration_since(self.asked))
     }
 
-    /// Whether the clock has been set between this reading and the next: whatever an answer took is
-    /// not held against it.
+    /// Returns `true` if the clock has been set between this reading and the next. The time that an
+    /// answer took does not count as a step of the clock.
     fn was_set_before(self, next: Self) -> bool {
         let slack = whole_millis(self.answered.saturating_duration_since(self.asked)) + ASTRAY;
         let least = self.latest(next.asked).saturating_sub(slack);
@@ -195,7 +195,7 @@ impl Near {
         self.hastened.wake();
     }
 
-    /// Whether it is to look at once; wakes it when it is.
+    /// Returns `true` if the worker is to look at once; wakes it when it is.
     pub(super) fn poll_haste(&self, context: &Context<'_>) -> bool {
         self.hastened.register(context.waker());
         std::mem::take(&mut self.lock().haste)
@@ -226,8 +226,8 @@ impl Near {
     }
 }
 
-/// What is loaded, for one caller. Fields drop in their order: the lock goes, then the worker is
-/// woken, if its wheel is to be polled.
+/// The loaded keys, locked for one caller. Fields drop in their order: the lock goes, then the
+/// worker is woken, if its wheel is to be polled.
 struct Held<'a> {
     loaded: MutexGuard<'a, Loaded>,
     queue: HeldWake<'a, Key>,
@@ -378,7 +378,7 @@ mod tests {
             self.near.end(Page { now, until, keys, more, misplaced: None }, &from, at(now, local));
         }
 
-        /// What fires by that time.
+        /// Returns the keys that fire by that time.
         fn fired(&mut self, by: Millis) -> Vec<Millis> {
             self.clock.advance(Duration::from_millis(by).saturating_sub(self.clock.elapsed()));
             let mut context = Context::from_waker(Waker::noop());
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(trial.fired(100), [500]);
     }
 
-    /// What a key that was not due comes to, by a reading of the store's clock.
+    /// A key that was not due fires by the reading of the store's clock that its answer had.
     #[test]
     fn a_key_that_was_not_due_comes_again() {
         let mut trial = Trial::new();

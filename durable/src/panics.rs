@@ -12,8 +12,8 @@ pub(crate) fn quietly(run: impl FnOnce()) {
     }
 }
 
-/// What a lock or a wait returned, also if a thread has panicked while it held the lock: what lies
-/// behind the locks here is whole wherever the user's code runs.
+/// Returns the guard of a lock or a wait, also if a thread has panicked while it held the lock: the
+/// data behind the locks here is consistent wherever the user's code runs.
 pub(crate) fn ignore_poison<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }

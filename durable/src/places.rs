@@ -29,7 +29,7 @@ struct Taken {
     wakers: Vec<Waker>,
 }
 
-/// What a delivery has.
+/// The state of a delivery's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Placed,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `next` is the delivery that comes after this one, if it was scheduled while this one ran: what
-//! stands between the layout's number and `next`. Numbers are little-endian. What may be absent has
+//! stands between the layout's number and `next`. Numbers are little-endian. An optional field has
 //! a byte before it, 0 or 1; texts and bytes have their length before them, of four bytes. The sum
 //! is the CRC-32 of all bytes before it and of the timer's id: a record that was damaged on the
 //! disk, or that lies under another id, is not delivered. A store of another layout is not read.
@@ -31,7 +31,7 @@ pub(super) struct Settings {
     pub(super) rule: Option<(String, String)>,
 }
 
-/// What a store keeps of a timer.
+/// A timer as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     /// The number of the lease that it is under; `None`: it rests.
@@ -128,7 +128,7 @@ impl Record {
     }
 }
 
-/// What a store keeps of a timer that is not tried any more.
+/// A timer that is not tried any more, as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dead {
     pub(super) id: String,
@@ -253,8 +253,8 @@ pub(super) fn sum(id: &str, bytes: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// What stands between the layout's number and the sum; `None` if these are not as they were
-/// written, or belong to another id.
+/// Returns a reader of the bytes between the layout's number and the sum, or `None` if they are not
+/// as they were written or belong to another id.
 fn unsealed<'a>(id: &str, bytes: &'a [u8]) -> Option<Reader<'a>> {
     let (bytes, written) = bytes.split_last_chunk()?;
     if sum(id, bytes) != u32::from_le_bytes(*written) {
