@@ -33,7 +33,7 @@ pub(super) const STALLED: Duration = Duration::from_secs(2);
 /// if the lease has run out by then.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// What a handler gets: a timer that is due.
+/// A timer that is due, as a handler receives it.
 ///
 /// # Examples
 ///
@@ -67,7 +67,7 @@ const GRACE: Duration = Duration::from_millis(250);
 pub struct Delivery {
     /// The timer's id.
     pub id: String,
-    /// What it was scheduled with.
+    /// The payload with which the timer was scheduled.
     pub payload: Vec<u8>,
     /// Which attempt this is; the first is 1.
     pub attempt: u32,
@@ -216,7 +216,7 @@ pub enum Outcome {
     ///
     /// [`DurableTimers::check`]: super::DurableTimers::check
     Unreadable {
-        /// What cannot be read.
+        /// The record that cannot be read, and why.
         error: String,
     },
 }
@@ -231,7 +231,7 @@ pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
 /// Ready when the worker is to end.
 pub(super) type Ending = Shared<oneshot::Receiver<()>>;
 
-/// What the attempts of a worker share.
+/// The state that the attempts of a worker share.
 pub(super) struct Attempts {
     pub(super) store: Arc<dyn Store>,
     /// The worker's number in it.
@@ -345,7 +345,7 @@ impl Attempts {
         asked: Instant,
     ) -> Result<Finish, DurableError> {
         let Lease { now, overrun, record, .. } = lease;
-        // What was passed over while nobody delivered is made up for by this delivery.
+        // This delivery makes up for those that were missed while no worker ran.
         let next = match record.settings.next((*now).max(record.planned)) {
             Ok(next) => next,
             Err(error) => {
@@ -391,7 +391,7 @@ fn lived_too_long(record: &Record, now: Millis) -> bool {
     lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
 }
 
-/// What comes of a failed attempt.
+/// Returns how a lease ends after a failed attempt.
 fn failed(id: &str, record: &Record, mut error: String, next: Option<Millis>) -> Finish {
     let end = (0..=LONGEST_ERROR).rev().find(|end| error.is_char_boundary(*end));
     error.truncate(end.unwrap_or(0).min(error.len()));

@@ -175,7 +175,7 @@ impl Worker {
     /// # Errors
     ///
     /// The store failed, cannot be reached when this begins, denies access, or it or the timer was
-    /// shut down. What was being handled has failed when its lease has run out. (A store that
+    /// shut down. Running attempts have failed when their leases have run out. (A store that
     /// cannot be written for a while, or, in Redis, be reached later, is waited for.) Run another
     /// worker after a pause.
     pub async fn run<H, F, E>(self, handler: H) -> Result<(), DurableError>
@@ -265,7 +265,7 @@ impl Run {
             }
             let mut moved = self.poll_running(context)?;
             if let Some(leaving) = &mut self.leaving {
-                // Whether it could be told or not: in the end it is found out.
+                // If the store could not be told, it finds out in the end.
                 let told = leaving.is_terminated() || leaving.poll_unpin(context).is_ready();
                 if told && self.running.is_empty() {
                     return Poll::Ready(Ok(()));
