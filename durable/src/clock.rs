@@ -111,7 +111,7 @@ impl Present {
     }
 }
 
-/// A due time, rounded up: it is never reached early. What lies before 1970 is due.
+/// A due time, rounded up: it is never reached early. A time before 1970 is due.
 pub(super) fn due(at: SystemTime) -> Millis {
     at.duration_since(UNIX_EPOCH).map_or(0, millis_up)
 }

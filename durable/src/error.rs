@@ -1,5 +1,4 @@
-//! What durable timers answer when they cannot do what was asked: what is wrong, and what is
-//! allowed.
+//! The errors of durable timers. Each says what is wrong, and what is allowed.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +17,7 @@ pub(super) const LONGEST_PAYLOAD: usize = 1 << 20;
 ///
 /// # Examples
 ///
-/// What a server tells a client whose timer was refused:
+/// A server that tells a client why its timer was refused:
 ///
 /// ```
 /// use std::time::Duration;
@@ -95,7 +94,7 @@ pub enum DurableError {
         /// The timer that cannot be read, if it is one alone: all others can be, and
         /// [`remove_corrupt`](super::DurableTimers::remove_corrupt) removes it.
         id: Option<String>,
-        /// What cannot be read, and where.
+        /// The damaged part, and where it is.
         what: String,
     },
     /// The store has been written by another version of this crate.
@@ -116,12 +115,12 @@ pub enum DurableError {
         /// The number of partitions that the store has now.
         partitions: u64,
     },
-    /// The store cannot be reached, or did not answer in time. What was asked for may have been
-    /// done: schedule it again and [keep](super::Existing::Keep) what is there.
+    /// The store cannot be reached, or did not answer in time. The operation may have been done:
+    /// schedule it again and [keep](super::Existing::Keep) what is there.
     Unreachable(String),
     /// The store does not let us in, or not do this: a wrong password, or a right that is missing.
     Denied(String),
-    /// Reading or writing failed. What was asked for may have been done: schedule it again and
+    /// Reading or writing failed. The operation may have been done: schedule it again and
     /// [keep](super::Existing::Keep) what is there. A store that is open goes on by itself when it
     /// can.
     Io(String),
@@ -159,7 +158,8 @@ impl DurableError {
         Self::corrupt(format!("the dead letter {number}"))
     }
 
-    /// Whether it passes when somebody has seen to the disk, or has closed the file.
+    /// Returns `true` if the error passes once the disk works again, or the file is closed
+    /// elsewhere.
     pub(super) fn passes(&self) -> bool {
         matches!(self, Self::ReadOnly(_) | Self::Io(_) | Self::Locked(_))
     }

@@ -17,7 +17,7 @@
 //!
 //! **Two tiers.** Millions of timers may rest in the store. A worker loads the keys (not the
 //! payloads) of those that are due within ten seconds into a wheel of its own, which
-//! fires each at its time. What changes meanwhile reaches that wheel too, and the number of its
+//! fires each at its time. Changes in the meantime reach that wheel too, and the number of its
 //! keys is bounded.
 //!
 //! **The store decides, the wheel only says when.** A key that fires is a reason to ask the store

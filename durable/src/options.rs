@@ -1,4 +1,4 @@
-//! What a timer should be like: [`When`], [`Options`] and [`Existing`].
+//! The settings of a timer: [`When`], [`Options`] and [`Existing`].
 
 #![forbid(unsafe_code)]
 
@@ -55,7 +55,7 @@ impl From<Duration> for When {
     }
 }
 
-/// What to do about a timer that has the id already.
+/// The treatment of an existing timer of the same id.
 ///
 /// # Examples
 ///
@@ -86,8 +86,8 @@ pub enum Existing {
     /// Keep the existing timer. If it is being delivered and would be gone afterwards, the new one
     /// comes [next](super::Inserted::Next), as if it had been inserted at the end of that delivery.
     Keep,
-    /// Put the new one in its place. What was handled of the old one at that moment does not count
-    /// any more: its acknowledgement comes too late.
+    /// Put the new one in its place. An attempt of the old one that runs at that moment does not
+    /// count any more: its acknowledgement comes too late.
     Replace,
     /// Answer [`DurableError::Exists`].
     #[default]
@@ -128,7 +128,7 @@ impl Options {
         Self { existing: Existing::default(), settings }
     }
 
-    /// What to do about a timer that has the id already.
+    /// Sets how a timer that has the id already is treated.
     #[must_use]
     pub fn existing(mut self, existing: Existing) -> Self {
         self.existing = existing;

@@ -1,4 +1,4 @@
-//! What a store does: the transitions of timers, each whole or not at all.
+//! The interface of a store: the transitions of timers, each whole or not at all.
 //!
 //! [`Store`] is all that the rest of the module knows of a database. Every verb answers by a future
 //! that is ready when what it did is durable; a store may do many of them in one transaction. The
@@ -17,7 +17,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What a verb of a store answers, once it is durable.
+/// The answer of a verb of a store, ready once it is durable.
 pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
 
 /// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
@@ -41,7 +41,7 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// Resting → resting, due and planned at another time, its attempts forgotten: `true`.
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
 
-    /// What is kept of a timer.
+    /// Returns the record of a timer.
     fn get(&self, id: &str) -> Answer<Option<Record>>;
 
     /// Up to `limit` timers that come after the id `after`, in an order of the store's that does
@@ -87,8 +87,8 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether that part of the store does not answer now in which a timer is. Once it does all
-    /// that is near is loaded again.
+    /// Returns `true` if the part of the store that has this timer does not answer now. Once it
+    /// does, all near keys are loaded again.
     fn is_withheld(&self, _worker: u64, _id: &str) -> bool {
         false
     }
@@ -153,7 +153,7 @@ pub(super) struct Insert {
     pub(super) settings: Settings,
 }
 
-/// What became of a timer that was scheduled.
+/// The outcome of scheduling a timer.
 ///
 /// # Examples
 ///
@@ -220,7 +220,7 @@ pub enum Inserted {
     Replaced,
 }
 
-/// What an attempt to lease a timer comes to.
+/// The outcome of an attempt to lease a timer.
 #[derive(Debug)]
 pub(super) enum Leasing {
     Taken(Box<Lease>),
@@ -230,7 +230,7 @@ pub(super) enum Leasing {
         now: Millis,
     },
     Gone,
-    /// What is kept of it makes no sense; nothing is changed.
+    /// Its record cannot be read; nothing is changed.
     Unreadable(DurableError),
 }
 
@@ -239,7 +239,7 @@ pub(super) enum Leasing {
 pub(super) struct Lease {
     pub(super) fence: u64,
     pub(super) now: Millis,
-    /// Whether it was taken over: the attempt that it counts has failed by its lease.
+    /// Set if it was taken over: the attempt that it counts has failed by its lease.
     pub(super) overrun: bool,
     /// Due when the lease ends.
     pub(super) record: Record,

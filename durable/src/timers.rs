@@ -89,7 +89,7 @@ pub struct DurableTimers {
 pub struct DurableTimer {
     /// Its id.
     pub id: String,
-    /// What it was scheduled with.
+    /// The payload with which the timer was scheduled.
     pub payload: Vec<u8>,
     /// When it is to be delivered; with its id the name of the delivery.
     pub planned: SystemTime,
@@ -97,7 +97,7 @@ pub struct DurableTimer {
     pub due: SystemTime,
     /// How many attempts have begun.
     pub attempts: u32,
-    /// Whether an attempt is running, or was when its worker died.
+    /// Set if an attempt is running, or was when its worker died.
     pub running: bool,
     /// Why the last attempt failed; empty if none has.
     pub error: String,
@@ -141,7 +141,7 @@ pub struct DeadLetter {
     pub number: u64,
     /// The timer's id.
     pub id: String,
-    /// What it was scheduled with.
+    /// The payload with which the timer was scheduled.
     pub payload: Vec<u8>,
     /// When it was to be delivered.
     pub planned: SystemTime,
@@ -336,7 +336,7 @@ impl DurableTimers {
         Ok(self.store.len().await?.0)
     }
 
-    /// Whether there is no timer.
+    /// Returns `true` if there is no timer.
     ///
     /// # Errors
     ///
