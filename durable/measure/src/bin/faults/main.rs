@@ -58,7 +58,7 @@ use tokio::time::sleep;
 use tourbillon_durable::{DurableError, DurableTimers};
 use verdict::{Left, Verdict};
 
-/// What went wrong, to be shown to whoever started this.
+/// An error that the program shows before it ends.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// How the servers are set: to lose nothing, not to take over unless told, and not to say what
@@ -84,7 +84,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Options {
-    /// What the timers' lives and the faults are drawn from.
+    /// The seed from which the timers' lives and the faults are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many timers there are; a run takes longer by it.
@@ -195,7 +195,7 @@ async fn watch(timers: &DurableTimers, crew: &Crew, start: u64) -> Result<Option
     Ok(left)
 }
 
-/// What the store has in the end.
+/// Returns the content of the store at the end.
 async fn left(timers: &DurableTimers) -> Result<Left, Failure> {
     let mut left = Left::default();
     let mut last = None;

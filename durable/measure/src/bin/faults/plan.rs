@@ -1,6 +1,6 @@
-//! What is to happen, drawn from a seed: the life of each timer, and the faults in their order.
+//! The plan of a run, drawn from a seed: the life of each timer, and the faults in their order.
 //!
-//! The same seed gives the same plan. What comes of it is not the same: processes race.
+//! The same seed gives the same plan. Its outcome differs from run to run, because processes race.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ const TIMERS_A_ROUND: usize = 12_500;
 /// When the faults begin: some timers are there by then.
 const LEAD: u64 = 2_000;
 
-/// What a handler does; it is the timer's payload.
+/// The behavior of a handler; it is the timer's payload.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Handling {
     /// It is done at once.
@@ -53,7 +53,7 @@ impl Handling {
     }
 }
 
-/// What is done to a timer after it has been scheduled.
+/// A change of a timer after it has been scheduled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Cancel,
@@ -69,7 +69,7 @@ pub(crate) struct Life {
     pub(crate) scheduled: u64,
     pub(crate) planned: u64,
     pub(crate) handling: Handling,
-    /// What is done to it, and when.
+    /// The time of a change, and the change.
     pub(crate) change: Option<(u64, Change)>,
 }
 
@@ -94,7 +94,7 @@ impl Life {
     }
 }
 
-/// What goes wrong.
+/// A fault that is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -115,7 +115,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether it befalls a worker, or Redis.
+    /// Returns `true` for a fault of a worker, and `false` for one of Redis.
     pub(crate) fn is_of_worker(self) -> bool {
         OF_WORKERS.contains(&self)
     }
@@ -137,7 +137,7 @@ pub(crate) struct Fault {
     pub(crate) lasts: Duration,
 }
 
-/// What is to happen.
+/// The timers and the faults of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) lives: Vec<Life>,

@@ -224,7 +224,7 @@ impl Work {
         Self { seen, end, run: tokio::spawn(run) }
     }
 
-    /// Whether all of these come in half a minute.
+    /// Waits until all of these have come; returns `false` after half a minute.
     async fn until_all_have_come(&self, all: &BTreeSet<String>, seen: &mut Vec<Seen>) -> bool {
         for _ in 0..300 {
             seen.extend(self.seen.try_iter());

@@ -17,7 +17,7 @@ use tourbillon_durable::{
 /// How far in the future a time lies that is planned instead of another.
 const AHEAD: u64 = 1_000;
 
-/// What must become of a delivery.
+/// The required outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It ends.
@@ -30,7 +30,7 @@ pub(crate) enum Fate {
     Replaced,
 }
 
-/// What a cancel has answered.
+/// The answer of a cancel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cancelled {
     #[default]
@@ -40,7 +40,7 @@ pub(crate) enum Cancelled {
     Perhaps,
 }
 
-/// What was asked for one timer.
+/// The requests for one timer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
     /// Its deliveries by their planned times.
@@ -112,7 +112,7 @@ impl Telling {
 
     fn settle(&mut self, fate: Fate) {
         for (_, old) in &mut self.story.deliveries {
-            // What may have been, may have been acknowledged too.
+            // A delivery that may have existed may have been acknowledged too.
             if *old == Fate::Due {
                 *old = fate;
             }

@@ -16,14 +16,14 @@ use tourbillon_durable::DeadLetter;
 /// How many offenders of each sort are told.
 const TOLD: usize = 10;
 
-/// What is left in the store when all is over.
+/// The content of the store at the end of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) timers: HashSet<usize>,
     pub(crate) letters: Vec<DeadLetter>,
 }
 
-/// What is known of one delivery.
+/// The observations of one delivery.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     /// When the last attempt began.
@@ -79,7 +79,7 @@ impl Verdict {
         verdict
     }
 
-    /// Whether all is as it should be.
+    /// Returns `true` if no promise was broken.
     pub(crate) fn holds(&self) -> bool {
         let ends = self.acknowledged + self.cancelled + self.dead_lettered;
         ends == self.timers && self.offenders.is_empty() && self.workers_failed == 0
@@ -105,7 +105,7 @@ impl Verdict {
                 (ended, last_is_letter) = (true, one.letters > 0);
             }
         }
-        // What nobody planned.
+        // Deliveries that were not planned.
         stale |= !seen.is_empty();
         lost |= !ended && story.cancelled == Cancelled::No;
         for (so, what, count) in [
@@ -129,7 +129,7 @@ impl Verdict {
     }
 }
 
-/// What is known of each timer's deliveries, by their planned times.
+/// Returns the observations of each timer's deliveries, by their planned times.
 fn seen(timers: usize, logs: &[Vec<Entry>], left: &Left) -> Vec<HashMap<u64, Seen>> {
     let mut all = vec![HashMap::<u64, Seen>::new(); timers];
     for log in logs {

@@ -16,7 +16,7 @@ use tourbillon_durable::{Delivery, DurableError, DurableTimers, Outcome, Redis, 
 /// How many timers a worker handles at a time.
 const CONCURRENCY: usize = 128;
 
-/// What a worker is told when it is started.
+/// The arguments of a worker.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Orders {
     /// Where to log.
