@@ -19,7 +19,6 @@ impl DurableTimers {
     /// The usual cause of a finding is a disk that returns wrong bytes. Without a check, workers
     /// report keys without a record ([`Unreadable`](super::Outcome::Unreadable)) when those are
     /// due, but a timer with a damaged due time may be late without any report.
-    /// word.
     ///
     /// # Errors
     ///
@@ -60,8 +59,8 @@ impl DurableTimers {
     /// In a file, the repair is one transaction and takes effect completely or not at all. It reads
     /// and writes all records, needs as much additional space in the file, and blocks other
     /// changes. In Redis it takes as many steps as the check, between which other operations
-    /// continue. Records stay where they are, and workers of other processes find restored timers
-    /// within a minute.
+    /// continue. Records stay where they are, the timers of [`len`](Self::len) are counted anew,
+    /// and workers of other processes find restored timers within a minute.
     ///
     /// # Errors
     ///

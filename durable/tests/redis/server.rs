@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
-use crate::common::bench::{MILLISECOND, SECOND, wait};
+use crate::common::bench::{MILLISECOND, SECOND, start, wait};
 use crate::common::process::{
     Process, Seen, Watch, Work, all_are_acknowledged_once, ids, lateness, quick,
 };
@@ -764,6 +764,53 @@ fn a_key_that_leads_to_no_record_is_reported_and_removed() {
     assert_eq!(wait(timers.remove_corrupt("lost")), Ok(false));
     assert!(wait(timers.check()).unwrap().is_sound());
     assert_eq!(wait(timers.len()), Ok(0));
+}
+
+#[test]
+fn keys_without_a_record_and_keys_of_another_time_are_mended() {
+    let Some(bench) = OneNode::bench() else { return };
+    let timers = bench.timers();
+    for id in ["lost", "moved", "doubled", "there"] {
+        wait(timers.insert(id, "", SECOND, quick())).unwrap();
+    }
+    let mut sound = wait(timers.check()).unwrap();
+    assert_eq!((sound.timers, sound.keys, sound.found), (4, 4, 0));
+    // One has no record any more, one is due a millisecond later by its key, and one has a second
+    // key in another slice.
+    bench.place.server.order(
+        "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
+         redis.call('HDEL', key, 'lost') end \
+         for _, key in ipairs(redis.call('KEYS', '*:s:*')) do \
+         if redis.call('ZSCORE', key, 'moved') then redis.call('ZINCRBY', key, 1, 'moved') end \
+         local due = redis.call('ZSCORE', key, 'doubled') \
+         if due then local prefix, slice = key:match('^(.*:)s:(%d+)$') \
+         redis.call('ZADD', prefix .. 's:' .. slice + 1, due + 600000, 'doubled') \
+         redis.call('ZADD', prefix .. 'slices', slice + 1, slice + 1) end end\" 0",
+    );
+    let (now, later) = (start() + SECOND, start() + 601 * SECOND);
+    let stray = |id: &str, due| Finding::Stray { id: id.to_owned(), due };
+    let expected = [
+        Finding::Unindexed { id: "moved".to_owned() },
+        stray("doubled", later),
+        stray("lost", now),
+        stray("moved", now + MILLISECOND),
+    ];
+    for check in [wait(timers.check()), wait(timers.repair())] {
+        let report = check.unwrap();
+        assert_eq!((report.timers, report.keys, report.found), (3, 5, 4), "{report:?}");
+        assert!(expected.iter().all(|found| report.findings.contains(found)), "{report:?}");
+    }
+    sound = wait(timers.check()).unwrap();
+    assert_eq!((sound.timers, sound.keys, sound.found), (3, 3, 0), "{sound:?}");
+    let running = bench.work_well();
+    bench.advance(SECOND);
+    let acknowledged: BTreeSet<String> = running.acknowledged(3).into_iter().collect();
+    assert_eq!(acknowledged, ids_of(["doubled", "moved", "there"]));
+    assert_eq!((running.stop(), wait(timers.len())), (vec![], Ok(0)));
+}
+
+fn ids_of<const N: usize>(ids: [&str; N]) -> BTreeSet<String> {
+    ids.into_iter().map(str::to_owned).collect()
 }
 
 #[test]

@@ -13,7 +13,7 @@ for place = 7, #ARGV, 3 do
     local record = call('HGET', PREFIX .. 'b:' .. bucket, id)
     local _, at = nil, nil
     if record then _, at = head(record) end
-    -- What cannot be read keeps its key.
+    -- A record that cannot be read keeps its key.
     stray = not record or at and at ~= due
   end
   if stray and ARGV[6] == 'mend' then
