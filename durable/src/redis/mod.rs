@@ -99,6 +99,10 @@ impl RedisOptions {
     /// its own for good ([`Redis::partitions`]). Have several for each worker that will ever run,
     /// in all processes, and for each master of a cluster: a partition is one worker's, so that
     /// workers beyond their number deliver nothing.
+    ///
+    /// The default is 16 rather than more, because calls share a request only within a partition:
+    /// with 64 partitions, 64 callers at a time scheduled 8 to 47 % fewer timers a second, and an
+    /// idle worker sent 42 commands a second instead of 18.
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
