@@ -222,7 +222,7 @@ pub enum BuildError {
     Resolution(Duration),
     /// The number of shards is outside 1 to 256.
     Shards(usize),
-    /// The capacity is outside 1 to 2^30 - 1024 for each shard.
+    /// The capacity is outside 1 to 2^30 - 256 for each shard.
     Capacity {
         /// What was asked for.
         asked: u64,

@@ -369,7 +369,7 @@ fn nonsense_is_refused() {
         (Builder::new().resolution(Duration::MAX), "was asked for; 1 µs to 1 h is allowed"),
         (Builder::new().shards(257), "257 shards were asked for; 1 to 256 are allowed"),
         (Builder::new().capacity(0), "a capacity of 0 was asked for; 1 to"),
-        (Builder::new().shards(1).capacity(1 << 30), "1 to 1073740800 is allowed"),
+        (Builder::new().shards(1).capacity(1 << 30), "1 to 1073741568 is allowed"),
     ] {
         let message = builder.build::<()>().unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
