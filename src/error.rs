@@ -41,7 +41,24 @@ impl fmt::Display for BeyondRange {
         if self.unswept {
             return f.write_str("the wheel was not swept for too long: sweep it, and try again");
         }
-        write!(f, "the deadline is beyond the range: at most {:?} from now", self.longest)
+        write!(f, "the deadline is beyond the range: at most {} from now", Rounded(self.longest))
+    }
+}
+
+/// Displays a duration in the largest unit of which it has at least two, rounded down to two
+/// decimals. A duration of less than two hours is displayed in full.
+struct Rounded(Duration);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A year of the Julian calendar.
+        let units = [(31_557_600, "years"), (86_400, "days"), (3600, "hours")];
+        let seconds = self.0.as_secs();
+        let Some((unit, name)) = units.into_iter().find(|(unit, _)| seconds >= 2 * unit) else {
+            return write!(f, "{:?}", self.0);
+        };
+        let (whole, hundredths) = (seconds / unit, seconds % unit * 100 / unit);
+        write!(f, "{whole}.{hundredths:02} {name}")
     }
 }
 

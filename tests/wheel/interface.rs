@@ -24,8 +24,10 @@ fn small() -> Bench<u64> {
 fn a_refused_insert_says_why_and_gives_the_value_back() {
     let (wheel, _sweeper) = Builder::new().shards(1).capacity(1).build().unwrap();
     let too_far = wheel.insert(1, Duration::MAX).unwrap_err();
-    let text = format!("beyond the range: at most {:?} from now", wheel.longest_delay());
-    assert!(too_far.to_string().contains(&text));
+    assert_eq!(
+        too_far.to_string(),
+        "the deadline is beyond the range: at most 4.35 years from now"
+    );
     wheel.insert(2, TICK).unwrap();
     let full = wheel.insert(3, TICK).unwrap_err();
     assert_eq!(full.to_string(), "the wheel is at its capacity of 1 armed timers");
@@ -182,6 +184,24 @@ fn a_moment_has_come_by_the_true_clock_even_within_a_lease() {
         assert!(wheel.has_come(soon));
     }
     assert_eq!(leases > 0, LeasedClock.is_leased());
+}
+
+#[test]
+fn a_range_is_displayed_in_a_unit_that_suits_it_and_never_overstated() {
+    let hour = Duration::from_secs(3600);
+    for (longest, text) in [
+        (Duration::MAX, "584542046090.62 years"),
+        (hour * 8766 * 2, "2.00 years"),
+        (hour * 8766 * 2 - TICK, "730.49 days"),
+        (hour * 48, "2.00 days"),
+        (Duration::from_secs(137_438), "38.17 hours"),
+        (hour * 2, "2.00 hours"),
+        (hour * 2 - TICK, "7199.999s"),
+        (TICK * 16_382, "16.382s"),
+    ] {
+        let text = format!("the deadline is beyond the range: at most {text} from now");
+        assert_eq!(BeyondRange { longest, unswept: false }.to_string(), text);
+    }
 }
 
 #[test]
