@@ -161,8 +161,8 @@ mod told {
             });
         }
 
-        /// The `first` time that the driver was stopped: how many timers went back, and how many
-        /// were dropped with it.
+        /// The `first` time that the driver was stopped: how many timers went back. Each time: how
+        /// many were dropped.
         pub(crate) fn stopped(&self, first: bool, handed_back: usize, dropped: usize) {
             if first {
                 tell(|| {
@@ -172,6 +172,16 @@ mod told {
                         handed_back,
                         dropped,
                         "the driver has stopped"
+                    );
+                });
+            }
+            if dropped > 0 {
+                tell(|| {
+                    warn!(
+                        target: TARGET,
+                        driver = &*self.driver,
+                        dropped,
+                        "the driver was dropped with timers that had not fired"
                     );
                 });
             }

@@ -62,7 +62,8 @@ use std::time::Instant;
 /// have the level error. At most once a second each, it warns of timers that were swept
 /// [late](DriverBuilder::warn_late), of batches that are [stuck](DriverBuilder::warn_stuck), and of
 /// an overload by the bound on timers in flight. The end of a stuck batch or an overload has the
-/// level info.
+/// level info. If timers that had not fired are dropped with the driver, it warns of their number
+/// in the field `dropped`. A [`shutdown`](Self::shutdown) returns them instead.
 ///
 /// # Forked child processes
 ///

@@ -18,6 +18,8 @@ const TICK: Duration = Duration::from_millis(1);
 
 const STUCK: &str = "batches are stuck: a handler blocks, or the executor is behind";
 
+const DROPPED: &str = "the driver was dropped with timers that had not fired";
+
 const OVERLOAD: &str = "overload: as many timers are in flight as may be";
 
 /// A driver of this name has a subscriber that panics.
@@ -169,6 +171,34 @@ fn what_a_driver_drops_as_it_goes_is_told() {
     drop(driver);
     let fields = [("handed_back", "0"), ("dropped", "3")];
     expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    expect(&events, Level::WARN, DROPPED, [("dropped", "3")]);
+    assert!(events.try_recv().is_err(), "told again");
+}
+
+#[test]
+fn a_driver_that_drops_nothing_does_not_warn() {
+    let (driver, _fired, events) = driver("empty", &ManualClock::new(), |builder| builder);
+    let cancelled = driver.wheel().insert(1, TICK).unwrap();
+    driver.wheel().cancel(cancelled);
+    drop(driver);
+    let fields = [("handed_back", "0"), ("dropped", "0")];
+    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    assert!(events.try_recv().is_err());
+}
+
+/// A cache ends its timers itself, so the values that go with it are no cause for a warning.
+#[cfg(feature = "cache")]
+#[test]
+fn a_cache_that_goes_with_its_values_does_not_warn() {
+    let events = listen("goes");
+    let driver = Builder::new().clock(ManualClock::new()).driver().thread_name("goes");
+    let cache = tourbillon::cache::Cache::builder(TICK * 1000).spawn(driver).unwrap();
+    expect(&events, Level::DEBUG, "the driver has started", []);
+    cache.insert(7, "seven").unwrap();
+    drop(cache);
+    let fields = [("handed_back", "0"), ("dropped", "0")];
+    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    assert!(events.try_recv().is_err());
 }
 
 #[test]
