@@ -37,7 +37,6 @@ where
 /// token exists, a cancel of its key, an insert, a [`drain`](KeyedTimers::drain), a
 /// [`shutdown`](KeyedTimers::shutdown) or the drop of an [`OwnedKey`](super::OwnedKey) invalidates
 /// the token. The key counts as not armed during that time.
-/// [`OwnedKey`](super::OwnedKey) does so, too. The key itself counts as not armed meanwhile.
 pub struct Token<K, V>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
