@@ -1,5 +1,6 @@
-//! One page of all benchmarks, plots and checks of the present commit, which needs no network:
-//! `ci/report [FILE]`.
+//! One page of the benchmarks, plots and checks in the present commit's documents, which needs no
+//! network: `ci/report [FILE]`. It measures nothing: each number is of the commit that its table
+//! names.
 //!
 //! The papers in `docs` are what it is made of: their tables, with the plots in their places. Links
 //! between them lead to their places in the page.
@@ -12,7 +13,7 @@ use std::error::Error;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 /// The papers, in the order of the page.
 const PAPERS: [&str; 2] = ["BENCHMARKS", "VERIFICATION"];
@@ -27,7 +28,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;mar
 /// Makes one page of all benchmarks, plots and checks.
 #[derive(Parser)]
 struct Arguments {
-    /// The page.
+    /// The page. Folders that it needs are created.
     #[arg(default_value = "target/report.html")]
     file: PathBuf,
 }
@@ -42,7 +43,7 @@ struct Page {
 impl Page {
     /// Adds a paper that lies in a folder.
     fn add(&mut self, folder: &Path, name: &str) -> Result<(), Box<dyn Error>> {
-        let text = fs::read_to_string(folder.join(format!("{name}.md")))?;
+        let text = read(&folder.join(format!("{name}.md")))?;
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
         let mut events = Vec::new();
         let mut parser = pulldown_cmark::Parser::new_ext(&text, options);
@@ -54,7 +55,7 @@ impl Page {
                 }
                 Event::Start(Tag::Image { dest_url, .. }) => {
                     until(&mut parser, |end| *end == TagEnd::Image);
-                    let plot = fs::read_to_string(folder.join(&*dest_url))?;
+                    let plot = read(&folder.join(&*dest_url))?;
                     // Without what stands before the picture, such as the kind of the document.
                     let start = plot.find("<svg").ok_or("a plot is no picture")?;
                     events.push(Event::Html(CowStr::from(plot[start..].to_owned())));
@@ -112,14 +113,34 @@ fn within_the_page(link: &str) -> String {
     link.to_owned()
 }
 
+fn read(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Writes the page, and creates the folders above it.
+fn write(file: &Path, html: &str) -> Result<(), String> {
+    let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = folder.and_then(|()| fs::write(file, html));
+    written.map_err(|error| format!("{}: {error}", file.display()))
+}
+
 /// What git says.
 fn git(arguments: &[&str]) -> Result<String, Box<dyn Error>> {
     let output = Command::new("git").args(arguments).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { file } = Arguments::parse();
+fn main() -> ExitCode {
+    match report(&Arguments::parse().file) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn report(file: &Path) -> Result<(), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut page = Page::default();
     for paper in PAPERS {
@@ -135,14 +156,14 @@ fn main() -> Result<(), Box<dyn Error>> {
          <p><strong>tourbillon</strong> at commit <code>{commit}</code> of {date}</p>\n\
          <nav><ul>\n{contents}</ul></nav>\n{body}</body></html>\n"
     );
-    fs::write(&file, html)?;
+    write(file, &html)?;
     println!("{}", file.display());
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PAPERS, Page, within_the_page};
+    use super::{PAPERS, Page, read, within_the_page, write};
     use std::path::Path;
 
     fn page() -> Page {
@@ -173,5 +194,20 @@ mod tests {
         assert_eq!(within_the_page("VERIFICATION.md"), "#verification");
         assert_eq!(within_the_page("BENCHMARKS.md#two-callers"), "#benchmarks-two-callers");
         assert_eq!(within_the_page("https://example.org"), "https://example.org");
+    }
+
+    #[test]
+    fn folders_are_created_and_errors_name_the_file() {
+        let folder = std::env::temp_dir().join(format!("report-{}", std::process::id()));
+        let file = folder.join("missing/report.html");
+        write(&file, "page").expect("its folders can be created");
+        assert_eq!(read(&file).as_deref(), Ok("page"));
+        let below_a_file = file.join("report.html");
+        let error = write(&below_a_file, "page").expect_err("a file is no folder");
+        assert!(error.starts_with(&format!("{}: ", below_a_file.display())), "{error}");
+        let absent = folder.join("absent");
+        let error = read(&absent).expect_err("there is no such file");
+        assert!(error.starts_with(&format!("{}: ", absent.display())), "{error}");
+        std::fs::remove_dir_all(&folder).expect("it exists");
     }
 }
