@@ -35,7 +35,8 @@ use std::time::{Duration, Instant};
 /// [closed](DelayQueueHandle::close); or when its timer was shut down: it then closes itself, and
 /// what is left is for [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the
 /// queue arms its one sleep beyond that. Values of the same tick come in no
-/// particular order. A queue has a wheel of its own, some dozens of kilobytes for each shard.
+/// particular order. A queue has a wheel of its own, which takes some 80 KiB when it is empty. It
+/// has one shard unless the builder says otherwise; each further shard takes 45 KiB.
 ///
 /// No poll holds its task for long, and after 64 values in a row the stream wakes its task and is
 /// `Pending` once, so that a queue of which much is due lets other tasks have their turn.

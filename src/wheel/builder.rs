@@ -138,7 +138,11 @@ impl Builder {
         self
     }
 
-    /// Builds the two halves of a wheel.
+    /// Builds the two halves of a wheel. O(shards).
+    ///
+    /// An empty wheel takes some 80 KiB with one shard, and 45 KiB for each further shard. If the
+    /// allocator has no memory for that, the process aborts, as with the collections of the
+    /// standard library. Inserts report a [lack of memory](crate::Refusal::OutOfMemory) instead.
     ///
     /// # Errors
     ///
