@@ -140,8 +140,8 @@ where
     ///
     /// clock.advance(Duration::from_secs(240));
     /// let mut fired = Vec::new();
-    /// sweeper.sweep(|expired| fired.extend(timers.fire(expired)));
-    /// assert_eq!(fired, [("tea", 2)]);
+    /// let swept = sweeper.sweep(|expired| fired.extend(timers.fire(expired)));
+    /// assert_eq!((swept.expired, fired), (1, vec![("tea", 2)]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(wheel: Wheel<KeyedTimer<K>>) -> Self {

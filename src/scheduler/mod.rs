@@ -90,7 +90,7 @@ use work::Work;
 /// let ticking = scheduler.every(Duration::from_secs(1)).run(|| println!("tick"))?;
 ///
 /// assert_eq!(greeting.join()?, "hello");
-/// ticking.cancel();
+/// let _ = ticking.cancel(); // returns whether a run still comes
 /// assert!(scheduler.shutdown().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -115,7 +115,8 @@ use work::Work;
 ///
 /// for _ in 0..60 {
 ///     clock.advance(Duration::from_secs(1));
-///     sweeper.sweep(|timer| scheduler.fire(timer));
+///     let swept = sweeper.sweep(|timer| scheduler.fire(timer));
+///     assert_eq!(swept.expired, 1);
 /// }
 /// assert_eq!(runs.load(Relaxed), 60);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

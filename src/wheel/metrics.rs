@@ -117,7 +117,7 @@ impl Lateness {
     /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
     /// wheel.insert((), Duration::from_millis(10))?;
     /// clock.advance(Duration::from_millis(13));
-    /// sweeper.sweep(|_| ());
+    /// assert_eq!(sweeper.sweep(|_| ()).expired, 1);
     ///
     /// let worst = wheel.metrics().lateness.quantile(1.0);
     /// assert_eq!(worst, Duration::from_micros(4096)); // 3 ms, rounded up

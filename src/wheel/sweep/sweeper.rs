@@ -46,19 +46,18 @@ use std::time::{Duration, Instant};
 
 /// The exclusive half of a wheel: whoever owns it hands over the timers that are due.
 ///
-/// An event loop sweeps when its poll returns and uses
-/// [`next_deadline`](Self::next_deadline) as the poll's time-out; a [`Driver`](crate::Driver)
-/// does this on a thread of its own. Dropping the sweeper closes the wheel, since nothing could
-/// fire any more; what is armed can still be cancelled, and drained. Timers that a sweep had taken
-/// when `on_expired` panicked can then be drained, not cancelled.
+/// An event loop sweeps when its poll returns and passes [`timeout`](Self::timeout) to the poll; a
+/// [`Driver`](crate::Driver) does this on a thread of its own. Dropping the sweeper closes the
+/// wheel, since nothing could fire any more; what is armed can still be cancelled, and drained.
+/// Timers that a sweep had taken when `on_expired` panicked can then be drained, not cancelled.
 ///
 /// # Examples
 ///
-/// An event loop; its poll is woken by [`Builder::waker`](crate::Builder::waker) when another
-/// thread arms an earlier timer:
+/// An event loop. [`Builder::waker`](crate::Builder::waker) wakes its poll when a thread arms an
+/// earlier timer:
 ///
 /// ```
-/// use std::time::{Duration, Instant};
+/// use std::time::Duration;
 /// use tourbillon::Builder;
 ///
 /// # struct Poll;
@@ -69,11 +68,9 @@ use std::time::{Duration, Instant};
 ///
 /// let mut fired = Vec::new();
 /// while fired.is_empty() {
-///     let timeout = sweeper
-///         .next_deadline()
-///         .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-///     poll.wait(timeout);
-///     sweeper.sweep(|timer| fired.push(timer.value));
+///     poll.wait(sweeper.timeout());
+///     let swept = sweeper.sweep(|timer| fired.push(timer.value));
+///     assert_eq!(swept.expired, fired.len());
 /// }
 /// assert_eq!(fired, ["first"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -249,10 +246,11 @@ impl<T: Send> Sweeper<T> {
     /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
     /// is armed.
     ///
-    /// From this call to the next sweep, whoever arms an earlier timer, the caller's own thread
-    /// included, calls the [waker](crate::Builder::waker). A wheel that nobody sweeps for 2^36
-    /// ticks (19 hours at 1 µs, 2.2 years at 1 ms) may refuse inserts and resets until it is swept
-    /// ([`BeyondRange::unswept`](crate::BeyondRange::unswept)); the first refusal calls the waker.
+    /// From this call to the next sweep, a thread that arms an earlier timer calls the
+    /// [waker](crate::Builder::waker), also if it is the caller's own. A wheel that is not swept
+    /// for 2^36 ticks (19 hours at 1 µs, 2.2 years at 1 ms) may refuse inserts and resets until it
+    /// is swept ([`BeyondRange::unswept`](crate::BeyondRange::unswept)); the first refusal calls
+    /// the waker.
     /// O(slots / 64); O(pages) once, when a burst is over.
     ///
     /// # Examples
