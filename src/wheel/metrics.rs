@@ -49,9 +49,10 @@ pub struct Metrics {
     /// Timers returned by a drain, or by an insert that found the wheel closing or the memory
     /// exhausted.
     pub returned: u64,
-    /// Names in slots beyond one for each armed timer: they wait to be swept.
+    /// Names in slots ([`Slot::names`](crate::Slot::names)) beyond one for each armed timer. They
+    /// are discarded when their slots are swept.
     pub stale_names: u64,
-    /// Names filed again because their slot's turn came before their deadline.
+    /// Names moved to another slot because theirs was swept before the timer's deadline.
     pub refiled: u64,
     /// Sweeps so far.
     pub sweeps: u64,
@@ -59,7 +60,7 @@ pub struct Metrics {
     pub longest_sweep: Duration,
     /// How long after their deadlines timers were swept.
     pub lateness: Lateness,
-    /// Bytes that timers and their names take at present.
+    /// Bytes that timers and the names in slots take at present.
     pub bytes: u64,
     /// The lateness with which the handlers of timers began. It exceeds
     /// [`lateness`](Self::lateness) by the time for which timers waited for the executor and for

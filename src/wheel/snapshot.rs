@@ -36,13 +36,14 @@ pub struct Snapshot {
     pub taken: Instant,
     /// Timers that were armed.
     pub armed: u64,
-    /// The deadline of the timer that is due first; it may have passed. Not its id: whoever inserts
-    /// it may not have it yet, and nobody may cancel a timer before its insert has returned.
+    /// The deadline of the timer that is due first; it may have passed. A snapshot has no ids,
+    /// since a timer must not be cancelled before its insert has returned the id.
     pub next: Option<Instant>,
     /// The levels of slots, the finest first.
     pub levels: Vec<Level>,
-    /// The slots in which names wait, by level, and in the order in which they are swept. Names
-    /// that are overdue, or in the sweeper's hand, are in none.
+    /// The slots that hold [names](Slot::names), by level, and in the order in which they are
+    /// swept. Names that are overdue, or that the sweeper has taken out of their slots, are not
+    /// included.
     pub slots: Vec<Slot>,
     ahead: Vec<(Duration, u64)>,
 }
@@ -72,7 +73,7 @@ pub struct Level {
     pub occupied: usize,
 }
 
-/// A slot in which names of timers wait: of all shards together, what is swept at one turn.
+/// A slot that holds [names](Self::names) of timers, of all shards together.
 ///
 /// # Examples
 ///
@@ -97,7 +98,9 @@ pub struct Slot {
     pub level: usize,
     /// When it is swept next: timers of the finest level are due then, others are filed anew.
     pub turn: Instant,
-    /// How many names wait in it, stale ones included. A guess while it is being swept.
+    /// The number of names that it holds. A name refers to the entry of a timer. It becomes stale
+    /// when the timer is cancelled or its deadline moves to another slot, and stale names are
+    /// included. An estimate while the slot is being swept.
     pub names: u64,
 }
 
@@ -161,10 +164,10 @@ fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
 }
 
 impl<T: Send> Wheel<T> {
-    /// What the wheel holds: each timer as it is when its entry is looked at, so that what is
-    /// inserted, reset or ended meanwhile may be in it or not. Nobody waits for it. O(entries of
-    /// the wheel, names and slots), some nanoseconds each: for a person who looks, not for each
-    /// turn; what is [counted](Self::metrics) costs nothing.
+    /// Returns what the wheel holds. A timer that is inserted, reset or ended in the meantime may
+    /// be included or not. No other operation waits for a snapshot. O(entries of the wheel, names
+    /// and slots), some nanoseconds each, so it suits a dashboard and not each turn of an event
+    /// loop. What is [counted](Self::metrics) costs nothing.
     ///
     /// # Examples
     ///

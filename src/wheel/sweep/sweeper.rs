@@ -44,7 +44,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The exclusive half of a wheel: whoever owns it hands over the timers that are due.
+/// The exclusive half of a wheel, which hands over the timers that are due.
 ///
 /// An event loop sweeps when its poll returns and passes [`timeout`](Self::timeout) to the poll; a
 /// [`Driver`](crate::Driver) does this on a thread of its own. Dropping the sweeper closes the
@@ -167,9 +167,9 @@ impl<T: Send> Sweeper<T> {
     /// O(timers and stale names due, and slots they lie in). If `on_expired` panics, that timer
     /// counts as handed over, and the next sweep goes on with the one after it.
     ///
-    /// Up to 256 timers, and all that were overdue, have ended before `on_expired` has the first of
-    /// them: it cannot cancel the others. Where it must, sweep one timer at a time, by
-    /// [`sweep_some`](Self::sweep_some).
+    /// The sweep takes up to 256 timers, and all that were overdue, before it calls `on_expired`
+    /// for the first of them. That call can no longer cancel the others. If it has to, sweep one
+    /// timer at a time, by [`sweep_some`](Self::sweep_some).
     ///
     /// # Examples
     ///
@@ -213,11 +213,11 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
-    /// some hundreds of names, of which some are stale or wait anew. So it may hand over fewer
-    /// timers than `limit`, or none, and not be [finished](Sweep::finished). A limit of zero does
-    /// nothing at all. The next sweep carries on where this one stopped, to the end that this one
-    /// had, before it begins its own; until then, timers that are due can still be cancelled and
-    /// reset.
+    /// it has looked at some hundreds of names, of which some are stale or are due later. So it may
+    /// hand over fewer timers than `limit`, or none, and not be [finished](Sweep::finished). A
+    /// limit of zero does nothing at all. The next sweep carries on where this one stopped, to the
+    /// end that this one had, before it begins its own; until then, timers that are due can still
+    /// be cancelled and reset.
     ///
     /// O(limit), whatever has gone before.
     ///
