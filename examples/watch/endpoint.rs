@@ -1,19 +1,26 @@
-//! The endpoint that a program opens to be watched: whoever connects gets a line of [`Figures`]
-//! each second. Nothing is looked at while nobody is connected.
+//! The endpoint that a program opens to be watched: each connection receives a line of [`Figures`]
+//! each second. The wheel is not looked at while there is no connection.
 
 use super::figures::{Figures, Level};
 use serde_json::json;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use tourbillon::Wheel;
 
 const BETWEEN: Duration = Duration::from_secs(1);
 
+/// The maximum time for a write to a client that does not read.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum number of connections. More are closed at once.
+const MOST: usize = 8;
+
 /// Opens it. It lives as long as the process.
 ///
-/// It tells whoever connects how the program fares, so let it listen on the machine itself alone.
+/// Any client that can connect learns how the program fares, so listen on a loopback address.
 pub(crate) fn open<T: Send + 'static>(
     wheel: Wheel<T>,
     address: impl ToSocketAddrs,
@@ -22,19 +29,30 @@ pub(crate) fn open<T: Send + 'static>(
     let address = listener.local_addr()?;
     let opened = Instant::now();
     thread::Builder::new().name("watched".into()).spawn(move || {
+        // Each connection has a clone.
+        let connections = Arc::new(());
         // A connection that broke before it was there is no reason to end.
         for connection in listener.incoming().flatten() {
-            let wheel = wheel.clone();
-            let told = move || tell(connection, &wheel, opened);
-            // Whoever watches will try again.
+            if Arc::strong_count(&connections) > MOST {
+                continue;
+            }
+            let (wheel, counted) = (wheel.clone(), Arc::clone(&connections));
+            let told = move || {
+                tell(connection, &wheel, opened);
+                drop(counted);
+            };
+            // Without a thread the connection is closed, and the client may try again.
             let _ = thread::Builder::new().name("watched".into()).spawn(told);
         }
     })?;
     Ok(address)
 }
 
-/// Until the connection ends.
+/// Writes figures until the connection ends, or its client has not read for [`WRITE_TIMEOUT`].
 fn tell<T: Send + 'static>(mut connection: TcpStream, wheel: &Wheel<T>, opened: Instant) {
+    if connection.set_write_timeout(Some(WRITE_TIMEOUT)).is_err() {
+        return;
+    }
     while connection.write_all(Figures::of(wheel, opened.elapsed()).line().as_bytes()).is_ok() {
         thread::sleep(BETWEEN);
     }

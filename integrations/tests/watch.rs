@@ -60,6 +60,27 @@ fn an_endpoint_tells_what_the_wheel_holds() {
 }
 
 #[test]
+fn an_endpoint_serves_a_bounded_number_of_connections() {
+    let (wheel, _sweeper) = wheel();
+    let address = endpoint::open(wheel, "127.0.0.1:0").unwrap();
+    let first_line = || {
+        let mut line = String::new();
+        let mut lines = BufReader::new(TcpStream::connect(address).unwrap());
+        lines.read_line(&mut line).map(|_| (line, lines))
+    };
+    let served: Vec<_> = (0..8).map(|_| first_line().unwrap()).collect();
+    assert!(served.iter().all(|(line, _)| Figures::read(line).is_some()));
+    // The one beyond them is closed, or reset, without a line.
+    assert!(first_line().map_or(true, |(line, _)| line.is_empty()));
+    drop(served);
+    // The endpoint notices at its next writes that they are closed, and has room again.
+    assert!((0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        first_line().is_ok_and(|(line, _)| !line.is_empty())
+    }));
+}
+
+#[test]
 fn what_is_no_line_of_figures_is_refused() {
     let (wheel, _sweeper) = wheel();
     let line = Figures::of(&wheel, SECOND).line();
