@@ -18,8 +18,6 @@ mod screen;
 
 use clap::Parser;
 use figures::Figures;
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode};
 use screen::Screen;
 use std::error::Error;
@@ -53,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for line in lines.by_ref().take(seconds + 1) {
             screen.hear(read(&line?)?);
         }
-        print!("{}", text(&screen, &options.address)?);
+        print!("{}", screen.text(&options.address)?);
         return Ok(());
     }
     let (send, heard) = channel();
@@ -99,11 +97,4 @@ fn show(
             }
         }
     }
-}
-
-/// A picture of 100 columns and 30 lines.
-fn text(screen: &Screen, from: &str) -> Result<String, Box<dyn Error>> {
-    let mut terminal = Terminal::new(TestBackend::new(100, 30))?;
-    terminal.draw(|frame| screen.draw(frame, from))?;
-    Ok(terminal.backend().to_string())
 }

@@ -1,11 +1,14 @@
 //! What the dashboard draws: rates, timers by how far ahead they are, levels, lateness, memory.
 
 use super::figures::Figures;
-use ratatui::Frame;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Cell;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::widgets::{Bar, BarChart, BarGroup, Block, Paragraph, Row, Sparkline, Table};
+use ratatui::{Frame, Terminal};
 use std::collections::VecDeque;
+use std::io;
 use std::time::Duration;
 
 /// How many moments are kept, for rates over time.
@@ -49,6 +52,16 @@ impl Screen {
             Sparkline::default().data(newest).style(Color::Cyan).block(block),
             right,
         );
+    }
+
+    /// Returns what [`draw`](Self::draw) draws on 30 lines of 100 columns, as text without colours.
+    pub(crate) fn text(&self, from: &str) -> io::Result<String> {
+        let mut terminal = Terminal::new(TestBackend::new(100, 30))?;
+        terminal.draw(|frame| self.draw(frame, from))?;
+        let cells = terminal.backend().buffer().content();
+        let line =
+            |cells: &[Cell]| cells.iter().map(Cell::symbol).chain(["\n"]).collect::<String>();
+        Ok(cells.chunks(100).map(line).collect())
     }
 
     /// Operations a second since the moment before.

@@ -91,29 +91,26 @@ fn what_is_no_line_of_figures_is_refused() {
     assert_eq!(Figures::read(&line.replace("[[", "[")), None);
 }
 
-/// The picture, without its colours.
-fn drawn(screen: &Screen) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(100, 30)).unwrap();
-    terminal.draw(|frame| screen.draw(frame, "here")).unwrap();
-    terminal.backend().to_string()
-}
-
 #[test]
 fn the_picture_has_rates_bars_levels_and_lateness() {
     let mut screen = Screen::default();
-    assert!(drawn(&screen).contains("Nothing was heard of here yet"));
+    assert!(screen.text("here").unwrap().contains("Nothing was heard of here yet"));
     let (wheel, _sweeper) = wheel();
     let first = Figures::of(&wheel, SECOND);
     let next = Figures { at: SECOND * 3, reset: first.reset + 2_469_134, ..first.clone() };
     screen.hear(first);
     screen.hear(next);
-    let picture = drawn(&screen);
+    let picture = screen.text("here").unwrap();
     for text in ["resets         1 234 567", "armed          1 001", "4 ms all", "1000", "names in"]
     {
         assert!(picture.contains(text), "{text} in\n{picture}");
     }
     // A second lies within 1024 ticks of a millisecond, an hour within 2^22 of them.
     assert!(picture.contains("1 s") && picture.contains("69 min"), "{picture}");
+    let lines: Vec<&str> = picture.lines().collect();
+    assert_eq!(lines.len(), 30);
+    assert!(lines.iter().all(|line| line.chars().count() == 100), "{picture}");
+    assert!(lines[0].starts_with("┌here─"), "{picture}");
 }
 
 #[test]
