@@ -1,5 +1,5 @@
-//! Plain tokio TCP with an idle time-out: an echo server that closes connections which have said
-//! nothing for five seconds.
+//! Plain tokio TCP with an idle timeout: an echo server that closes connections which have said
+//! nothing for five seconds. It serves until its standard input ends (ctrl-D at a terminal).
 //!
 //! `cargo run -p tourbillon-integrations --example tcp_idle`, and then `nc 127.0.0.1 7000`.
 
@@ -7,7 +7,7 @@
 
 use std::io;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink, stdin};
 use tokio::net::{TcpListener, TcpStream};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
@@ -19,9 +19,18 @@ const IDLE: Duration = Duration::from_secs(5);
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let timer = Timer::spawn(Builder::new().driver())?;
     let listener = TcpListener::bind("127.0.0.1:7000").await?;
-    println!("listening on {}", listener.local_addr()?);
+    println!("listening on {}; ends with standard input", listener.local_addr()?);
+    tokio::spawn(serve(listener, timer));
+    copy(&mut stdin(), &mut sink()).await?;
+    Ok(())
+}
+
+async fn serve(listener: TcpListener, timer: Timer) {
     loop {
-        let (stream, peer) = listener.accept().await?;
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => return println!("accepts no more connections: {error}"),
+        };
         let timer = timer.clone(); // one for each connection
         tokio::spawn(async move {
             match echo(stream, &timer).await {

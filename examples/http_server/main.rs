@@ -60,7 +60,7 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 async fn serve<T: Timers>(options: &Options, timers: T) -> Result<(), Box<dyn Error>> {
     let listener = listen(options.listen)
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
-    println!("{}", listener.local_addr()?);
+    println!("listening on {}; ends with standard input", listener.local_addr()?);
     let server = Server::new(options.limits(), timers);
     server.accept(listener);
     let until_its_end = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// An HTTP server with all its time-outs on one timing wheel.
 ///
-/// The first line that it prints is the address that it listens on. It ends with its standard
+/// The first line that it prints has the address that it listens on. It ends with its standard
 /// input: closes all connections and prints what it has counted, as one line of JSON.
 #[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {

@@ -1,7 +1,7 @@
 //! A TCP echo server that closes idle connections: a thread with an event loop for each core, and
 //! an idle timeout for each connection that every read pushes back. No async runtime.
 //!
-//! It prints the address it listens on, serves until its standard input ends (ctrl-D at a
+//! It prints the address that it listens on, serves until its standard input ends (ctrl-D at a
 //! terminal), closes everything and prints what it did as a line of JSON. It exits with 1 if a
 //! timer was left behind.
 //!
@@ -45,7 +45,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error + Send + Sync>> {
 
     let echo = |read: &[u8], answer: &mut Vec<u8>| answer.extend_from_slice(read);
     let server = Server::start(&options.config(), echo)?;
-    println!("{}", server.address());
+    println!("listening on {}; ends with standard input", server.address());
     std::io::stdout().flush()?;
 
     wait_for_end(&mut std::io::stdin())?;

@@ -35,8 +35,10 @@ impl Child {
         let mut output = BufReader::new(process.stdout.take().ok_or("it has no output")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
-        let address = line.trim().parse();
-        let address = address.map_err(|_| "it did not say what address it listens on")?;
+        // listening on ADDRESS; ends with standard input
+        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split_once(';'));
+        let address = address.and_then(|(address, _)| address.parse().ok());
+        let address = address.ok_or("it did not say what address it listens on")?;
         Ok(Self { process, output, address })
     }
 
