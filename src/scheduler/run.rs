@@ -64,7 +64,7 @@ impl Run {
 
     /// The run after `last`, which a shutdown handed back and which begins before it is due.
     pub(super) fn after(last: &LastRun, aim: Aim) -> Self {
-        let due = aim.runs_at.unwrap_or(aim.due);
+        let due = if aim.asks { aim.runs_at.unwrap_or(aim.due) } else { aim.wanted() };
         let (number, late) = (last.runs + 1, Duration::ZERO);
         Self { number, due, time: aim.time, late, moved: aim.moved }
     }

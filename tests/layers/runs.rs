@@ -61,6 +61,32 @@ fn a_run_is_told_its_number_and_when_it_was_due() {
     assert_eq!((moved.number, moved.due - start, moved.moved), (3, due, true));
 }
 
+/// Each run begins a quarter of a second late.
+#[test]
+fn a_run_is_due_without_its_jitter_and_late_after_it() {
+    let mut desk = Desk::new();
+    let start = desk.clock.start();
+    let (rate, told) = told_by_every(desk.scheduler.every(SECOND * 10).jitter(SECOND * 2));
+    for number in 1..=20 {
+        let next = desk.since_start(rate.next_run()).unwrap();
+        desk.advance(next + SECOND / 4 - desk.clock.elapsed());
+        let run = told.try_recv().unwrap();
+        assert_eq!((run.number, run.due - start), (u64::from(number), SECOND * 10 * number));
+        assert!(run.late > SECOND / 5 && run.late <= SECOND / 4, "{run:?}");
+    }
+}
+
+#[test]
+fn a_run_that_is_handed_back_is_due_without_its_jitter() {
+    let desk = Desk::new();
+    let (rate, told) = told_by_every(desk.scheduler.every(SECOND * 10).jitter(SECOND * 2));
+    let put_off = desk.since_start(rate.next_run()).unwrap();
+    assert!(put_off > SECOND * 10, "it is put off");
+    desk.scheduler.shutdown().into_iter().for_each(Unrun::run);
+    let run = told.try_recv().unwrap();
+    assert_eq!((run.number, run.due - desk.clock.start()), (1, SECOND * 10));
+}
+
 #[test]
 fn a_run_that_was_moved_is_for_no_time_of_the_wall_clock() {
     let mut desk = Desk::new();
