@@ -312,6 +312,8 @@ fn an_executor_that_drops_its_jobs_loses_nothing() {
     }
     clock.advance(TICK);
     receive(&told, 3);
+    let metrics = driver.metrics();
+    assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (0, 0));
     let mut returned: Vec<u32> = driver.shutdown().into_iter().map(|timer| timer.value).collect();
     returned.sort_unstable();
     assert_eq!(returned, (0..30).collect::<Vec<_>>());

@@ -134,6 +134,49 @@ fn a_pause_during_a_run_holds_back_the_next() {
     drop(own.lock().unwrap().take());
 }
 
+#[test]
+fn a_pause_that_ends_during_the_run_holds_back_nothing() {
+    let mut desk = Desk::new();
+    let own = Arc::new(Mutex::new(None::<Scheduled>));
+    let (handle, (count, mut closure)) = (Arc::clone(&own), counting());
+    let rate = desk.scheduler.every(SECOND).run(move || {
+        closure();
+        if let Some(own) = handle.lock().unwrap().take() {
+            assert!(own.pause());
+            assert_eq!((own.resume(), own.is_paused()), (Ok(true), false));
+        }
+    });
+    let rate = rate.unwrap();
+    *own.lock().unwrap() = Some(rate.clone());
+    pass(&mut desk, SECOND);
+    assert_eq!(desk.since_start(rate.next_run()), Some(SECOND * 2));
+    pass(&mut desk, SECOND);
+    assert_eq!(count.load(Relaxed), 2);
+}
+
+#[test]
+fn a_run_that_is_moved_during_a_pause_and_a_run_keeps_its_time() {
+    let mut desk = Desk::new();
+    let own = Arc::new(Mutex::new(None::<Scheduled>));
+    let (handle, (count, mut closure)) = (Arc::clone(&own), counting());
+    let rate = desk.scheduler.every(SECOND).run(move || {
+        closure();
+        if let Some(own) = handle.lock().unwrap().take() {
+            assert!(own.pause());
+            assert_eq!(own.reset(SECOND * 10), Ok(true));
+        }
+    });
+    let rate = rate.unwrap();
+    *own.lock().unwrap() = Some(rate.clone());
+    pass(&mut desk, SECOND);
+    assert!(rate.is_paused() && desk.scheduler.wheel().is_empty());
+    assert_eq!(rate.resume(), Ok(true));
+    pass(&mut desk, SECOND * 9);
+    assert_eq!(count.load(Relaxed), 1);
+    pass(&mut desk, SECOND);
+    assert_eq!(count.load(Relaxed), 2);
+}
+
 /// Its second question is answered by a run that is due; a handle pauses during that question.
 struct PausedWhenAsked(u32, Arc<Mutex<Option<Scheduled>>>);
 

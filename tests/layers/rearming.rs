@@ -1,7 +1,7 @@
 //! Keyed timers that arm themselves again, and changes in the place of a value, in virtual time.
 
 use crate::common::receive;
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tourbillon::keyed::{Fired, InsertAbsentError, KeyedTimer, KeyedTimers};
 use tourbillon::{ArmError, Builder, ManualClock, Refusal, Sweeper};
@@ -83,6 +83,39 @@ fn an_insert_while_the_handler_runs_stays() {
     });
     clock.advance(TICK * 9);
     assert_eq!(values(&timers, &mut sweeper), [(7, 5)]);
+}
+
+/// The key fires again while the handler of its first value is still at work.
+#[test]
+fn a_token_does_not_arm_what_a_later_token_stands_for() {
+    let (timers, mut sweeper, clock) = timers(Builder::new());
+    let mut fire = |value| {
+        assert_eq!(timers.insert(7, value, TICK), Ok(None));
+        clock.advance(TICK);
+        let mut fired = None;
+        let _ = sweeper.sweep(|expired| fired = timers.fire_with_token(expired));
+        fired.unwrap().token
+    };
+    let (early, late) = (fire(1), fire(2));
+    assert!(early.is_cancelled() && !late.is_cancelled());
+    assert_eq!(early.rearm(3, TICK), Err(ArmError::Cancelled(3)));
+    assert_eq!(late.rearm(4, TICK), Ok(()));
+    assert_eq!((timers.get(&7), timers.len()), (Some(4), 1));
+}
+
+#[test]
+fn a_token_that_is_dropped_keeps_no_key() {
+    let key = Arc::new(7);
+    let clock = ManualClock::new();
+    let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
+    let timers = KeyedTimers::new(wheel);
+    timers.insert(Arc::clone(&key), 1, TICK).unwrap();
+    clock.advance(TICK);
+    let mut fired = None;
+    let _ = sweeper.sweep(|expired| fired = timers.fire_with_token(expired));
+    assert!(Arc::strong_count(&key) > 1);
+    drop(fired.unwrap());
+    assert_eq!(Arc::strong_count(&key), 1);
 }
 
 #[test]
