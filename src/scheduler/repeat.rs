@@ -118,6 +118,156 @@ pub enum RepeatRefusal {
     Wheel(Refusal),
 }
 
+/// The methods that `Every` and `By` share: what goes for any repetition, and how it begins.
+macro_rules! repeats {
+    () => {
+        /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do
+        /// not run at one instant. What follows counts from when the run was due before that: a
+        /// rate does not drift. Let it be shorter than what lies between two runs, or they bunch.
+        /// None by default.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tourbillon::scheduler::Scheduler;
+        /// use tourbillon::{Builder, ManualClock};
+        ///
+        /// let clock = ManualClock::new();
+        /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+        /// let scheduler = Scheduler::new(wheel);
+        /// let minute = Duration::from_secs(60);
+        /// let report = scheduler.every(minute).jitter(minute / 6).run(|| println!("a minute"))?;
+        /// let next = report.next_run().unwrap();
+        /// assert!(next >= clock.start() + minute && next <= clock.start() + minute * 7 / 6);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn jitter(mut self, most: Duration) -> Self {
+            self.jitter = Jitter(most);
+            self
+        }
+
+        /// What becomes of the repetition after a run that panicked; it stops by default.
+        pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
+            self.after_panic = after_panic;
+            self
+        }
+
+        /// Schedules `closure`. Its runs never overlap.
+        ///
+        /// # Errors
+        ///
+        /// Fails if the period is zero, the rule knows no first run, or the wheel is closed or
+        /// full. Nothing is scheduled, and `closure` comes back.
+        pub fn run<F: FnMut() + Send + 'static>(
+            self,
+            closure: F,
+        ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
+            Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
+        }
+
+        /// Starts the repetition, as [`run`](Self::run) does, with a closure that receives a
+        /// description of each run. For a calendar, it includes the [time](Run::time) of the wall
+        /// clock, even if a missed run is made up for later.
+        ///
+        /// # Errors
+        ///
+        /// As [`run`](Self::run).
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::sync::mpsc;
+        /// use std::time::Duration;
+        /// use tourbillon::Builder;
+        /// use tourbillon::scheduler::Scheduler;
+        ///
+        /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+        /// let (send, numbers) = mpsc::channel();
+        /// let every = scheduler.every(Duration::from_millis(1));
+        /// every.run_with(move |run| drop(send.send(run.number)))?;
+        /// assert_eq!((numbers.recv()?, numbers.recv()?), (1, 2));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn run_with<F: FnMut(Run) + Send + 'static>(
+            self,
+            closure: F,
+        ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
+            Repetition::start(self.repetition(), None, closure, |closure| closure)
+        }
+
+        /// Schedules tasks: each run makes one by `job`, and gives it to `spawn`, which has a
+        /// runtime poll it. `overlap` says what becomes of a run that comes while a task still
+        /// works; a [fixed delay](Every::fixed_delay) counts from when a task was spawned.
+        ///
+        /// `spawn` and `job` are called where closures run, outside of any runtime, so with tokio
+        /// `spawn` needs a `Handle`. A panic in either is handled as
+        /// [`after_panic`](Self::after_panic) says. A panic of the task itself stays in its
+        /// runtime, and the repetition goes on.
+        ///
+        /// # Errors
+        ///
+        /// As [`run`](Self::run); `spawn` and `job` come back.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::sync::mpsc;
+        /// use std::time::Duration;
+        /// use tourbillon::Builder;
+        /// use tourbillon::scheduler::{Overlap, Scheduler};
+        ///
+        /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+        /// let (send, runs) = mpsc::channel();
+        /// let job = move || {
+        ///     let send = send.clone();
+        ///     async move { drop(send.send("a task has run")) }
+        /// };
+        /// // With tokio: `move |task| drop(handle.spawn(task))`.
+        /// let spawn = |task| pollster::block_on(task);
+        /// let every = scheduler.every(Duration::from_millis(1));
+        /// let tasks = every.run_tasks(Overlap::Forbid, spawn, job)?;
+        /// assert_eq!(runs.recv()?, "a task has run");
+        /// let _ = tasks.scheduled().cancel();
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn run_tasks<S, J, F>(
+            self,
+            overlap: Overlap,
+            spawn: S,
+            job: J,
+        ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+        where
+            S: FnMut(Task) + Send + 'static,
+            J: FnMut() -> F + Send + 'static,
+            F: Future<Output = ()> + Send + 'static,
+        {
+            let told = |mut job: J| move |_run| job();
+            Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
+        }
+
+        /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives
+        /// a description of each run.
+        ///
+        /// # Errors
+        ///
+        /// As [`run`](Self::run); `spawn` and `job` come back.
+        pub fn run_tasks_with<S, J, F>(
+            self,
+            overlap: Overlap,
+            spawn: S,
+            job: J,
+        ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+        where
+            S: FnMut(Task) + Send + 'static,
+            J: FnMut(Run) -> F + Send + 'static,
+            F: Future<Output = ()> + Send + 'static,
+        {
+            Repetition::start_tasks(self.repetition(), overlap, (spawn, job), |job| job)
+        }
+    };
+}
+
 impl<'s> Every<'s> {
     pub(super) fn new(scheduler: &'s Scheduler, period: Duration) -> Self {
         Self {
@@ -182,147 +332,7 @@ impl<'s> Every<'s> {
         self
     }
 
-    /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do not
-    /// run at one instant. What follows counts from when the run was due before that: a rate does
-    /// not drift. Let it be shorter than what lies between two runs, or they bunch. None by
-    /// default.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tourbillon::scheduler::Scheduler;
-    /// use tourbillon::{Builder, ManualClock};
-    ///
-    /// let clock = ManualClock::new();
-    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
-    /// let scheduler = Scheduler::new(wheel);
-    /// let minute = Duration::from_secs(60);
-    /// let report = scheduler.every(minute).jitter(minute / 6).run(|| println!("a minute"))?;
-    /// let next = report.next_run().unwrap();
-    /// assert!(next >= clock.start() + minute && next <= clock.start() + minute * 7 / 6);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn jitter(mut self, most: Duration) -> Self {
-        self.jitter = Jitter(most);
-        self
-    }
-
-    /// What becomes of the repetition after a run that panicked; it stops by default.
-    pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
-        self.after_panic = after_panic;
-        self
-    }
-
-    /// Schedules `closure`. Its runs never overlap.
-    ///
-    /// # Errors
-    ///
-    /// The period is zero, or the wheel is closed or full. Nothing is scheduled.
-    pub fn run<F: FnMut() + Send + 'static>(
-        self,
-        closure: F,
-    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
-    }
-
-    /// Starts the repetition, as [`run`](Self::run) does, with a closure that receives a
-    /// description of each run.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::sync::mpsc;
-    /// use std::time::Duration;
-    /// use tourbillon::Builder;
-    /// use tourbillon::scheduler::Scheduler;
-    ///
-    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
-    /// let (send, numbers) = mpsc::channel();
-    /// let every = scheduler.every(Duration::from_millis(1));
-    /// every.run_with(move |run| drop(send.send(run.number)))?;
-    /// assert_eq!((numbers.recv()?, numbers.recv()?), (1, 2));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn run_with<F: FnMut(Run) + Send + 'static>(
-        self,
-        closure: F,
-    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        Repetition::start(self.repetition(), None, closure, |closure| closure)
-    }
-
-    /// Schedules tasks: each run makes one by `job`, and gives it to `spawn`, which has a runtime
-    /// poll it. `overlap` says what becomes of a run that comes while a task still works; a
-    /// [fixed delay](Self::fixed_delay) counts from when a task was spawned.
-    ///
-    /// Both are called where closures run, outside of any runtime: for tokio, `spawn` needs a
-    /// `Handle`. Of their panics [`after_panic`](Self::after_panic) says what becomes; a task's own
-    /// is its runtime's, and the repetition goes on.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run); `spawn` and `job` come back.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::sync::mpsc;
-    /// use std::time::Duration;
-    /// use tourbillon::Builder;
-    /// use tourbillon::scheduler::{Overlap, Scheduler};
-    ///
-    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
-    /// let (send, runs) = mpsc::channel();
-    /// let job = move || {
-    ///     let send = send.clone();
-    ///     async move { drop(send.send("a task has run")) }
-    /// };
-    /// // With tokio: `move |task| drop(handle.spawn(task))`.
-    /// let spawn = |task| pollster::block_on(task);
-    /// let every = scheduler.every(Duration::from_millis(1));
-    /// let tasks = every.run_tasks(Overlap::Forbid, spawn, job)?;
-    /// assert_eq!(runs.recv()?, "a task has run");
-    /// let _ = tasks.scheduled().cancel();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn run_tasks<S, J, F>(
-        self,
-        overlap: Overlap,
-        spawn: S,
-        job: J,
-    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
-    where
-        S: FnMut(Task) + Send + 'static,
-        J: FnMut() -> F + Send + 'static,
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let told = |mut job: J| move |_run| job();
-        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
-    }
-
-    /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives a
-    /// description of each run.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run); `spawn` and `job` come back.
-    pub fn run_tasks_with<S, J, F>(
-        self,
-        overlap: Overlap,
-        spawn: S,
-        job: J,
-    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
-    where
-        S: FnMut(Task) + Send + 'static,
-        J: FnMut(Run) -> F + Send + 'static,
-        F: Future<Output = ()> + Send + 'static,
-    {
-        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), |job| job)
-    }
+    repeats!();
 
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
         let Self { scheduler, period, first, fixed_delay, missed, jitter, after_panic } = self;
@@ -344,86 +354,7 @@ impl<'s, R: Rule> By<'s, R> {
         Self { scheduler, rule, jitter: Jitter::default(), after_panic: AfterPanic::default() }
     }
 
-    /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do not
-    /// run at one instant. What follows counts from when the run was due before that: a rate does
-    /// not drift. Let it be shorter than what lies between two runs, or they bunch. None by
-    /// default.
-    pub fn jitter(mut self, most: Duration) -> Self {
-        self.jitter = Jitter(most);
-        self
-    }
-
-    /// What becomes of the repetition after a run that panicked; it stops by default.
-    pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
-        self.after_panic = after_panic;
-        self
-    }
-
-    /// Schedules `closure`. Its runs never overlap.
-    ///
-    /// # Errors
-    ///
-    /// The rule knows no first run, or the wheel is closed or full. Nothing is scheduled.
-    pub fn run<F: FnMut() + Send + 'static>(
-        self,
-        closure: F,
-    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
-    }
-
-    /// Starts the repetition, as [`run`](Self::run) does, with a closure that receives a
-    /// description of each run. For a calendar, it includes the [time](Run::time) of the wall
-    /// clock, even if a missed run is made up for later.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run).
-    pub fn run_with<F: FnMut(Run) + Send + 'static>(
-        self,
-        closure: F,
-    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-        Repetition::start(self.repetition(), None, closure, |closure| closure)
-    }
-
-    /// Schedules tasks, as [`Every::run_tasks`].
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run); `spawn` and `job` come back.
-    pub fn run_tasks<S, J, F>(
-        self,
-        overlap: Overlap,
-        spawn: S,
-        job: J,
-    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
-    where
-        S: FnMut(Task) + Send + 'static,
-        J: FnMut() -> F + Send + 'static,
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let told = |mut job: J| move |_run| job();
-        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
-    }
-
-    /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives a
-    /// description of each run.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run); `spawn` and `job` come back.
-    pub fn run_tasks_with<S, J, F>(
-        self,
-        overlap: Overlap,
-        spawn: S,
-        job: J,
-    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
-    where
-        S: FnMut(Task) + Send + 'static,
-        J: FnMut(Run) -> F + Send + 'static,
-        F: Future<Output = ()> + Send + 'static,
-    {
-        Repetition::start_tasks(self.repetition(), overlap, (spawn, job), |job| job)
-    }
+    repeats!();
 
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
         let Self { scheduler, mut rule, jitter, after_panic } = self;
