@@ -16,7 +16,7 @@ use tokio::io::{
 use tokio_util::compat::TokioAsyncReadCompatExt;
 use tourbillon::Refusal;
 use tourbillon::future::Timer;
-use tourbillon::io::{Limit, StreamError, TimeoutStream};
+use tourbillon::io::{Limit, StreamError, StreamHandle, TimeoutStream};
 use tourbillon::testing::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -535,44 +535,47 @@ fn a_flush_that_has_waited_ends_the_wait_of_a_write() {
     });
 }
 
-/// A stream that is read by one task while its handle is in another.
+/// Runs a test of a stream of which another task has a handle.
+fn run_with_handle<A: Future<Output = ()> + 'static, F: Future>(
+    elsewhere: impl FnOnce(Timer, StreamHandle) -> A,
+    test: impl FnOnce(Timer, TimeoutStream<DuplexStream>) -> F,
+) {
+    run(|timer, spawner| async move {
+        let (stream, _peer) = pipe(&timer);
+        spawner.spawn(elsewhere(timer.share(), stream.handle()));
+        test(timer, stream).await;
+    });
+}
+
 #[test]
 fn a_handle_moves_the_limits_of_a_read_that_waits() {
-    run(|timer, spawner| async move {
-        let (mut stream, _peer) = pipe(&timer);
-        let (handle, start) = (stream.handle(), timer.now());
-        let elsewhere = timer.share();
-        spawner.spawn(async move {
-            elsewhere.sleep(SECOND * 100).await.unwrap();
-            handle.set_idle_timeout(Some(SECOND * 50));
-            elsewhere.sleep(SECOND * 40).await.unwrap();
-            handle.set_read_timeout(Some(SECOND * 7)); // sooner than what it waits for
-            elsewhere.sleep(SECOND * 5).await.unwrap();
-            handle.set_idle_timeout(None);
-            handle.set_read_timeout(None);
-            elsewhere.sleep(SECOND * 500).await.unwrap();
-            handle.set_deadline(Some(elsewhere.now() + SECOND * 7));
-        });
-        let ended = given_up(stream.read_u8().await);
-        assert_eq!(ended, StreamError::Elapsed(Limit::Deadline));
-        assert_eq!(timer.now() - start, SECOND * 652);
+    let elsewhere = |timer: Timer, handle: StreamHandle| async move {
+        timer.sleep(SECOND * 100).await.unwrap();
+        handle.set_idle_timeout(Some(SECOND * 50));
+        timer.sleep(SECOND * 40).await.unwrap();
+        handle.set_read_timeout(Some(SECOND * 7)); // sooner than what it waits for
+        timer.sleep(SECOND * 5).await.unwrap();
+        handle.set_idle_timeout(None);
+        handle.set_read_timeout(None);
+        timer.sleep(SECOND * 500).await.unwrap();
+        handle.set_deadline(Some(timer.now() + SECOND * 7));
+    };
+    run_with_handle(elsewhere, |timer, mut stream| async move {
+        let (took, read) = timed(&timer, stream.read_u8()).await;
+        assert_eq!((took, given_up(read)), (SECOND * 652, StreamError::Elapsed(Limit::Deadline)));
         assert_eq!(stream.deadline(), Some(timer.now()));
     });
 }
 
 #[test]
 fn a_handle_ends_a_write_that_waits() {
-    run(|timer, spawner| async move {
-        let (mut stream, _peer) = pipe(&timer);
-        let (handle, start) = (stream.handle(), timer.now());
-        let elsewhere = timer.share();
-        spawner.spawn(async move {
-            elsewhere.sleep(SECOND * 100).await.unwrap();
-            handle.set_write_timeout(Some(SECOND * 5));
-        });
-        let ended = given_up(stream.write_all(b"too much").await);
-        assert_eq!(ended, StreamError::Elapsed(Limit::Write));
-        assert_eq!(timer.now() - start, SECOND * 105);
+    let elsewhere = |timer: Timer, handle: StreamHandle| async move {
+        timer.sleep(SECOND * 100).await.unwrap();
+        handle.set_write_timeout(Some(SECOND * 5));
+    };
+    run_with_handle(elsewhere, |timer, mut stream| async move {
+        let (took, written) = timed(&timer, stream.write_all(b"too much")).await;
+        assert_eq!((took, given_up(written)), (SECOND * 105, StreamError::Elapsed(Limit::Write)));
         assert_eq!(stream.write_timeout(), Some(SECOND * 5));
     });
 }
@@ -594,23 +597,20 @@ fn a_handle_ends_a_stream_that_never_waits() {
 /// Two requests that overlap: the pause ends with the last of them.
 #[test]
 fn limits_count_from_the_end_of_the_last_pause() {
-    run(|timer, spawner| async move {
-        let (stream, _peer) = pipe(&timer);
+    let elsewhere = |timer: Timer, handle: StreamHandle| async move {
+        timer.sleep(SECOND * 9).await.unwrap();
+        let first = handle.pause();
+        timer.sleep(SECOND * 50).await.unwrap();
+        let second = handle.clone().pause();
+        drop(first);
+        timer.sleep(SECOND * 44).await.unwrap();
+        drop(second);
+    };
+    run_with_handle(elsewhere, |timer, stream| async move {
         let mut stream = stream.with_read_timeout(SECOND * 20).with_idle_timeout(SECOND * 10);
-        let (handle, start) = (stream.handle(), timer.now());
-        let elsewhere = timer.share();
-        spawner.spawn(async move {
-            elsewhere.sleep(SECOND * 9).await.unwrap();
-            let first = handle.pause();
-            elsewhere.sleep(SECOND * 50).await.unwrap();
-            let second = handle.clone().pause();
-            drop(first);
-            elsewhere.sleep(SECOND * 44).await.unwrap();
-            drop(second);
-        });
-        let ended = given_up(stream.read_u8().await);
-        assert_eq!(ended, StreamError::Elapsed(Limit::Idle));
-        assert_eq!(timer.now() - start, SECOND * (9 + 50 + 44 + 10));
+        let (took, read) = timed(&timer, stream.read_u8()).await;
+        let expected = SECOND * (9 + 50 + 44 + 10);
+        assert_eq!((took, given_up(read)), (expected, StreamError::Elapsed(Limit::Idle)));
     });
 }
 
