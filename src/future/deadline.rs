@@ -25,6 +25,11 @@ thread_local! {
 /// `io::TimeoutStream`, which outlives a request; use its `set_deadline` instead. A spawned task
 /// has no deadline unless it is given its own scope.
 ///
+/// A timeout reports a deadline as it reports the end of its own limit: on a timer with a driver it
+/// first [polls its future once more](super::Timeout), so that an answer wins that the system
+/// received in time. Code that asks a deadline itself, such as the server's side of gRPC, has no
+/// such grace: after the deadline, the client does not read an answer any more.
+///
 /// As Go's `context.WithDeadline`, and gRPC's
 /// [deadlines](https://grpc.io/docs/guides/deadlines/), which the feature `http` takes from
 /// requests and puts into them.

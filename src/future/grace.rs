@@ -68,7 +68,7 @@ impl Grace {
     }
 
     /// As [`poll`](Self::poll), for a caller that has polled the sleep.
-    pub(super) fn hold(
+    pub(crate) fn hold(
         &mut self,
         polled: Poll<Result<(), Refusal>>,
         limit: &Sleep,
@@ -80,6 +80,13 @@ impl Grace {
             Poll::Ready(Err(_)) => {}
         }
         polled
+    }
+
+    /// Returns `true` while the end of the limit's sleep is held back. An operation that is polled
+    /// after the grace may then be done once more, because the runtime polls its sockets and wakes
+    /// a task for both before the task is polled.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.0, State::Held { .. })
     }
 
     #[cold]

@@ -192,7 +192,7 @@ impl Timer {
 
     /// Returns `true` if tasks are woken independently of their runtime, by the timer's own thread
     /// and by a clock that runs by itself.
-    pub(super) fn ignores_runtimes(&self) -> bool {
+    pub(crate) fn ignores_runtimes(&self) -> bool {
         let clock = self.0.wheel.clock();
         let tick = self.0.wheel.resolution();
         self.any_driver().is_some() && clock.timeout(clock.now() + tick).is_some()

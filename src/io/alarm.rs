@@ -48,6 +48,11 @@ impl Alarm {
         Self { sleep, grace: Grace::default(), armed: Some(at), signal, waker }
     }
 
+    /// Returns `true` while an end is held back until the runtime has polled its sockets.
+    pub(super) fn is_held(&self) -> bool {
+        self.grace.is_held()
+    }
+
     /// Returns `Ready` when `until` has come and the runtime has polled its sockets since, or when
     /// the timer refuses to wait. If the task was woken longer ago than `patience`, the wait has
     /// ended unnoticed and the result is ready at once.

@@ -215,6 +215,10 @@ impl<S> TimeoutStream<S> {
     /// From then on all operations end with an error, those too for which the stream is ready, so
     /// that a peer that sends a byte now and then, or without end, is ended as well; but a shutdown
     /// that need not wait is done. One that waits hears of a new deadline with its next poll.
+    ///
+    /// On a timer with a driver, operations end about a tick after the deadline if they waited for
+    /// it, or if they notice it late. Bytes that the system received before the deadline are
+    /// therefore read even if another task blocked the runtime's thread.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.watch.set_deadline(deadline);
     }
@@ -275,7 +279,7 @@ impl<S> TimeoutStream<S> {
         context: &mut Context<'_>,
         operation: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        if self.as_mut().project().watch.is_over(direction) {
+        if self.as_mut().project().watch.is_over(direction, context) {
             return Poll::Ready(Err(StreamError::Elapsed(Limit::Deadline).into()));
         }
         self.waiting(direction, does, context, operation)

@@ -145,17 +145,39 @@ impl Watch {
         }
     }
 
-    /// Ends the direction's wait if nothing may begin any more; whether that is so.
+    /// Ends the direction's wait if no operation may begin any more, and returns `true` then.
     #[inline]
-    pub(super) fn is_over(&mut self, direction: Direction) -> bool {
+    pub(super) fn is_over(&mut self, direction: Direction, context: &mut Context<'_>) -> bool {
         if let Some(settings) = self.shared().map(|shared| shared.settings()) {
             self.adopt(settings);
         }
-        let over = self.settings.deadline.is_some_and(|at| self.timer.wheel().has_come(at));
-        if over {
-            self.wait_of(direction).end();
+        match self.settings.deadline {
+            Some(at) if self.timer.wheel().has_come(at) => self.is_reported(at, direction, context),
+            _ => false,
         }
-        over
+    }
+
+    /// Returns `true` if a deadline that has passed ends the direction: at once, or where tasks are
+    /// woken independently of their runtime, after that has polled its sockets.
+    #[cold]
+    fn is_reported(
+        &mut self,
+        deadline: Moment,
+        direction: Direction,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let timer = self.timer.share();
+        let wait = self.wait_of(direction);
+        if timer.ignores_runtimes() {
+            let alarm = wait.alarm.get_or_insert_with(|| Alarm::new(&timer, deadline));
+            let was_held = alarm.is_held();
+            let polled = alarm.poll(deadline, Duration::MAX, timer.wheel(), context.waker());
+            if polled.is_pending() || was_held {
+                return false;
+            }
+        }
+        wait.end();
+        true
     }
 
     fn wait_of(&mut self, direction: Direction) -> &mut Wait {

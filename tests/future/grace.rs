@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
-use tourbillon::future::{Timeout, TimeoutError, Timer};
+use tourbillon::future::{Deadline, Timeout, TimeoutError, Timer};
 use tourbillon::{Builder, ManualClock};
 
 const MS: Duration = Duration::from_millis(1);
@@ -65,6 +65,17 @@ fn it_is_polled_once_more_also_if_the_first_poll_is_late() {
         thread::yield_now();
     }
     assert_eq!(run(&timer, timeout, || ()), Ok(()));
+}
+
+#[test]
+fn it_is_polled_once_more_also_after_the_deadline_of_a_request() {
+    let timer = spawn(Builder::new());
+    let hour = MS * 3_600_000;
+    let deadline = || Deadline::at(timer.now() + MS * 5);
+    let answers = deadline().run(|| timer.timeout(hour, Third::default()));
+    assert_eq!(run(&timer, answers, || ()), Ok(()));
+    let silent = deadline().run(|| timer.timeout(hour, pending()));
+    assert_eq!(run(&timer, silent, || ()), Err(TimeoutError::Deadline));
 }
 
 #[test]

@@ -139,6 +139,54 @@ fn a_limited_stream_reads_what_came_in_time() {
     }
 }
 
+#[test]
+fn a_stream_reads_what_came_before_its_deadline() {
+    assert_that_bytes_win(|timer, stream| async move {
+        let mut stream = TimeoutStream::new(&timer, stream).with_deadline(timer.now() + LIMIT);
+        stream.read(&mut [0; 100]).await.is_ok()
+    });
+}
+
+/// What is always ready is polled a little longer, and no more.
+#[test]
+fn a_peer_without_end_is_ended_though_bytes_win() {
+    let timer = Timer::spawn(Builder::new().driver()).unwrap();
+    for notices_late in [false, true] {
+        let deadline = timer.now() + LIMIT / 10;
+        let mut stream = TimeoutStream::new(&timer, tokio::io::repeat(0)).with_deadline(deadline);
+        let body = TimeoutBody::new(Endless, &timer, 100 * LIMIT).with_total_timeout(LIMIT / 10);
+        let mut body = pin!(body);
+        if notices_late {
+            thread::sleep(LIMIT / 5);
+        }
+        // Not tokio's, in which nothing is always ready.
+        pollster::block_on(async {
+            while stream.read_u8().await.is_ok() {
+                assert!(timer.now() < deadline + 100 * LIMIT, "the stream goes on");
+            }
+            assert!(timer.now() >= deadline);
+            while body.as_mut().frame().await.unwrap().is_ok() {
+                assert!(timer.now() < deadline + 100 * LIMIT, "the body goes on");
+            }
+        });
+    }
+}
+
+/// A body that always has a frame.
+struct Endless;
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"drop")))))
+    }
+}
+
 /// A body whose frames are what a stream reads.
 struct Reads(TcpStream);
 
@@ -161,6 +209,15 @@ impl Body for Reads {
 fn a_limited_body_yields_a_frame_that_came_in_time() {
     assert_that_bytes_win(|timer, stream| async move {
         let mut body = TimeoutBody::new(Reads(stream), &timer, LIMIT);
+        body.frame().await.is_some_and(|frame| frame.is_ok())
+    });
+}
+
+#[test]
+fn a_body_that_came_within_the_limit_for_the_whole_is_read() {
+    assert_that_bytes_win(|timer, stream| async move {
+        let body = TimeoutBody::new(Reads(stream), &timer, 100 * LIMIT);
+        let mut body = body.with_total_timeout(LIMIT);
         body.frame().await.is_some_and(|frame| frame.is_ok())
     });
 }

@@ -27,7 +27,9 @@ use tower_service::Service;
 ///
 /// After the deadline the status is always `DEADLINE_EXCEEDED`, since the client no longer waits.
 /// An inner timeout or [`TimeoutLayer`](super::TimeoutLayer) that ends at the same deadline does
-/// not determine the response.
+/// not determine the response. Nor does an answer that becomes ready later: unlike a
+/// [`Timeout`](crate::future::Timeout), the layer does not poll the service once more, even if it
+/// notices the deadline late.
 ///
 /// A request whose header is missing or wrong has no deadline, but for one that the server
 /// [allows at most](Self::at_most). When the timer refuses, requests that are not answered at once
