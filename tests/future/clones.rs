@@ -1,5 +1,6 @@
 //! What a waker's clone does: a sleep looks at the clock, clones its task's waker, and is armed
-//! then. In virtual time, where readings of the clock are used again.
+//! then. In virtual time, with readings of the clock that are used again where the platform has a
+//! cached clock.
 
 use crate::common::leased::Leased;
 use crate::common::sandbox::{Sandbox, Task};
@@ -40,7 +41,8 @@ fn poll_and(sleep: &mut Sleep, act: impl FnOnce() + 'static) -> Poll<Result<(), 
     polled
 }
 
-/// A sleep of five milliseconds, on a timer whose readings of the clock last.
+/// A sleep that is due at the fifth tick, on a timer whose readings of the clock last if the
+/// platform has a cached clock. The 0.1 ms that such a clock adds leave the tick as it is.
 fn leased() -> (Rc<RefCell<Sandbox>>, Sleep) {
     let clock = ManualClock::new();
     let builder = Builder::new().shards(1).clock(Leased(clock.clone())).__lease(u64::MAX / 2);
@@ -50,7 +52,7 @@ fn leased() -> (Rc<RefCell<Sandbox>>, Sleep) {
     let mut first = sandbox.timer.sleep(MS * 100);
     assert!(Task::new().poll(&mut first).is_pending());
     drop(first);
-    let sleep = sandbox.timer.sleep(MS * 5);
+    let sleep = sandbox.timer.sleep(MS * 9 / 2);
     (Rc::new(RefCell::new(sandbox)), sleep)
 }
 
@@ -83,7 +85,7 @@ fn a_clone_that_uses_the_timer_changes_nothing() {
         keeping.replace(many);
     });
     assert!(polled.is_pending());
-    assert_eq!([MS * 2, MS * 2, MS, MS].map(|step| advance(&sandbox, step)), [0, 1, 0, 1]);
+    assert_eq!([MS * 2, MS * 2, MS, MS].map(|step| advance(&sandbox, step)), [0, 1, 1, 0]);
 }
 
 #[test]
@@ -102,5 +104,5 @@ fn a_clone_that_panics_leaves_a_sleep_that_can_be_polled() {
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
     assert_eq!(sandbox.borrow().armed(), 0);
     assert!(Task::new().poll(&mut sleep).is_pending());
-    assert_eq!((advance(&sandbox, MS * 5), advance(&sandbox, MS)), (0, 1));
+    assert_eq!((advance(&sandbox, MS * 4), advance(&sandbox, MS)), (0, 1));
 }

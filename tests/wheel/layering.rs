@@ -23,7 +23,8 @@ const ROOMS: [&[&str]; 8] = [
 /// and of the rooms below only the doors to locks and panics.
 const BELOW_THE_ROOT: usize = 5;
 
-/// The files of this crate, or of the one of durable timers.
+/// The files of this crate, or of the one of durable timers, by their path with `/` between its
+/// parts, whatever the system writes there.
 fn sources(below: &str) -> BTreeMap<String, String> {
     let mut sources = BTreeMap::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(below);
@@ -35,8 +36,9 @@ fn sources(below: &str) -> BTreeMap<String, String> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-                sources.insert(name, fs::read_to_string(&path).unwrap());
+                let parts = path.strip_prefix(&root).unwrap().iter();
+                let parts: Vec<&str> = parts.map(|part| part.to_str().unwrap()).collect();
+                sources.insert(parts.join("/"), fs::read_to_string(&path).unwrap());
             }
         }
     }
