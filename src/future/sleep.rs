@@ -540,6 +540,7 @@ mod tests {
     fn a_sleep_is_small_and_goes_anywhere() {
         fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
         goes_anywhere::<Sleep>();
-        assert_eq!(size_of::<Sleep>(), 56);
+        // Smaller where pointers are shorter.
+        assert!(size_of::<Sleep>() <= 56);
     }
 }
