@@ -115,7 +115,7 @@ fn by_minutes(calendar: &str, step: bool, zone: &TimeZone, from: Timestamp) -> V
     let day = Calendar::with_wall_clock(calendar, "UTC", at(START)).unwrap();
     let matches = |time: DateTime| {
         let time = SystemTime::from(TimeZone::UTC.to_timestamp(time).unwrap());
-        day.next_after(time - Duration::from_nanos(1)) == Some(time)
+        day.next_after(time - Duration::from_nanos(100)) == Some(time)
     };
     let minute = SignedDuration::from_mins(1);
     let mut reached = zone.to_datetime(from);

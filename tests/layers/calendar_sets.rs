@@ -229,7 +229,9 @@ fn the_time_before_is_the_last_of_those_to_come() {
         assert_eq!(times.len(), 500);
         for pair in times.windows(2) {
             assert_eq!(calendar.previous_before(pair[1]), Some(pair[0]));
-            assert_eq!(calendar.previous_before(pair[0] + Duration::from_nanos(1)), Some(pair[0]));
+            // Windows counts the time of day in steps of 100 ns.
+            let after = pair[0] + Duration::from_nanos(100);
+            assert_eq!(calendar.previous_before(after), Some(pair[0]));
         }
     }
     let once = Calendar::builder("0 0 12 1 1 ? 2030").dialect(Dialect::Quartz);

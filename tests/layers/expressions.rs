@@ -19,7 +19,8 @@ fn times(expression: &str, dialect: Dialect, end: DateTime) -> Vec<DateTime> {
     let calendar = calendar.build().unwrap_or_else(|error| panic!("{expression}: {error}"));
     let civil = |time| TimeZone::UTC.to_datetime(Timestamp::try_from(time).unwrap());
     let next = |time: &SystemTime| calendar.next_after(*time).filter(|next| civil(*next) < end);
-    let before = start() - std::time::Duration::from_nanos(1);
+    // Windows counts the time of day in steps of 100 ns.
+    let before = start() - std::time::Duration::from_nanos(100);
     std::iter::successors(next(&before), next).map(civil).collect()
 }
 
