@@ -452,7 +452,7 @@ fn a_listener_may_use_the_cache_and_may_panic() {
 #[test]
 fn a_listener_that_inserts_is_not_called_within_its_own_call() {
     const TIMES: u32 = 100_000;
-    let (wheel, _sweeper) = Builder::new().build().unwrap();
+    let (wheel, _sweeper) = Builder::new().clock(ManualClock::new()).build().unwrap();
     let (depth, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (depths, tell) = (Arc::clone(&depth), Arc::clone(&told));
     let listener = move |cache: WeakCache<Key, Key>| {
