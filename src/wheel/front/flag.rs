@@ -6,13 +6,13 @@
 use crate::sync::{AtomicBool, AtomicU64, Relaxed};
 
 /// Garbage that is never worth a round.
-#[cfg(not(modelled))]
+#[cfg(not(any(modelled, tiny)))]
 pub(crate) const SLACK: u64 = 1 << 14;
-#[cfg(modelled)]
+#[cfg(any(modelled, tiny))]
 pub(crate) const SLACK: u64 = 0;
 
 /// How many operations of one caller pass between two checks.
-pub(crate) const INTERVAL: u64 = 1 << 10;
+pub(crate) const INTERVAL: u64 = if cfg!(tiny) { 4 } else { 1 << 10 };
 
 /// What a wheel holds at present.
 #[derive(Clone, Copy, Debug)]

@@ -19,13 +19,13 @@ use crate::wheel::slab::state::AtomicEntryState;
 use crate::wheel::slab::trim::Trim;
 
 /// How many names a block holds.
-#[cfg(not(modelled))]
+#[cfg(not(any(modelled, tiny)))]
 pub(crate) const NAMES: usize = 13;
-#[cfg(modelled)]
+#[cfg(any(modelled, tiny))]
 pub(crate) const NAMES: usize = 2;
 
 /// A page has `2^PAGE_BITS` blocks.
-const PAGE_BITS: u32 = if cfg!(modelled) { 1 } else { 8 };
+const PAGE_BITS: u32 = if cfg!(any(modelled, tiny)) { 1 } else { 8 };
 
 /// Some names, and which block comes after this one.
 #[derive(Debug, Default)]
@@ -37,13 +37,13 @@ pub(crate) struct Block {
     names: [AtomicU32; NAMES],
 }
 
-#[cfg(not(modelled))]
+#[cfg(not(any(modelled, tiny)))]
 const _: () = assert!(size_of::<Block>() == 64);
 
 // SAFETY: all zeros is a vacant state of the first generation, and numbers that are zero, as by
 // default. All of it is atomic.
 unsafe impl Place for Block {
-    #[cfg(modelled)]
+    #[cfg(any(modelled, tiny))]
     fn forget(&self) {
         self.state.forget();
     }

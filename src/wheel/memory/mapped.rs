@@ -28,14 +28,16 @@ use std::ops::Deref;
 use std::ptr;
 
 /// The first chunk has `2^FIRST_BITS` entries.
-#[cfg(not(modelled))]
+#[cfg(not(any(modelled, tiny)))]
 const FIRST_BITS: u32 = 13;
+#[cfg(all(tiny, not(modelled)))]
+const FIRST_BITS: u32 = 2;
 #[cfg(modelled)]
 const FIRST_BITS: u32 = 1;
 
 /// Enough chunks for 2^30 entries.
 #[cfg(not(modelled))]
-const CHUNKS: usize = 18;
+const CHUNKS: usize = 31 - FIRST_BITS as usize;
 /// Models have some tens of entries.
 #[cfg(modelled)]
 const CHUNKS: usize = 5;
@@ -227,7 +229,7 @@ impl<P: Place> Drop for Places<P> {
 }
 
 /// The system's memory.
-#[cfg(not(modelled))]
+#[cfg(not(any(modelled, tiny)))]
 mod system {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use rustix::param::page_size;
@@ -320,8 +322,8 @@ mod system {
     }
 }
 
-/// The models' memory: what is given back forgets everything, as the system's does.
-#[cfg(modelled)]
+/// The memory of models and of Miri: what is given back forgets everything, as the system's does.
+#[cfg(any(modelled, tiny))]
 mod system {
     use crate::wheel::memory::{Place, boxed_slice, try_boxed};
     use std::ptr;
@@ -359,6 +361,8 @@ mod system {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
+    #![cfg(not(tiny))]
+
     use super::{FIRST_BITS, Place, Places, pin, system};
     use std::ptr;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

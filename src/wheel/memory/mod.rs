@@ -11,19 +11,29 @@
 //!
 //! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good,
 //! and `Held`, by whoever has it; and [`Place`], what an entry must be. The models of `loom-tests`
-//! run `mapped`, and those of the epoch `boxed`.
+//! run `mapped`, and those of the epoch `boxed`. Miri has no mappings: there, too, pages
+//! are the allocator's, unless `--cfg tiny` makes everything small and `mapped` uses memory as the
+//! models do.
 
 #[cfg_attr(
     any(
         all(modelled, not(crossbeam_loom)),
-        all(target_os = "linux", target_pointer_width = "64", not(any(modelled, miri, portable)))
+        all(
+            target_os = "linux",
+            target_pointer_width = "64",
+            not(any(modelled, portable, all(miri, not(tiny))))
+        )
     ),
     path = "mapped.rs"
 )]
 #[cfg_attr(
     not(any(
         all(modelled, not(crossbeam_loom)),
-        all(target_os = "linux", target_pointer_width = "64", not(any(modelled, miri, portable)))
+        all(
+            target_os = "linux",
+            target_pointer_width = "64",
+            not(any(modelled, portable, all(miri, not(tiny))))
+        )
     )),
     path = "boxed.rs"
 )]
@@ -60,6 +70,6 @@ pub(crate) fn try_boxed<S>(len: usize, make: impl FnMut() -> S) -> Option<*mut S
 ///   touches while its page is away.
 pub(crate) unsafe trait Place: Default {
     /// Makes it the default one.
-    #[cfg(modelled)]
+    #[cfg(any(modelled, tiny))]
     fn forget(&self);
 }

@@ -42,7 +42,7 @@ impl<T> Default for Entry<T> {
 // value that is not there, as by default. State and link are atomic; the value is in a cell, which
 // by the value rule nobody touches while the entry is vacant.
 unsafe impl<T> Place for Entry<T> {
-    #[cfg(modelled)]
+    #[cfg(any(modelled, tiny))]
     fn forget(&self) {
         self.state.forget();
         self.link.store(AtomicLink::NONE);

@@ -30,9 +30,9 @@ use crate::sync::{AtomicU32, Relaxed};
 use crate::wheel::slab::vacant::VacantHead;
 
 /// How many entries a magazine holds.
-#[cfg(not(modelled))]
+#[cfg(not(any(modelled, tiny)))]
 pub(crate) const ROUNDS: u32 = 16;
-#[cfg(modelled)]
+#[cfg(any(modelled, tiny))]
 pub(crate) const ROUNDS: u32 = 2;
 
 /// One caller's vacant entries.

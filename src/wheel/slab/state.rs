@@ -29,7 +29,7 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(modelled)]
+#[cfg(any(modelled, tiny))]
 use crate::sync::Relaxed;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 use crate::wheel::bits::Field;
@@ -230,7 +230,7 @@ impl AtomicEntryState {
 
     /// Makes the entry one that is [fresh](EntryState::is_fresh), as all zeros is: for the models,
     /// whose memory is not the system's.
-    #[cfg(modelled)]
+    #[cfg(any(modelled, tiny))]
     pub(crate) fn forget(&self) {
         // Relaxed: whoever puts the page in again is ordered after it by the directory; who looks
         // before may find either. An exchange, which loom keeps whole against others.
