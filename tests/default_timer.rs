@@ -3,14 +3,34 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "the test is about threads")]
 
+#[cfg(all(target_os = "linux", not(miri)))]
+#[path = "common/child.rs"]
+mod child;
+
 use std::time::Duration;
 use tourbillon::future::{
     Timer, default_timer, interval, set_default_timer, sleep, sleep_until, timeout, timeout_at,
 };
 use tourbillon::{Builder, Refusal};
 
+/// A child has none of the threads that sweep a timer which its parent has set, whatever they are.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_child_does_not_use_what_its_parent_has_set() {
+    child::in_a_child(|| {
+        let coarse = Builder::new().resolution(Duration::from_millis(3));
+        let (wheel, _sweeper) = coarse.build().unwrap();
+        set_default_timer(Timer::new(wheel)).unwrap();
+        let resolution = || default_timer().wheel().resolution();
+        assert_eq!(resolution(), Duration::from_millis(3));
+        child::in_a_child(|| resolution() == Duration::from_millis(1));
+        resolution() == Duration::from_millis(3)
+    });
+}
+
 #[test]
 fn it_is_set_once_and_shared_by_all_threads() {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    a_child_does_not_use_what_its_parent_has_set();
     let millisecond = Duration::from_millis(1);
     let coarse = Builder::new().resolution(millisecond * 2).driver();
     let owner = Timer::spawn(coarse).unwrap();

@@ -75,7 +75,8 @@ use std::time::Instant;
 ///   value that another thread was taking at the fork is missing. A [job](crate::Job) that the
 ///   child runs calls the handler, and one that the child drops drops its values.
 /// - [`wait`](Self::wait) returns at once. The driver emits no event of its end.
-/// - `future::default_timer` returns a timer of the child's own, which the first call starts.
+/// - `future::default_timer` returns a timer of the child's own, which the first call starts,
+///   unless the forking thread was in a scope of another.
 /// - A driver that the child starts works, and so does a wheel whose sweeper the forking thread
 ///   has.
 ///
@@ -91,6 +92,9 @@ use std::time::Instant;
 ///   of the child's own drivers fires, and their shutdown waits forever. Fork while no thread
 ///   starts or ends. Elsewhere than on 64-bit Linux, the same holds for the very first operation on
 ///   a wheel.
+///
+/// A handler that forks on the tick thread itself (with [`Inline`](crate::Inline)) has to end the
+/// child before it returns: the child has a copy of that thread, which goes on.
 ///
 /// The child must be forked by the `fork` of the C library, which calls the handlers of
 /// `pthread_atfork`, and not by a system call.
@@ -311,7 +315,10 @@ impl<T> Drop for Driver<T> {
         let first = self.stop(self.waits);
         let unfired = self.shared.take_unfired();
         let dropped = drop_each(unfired.into_iter()) + drop_armed(self.wheel());
-        self.shared.teller.stopped(first, 0, dropped);
+        // In a child, a subscriber's lock may be that of a thread that is not there.
+        if !self.shared.is_forked() {
+            self.shared.teller.stopped(first, 0, dropped);
+        }
     }
 }
 

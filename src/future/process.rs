@@ -3,37 +3,68 @@
 #![forbid(unsafe_code)]
 
 use super::timer::Timer;
-use crate::Builder;
+use crate::sync::Process;
+use crate::{BuildError, Builder};
 use once_cell::race::OnceBox;
 
 static OF_THE_PROCESS: Link = Link { timer: OnceBox::new(), next: OnceBox::new() };
 
-/// A timer of the process, and the one that takes its place when it is closed: because its owner
-/// has shut it down, or because this process was forked and has none of its parent's threads.
+/// A timer of the process, and the one that takes its place: because its owner has shut it down, or
+/// because this process was forked and has none of the threads that sweep it.
 ///
 /// Threads that start one at the same time do not wait for each other, because a fork may leave one
 /// of them behind. The first that has started a timer sets it, and the others drop theirs.
 #[derive(Default)]
 struct Link {
-    timer: OnceBox<Timer>,
+    timer: OnceBox<Set>,
     next: OnceBox<Link>,
+}
+
+struct Set {
+    timer: Timer,
+    /// The process that set it, unless the system could not tell a child from it.
+    by: Option<Process>,
+}
+
+impl Set {
+    fn new(timer: Timer) -> Box<Self> {
+        Box::new(Self { timer, by: Process::current().ok() })
+    }
+
+    fn is_of_use(&self) -> bool {
+        self.by.is_none_or(Process::is_current) && !self.timer.wheel().is_closed()
+    }
+}
+
+impl Link {
+    /// # Panics
+    ///
+    /// Panics if a driver cannot be started, and no other thread has started one.
+    #[allow(clippy::expect_used, reason = "documented")]
+    fn set(&self) -> &Set {
+        if let Some(set) = self.timer.get() {
+            return set;
+        }
+        let started = start();
+        // Another thread may have set its timer meanwhile, which then is that of the process,
+        // whether this thread could start one or not.
+        self.timer.get_or_init(|| Set::new(started.expect("the system starts a driver")))
+    }
 }
 
 pub(super) fn of_the_process() -> &'static Timer {
     let mut link = &OF_THE_PROCESS;
     loop {
-        let timer = link.timer.get_or_init(|| Box::new(spawn()));
-        if !timer.wheel().is_closed() {
-            return timer;
+        let set = link.set();
+        if set.is_of_use() {
+            return &set.timer;
         }
         link = link.next.get_or_init(Box::default);
     }
 }
 
-#[allow(clippy::expect_used, reason = "documented")]
-fn spawn() -> Timer {
-    let driver = Builder::new().driver().thread_name("tourbillon");
-    Timer::spawn(driver).expect("the system starts a driver")
+fn start() -> Result<Timer, BuildError> {
+    Timer::spawn(Builder::new().driver().thread_name("tourbillon"))
 }
 
 /// Makes a timer that of the process, before it is first used: for another resolution, a capacity,
@@ -59,5 +90,5 @@ fn spawn() -> Timer {
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 pub fn set_default_timer(timer: Timer) -> Result<(), Timer> {
-    OF_THE_PROCESS.timer.set(Box::new(timer)).map_err(|timer| *timer)
+    OF_THE_PROCESS.timer.set(Set::new(timer)).map_err(|set| set.timer)
 }

@@ -175,6 +175,18 @@ fn what_a_driver_drops_as_it_goes_is_told() {
     assert!(events.try_recv().is_err(), "told again");
 }
 
+/// A subscriber may wait for a lock that is held in the parent.
+#[test]
+#[cfg(all(unix, not(miri)))]
+fn a_child_tells_nothing_of_its_parents_driver() {
+    let (driver, _fired, events) = driver("forked", &ManualClock::new(), |builder| builder);
+    driver.wheel().insert(1, TICK).unwrap();
+    crate::common::child::in_a_child(move || {
+        drop(driver);
+        events.try_recv().is_err()
+    });
+}
+
 #[test]
 fn a_driver_that_drops_nothing_does_not_warn() {
     let (driver, _fired, events) = driver("empty", &ManualClock::new(), |builder| builder);
