@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
 use tourbillon_durable::{Backoff, DurableTimers, Options, Outcome};
 
@@ -173,17 +174,23 @@ fn nothing_is_lost_when_the_process_is_killed() {
         let round = if round == rounds { LAST } else { round };
         let mut child = start(&file, round);
         let mut out = BufReader::new(child.stdout.take().unwrap());
+        let (open, opened) = channel();
         let reader = std::thread::spawn(move || {
             let (mut lines, mut line) = (Vec::new(), String::new());
             while out.read_line(&mut line).unwrap() > 0 {
                 // Whole lines only.
                 if line.ends_with('\n') {
+                    if line.starts_with(">open") {
+                        open.send(()).unwrap();
+                    }
                     lines.push(line.trim_end().to_owned());
                 }
                 line.clear();
             }
             lines
         });
+        // `starts` has processes that are killed as they open a file.
+        opened.recv_timeout(Duration::from_secs(60)).unwrap();
         if round != LAST {
             std::thread::sleep(MILLISECOND * random.u32(50..500));
             child.kill().unwrap();
