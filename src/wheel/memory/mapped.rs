@@ -360,9 +360,8 @@ mod system {
 }
 
 #[cfg(all(test, not(modelled)))]
+#[cfg(not(tiny))]
 mod tests {
-    #![cfg(not(tiny))]
-
     use super::{FIRST_BITS, Place, Places, pin, system};
     use std::ptr;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
