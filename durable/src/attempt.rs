@@ -247,7 +247,7 @@ impl Attempts {
     /// Delivers the timer of a key that has fired, if there is one and it is due.
     pub(super) async fn deliver(
         self: Arc<Self>,
-        mut claim: Claim,
+        claim: Claim,
         mut place: Place,
     ) -> Result<(), DurableError> {
         let asked = self.timer.now();

@@ -5,7 +5,8 @@
 //! because it owns partitions of its own.
 //!
 //! A feed has no thread. Each worker polls it with a waker that wakes all its workers, so that a
-//! worker whose task is not polled any more delays nothing but its own handlers.
+//! worker whose task is not polled any more delays nothing but its own handlers. The keys that such
+//! a worker has taken are offered again when it has missed some looks at the store, see [`Ready`].
 
 #![forbid(unsafe_code)]
 
@@ -154,6 +155,7 @@ impl Turn<'_> {
         loop {
             let mut moved = self.poll_page(feed, context, &mut polled)?;
             moved |= self.poll_fired(feed, context)?;
+            moved |= self.poll_look(feed, context)?;
             moved |= self.ask_for_page(feed, context)?;
             if !moved {
                 return Ok(polled);
@@ -203,19 +205,26 @@ impl Turn<'_> {
         Ok(moved)
     }
 
-    /// Asks for the next keys now and then, and whenever much of what was loaded has gone.
+    /// Looks at the store now and then, also while a page is on its way.
+    fn poll_look(&mut self, feed: &Feed, context: &mut Context<'_>) -> Result<bool, DurableError> {
+        let state = &mut *self.state;
+        let Poll::Ready(slept) = Pin::new(&mut state.look).poll(context) else { return Ok(false) };
+        // Also after a refusal, which the sleep would repeat to the next worker.
+        state.look.reset_after(LOOK);
+        slept.map_err(DurableError::Timer)?;
+        state.hasty = true;
+        feed.ready.look();
+        Ok(true)
+    }
+
+    /// Asks for the next keys at each look, and whenever much of what was loaded has gone.
     fn ask_for_page(
         &mut self,
         feed: &Feed,
         context: &mut Context<'_>,
     ) -> Result<bool, DurableError> {
         let state = &mut *self.state;
-        let looked = match Pin::new(&mut state.look).poll(context) {
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(refusal)) => return Err(DurableError::Timer(refusal)),
-            Poll::Pending => false,
-        };
-        state.hasty |= looked || feed.near.poll_haste(context);
+        state.hasty |= feed.near.poll_haste(context);
         let asked = feed.timer.now();
         let (armed, from, now) = feed.near.state(asked);
         let here = armed + feed.ready.len();
@@ -224,7 +233,6 @@ impl Turn<'_> {
             return Ok(false);
         }
         state.hasty = false;
-        state.look.reset_after(LOOK);
         let (until, limit) = (now + NEAR, MOST.saturating_sub(here).max(1));
         feed.near.begin();
         let page = feed.store.load(feed.member, from.clone(), until, limit);

@@ -8,6 +8,14 @@
 //! answered puts its key back. A worker that leaves keys behind because all its handlers are busy
 //! wakes the workers that had found none. A worker that ends wakes all others.
 //!
+//! A worker may also hold claims and not be polled, because a handler blocks its thread or its
+//! future is left alone. It then reads no answer of the store. The feed has each *look* at the
+//! store counted here, which wakes all workers. If a worker has been polled at none of the last
+//! [`MISSED`] looks, the keys of its open claims are offered again, once for each claim. The worker
+//! keeps its claims and may still use the answers. The store grants at most one of the leases.
+//! Looks are counted instead of time, so that a clock that leaps, as after the computer has slept,
+//! makes no claim look forgotten.
+//!
 //! **No waker is called under a lock**, because it may poll a worker where it is called. While a
 //! worker polls the feed, wake-ups are noted and passed on when it has released the feed.
 
@@ -15,9 +23,13 @@
 
 use super::key::Key;
 use crate::panics::{ignore_poison, quietly};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Wake, Waker};
+
+/// The number of looks at the store that a worker misses before the keys that it has taken are
+/// offered to others. Each look wakes it, so that it has the time between two looks to be polled.
+const MISSED: u64 = 2;
 
 /// The keys that have fired, for all workers of a feed. As a waker, it wakes all of them.
 #[derive(Debug, Default)]
@@ -26,7 +38,14 @@ pub(super) struct Ready(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     keys: BTreeSet<Key>,
-    seats: Vec<Option<Waiter>>,
+    /// The workers, by the numbers of their seats.
+    seats: BTreeMap<u64, Waiter>,
+    /// The claims that the store has not answered, by their numbers.
+    open: BTreeMap<u64, Open>,
+    /// The last number of a seat or a claim.
+    last: u64,
+    /// The number of looks at the store so far.
+    looks: u64,
     /// The number of workers that poll the feed or wait for it.
     polling: usize,
     /// Set if the workers are to be woken when the feed has been polled.
@@ -40,6 +59,17 @@ struct Waiter {
     waker: Option<Waker>,
     /// Set if it found no key.
     idle: bool,
+    /// The number of looks before its last poll.
+    polled: u64,
+}
+
+/// A claim that the store has not answered.
+#[derive(Debug)]
+struct Open {
+    key: Key,
+    seat: u64,
+    /// The number of looks before it was taken.
+    taken: u64,
 }
 
 impl Ready {
@@ -51,6 +81,22 @@ impl Ready {
     /// Returns the number of keys that wait for a worker.
     pub(super) fn len(&self) -> usize {
         self.lock().keys.len()
+    }
+
+    /// Counts a look at the store. Offers the keys of workers that are not polled again.
+    pub(super) fn look(&self) {
+        let inner = &mut *self.lock();
+        inner.looks += 1;
+        let Inner { keys, seats, open, looks, .. } = inner;
+        open.retain(|_, claim| {
+            // The seat has gone if its worker is ending, and its claims count from their beginning.
+            let polled = seats.get(&claim.seat).map_or(0, |waiter| waiter.polled);
+            let kept = *looks < claim.taken.max(polled) + MISSED;
+            if !kept {
+                keys.insert(claim.key.clone());
+            }
+            kept
+        });
     }
 
     /// Holds back wake-ups until the returned value is dropped.
@@ -91,8 +137,14 @@ fn wake(woken: Vec<Waker>) {
 
 impl Inner {
     fn waiting(&mut self, which: impl Fn(&Waiter) -> bool) -> Vec<Waker> {
-        let waiters = self.seats.iter_mut().flatten().filter(|waiter| which(waiter));
+        let waiters = self.seats.values_mut().filter(|waiter| which(waiter));
         waiters.filter_map(|waiter| waiter.waker.take()).collect()
+    }
+
+    /// Returns a number that no seat and no claim has.
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
     }
 }
 
@@ -127,46 +179,41 @@ impl Drop for HeldWakes<'_> {
 #[derive(Debug)]
 pub(super) struct Seat {
     ready: Arc<Ready>,
-    number: usize,
+    number: u64,
 }
 
 impl Seat {
     pub(super) fn new(ready: &Arc<Ready>) -> Self {
         let mut inner = ready.lock();
-        let free = inner.seats.iter().position(Option::is_none);
-        let number = free.unwrap_or(inner.seats.len());
-        if free.is_none() {
-            inner.seats.push(None);
-        }
-        inner.seats[number] = Some(Waiter::default());
+        let number = inner.number();
+        inner.seats.insert(number, Waiter::default());
         drop(inner);
         Self { ready: Arc::clone(ready), number }
     }
 
     /// Notes that the worker is being polled, and how it is woken afterwards.
     pub(super) fn register(&self, waker: &Waker) {
-        let waiter = Waiter { waker: Some(waker.clone()), idle: false };
-        self.replace(Some(waiter));
-    }
-
-    /// A waker that is replaced may be the last reference to its task: it is dropped without the
-    /// lock.
-    fn replace(&self, waiter: Option<Waiter>) {
-        let before = std::mem::replace(&mut self.ready.lock().seats[self.number], waiter);
+        let mut inner = self.ready.lock();
+        let waiter = Waiter { waker: Some(waker.clone()), idle: false, polled: inner.looks };
+        let before = inner.seats.insert(self.number, waiter);
+        // A waker that is replaced may be the last reference to its task.
+        drop(inner);
         drop(before);
     }
 
     /// Takes the oldest key. If there is none, the worker is woken when there is one.
     pub(super) fn take(&self) -> Option<Claim> {
         let mut inner = self.ready.lock();
-        let key = inner.keys.pop_first();
-        if key.is_none()
-            && let Some(waiter) = &mut inner.seats[self.number]
-        {
-            waiter.idle = true;
-        }
+        let Some(key) = inner.keys.pop_first() else {
+            if let Some(waiter) = inner.seats.get_mut(&self.number) {
+                waiter.idle = true;
+            }
+            return None;
+        };
+        let (number, taken) = (inner.number(), inner.looks);
+        inner.open.insert(number, Open { key: key.clone(), seat: self.number, taken });
         drop(inner);
-        key.map(|key| Claim { ready: Arc::clone(&self.ready), key, settled: false })
+        Some(Claim { ready: Arc::clone(&self.ready), key, number })
     }
 
     /// Leaves the keys to the others, because this worker can begin no more of them now.
@@ -180,7 +227,8 @@ impl Seat {
 /// The others go on with what this worker has left.
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.replace(None);
+        let waiter = self.ready.lock().seats.remove(&self.number);
+        drop(waiter);
         self.ready.wake_all();
     }
 }
@@ -190,23 +238,25 @@ impl Drop for Seat {
 pub(super) struct Claim {
     ready: Arc<Ready>,
     pub(super) key: Key,
-    settled: bool,
+    number: u64,
 }
 
 impl Claim {
     /// Notes that the key need not come back.
-    pub(super) fn settle(&mut self) {
-        self.settled = true;
+    pub(super) fn settle(&self) {
+        let open = self.ready.lock().open.remove(&self.number);
+        drop(open);
     }
 }
 
-/// If the store has not answered, another worker asks.
+/// If the store has not answered, another worker asks, unless the key has been offered already.
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.settled {
-            self.ready.extend(vec![self.key.clone()]);
-            self.ready.wake_idle();
-        }
+        let mut inner = self.ready.lock();
+        let Some(open) = inner.open.remove(&self.number) else { return };
+        inner.keys.insert(open.key);
+        drop(inner);
+        self.ready.wake_idle();
     }
 }
 
@@ -275,9 +325,9 @@ mod tests {
         let ready = Arc::default();
         let [first, idle] = [Worker::new(&ready), Worker::new(&ready)];
         ready.extend(keys(&[3, 5]));
-        let mut claims = first.poll(2);
+        let claims = first.poll(2);
         assert!(idle.poll(1).is_empty());
-        for claim in &mut claims {
+        for claim in &claims {
             if claim.key.0 == 3 {
                 claim.settle();
             }
@@ -286,6 +336,36 @@ mod tests {
         drop(claims);
         assert_eq!((idle.woken(), first.woken()), (1, 0));
         assert_eq!(due(&idle.poll(2)), [5]);
+    }
+
+    #[test]
+    fn claims_of_a_worker_that_is_not_polled_are_offered_again() {
+        let ready = Arc::default();
+        let [stalled, other] = [Worker::new(&ready), Worker::new(&ready)];
+        ready.extend(keys(&[3, 5, 7, 9]));
+        let claims = stalled.poll(3);
+        let held = other.poll(1);
+        assert_eq!(due(&held), [9]);
+        claims[0].settle();
+        ready.look();
+        assert!(other.poll(4).is_empty(), "it has missed one look");
+        ready.look();
+        let offered = other.poll(4);
+        assert_eq!(due(&offered), [5, 7], "the worker that is polled keeps its own");
+        // Its answers come late: neither brings the key back.
+        claims[1].settle();
+        drop(claims);
+        assert_eq!(ready.len(), 0);
+        // A second claim of a key counts by itself, and those of a worker that is ending by their
+        // age.
+        let Worker { seat, .. } = other;
+        drop(seat);
+        ready.look();
+        assert_eq!(ready.len(), 1);
+        ready.look();
+        assert_eq!(due(&stalled.poll(4)), [5, 7, 9]);
+        drop((held, offered));
+        assert_eq!(ready.len(), 3);
     }
 
     #[test]
@@ -335,8 +415,7 @@ mod tests {
         let Worker { seat, woken } = first;
         drop(seat);
         assert_eq!((woken.0.load(SeqCst), second.woken()), (0, 1));
-        // Its number is free.
-        assert_eq!(Worker::new(&ready).seat.number, 0);
+        assert_eq!(ready.lock().seats.len(), 1);
         // A seat that is not registered, or was woken, is passed over.
         ready.wake_all();
         assert_eq!(second.woken(), 0);

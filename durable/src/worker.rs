@@ -303,7 +303,7 @@ impl Run {
         let Some(Part { seat, .. }) = &self.part else { return false };
         let mut begun = false;
         while let Some(place) = self.places.take() {
-            let Some(mut claim) = seat.take() else { return begun };
+            let Some(claim) = seat.take() else { return begun };
             begun = true;
             if self.attempts.store.is_withheld(self.attempts.worker, &claim.key.1) {
                 // Of a part of the store that does not answer: it is loaded again when that does.
