@@ -24,7 +24,7 @@ struct Ledger {
     ended: Vec<AtomicU32>,
     next: AtomicUsize,
     refused: AtomicUsize,
-    /// The newest ids.
+    /// The newest ids: few in a short run, so that callers use each other's in that, too.
     shared: Vec<AtomicU64>,
     /// Ids with their timers, kept for ever.
     kept: Mutex<Vec<(TimerId, usize)>>,
@@ -39,7 +39,7 @@ impl Ledger {
             ended: (0..timers).map(|_| AtomicU32::new(0)).collect(),
             next: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
-            shared: (0..64).map(|_| AtomicU64::new(0)).collect(),
+            shared: (0..(timers / 2000).clamp(4, 64)).map(|_| AtomicU64::new(0)).collect(),
             kept: Mutex::default(),
         }
     }
@@ -117,7 +117,8 @@ impl Work<'_> {
     }
 
     fn newest(&mut self) -> Option<TimerId> {
-        let place = &self.ledger.shared[self.random.usize(..64)];
+        let shared = &self.ledger.shared;
+        let place = &shared[self.random.usize(..shared.len())];
         TimerId::from_bits(place.load(Relaxed))
     }
 
@@ -129,7 +130,7 @@ impl Work<'_> {
         let timer = ledger.next.fetch_add(1, Relaxed);
         match insert(timer) {
             Ok(id) => {
-                ledger.shared[self.random.usize(..64)].store(id.to_bits(), Relaxed);
+                ledger.shared[self.random.usize(..ledger.shared.len())].store(id.to_bits(), Relaxed);
                 if self.random.u8(..8) == 0 {
                     ledger.kept.lock().unwrap().push((id, timer));
                 }
