@@ -85,6 +85,7 @@ impl Grace {
     /// Returns `true` while the end of the limit's sleep is held back. An operation that is polled
     /// after the grace may then be done once more, because the runtime polls its sockets and wakes
     /// a task for both before the task is polled.
+    #[cfg(any(feature = "http", feature = "io"))]
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.0, State::Held { .. })
     }

@@ -130,7 +130,8 @@ impl Work<'_> {
         let timer = ledger.next.fetch_add(1, Relaxed);
         match insert(timer) {
             Ok(id) => {
-                ledger.shared[self.random.usize(..ledger.shared.len())].store(id.to_bits(), Relaxed);
+                ledger.shared[self.random.usize(..ledger.shared.len())]
+                    .store(id.to_bits(), Relaxed);
                 if self.random.u8(..8) == 0 {
                     ledger.kept.lock().unwrap().push((id, timer));
                 }
