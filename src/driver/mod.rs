@@ -93,7 +93,7 @@ use std::time::Instant;
 ///   starts or ends. Elsewhere than on 64-bit Linux, the same holds for the very first operation on
 ///   a wheel.
 ///
-/// A handler that forks on the tick thread itself (with [`Inline`](crate::Inline)) has to end the
+/// A handler that forks on the tick thread itself (with [`Inline`]) has to end the
 /// child before it returns: the child has a copy of that thread, which goes on.
 ///
 /// The child must be forked by the `fork` of the C library, which calls the handlers of

@@ -2,9 +2,9 @@
 //!
 //! A precise reading costs a plain operation more than the wheel does: besides its own time, the
 //! ordered read of the processor's counter keeps it from waiting for the memory of neighbouring
-//! operations at once. So each caller keeps its last reading, with the [counter](crate::counter)
+//! operations at once. So each caller keeps its last reading, with the [counter]
 //! from just before it, and uses it again until the counter has gone on by so many
-//! [cycles](cycles) as it makes in [`TERM`]. Such a reading lies behind the truth by at most
+//! [cycles] as it makes in [`TERM`]. Such a reading lies behind the truth by at most
 //! [`LEASE`], which is added to every delay as the clock's own lag is: nothing fires early.
 //!
 //! Readings are leased only where the kernel computes its own clock from the counter: if the
