@@ -2,9 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::process::of_the_process;
+use super::process::{Candidate, of_the_process};
 use super::timer::Timer;
-use crate::sync::Process;
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::fmt;
@@ -15,24 +14,7 @@ use std::task::{Context, Poll};
 thread_local! {
     /// The timer of the thread's innermost scope. Outside of any scope, it is the thread's own
     /// clone of the process's timer, so that threads share no counter of sleeps.
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
-}
-
-struct Current {
-    timer: Timer,
-    /// The process that the timer is of. A scope's is of every one: the thread that forks may sweep
-    /// it in the child as well.
-    of: Option<Process>,
-}
-
-impl Current {
-    fn of_a_scope(timer: Timer) -> Self {
-        Self { timer, of: None }
-    }
-
-    fn is_of_use(&self) -> bool {
-        self.of.is_none_or(Process::is_current) && !self.timer.wheel().is_closed()
-    }
+    static CURRENT: RefCell<Option<Candidate>> = const { RefCell::new(None) };
 }
 
 /// Returns the default timer, which [`sleep`](super::sleep()), [`timeout`](super::timeout()) and
@@ -63,7 +45,7 @@ impl Current {
 /// # Ok::<(), tourbillon::Refusal>(())
 /// ```
 pub fn default_timer() -> Timer {
-    let open = |current: &Current| current.is_of_use().then(|| current.timer.share());
+    let open = |current: &Candidate| current.is_of_use().then(|| current.timer.share());
     let current = CURRENT.try_with(|current| current.borrow().as_ref().and_then(open));
     // A thread that is being torn down has none.
     current.ok().flatten().unwrap_or_else(begin)
@@ -73,7 +55,7 @@ pub fn default_timer() -> Timer {
 #[cold]
 fn begin() -> Timer {
     let timer = of_the_process().lent();
-    drop(replace(Some(Current { timer: timer.share(), of: Process::current().ok() })));
+    drop(replace(Some(Candidate::of_this_process(timer.share()))));
     timer
 }
 
@@ -128,7 +110,7 @@ impl Timer {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn enter(&self) -> EnteredTimer {
-        let outer = replace(Some(Current::of_a_scope(self.lent())));
+        let outer = replace(Some(Candidate::of_any_process(self.lent())));
         EnteredTimer { outer: Some(outer), _of_its_thread: PhantomData }
     }
 
@@ -161,7 +143,7 @@ impl Timer {
 }
 
 /// Replaces the thread's timer. On a thread that is being torn down it does nothing.
-fn replace(by: Option<Current>) -> Option<Current> {
+fn replace(by: Option<Candidate>) -> Option<Candidate> {
     CURRENT.try_with(|current| current.replace(by)).ok().flatten()
 }
 
@@ -170,7 +152,7 @@ fn replace(by: Option<Current>) -> Option<Current> {
 #[must_use = "dropping it ends the scope"]
 pub struct EnteredTimer {
     /// The timer that the drop restores, if any.
-    outer: Option<Option<Current>>,
+    outer: Option<Option<Candidate>>,
     _of_its_thread: PhantomData<*const ()>,
 }
 
@@ -218,7 +200,7 @@ impl<F: Future> Future for WithDefaultTimer<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let outer = replace(Some(Current::of_a_scope(this.timer.share())));
+        let outer = replace(Some(Candidate::of_any_process(this.timer.share())));
         let _entered = EnteredTimer { outer: Some(outer), _of_its_thread: PhantomData };
         this.future.poll(context)
     }

@@ -16,23 +16,30 @@ static OF_THE_PROCESS: Link = Link { timer: OnceBox::new(), next: OnceBox::new()
 /// of them behind. The first that has started a timer sets it, and the others drop theirs.
 #[derive(Default)]
 struct Link {
-    timer: OnceBox<Set>,
+    timer: OnceBox<Candidate>,
     next: OnceBox<Link>,
 }
 
-struct Set {
-    timer: Timer,
-    /// The process that set it, unless the system could not tell a child from it.
-    by: Option<Process>,
+/// A timer that may be the default one.
+pub(super) struct Candidate {
+    pub(super) timer: Timer,
+    /// The only process in which it is of use, if it is not of use in all.
+    of: Option<Process>,
 }
 
-impl Set {
-    fn new(timer: Timer) -> Box<Self> {
-        Box::new(Self { timer, by: Process::current().ok() })
+impl Candidate {
+    /// A timer for this process and not for its children, if the system can tell them apart.
+    pub(super) fn of_this_process(timer: Timer) -> Self {
+        Self { timer, of: Process::current().ok() }
     }
 
-    fn is_of_use(&self) -> bool {
-        self.by.is_none_or(Process::is_current) && !self.timer.wheel().is_closed()
+    /// A timer for children as well, where the thread that forked may sweep it.
+    pub(super) fn of_any_process(timer: Timer) -> Self {
+        Self { timer, of: None }
+    }
+
+    pub(super) fn is_of_use(&self) -> bool {
+        self.of.is_none_or(Process::is_current) && !self.timer.wheel().is_closed()
     }
 }
 
@@ -41,23 +48,26 @@ impl Link {
     ///
     /// Panics if a driver cannot be started, and no other thread has started one.
     #[allow(clippy::expect_used, reason = "documented")]
-    fn set(&self) -> &Set {
+    fn candidate(&self) -> &Candidate {
         if let Some(set) = self.timer.get() {
             return set;
         }
         let started = start();
         // Another thread may have set its timer meanwhile, which then is that of the process,
         // whether this thread could start one or not.
-        self.timer.get_or_init(|| Set::new(started.expect("the system starts a driver")))
+        self.timer.get_or_init(|| {
+            let timer = started.expect("the system starts a driver");
+            Box::new(Candidate::of_this_process(timer))
+        })
     }
 }
 
 pub(super) fn of_the_process() -> &'static Timer {
     let mut link = &OF_THE_PROCESS;
     loop {
-        let set = link.set();
-        if set.is_of_use() {
-            return &set.timer;
+        let candidate = link.candidate();
+        if candidate.is_of_use() {
+            return &candidate.timer;
         }
         link = link.next.get_or_init(Box::default);
     }
@@ -90,5 +100,6 @@ fn start() -> Result<Timer, BuildError> {
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 pub fn set_default_timer(timer: Timer) -> Result<(), Timer> {
-    OF_THE_PROCESS.timer.set(Set::new(timer)).map_err(|set| set.timer)
+    let candidate = Box::new(Candidate::of_this_process(timer));
+    OF_THE_PROCESS.timer.set(candidate).map_err(|refused| refused.timer)
 }

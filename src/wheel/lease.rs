@@ -122,7 +122,7 @@ impl Lease {
     }
 }
 
-/// Whether so many nanoseconds are more than [`LEASE`] for each lease of so many cycles.
+/// Returns `true` if `nanos` is more than [`LEASE`] for each lease of `lasts` cycles in `cycles`.
 fn outruns(nanos: u64, cycles: u64, lasts: u64) -> bool {
     u128::from(nanos) * u128::from(lasts) > u128::from(cycles) * LEASE.as_nanos()
 }
@@ -142,7 +142,7 @@ mod tests {
     /// The cycles of a lease, in tests that bring their own counter.
     const CYCLES: u64 = 1 << 15;
 
-    /// Whether the counter can be trusted here: Arm's tells its rate, whatever the kernel's clock.
+    /// Returns `true` if the counter can be trusted. Arm's tells its rate, whatever the clock is.
     fn is_trusted() -> bool {
         cfg!(target_arch = "aarch64") && counter::rate() > 0 || counter::is_the_clocks()
     }
