@@ -27,13 +27,13 @@ use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::telling::Telling;
 use super::timer::CacheTimer;
-use crate::Armed;
 use crate::Driver;
 use crate::Expired;
 use crate::InsertError;
 use crate::Moment;
 use crate::Refusal;
 use crate::TimerId;
+use crate::Unfired;
 use crate::Wheel;
 use crate::panics::{DropEach, quietly};
 use std::hash::Hash;
@@ -238,9 +238,9 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// Takes out the values whose timers were handed back when the wheel was closed, if their time
     /// has come.
-    pub(super) fn end(&self, unfired: Vec<Armed<CacheTimer<K>>>) {
+    pub(super) fn end(&self, unfired: Vec<Unfired<CacheTimer<K>>>) {
         let ended =
-            unfired.into_iter().filter_map(|Armed { value: CacheTimer { key }, id, .. }| {
+            unfired.into_iter().filter_map(|Unfired { value: CacheTimer { key }, id, .. }| {
                 self.map.check_load(&key, id, || None);
                 let (key, held) = self.map.remove_of(&key, id, |held| self.is_live(held))?;
                 Some((key, held, Cause::Expired))

@@ -43,7 +43,7 @@ use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Inside, Relaxed, Release};
-use crate::wheel::{Armed, Expired, Lateness, Metrics, Sweeper, Wheel};
+use crate::wheel::{Expired, Lateness, Metrics, Sweeper, Unfired, Wheel};
 use batch::{Batch, SaysLast, Shared, drop_each};
 use events::Watch;
 use std::fmt;
@@ -204,7 +204,7 @@ impl<T: Send + 'static> Driver<T> {
     /// assert!(driver.shutdown().is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown(&self) -> Vec<Armed<T>> {
+    pub fn shutdown(&self) -> Vec<Unfired<T>> {
         self.end(true)
     }
 
@@ -220,15 +220,16 @@ impl<T: Send + 'static> Driver<T> {
     /// assert_eq!(driver.shutdown_detached()[0].value, "unfinished");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown_detached(&self) -> Vec<Armed<T>> {
+    pub fn shutdown_detached(&self) -> Vec<Unfired<T>> {
         self.end(false)
     }
 
-    fn end(&self, waits: bool) -> Vec<Armed<T>> {
+    fn end(&self, waits: bool) -> Vec<Unfired<T>> {
         let first = self.stop(waits);
         let unfired = self.shared.take_unfired().into_iter();
-        let mut returned: Vec<Armed<T>> =
-            unfired.map(|Expired { value, id, deadline }| Armed { value, id, deadline }).collect();
+        let mut returned: Vec<Unfired<T>> = unfired
+            .map(|Expired { value, id, deadline }| Unfired { value, id, deadline })
+            .collect();
         returned.extend(self.wheel().drain());
         self.shared.teller.stopped(first, returned.len(), 0);
         returned

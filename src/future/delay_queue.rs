@@ -12,8 +12,8 @@ use super::sleep::Sleep;
 use super::timer::Timer;
 use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicUsize, Relaxed, Release, SeqCst, fence};
 use crate::{
-    Armed, BeyondRange, BuildError, Builder, Clock, Expired, InsertError, Metrics, Refusal,
-    Sweeper, TimerId, Wheel,
+    BeyondRange, BuildError, Builder, Clock, Expired, InsertError, Metrics, Refusal, Sweeper,
+    TimerId, Unfired, Wheel,
 };
 use atomic_waker::AtomicWaker;
 use futures_core::Stream;
@@ -287,7 +287,7 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 
     /// As [`cancel`](Self::cancel), with the deadline. O(1), lock-free.
-    pub fn take(&self, id: TimerId) -> Option<Armed<T>> {
+    pub fn take(&self, id: TimerId) -> Option<Unfired<T>> {
         self.then_wake(|wheel| wheel.take(id).inspect(|_| self.perhaps_the_last()))
     }
 
@@ -362,7 +362,7 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 
     /// Takes all values out. O(entries of the wheel).
-    pub fn drain(&self) -> Vec<Armed<T>> {
+    pub fn drain(&self) -> Vec<Unfired<T>> {
         self.then_wake(|wheel| {
             let drained = wheel.drain();
             match self.is_alone() {

@@ -55,7 +55,7 @@ pub use merge::InsertAbsentError;
 pub use owned::OwnedKey;
 pub use timer::KeyedTimer;
 
-use crate::{Armed, BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
+use crate::{BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
 use running::Running;
 use shared::{Owner, Shared, Slot};
 use std::borrow::Borrow;
@@ -545,7 +545,7 @@ where
             Some(driver) => driver.shutdown(),
             None => self.wheel.drain(),
         };
-        left.into_iter().for_each(|Armed { value, .. }| value.end_here());
+        left.into_iter().for_each(|Unfired { value, .. }| value.end_here());
         stopped
     }
 }

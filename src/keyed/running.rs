@@ -6,7 +6,7 @@
 use super::shared::Shared;
 use super::timer::{KeyedTimer, What};
 use crate::panics::quietly;
-use crate::{Armed, Driver};
+use crate::{Driver, Unfired};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl<K: Hash + Eq + Send + 'static, V> Running<K, V> {
     /// Nobody knows under which lock the last handle is dropped, and a handler may take the same
     /// one: this waits for none. A value whose drop panics has nobody to tell, and ends nothing.
     fn end(&self) {
-        for Armed { value, id, .. } in self.driver.shutdown_detached() {
+        for Unfired { value, id, .. } in self.driver.shutdown_detached() {
             quietly(|| match &value.0 {
                 What::Key(key) => drop(self.shared.map.remove_if(key, |slot| slot.id == id)),
                 What::Part(_) => {}

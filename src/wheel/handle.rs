@@ -56,7 +56,7 @@ pub struct Wheel<T> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::{Armed, Builder, ManualClock};
+/// use tourbillon::{Unfired, Builder, ManualClock};
 ///
 /// let clock = ManualClock::new();
 /// let (old, _sweeper) = Builder::new().clock(clock.clone()).build()?;
@@ -65,14 +65,14 @@ pub struct Wheel<T> {
 /// old.insert("request 8", Duration::from_secs(9))?;
 ///
 /// old.close();
-/// for Armed { value, deadline, .. } in old.drain() {
+/// for Unfired { value, deadline, .. } in old.drain() {
 ///     new.insert_at(value, deadline)?;
 /// }
 /// assert_eq!((old.len(), new.len()), (0, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Armed<T> {
+pub struct Unfired<T> {
     /// What was inserted.
     pub value: T,
     /// The timer's id, which now names nothing.
@@ -189,11 +189,11 @@ impl<T: Send> Wheel<T> {
     /// assert_eq!(wheel.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn take(&self, id: TimerId) -> Option<Armed<T>> {
+    pub fn take(&self, id: TimerId) -> Option<Unfired<T>> {
         let engine = &self.inner.engine;
         let call = Call { local: engine.local(), guard: &pin() };
         let (value, tick) = engine.take(call, id)?;
-        Some(Armed { value, id, deadline: engine.timeline().instant(tick) })
+        Some(Unfired { value, id, deadline: engine.timeline().instant(tick) })
     }
 
     /// Sets an armed timer's deadline to `delay` from now, earlier or later. The id stays.
@@ -555,11 +555,11 @@ impl<T> Wheel<T> {
     /// assert!(wheel.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn drain(&self) -> Vec<Armed<T>> {
+    pub fn drain(&self) -> Vec<Unfired<T>> {
         let mut drained = Vec::new();
         let engine = &self.inner.engine;
         engine.drain(Call { local: engine.local(), guard: &pin() }, |id, tick, value| {
-            drained.push(Armed { value, id, deadline: engine.timeline().instant(tick) });
+            drained.push(Unfired { value, id, deadline: engine.timeline().instant(tick) });
         });
         if engine.is_closed() {
             // Whoever sweeps until nothing is armed any more: that is now.

@@ -67,7 +67,7 @@ mod tick;
 
 pub use builder::Builder;
 pub(crate) use children::ClosedInChildren;
-pub use handle::{Armed, Wheel};
+pub use handle::{Unfired, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use metrics::{Lateness, Metrics};
