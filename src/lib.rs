@@ -42,7 +42,7 @@ pub use adapters::tower;
 pub use clock::BootClock;
 #[cfg(feature = "cron")]
 pub(crate) use clock::wall_now;
-pub use clock::{Clock, LeasedClock, ManualClock, MonotonicClock};
+pub use clock::{CachedClock, Clock, ManualClock, MonotonicClock};
 #[cfg(all(feature = "cron", feature = "testing"))]
 pub(crate) use clock::{Followed, follow};
 #[cfg(feature = "rayon")]

@@ -131,18 +131,18 @@ impl Clock for MonotonicClock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::{Builder, LeasedClock, MonotonicClock};
+/// use tourbillon::{Builder, CachedClock, MonotonicClock};
 ///
-/// let (wheel, _sweeper) = Builder::new().clock(LeasedClock).build::<&str>()?; // as by default
+/// let (wheel, _sweeper) = Builder::new().clock(CachedClock).build::<&str>()?; // as by default
 /// let (precise, _sweeper) = Builder::new().clock(MonotonicClock).build()?;
 /// let id = precise.insert("at a fifth of a second", Duration::from_millis(200))?;
 /// # precise.cancel(id);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LeasedClock;
+pub struct CachedClock;
 
-impl Clock for LeasedClock {
+impl Clock for CachedClock {
     fn now(&self) -> Instant {
         MonotonicClock.now()
     }

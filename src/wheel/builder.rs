@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::clock::{Clock, LeasedClock, MonotonicClock};
+use crate::clock::{CachedClock, Clock, MonotonicClock};
 use crate::counter;
 use crate::error::BuildError;
 use crate::sync::Arc;
@@ -57,7 +57,7 @@ const MOST_LEVEL_BITS: u32 = 16;
 
 impl Builder {
     /// A wheel with ticks of 1 ms, as many shards as the machine has cores, no bound on its
-    /// timers, and a [`LeasedClock`].
+    /// timers, and a [`CachedClock`].
     pub fn new() -> Self {
         Self {
             resolution: Duration::from_millis(1),
@@ -104,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// Where the wheel reads the time. By default a [`LeasedClock`], and for ticks finer than 1 ms
+    /// Where the wheel reads the time. By default a [`CachedClock`], and for ticks finer than 1 ms
     /// a [`MonotonicClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Box::new(clock));
@@ -225,7 +225,7 @@ fn default_clock(resolution: Duration) -> Box<dyn Clock> {
     if resolution < Duration::from_millis(1) {
         return Box::new(MonotonicClock);
     }
-    Box::new(LeasedClock)
+    Box::new(CachedClock)
 }
 
 impl Default for Builder {

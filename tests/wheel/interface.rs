@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
 use tourbillon::{
-    BeyondRange, BuildError, Builder, Clock, Expired, InsertError, LeasedClock, ManualClock,
+    BeyondRange, BuildError, Builder, CachedClock, Clock, Expired, InsertError, ManualClock,
     MonotonicClock, Refusal, WaitError,
 };
 
@@ -152,7 +152,7 @@ fn the_lease_of_a_reading_is_added_to_every_delay() {
     let clock: Arc<dyn Clock> = Arc::new(Box::new(Leased(start.clone())));
     let (wheel, _sweeper) = Builder::new().resolution(TICK).clock(clock).build().unwrap();
     // No clock is believed where the kernel's own does not run by the counter.
-    let believed = LeasedClock.is_leased();
+    let believed = CachedClock.is_leased();
     let lease = if believed { Duration::from_micros(100) } else { Duration::ZERO };
     for id in [wheel.insert(1, TICK * 5).unwrap(), wheel.pin().insert(2, TICK * 5).unwrap()] {
         let ticks = if believed { 6 } else { 5 };
@@ -183,7 +183,7 @@ fn a_moment_has_come_by_the_true_clock_even_within_a_lease() {
         leases += u32::from(wheel.pin().now() < clock.now());
         assert!(wheel.has_come(soon));
     }
-    assert_eq!(leases > 0, LeasedClock.is_leased());
+    assert_eq!(leases > 0, CachedClock.is_leased());
 }
 
 #[test]
