@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{Moment, TimerId};
+use crate::{TimerId, WheelInstant};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub(super) struct Lives {
     /// From when on it is not served, if it is not used until then.
-    pub(super) until: Moment,
+    pub(super) until: WheelInstant,
     /// However it is used.
-    pub(super) at_most: Moment,
+    pub(super) at_most: WheelInstant,
 }
 
 /// A value in the map, with its timer.
@@ -26,7 +26,7 @@ pub(super) struct Held<V> {
     pub(super) value: V,
     /// Names this value among all that its key ever had, and the timer that ends it.
     pub(super) timer: TimerId,
-    /// [`Lives::until`] and [`Lives::at_most`], in nanoseconds of their [`Moment`]s. Relaxed: it
+    /// [`Lives::until`] and [`Lives::at_most`], in nanoseconds of their [`WheelInstant`]s. Relaxed: it
     /// stands for itself; those who read it beside a use may come before or after that, and the
     /// lock of the map orders it for all others.
     until: AtomicU64,
@@ -43,23 +43,23 @@ impl<V> Held<V> {
     }
 
     /// From when on it is not served.
-    pub(super) fn until(&self) -> Moment {
-        Moment { nanos: self.until.load(Relaxed) }
+    pub(super) fn until(&self) -> WheelInstant {
+        WheelInstant { nanos: self.until.load(Relaxed) }
     }
 
     /// From when on the next value is to be loaded, if that is so long before its end.
-    pub(super) fn ages(&self, ahead: Duration) -> Moment {
-        Moment { nanos: self.at_most.saturating_sub(nanos(ahead)) }
+    pub(super) fn ages(&self, ahead: Duration) -> WheelInstant {
+        WheelInstant { nanos: self.at_most.saturating_sub(nanos(ahead)) }
     }
 
     /// Until when the loads ahead that have failed have the next one wait.
-    pub(super) fn pause(&self) -> Moment {
-        Moment { nanos: self.pause.load(Relaxed) & !FAILURES }
+    pub(super) fn pause(&self) -> WheelInstant {
+        WheelInstant { nanos: self.pause.load(Relaxed) & !FAILURES }
     }
 
     /// A load ahead has failed. The next one waits until the moment that `after` makes of how many
     /// have.
-    pub(super) fn refresh_failed(&self, after: impl FnOnce(u32) -> Moment) {
+    pub(super) fn refresh_failed(&self, after: impl FnOnce(u32) -> WheelInstant) {
         let failures = (self.pause.load(Relaxed) & FAILURES) + 1;
         let failures = failures.min(FAILURES);
         let pause = after(u32::try_from(failures).unwrap_or(u32::MAX));
@@ -67,13 +67,13 @@ impl<V> Held<V> {
     }
 
     /// Whether it is served until later than so long before a moment.
-    pub(super) fn outlives(&self, at: Moment, before: Duration) -> bool {
+    pub(super) fn outlives(&self, at: WheelInstant, before: Duration) -> bool {
         // None: the moment is the last of all, and that long before it is no moment.
         at.nanos.checked_sub(nanos(before)).is_some_and(|then| self.until().nanos > then)
     }
 
     /// It was used, and so lives until `idle`, but no longer than it may.
-    pub(super) fn used(&self, idle: Moment) {
+    pub(super) fn used(&self, idle: WheelInstant) {
         let until = idle.nanos.min(self.at_most);
         // Mostly by one caller at a time; of several, the latest use holds.
         if until > self.until.load(Relaxed) {

@@ -20,7 +20,7 @@ use super::held::Held;
 use super::load::Load;
 use super::shard::{Bound, HASHER, Hashes, Own, Parted, Shard, Sought};
 use crate::panics::{ignore_poison, quietly};
-use crate::{Moment, Refusal, TimerId};
+use crate::{Refusal, TimerId, WheelInstant};
 use crossbeam_utils::CachePadded;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -207,7 +207,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         key: &K,
         timer: TimerId,
         is_live: impl FnOnce(&Held<V>) -> bool,
-        arm: impl FnOnce(&K, Moment) -> Result<TimerId, Refusal>,
+        arm: impl FnOnce(&K, WheelInstant) -> Result<TimerId, Refusal>,
     ) -> Option<(K, Held<V>)> {
         let sought = self.sought(key);
         let mut shard = self.write(&sought);

@@ -30,11 +30,11 @@ use super::timer::CacheTimer;
 use crate::Driver;
 use crate::Expired;
 use crate::InsertError;
-use crate::Moment;
 use crate::Refusal;
 use crate::TimerId;
 use crate::Unfired;
 use crate::Wheel;
+use crate::WheelInstant;
 use crate::panics::{DropEach, quietly};
 use std::hash::Hash;
 use std::sync::OnceLock;
@@ -71,7 +71,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     /// Whether a value is to be served.
     #[inline]
     pub(super) fn is_live(&self, held: &Held<V>) -> bool {
-        !self.wheel.has_come(held.until())
+        !self.wheel.has_passed(held.until())
     }
 
     /// What a value is good for; to be served is a use of it.
@@ -92,7 +92,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     #[inline]
     fn use_if_live(&self, held: &Held<V>, idle: Duration) -> bool {
         // With the lag that is added to delays, it is no earlier than that long after now.
-        let used = self.wheel.moment_after(idle);
+        let used = self.wheel.wheel_instant_after(idle);
         let is_live = held.outlives(used, idle) || self.is_live(held);
         if is_live {
             held.used(used);
@@ -104,7 +104,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     #[inline]
     fn ages(&self, held: &Held<V>) -> bool {
         self.ahead.is_some_and(|ahead| {
-            self.wheel.has_come(held.ages(ahead)) && self.wheel.has_come(held.pause())
+            self.wheel.has_passed(held.ages(ahead)) && self.wheel.has_passed(held.pause())
         })
     }
 
@@ -114,7 +114,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         held.refresh_failed(|failures| {
             let first = (ahead / 32).min(Self::FIRST_PAUSE);
             let pause = first.saturating_mul(1 << (failures - 1).min(31));
-            self.wheel.moment_after(pause.min(Self::LONGEST_PAUSE))
+            self.wheel.wheel_instant_after(pause.min(Self::LONGEST_PAUSE))
         });
     }
 
@@ -151,9 +151,12 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// Until when a value is served that lives so long: until the deadline of its timer, which has
     /// none if it has fired, or was drained, since it was armed.
-    fn until(&self, unused: Duration, deadline: Option<Instant>) -> Moment {
+    fn until(&self, unused: Duration, deadline: Option<Instant>) -> WheelInstant {
         let in_range = deadline.filter(|_| unused <= self.wheel.longest_delay());
-        in_range.map_or_else(|| self.wheel.moment_after(unused), |at| self.wheel.moment(at))
+        in_range.map_or_else(
+            || self.wheel.wheel_instant_after(unused),
+            |at| self.wheel.wheel_instant(at),
+        )
     }
 
     /// How much of that it lives if it is not used.
@@ -161,8 +164,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         self.idle.map_or(drawn, |idle| idle.min(drawn))
     }
 
-    fn lives(&self, until: Moment, drawn: Duration) -> Lives {
-        let used = || self.wheel.moment_after(drawn).max(until);
+    fn lives(&self, until: WheelInstant, drawn: Duration) -> Lives {
+        let used = || self.wheel.wheel_instant_after(drawn).max(until);
         Lives { until, at_most: self.idle.map_or(until, |_| used()) }
     }
 
@@ -193,7 +196,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         // In this order: a wheel is closed before it is drained, and a timer that was drained did
         // not fire, unless its time has come.
         let gone = !self.wheel.contains(timer);
-        let fired = || !self.wheel.is_closed() || self.wheel.has_come(lives.until);
+        let fired = || !self.wheel.is_closed() || self.wheel.has_passed(lives.until);
         let missed = if gone && fired() { self.expire(key, timer) } else { None };
         let parted = parted.into_iter().map(|(gone, held)| {
             let replaced = held.timer != timer && gone == *key;
@@ -225,7 +228,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     fn expire(&self, key: &K, timer: TimerId) -> Option<(K, Held<V>)> {
         let is_live = |held: &Held<V>| self.is_live(held);
         self.map.expire(key, timer, is_live, |key, until| {
-            let timer = self.wheel.insert_at_moment(CacheTimer { key: key.clone() }, until);
+            let timer = self.wheel.insert_at_wheel_instant(CacheTimer { key: key.clone() }, until);
             let timer = match timer {
                 Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
                     self.wheel.insert(value, self.hop())

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::timer::Timer;
-use crate::Moment;
+use crate::WheelInstant;
 use pin_project_lite::pin_project;
 use std::cell::Cell;
 use std::pin::Pin;
@@ -148,8 +148,9 @@ impl Drop for Restore {
 
 impl Timer {
     /// A moment, or that of the deadline which the caller is under, if it is sooner.
-    pub(super) fn respecting_deadline(&self, at: Moment) -> Moment {
-        Deadline::current().map_or(at, |Deadline(instant)| at.min(self.wheel().moment(instant)))
+    pub(super) fn respecting_deadline(&self, at: WheelInstant) -> WheelInstant {
+        Deadline::current()
+            .map_or(at, |Deadline(instant)| at.min(self.wheel().wheel_instant(instant)))
     }
 }
 

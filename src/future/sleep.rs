@@ -5,7 +5,7 @@
 use super::budget::let_go;
 use super::timer::Timer;
 use super::wake::{Identity, Wake};
-use crate::{InsertError, Moment, Refusal, TimerId, Wheel};
+use crate::{InsertError, Refusal, TimerId, Wheel, WheelInstant};
 use futures_core::FusedFuture;
 use std::fmt;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 #[must_use = "a sleep does nothing unless it is polled"]
 pub struct Sleep {
     timer: Timer,
-    deadline: Moment,
+    deadline: WheelInstant,
     state: State,
 }
 
@@ -83,7 +83,7 @@ struct Armed {
     /// With that waker.
     waker: Identity,
     /// For when: no later than the sleep's deadline.
-    at: Moment,
+    at: WheelInstant,
     slack: Slack,
     /// Whether others know the id.
     handed_out: bool,
@@ -96,14 +96,14 @@ struct Armed {
 
 impl Armed {
     #[inline]
-    fn new(id: TimerId, waker: Identity, at: Moment, slack: Slack) -> Self {
+    fn new(id: TimerId, waker: Identity, at: WheelInstant, slack: Slack) -> Self {
         Self { id, waker, at, slack, handed_out: false, earlier: false, sure: false }
     }
 
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
     /// Not where the wheel has a bound: the sleep would give up its place, which another may take.
     #[inline]
-    fn may_keep(&self, wheel: &Wheel<Wake>, deadline: Moment) -> bool {
+    fn may_keep(&self, wheel: &Wheel<Wake>, deadline: WheelInstant) -> bool {
         let may = !self.handed_out && !wheel.is_closed() && !wheel.is_bounded();
         may && self.slack.reaches(self.at, deadline)
     }
@@ -129,7 +129,7 @@ impl Slack {
 
     /// Whether a deadline is not earlier than `at`, and no more than this later.
     #[inline]
-    fn reaches(self, at: Moment, deadline: Moment) -> bool {
+    fn reaches(self, at: WheelInstant, deadline: WheelInstant) -> bool {
         // An earlier one is far beyond, since the difference wraps.
         deadline.nanos.wrapping_sub(at.nanos) >> Self::SHIFT < u64::from(self.0)
     }
@@ -148,13 +148,13 @@ impl Timer {
     /// timer was made counts as that of its making.)
     #[inline]
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::new(self.share(), self.wheel().moment(deadline))
+        Sleep::new(self.share(), self.wheel().wheel_instant(deadline))
     }
 }
 
 impl Sleep {
     #[inline]
-    pub(super) fn new(timer: Timer, deadline: Moment) -> Self {
+    pub(super) fn new(timer: Timer, deadline: WheelInstant) -> Self {
         Self { timer, deadline, state: State::NEW }
     }
 
@@ -195,7 +195,7 @@ impl Sleep {
             State::Armed(Armed { id, handed_out: true, .. }) => {
                 !self.wheel().contains(id) && self.fired(true)
             }
-            State::Idle { .. } | State::Armed(_) => self.has_come(),
+            State::Idle { .. } | State::Armed(_) => self.has_passed(),
         }
     }
 
@@ -212,7 +212,7 @@ impl Sleep {
     /// polling is woken by the next sweep.
     #[inline]
     pub fn reset(&mut self, deadline: Instant) {
-        self.move_to(self.wheel().moment(deadline), false);
+        self.move_to(self.wheel().wheel_instant(deadline), false);
     }
 
     /// As [`reset`](Self::reset), to `delay` from now.
@@ -223,7 +223,7 @@ impl Sleep {
 
     /// Sets the deadline; `passed`: it is known to have passed.
     #[inline]
-    fn move_to(&mut self, deadline: Moment, passed: bool) {
+    fn move_to(&mut self, deadline: WheelInstant, passed: bool) {
         let moved_earlier = passed || deadline < self.deadline;
         self.deadline = deadline;
         let State::Armed(armed) = &mut self.state else {
@@ -245,7 +245,7 @@ impl Sleep {
         armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
         armed.at = deadline;
         armed.sure = false;
-        match wheel.reset_at_moment(id, deadline) {
+        match wheel.reset_at_wheel_instant(id, deadline) {
             Ok(true) => {}
             Ok(false) => self.state = State::NEW,
             Err(_) => self.hop_again(id),
@@ -302,15 +302,15 @@ impl Sleep {
         self.timer.wheel()
     }
 
-    fn has_come(&self) -> bool {
-        self.wheel().has_come(self.deadline)
+    fn has_passed(&self) -> bool {
+        self.wheel().has_passed(self.deadline)
     }
 
     /// Whether a timer that is gone has fired for good.
     fn fired(&self, handed_out: bool) -> bool {
         match handed_out {
             true => !self.wheel().is_closed(),
-            false => self.has_come(),
+            false => self.has_passed(),
         }
     }
 
@@ -409,7 +409,7 @@ impl Sleep {
         match self.state {
             State::Idle { .. } => self.arm(task),
             State::Armed(Armed { id, waker, at, handed_out, earlier, sure, .. }) => {
-                if waker != Identity::of(task) || earlier && self.has_come() {
+                if waker != Identity::of(task) || earlier && self.has_passed() {
                     return self.change_hands(id, handed_out, task);
                 }
                 // Who has not been told its id has not moved it, and so its entry, which may be far
@@ -464,7 +464,7 @@ impl Sleep {
         taken.value.forget();
         if handed_out {
             // Others may have moved it.
-            self.deadline = self.wheel().moment(taken.deadline);
+            self.deadline = self.wheel().wheel_instant(taken.deadline);
         }
         self.arm(waker)
     }
@@ -487,14 +487,18 @@ impl Sleep {
 /// Whether the wheel has a timer for no earlier than its deadline, if it has it: earlier on a hop,
 /// and where the deadline had passed before it was set.
 #[inline]
-fn keeps(wheel: &Wheel<Wake>, id: TimerId, deadline: Moment) -> Option<bool> {
-    wheel.moment_of(id).map(|at| at >= deadline)
+fn keeps(wheel: &Wheel<Wake>, id: TimerId, deadline: WheelInstant) -> Option<bool> {
+    wheel.wheel_instant_of(id).map(|at| at >= deadline)
 }
 
 /// Arms a waker, at the end of the range if its deadline lies beyond.
 #[inline]
-fn insert(wheel: &Wheel<Wake>, wake: Wake, deadline: Moment) -> Result<TimerId, InsertError<Wake>> {
-    match wheel.insert_at_moment(wake, deadline) {
+fn insert(
+    wheel: &Wheel<Wake>,
+    wake: Wake,
+    deadline: WheelInstant,
+) -> Result<TimerId, InsertError<Wake>> {
+    match wheel.insert_at_wheel_instant(wake, deadline) {
         Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
             wheel.insert(value, wheel.longest_delay())
         }

@@ -6,7 +6,7 @@ use super::deadline::Deadline;
 use super::grace::Grace;
 use super::sleep::Sleep;
 use super::timer::Timer;
-use crate::{Moment, Refusal};
+use crate::{Refusal, WheelInstant};
 use pin_project_lite::pin_project;
 use std::error::Error;
 use std::fmt;
@@ -101,10 +101,10 @@ impl Timer {
         deadline: Instant,
         future: F,
     ) -> Timeout<F::IntoFuture> {
-        self.timeout_by(self.wheel().moment(deadline), future.into_future())
+        self.timeout_by(self.wheel().wheel_instant(deadline), future.into_future())
     }
 
-    fn timeout_by<F>(&self, at: Moment, future: F) -> Timeout<F> {
+    fn timeout_by<F>(&self, at: WheelInstant, future: F) -> Timeout<F> {
         let sleep = Sleep::new(self.share(), self.respecting_deadline(at));
         Timeout { future, sleep, grace: Grace::default(), deadline: Deadline::current() }
     }

@@ -4,7 +4,7 @@
 
 use super::bell::Bell;
 use super::wake::Wake;
-use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Moment, Wheel};
+use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Wheel, WheelInstant};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -243,8 +243,8 @@ impl Timer {
 
     /// The moment that `delay` from now means.
     #[inline]
-    pub(super) fn after(&self, delay: Duration) -> Moment {
-        self.0.wheel.moment_after(delay)
+    pub(super) fn after(&self, delay: Duration) -> WheelInstant {
+        self.0.wheel.wheel_instant_after(delay)
     }
 
     /// Another handle of this clone, which shares its count of sleeps. It allocates nothing, as

@@ -12,7 +12,7 @@ use crate::future::grace::Grace;
 use crate::future::{Sleep, Timer, Wake as Woken};
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Moment, Refusal, Wheel};
+use crate::{Refusal, Wheel, WheelInstant};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
@@ -25,7 +25,7 @@ pub(super) struct Alarm {
     /// Delays the end of a wait until the runtime has polled its sockets.
     grace: Grace,
     /// The moment for which it is armed, unless it has fired.
-    armed: Option<Moment>,
+    armed: Option<WheelInstant>,
     signal: Arc<Signal>,
     /// The signal's.
     waker: Waker,
@@ -41,7 +41,7 @@ pub(super) enum End {
 }
 
 impl Alarm {
-    pub(super) fn new(timer: &Timer, at: Moment) -> Self {
+    pub(super) fn new(timer: &Timer, at: WheelInstant) -> Self {
         let sleep = timer.sleep_until(timer.wheel().instant(at));
         let signal = Arc::new(Signal { timer: timer.share(), state: Mutex::default() });
         let waker = Waker::from(Arc::clone(&signal));
@@ -58,7 +58,7 @@ impl Alarm {
     /// ended unnoticed and the result is ready at once.
     pub(super) fn poll(
         &mut self,
-        until: Moment,
+        until: WheelInstant,
         patience: Duration,
         wheel: &Wheel<Woken>,
         task: &Waker,

@@ -169,7 +169,7 @@ impl StreamHandle {
     /// Sets the instant by which all operations must be done, as
     /// [`TimeoutStream::set_deadline`](super::TimeoutStream::set_deadline) does.
     pub fn set_deadline(&self, deadline: Option<Instant>) {
-        let deadline = deadline.map(|at| self.shared.timer.wheel().moment(at));
+        let deadline = deadline.map(|at| self.shared.timer.wheel().wheel_instant(at));
         self.change(|settings| settings.deadline = deadline);
     }
 

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::Moment;
+use crate::WheelInstant;
 use std::time::{Duration, Instant};
 
 /// Which half of a stream.
@@ -32,7 +32,7 @@ pub(super) struct Settings {
     pub(super) read: Setting,
     pub(super) write: Setting,
     pub(super) idle: Setting,
-    pub(super) deadline: Option<Moment>,
+    pub(super) deadline: Option<WheelInstant>,
     /// The number of pauses in progress.
     pauses: u32,
     /// When the last pause ended.

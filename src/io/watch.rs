@@ -20,7 +20,7 @@ use super::error::{Limit, StreamError};
 use super::handle::{Shared, StreamHandle};
 use super::limits::{Direction, Settings};
 use crate::future::{Timer, Wake};
-use crate::{Moment, Wheel};
+use crate::{Wheel, WheelInstant};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -46,9 +46,9 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Wait {
     /// When its own limit passes, if it counts.
-    own: Option<Moment>,
+    own: Option<WheelInstant>,
     /// When that of silence passes, if it counts.
-    idle: Option<Moment>,
+    idle: Option<WheelInstant>,
     /// Whether polls of a read or write were pending since the wait began.
     moves: bool,
     /// Whether polls of a flush or shutdown were.
@@ -103,7 +103,7 @@ impl Watch {
     }
 
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) {
-        let deadline = deadline.map(|at| self.timer.wheel().moment(at));
+        let deadline = deadline.map(|at| self.timer.wheel().wheel_instant(at));
         self.set(|settings| settings.deadline = deadline);
     }
 
@@ -137,7 +137,7 @@ impl Watch {
             let wheel = timer.wheel();
             let resumed = |limit: Option<Duration>| {
                 let end = new.resumed.zip(limit).and_then(|(from, limit)| from.checked_add(limit));
-                end.map(|end| wheel.moment(end))
+                end.map(|end| wheel.wheel_instant(end))
             };
             reads.own = later(reads.own, resumed(new.read.limit));
             let idle = resumed(new.idle.limit);
@@ -152,7 +152,9 @@ impl Watch {
             self.adopt(settings);
         }
         match self.settings.deadline {
-            Some(at) if self.timer.wheel().has_come(at) => self.is_reported(at, direction, context),
+            Some(at) if self.timer.wheel().has_passed(at) => {
+                self.is_reported(at, direction, context)
+            }
             _ => false,
         }
     }
@@ -162,7 +164,7 @@ impl Watch {
     #[cold]
     fn is_reported(
         &mut self,
-        deadline: Moment,
+        deadline: WheelInstant,
         direction: Direction,
         context: &mut Context<'_>,
     ) -> bool {
@@ -204,9 +206,9 @@ impl Watch {
             wait.end();
             if other.is_waiting() {
                 let wheel = timer.wheel();
-                other.idle = settings.idle.limit.map(|limit| wheel.moment_after(limit));
+                other.idle = settings.idle.limit.map(|limit| wheel.wheel_instant_after(limit));
                 if *writes_restart_reads && direction == Direction::Writes {
-                    other.own = settings.read.limit.map(|limit| wheel.moment_after(limit));
+                    other.own = settings.read.limit.map(|limit| wheel.wheel_instant_after(limit));
                 }
             }
         }
@@ -287,14 +289,14 @@ impl Drop for Watch {
 
 /// Begins to count, unless it has already begun.
 #[inline]
-fn begin(until: &mut Option<Moment>, limit: Option<Duration>, wheel: &Wheel<Wake>) {
+fn begin(until: &mut Option<WheelInstant>, limit: Option<Duration>, wheel: &Wheel<Wake>) {
     if until.is_none() {
-        *until = limit.map(|limit| wheel.moment_after(limit));
+        *until = limit.map(|limit| wheel.wheel_instant_after(limit));
     }
 }
 
 /// The later of two, if there was one.
-fn later(until: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+fn later(until: Option<WheelInstant>, other: Option<WheelInstant>) -> Option<WheelInstant> {
     until.map(|until| other.map_or(until, |other| until.max(other)))
 }
 

@@ -54,7 +54,7 @@ pub use tasks::{Overlap, Task, Tasks};
 pub use work::AfterPanic;
 
 use crate::panics::quietly;
-use crate::{Armed, BuildError, Driver, DriverBuilder, Expired, InsertError, Wheel};
+use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
 pub(crate) use aim::Jitter;
 use aim::{Aim, Plan};
 use closure::{Closure, Start};
@@ -495,7 +495,7 @@ impl Scheduler {
     }
 
     /// The closure of a timer that did not fire.
-    fn unfired(&self, mut timer: Armed<Due>) -> Option<Unrun> {
+    fn unfired(&self, mut timer: Unfired<Due>) -> Option<Unrun> {
         let (closure, number) = timer.value.take()?;
         let work = closure.shut_down(number)?;
         Some(self.unrun(closure, work))

@@ -10,10 +10,10 @@ use crate::wheel::engine::Call;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
-use crate::wheel::moment::Moment;
 use crate::wheel::shared::Inner;
 #[cfg(any(feature = "future", modelled))]
 use crate::wheel::shared::Soon;
+use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -255,7 +255,11 @@ impl<T: Send> Wheel<T> {
     ///
     /// As [`insert`](Self::insert).
     #[inline]
-    pub fn insert_at_moment(&self, value: T, deadline: Moment) -> Result<TimerId, InsertError<T>> {
+    pub fn insert_at_wheel_instant(
+        &self,
+        value: T,
+        deadline: WheelInstant,
+    ) -> Result<TimerId, InsertError<T>> {
         match self.inner.insert_soon_at(value, deadline) {
             Ok(id) => Ok(id),
             Err(value) => self.insert_at(value, self.instant(deadline)),
@@ -268,7 +272,11 @@ impl<T: Send> Wheel<T> {
     ///
     /// As [`reset`](Self::reset).
     #[inline]
-    pub fn reset_at_moment(&self, id: TimerId, deadline: Moment) -> Result<bool, BeyondRange> {
+    pub fn reset_at_wheel_instant(
+        &self,
+        id: TimerId,
+        deadline: WheelInstant,
+    ) -> Result<bool, BeyondRange> {
         self.inner.engine.result(self.inner.reset_at(id, deadline))
     }
 
@@ -282,52 +290,52 @@ impl<T: Send> Wheel<T> {
     ///
     /// let (wheel, _sweeper) = Builder::new().build()?;
     /// let [soon, later] = [1, 2].map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    /// assert!(wheel.moment(soon) < wheel.moment(later));
-    /// assert_eq!(wheel.instant(wheel.moment(soon)), soon);
+    /// assert!(wheel.wheel_instant(soon) < wheel.wheel_instant(later));
+    /// assert_eq!(wheel.instant(wheel.wheel_instant(soon)), soon);
     /// # wheel.insert((), Duration::ZERO)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     #[inline]
-    pub fn moment(&self, at: Instant) -> Moment {
-        self.inner.engine.timeline().moment(at)
+    pub fn wheel_instant(&self, at: Instant) -> WheelInstant {
+        self.inner.engine.timeline().wheel_instant(at)
     }
 
     /// The moment at which a timer is due that is armed now with this delay: the clock's lag is
     /// added. Without a delay it has come.
     #[must_use]
     #[inline]
-    pub fn moment_after(&self, delay: Duration) -> Moment {
+    pub fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
         let now = self.inner.now(self.inner.engine.local());
-        self.inner.engine.timeline().moment_after(delay, now)
+        self.inner.engine.timeline().wheel_instant_after(delay, now)
     }
 
     /// The instant of a moment.
     #[must_use]
-    pub fn instant(&self, at: Moment) -> Instant {
+    pub fn instant(&self, at: WheelInstant) -> Instant {
         self.inner.engine.timeline().read(at)
     }
 
     /// The deadline of an armed timer, rounded as the wheel keeps it.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn moment_of(&self, id: TimerId) -> Option<Moment> {
+    pub(crate) fn wheel_instant_of(&self, id: TimerId) -> Option<WheelInstant> {
         let engine = &self.inner.engine;
-        engine.deadline(id, &pin()).map(|tick| engine.timeline().moment_of(tick))
+        engine.deadline(id, &pin()).map(|tick| engine.timeline().wheel_instant_of(tick))
     }
 
     /// Whether a timer still waits that has a deadline no earlier than this and whose id nobody
     /// else has: without a look at it. `false` says nothing.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn surely_waits(&self, deadline: Moment) -> bool {
+    pub(crate) fn surely_waits(&self, deadline: WheelInstant) -> bool {
         self.inner.engine.surely_waits(deadline)
     }
 
     /// How many nanoseconds a moment is ahead, as far as the clock was read; `None` if it has come.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn ahead(&self, at: Moment) -> Option<u64> {
+    pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
         self.inner.ahead(at)
     }
 
@@ -340,11 +348,11 @@ impl<T: Send> Wheel<T> {
     /// How soon a moment is, if the caller's last reading of the clock tells.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn soon(&self, deadline: Moment) -> Option<Soon<'_>> {
+    pub(crate) fn soon(&self, deadline: WheelInstant) -> Option<Soon<'_>> {
         self.inner.soon(deadline)
     }
 
-    /// As [`insert_at_moment`](Self::insert_at_moment), in the common case; in all others, the
+    /// As [`insert_at_wheel_instant`](Self::insert_at_wheel_instant), in the common case; in all others, the
     /// value comes back.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
@@ -365,7 +373,7 @@ impl<T: Send> Wheel<T> {
     /// Whether a moment has come, by the clock.
     #[must_use]
     #[inline]
-    pub fn has_come(&self, at: Moment) -> bool {
+    pub fn has_passed(&self, at: WheelInstant) -> bool {
         self.inner.ahead(at).is_none()
     }
 

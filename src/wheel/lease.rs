@@ -18,7 +18,7 @@
 
 use crate::counter;
 use crate::sync::{AtomicU64, Relaxed};
-use crate::wheel::moment::Moment;
+use crate::wheel::wheel_instant::WheelInstant;
 use std::time::Duration;
 
 /// How far a leased reading may lie behind the clock.
@@ -61,22 +61,22 @@ impl Lease {
     #[inline]
     pub(crate) fn reading(
         &self,
-        read: impl FnOnce() -> Moment,
-        may_last: impl FnOnce(Moment) -> bool,
-    ) -> Moment {
+        read: impl FnOnce() -> WheelInstant,
+        may_last: impl FnOnce(WheelInstant) -> bool,
+    ) -> WheelInstant {
         self.reading_by(counter::read, read, may_last)
     }
 
     /// The caller's last reading, if its lease lasts.
     #[inline]
-    pub(crate) fn last_reading(&self) -> Option<Moment> {
+    pub(crate) fn last_reading(&self) -> Option<WheelInstant> {
         self.last_by(counter::read)
     }
 
     /// By this counter, which is not read where nothing is leased: that may cost a virtual machine
     /// a call of its host.
     #[inline]
-    fn last_by(&self, counter: impl FnOnce() -> u64) -> Option<Moment> {
+    fn last_by(&self, counter: impl FnOnce() -> u64) -> Option<WheelInstant> {
         // Relaxed, as all here: only the thread that has the caller's number comes here, and it
         // got the number over an exchange from the one before.
         let lasts = self.lasts.load(Relaxed);
@@ -84,16 +84,16 @@ impl Lease {
             return None;
         }
         let lasts = counter().wrapping_sub(self.since.load(Relaxed)) < lasts;
-        lasts.then(|| Moment { nanos: self.nanos.load(Relaxed) })
+        lasts.then(|| WheelInstant { nanos: self.nanos.load(Relaxed) })
     }
 
     #[inline]
     fn reading_by(
         &self,
         counter: impl Fn() -> u64,
-        read: impl FnOnce() -> Moment,
-        may_last: impl FnOnce(Moment) -> bool,
-    ) -> Moment {
+        read: impl FnOnce() -> WheelInstant,
+        may_last: impl FnOnce(WheelInstant) -> bool,
+    ) -> WheelInstant {
         if let Some(now) = self.last_by(&counter) {
             return now;
         }
@@ -115,7 +115,7 @@ impl Lease {
     /// Whether the clock has gone on by more, since the last reading, than the counter allows for.
     /// That was read before the last reading; read after this one, it tells for sure. (Read before
     /// it, the thread may have been held up in between.)
-    fn is_outrun(&self, now: Moment, cycles: u64, lasts: u64) -> bool {
+    fn is_outrun(&self, now: WheelInstant, cycles: u64, lasts: u64) -> bool {
         let last = self.nanos.load(Relaxed);
         let elapsed = now.nanos.saturating_sub(last);
         last != UNREAD && outruns(elapsed, cycles.wrapping_sub(self.since.load(Relaxed)), lasts)
@@ -135,7 +135,7 @@ mod tests {
     use super::{LEASE, Lease, cycles, cycles_at, outruns};
     use crate::clock::{Clock, MonotonicClock};
     use crate::counter;
-    use crate::wheel::moment::Moment;
+    use crate::wheel::wheel_instant::WheelInstant;
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::{Duration, Instant};
 
@@ -180,7 +180,7 @@ mod tests {
         let mut used_again = 0;
         while used_again < 10_000 {
             let before = since(MonotonicClock.now());
-            let read = || Moment { nanos: since(MonotonicClock.now()) };
+            let read = || WheelInstant { nanos: since(MonotonicClock.now()) };
             let reading = lease.reading(read, |_| true).nanos;
             used_again += u32::from(reading < before);
             assert!(before.saturating_sub(reading) < 100_000, "{reading} at {before}");
@@ -204,7 +204,7 @@ mod tests {
         let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
         let reading = |after: u64, nanos| {
             let cycles = start.wrapping_add(after);
-            lease.reading_by(|| cycles, || Moment { nanos }, |_| true).nanos
+            lease.reading_by(|| cycles, || WheelInstant { nanos }, |_| true).nanos
         };
         assert_eq!(reading(0, 10), 10);
         assert_eq!(reading(CYCLES - 1, 11), 10);
@@ -218,7 +218,7 @@ mod tests {
     fn a_reading_that_may_not_last_is_not_used_again() {
         let lease = Lease::new(CYCLES);
         for nanos in 1..4 {
-            assert_eq!(lease.reading(|| Moment { nanos }, |_| false).nanos, nanos);
+            assert_eq!(lease.reading(|| WheelInstant { nanos }, |_| false).nanos, nanos);
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
                 counted.set(counted.get() + 1);
                 start.wrapping_add(counts[usize::from(counted.get() > 2)])
             };
-            lease.reading_by(counter, || Moment { nanos }, |_| true).nanos
+            lease.reading_by(counter, || WheelInstant { nanos }, |_| true).nanos
         };
         let lasts = || lease.lasts.load(Relaxed) > 0;
         assert_eq!(reading([0, 0], 50), 50);
@@ -264,7 +264,7 @@ mod tests {
     fn who_has_no_lease_reads_each_time() {
         let lease = Lease::new(0);
         for nanos in 1..4 {
-            assert_eq!(lease.reading(|| Moment { nanos }, |_| true).nanos, nanos);
+            assert_eq!(lease.reading(|| WheelInstant { nanos }, |_| true).nanos, nanos);
         }
     }
 }

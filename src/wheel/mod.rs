@@ -19,7 +19,7 @@
 //!
 //! **Layers**, each on those before it:
 //!
-//! * [`bits`], [`id`], [`moment`], [`tick`]: words and times, pure; [`caller`], [`lease`],
+//! * [`bits`], [`id`], [`wheel_instant`], [`tick`]: words and times, pure; [`caller`], [`lease`],
 //!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
 //! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`tally`]), the
@@ -48,7 +48,6 @@ mod lease;
 mod local;
 mod memory;
 mod metrics;
-mod moment;
 #[cfg(any(feature = "future", modelled))]
 mod overdraw;
 mod owned;
@@ -64,6 +63,7 @@ mod snapshot;
 mod sweep;
 mod tally;
 mod tick;
+mod wheel_instant;
 
 pub use builder::Builder;
 pub(crate) use children::ClosedInChildren;
@@ -71,10 +71,10 @@ pub use handle::{Unfired, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use metrics::{Lateness, Metrics};
-pub use moment::Moment;
 pub use owned::Owned;
 pub use pinned::Pinned;
 pub use series::Series;
 pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, Sweep, Sweeper};
 pub(crate) use tally::LATENESS_BUCKETS;
+pub use wheel_instant::WheelInstant;

@@ -7,7 +7,7 @@ use crate::wheel::engine::Call;
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
-use crate::wheel::moment::Moment;
+use crate::wheel::wheel_instant::WheelInstant;
 
 impl<T: Send> Wheel<T> {
     /// Arms a timer, at the end of the range if its deadline lies beyond, and also if the wheel is
@@ -15,7 +15,7 @@ impl<T: Send> Wheel<T> {
     pub(crate) fn insert_over_capacity(
         &self,
         value: T,
-        deadline: Moment,
+        deadline: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
         let engine = &self.inner.engine;
         let (local, timeline) = (engine.local(), engine.timeline());

@@ -7,8 +7,8 @@ use crate::wheel::engine::{Call, Engine};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Held, pin};
-use crate::wheel::moment::Moment;
 use crate::wheel::shared::Inner;
+use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 pub struct Pinned<'w, T> {
     wheel: &'w Inner<T>,
     guard: Held,
-    now: Moment,
+    now: WheelInstant,
 }
 
 impl<T: Send> Wheel<T> {

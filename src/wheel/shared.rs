@@ -11,8 +11,8 @@ use crate::wheel::id::TimerId;
 use crate::wheel::lease::LEASE;
 use crate::wheel::local::Local;
 use crate::wheel::memory::pin;
-use crate::wheel::moment::Moment;
 use crate::wheel::tick::Tick;
+use crate::wheel::wheel_instant::WheelInstant;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub(crate) struct Soon<'w> {
 impl<T> Inner<T> {
     /// What the clock says, or said to this caller a moment ago.
     #[inline]
-    pub(crate) fn now(&self, local: &Local) -> Moment {
+    pub(crate) fn now(&self, local: &Local) -> WheelInstant {
         local.lease.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
     }
 
@@ -51,7 +51,7 @@ impl<T> Inner<T> {
     /// which then has a number of its own. Every deadline that is in range by the reading is in the
     /// window as well.
     #[inline]
-    fn last_reading(&self) -> Option<(&Local, Moment)> {
+    fn last_reading(&self) -> Option<(&Local, WheelInstant)> {
         let local = self.engine.known_local()?;
         Some((local, local.lease.last_reading()?))
     }
@@ -99,7 +99,7 @@ impl<T> Inner<T> {
 
     /// As [`insert_soon`](Self::insert_soon), for a timer that is due at a moment.
     #[inline(never)]
-    pub(crate) fn insert_soon_at(&self, value: T, deadline: Moment) -> Result<TimerId, T> {
+    pub(crate) fn insert_soon_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
         match self.soon(deadline) {
             Some(soon) => self.insert(value, soon),
             None => hand_back(value),
@@ -128,7 +128,7 @@ impl<T> Inner<T> {
 
     /// Sets a timer's deadline.
     #[inline(never)]
-    pub(crate) fn reset_at(&self, id: TimerId, deadline: Moment) -> Reset {
+    pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> Reset {
         match self.soon(deadline) {
             Some(Soon { local, tick, .. }) => {
                 self.engine.reset_by_own(Call { local, guard: &pin() }, id, tick)
@@ -139,7 +139,7 @@ impl<T> Inner<T> {
 
     /// As [`reset_at`](Self::reset_at), in every case.
     #[inline(never)]
-    fn reset_at_any(&self, id: TimerId, deadline: Moment) -> Reset {
+    fn reset_at_any(&self, id: TimerId, deadline: WheelInstant) -> Reset {
         let local = self.engine.local();
         let tick = self.tick_of(self.engine.timeline().read(deadline), self.now(local));
         self.engine.reset_at(Call { local, guard: &pin() }, id, tick)
@@ -148,7 +148,7 @@ impl<T> Inner<T> {
     /// How soon a moment is, if the caller's last reading tells that it is still to come and surely
     /// in range.
     #[inline]
-    pub(crate) fn soon(&self, deadline: Moment) -> Option<Soon<'_>> {
+    pub(crate) fn soon(&self, deadline: WheelInstant) -> Option<Soon<'_>> {
         let (local, now) = self.last_reading()?;
         let ahead = deadline.nanos.checked_sub(now.nanos)?;
         if ahead <= LEASE_NANOS {
@@ -166,8 +166,8 @@ impl<T> Inner<T> {
     /// How many nanoseconds a moment is ahead, unless it has come, by the clock; by a reading that
     /// the caller uses again, if that tells.
     #[inline]
-    pub(crate) fn ahead(&self, at: Moment) -> Option<u64> {
-        let ahead = |now: Moment| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
+    pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
+        let ahead = |now: WheelInstant| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
         match ahead(self.now(self.engine.local())) {
             // Within its lease, the reading does not tell.
             Some(soon) if self.leased && soon <= LEASE_NANOS => ahead(self.read_clock()),
@@ -192,14 +192,14 @@ impl<T> Inner<T> {
     }
 
     #[inline(never)]
-    fn read_clock(&self) -> Moment {
-        self.engine.timeline().moment(self.clock.now())
+    fn read_clock(&self) -> WheelInstant {
+        self.engine.timeline().wheel_instant(self.clock.now())
     }
 
     /// The tick of a deadline, by a reading that tells whether it has passed: a leased one does
     /// not, if the deadline lies no more than a lease after it.
     #[inline]
-    pub(crate) fn tick_of(&self, deadline: Instant, now: Moment) -> Result<Tick, OutOfRange> {
+    pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
         match self.engine.timeline().ahead(deadline, now) {
             Some(ahead) if !self.leased || ahead > LEASE_NANOS => {
                 self.engine.tick_ahead(deadline, ahead, now)

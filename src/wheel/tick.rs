@@ -12,7 +12,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::wheel::moment::Moment;
+use crate::wheel::wheel_instant::WheelInstant;
 use std::time::{Duration, Instant};
 
 /// A number of ticks since the wheel's timeline began.
@@ -185,27 +185,27 @@ impl Timeline {
 
     /// An instant, on this axis; one before its start is its start.
     #[inline]
-    pub(crate) fn moment(&self, instant: Instant) -> Moment {
+    pub(crate) fn wheel_instant(&self, instant: Instant) -> WheelInstant {
         let elapsed = instant.saturating_duration_since(self.start);
-        Moment { nanos: narrow(elapsed).map_or(LAST, |nanos| nanos.min(LAST)) }
+        WheelInstant { nanos: narrow(elapsed).map_or(LAST, |nanos| nanos.min(LAST)) }
     }
 
     /// The instant of a moment.
     #[inline]
-    pub(crate) fn read(&self, at: Moment) -> Instant {
+    pub(crate) fn read(&self, at: WheelInstant) -> Instant {
         self.start.checked_add(Duration::from_nanos(at.nanos)).unwrap_or(self.start)
     }
 
     /// The first tick at or after `delay` from now, the lag added: in integers alone, for a delay
     /// that is not zero and surely in range, in a time that is not absurd.
     #[inline]
-    pub(crate) fn soon(&self, delay: Duration, now: Moment) -> Option<Tick> {
+    pub(crate) fn soon(&self, delay: Duration, now: WheelInstant) -> Option<Tick> {
         self.tick_soon(self.plain_nanos(delay)?, now)
     }
 
     /// As [`soon`](Self::soon), for a delay of so many [plain](Self::plain_nanos) nanoseconds.
     #[inline]
-    pub(crate) fn tick_soon(&self, nanos: u64, now: Moment) -> Option<Tick> {
+    pub(crate) fn tick_soon(&self, nanos: u64, now: WheelInstant) -> Option<Tick> {
         self.tick_at(now.nanos + nanos + self.rounding_lag)
     }
 
@@ -221,23 +221,23 @@ impl Timeline {
 
     /// The moment `delay` from now, the lag added; now itself for no delay.
     #[inline]
-    pub(crate) fn moment_after(&self, delay: Duration, now: Moment) -> Moment {
+    pub(crate) fn wheel_instant_after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
         match self.plain_nanos(delay) {
-            Some(nanos) => Moment { nanos: (now.nanos + nanos + self.narrow_lag).min(LAST) },
+            Some(nanos) => WheelInstant { nanos: (now.nanos + nanos + self.narrow_lag).min(LAST) },
             None => self.far_moment_after(delay, now),
         }
     }
 
     #[cold]
-    fn far_moment_after(&self, delay: Duration, now: Moment) -> Moment {
-        let far = Moment { nanos: LAST };
-        self.deadline(delay, now).map_or(far, |deadline| self.moment(deadline))
+    fn far_moment_after(&self, delay: Duration, now: WheelInstant) -> WheelInstant {
+        let far = WheelInstant { nanos: LAST };
+        self.deadline(delay, now).map_or(far, |deadline| self.wheel_instant(deadline))
     }
 
     /// How many nanoseconds a deadline lies after now; `None` if it has come, or lies beyond such
     /// numbers.
     #[inline]
-    pub(crate) fn ahead(&self, deadline: Instant, now: Moment) -> Option<u64> {
+    pub(crate) fn ahead(&self, deadline: Instant, now: WheelInstant) -> Option<u64> {
         let nanos = narrow(deadline.saturating_duration_since(self.start))?;
         nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0)
     }
@@ -245,7 +245,7 @@ impl Timeline {
     /// The first tick at or after a deadline that lies so many nanoseconds after now, at least one:
     /// as [`soon`](Self::soon), but that no lag is added.
     #[inline]
-    pub(crate) fn soon_at(&self, ahead: u64, now: Moment) -> Option<Tick> {
+    pub(crate) fn soon_at(&self, ahead: u64, now: WheelInstant) -> Option<Tick> {
         debug_assert!(ahead > 0);
         if ahead > self.longest {
             return None;
@@ -254,7 +254,7 @@ impl Timeline {
     }
 
     /// No deadline that is in range by now has a later tick; in a time that is not absurd.
-    pub(crate) fn farthest(&self, now: Moment) -> Option<Tick> {
+    pub(crate) fn farthest(&self, now: WheelInstant) -> Option<Tick> {
         if self.longest == 0 {
             return None;
         }
@@ -268,7 +268,7 @@ impl Timeline {
     }
 
     /// The deadline `delay` from now, the lag added; now itself for no delay.
-    pub(crate) fn deadline(&self, delay: Duration, now: Moment) -> Option<Instant> {
+    pub(crate) fn deadline(&self, delay: Duration, now: WheelInstant) -> Option<Instant> {
         if delay.is_zero() {
             return Some(self.read(now));
         }
@@ -307,8 +307,8 @@ impl Timeline {
     /// The moment of `tick`.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn moment_of(&self, tick: Tick) -> Moment {
-        Moment { nanos: tick.since(self.origin).saturating_mul(self.nanos) }
+    pub(crate) fn wheel_instant_of(&self, tick: Tick) -> WheelInstant {
+        WheelInstant { nanos: tick.since(self.origin).saturating_mul(self.nanos) }
     }
 
     /// `ticks` as a duration, at most [`Duration::MAX`].
@@ -375,7 +375,7 @@ mod tests {
         let lag = Duration::from_nanos(1_500);
         let line = Timeline::new(ManualClock::new().start(), Tick(5), 1_000, lag);
         for past in [0, 1, 999, 1_000, 77_777] {
-            let now = line.moment(line.instant(Tick(5)) + Duration::from_nanos(past));
+            let now = line.wheel_instant(line.instant(Tick(5)) + Duration::from_nanos(past));
             for delay in [1, 499, 500, 501, 1_000, u64::from(u32::MAX)] {
                 let delay = Duration::from_nanos(delay);
                 let deadline = line.deadline(delay, now).unwrap();
@@ -401,7 +401,7 @@ mod tests {
         assert!(line.ceil(far) > Tick(1 << 60));
         assert_eq!(line.duration(3), Duration::from_nanos(6));
         assert_eq!(line.duration(1 << 40), Duration::from_nanos(1 << 41));
-        let absurd = line.moment(far);
+        let absurd = line.wheel_instant(far);
         assert_eq!(line.soon(Duration::from_secs(1), absurd), None);
         assert_eq!(line.soon_at(1, absurd), None);
         assert_eq!(line.farthest(absurd), None);
@@ -411,7 +411,7 @@ mod tests {
     fn where_tick_0_lies_too_far_back_no_case_is_a_common_one() {
         let (start, second) = (ManualClock::new().start(), Duration::from_secs(1));
         let line = Timeline::new(start, Tick(1 << 60), 1_000_000, Duration::ZERO);
-        let now = line.moment(start);
+        let now = line.wheel_instant(start);
         assert_eq!((line.soon(second, now), line.soon_at(1, now)), (None, None));
         assert_eq!(line.farthest(now), None);
         assert_eq!(line.ceil(start + second), Tick((1 << 60) + 1_000));

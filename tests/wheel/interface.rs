@@ -167,7 +167,7 @@ fn the_lease_of_a_reading_is_added_to_every_delay() {
 }
 
 #[test]
-fn a_moment_has_come_by_the_true_clock_even_within_a_lease() {
+fn a_wheel_instant_has_passed_by_the_true_clock_even_within_a_lease() {
     let mut leases = 0;
     // A lease may end between two lines, by the true time: hardly in each round.
     for _ in 0..100 {
@@ -176,12 +176,12 @@ fn a_moment_has_come_by_the_true_clock_even_within_a_lease() {
         let builder = Builder::new().resolution(TICK).clock(leased);
         let (wheel, _sweeper) = builder.build::<u32>().unwrap();
         let step = Duration::from_micros(50);
-        let soon = wheel.moment(clock.now() + step);
+        let soon = wheel.wheel_instant(clock.now() + step);
         // Makes a reading that the next lines use again.
-        assert!(!wheel.has_come(soon));
+        assert!(!wheel.has_passed(soon));
         clock.advance(step);
         leases += u32::from(wheel.pin().now() < clock.now());
-        assert!(wheel.has_come(soon));
+        assert!(wheel.has_passed(soon));
     }
     assert_eq!(leases > 0, CachedClock.is_leased());
 }

@@ -47,10 +47,10 @@ use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::{Local, Locals};
 use crate::wheel::memory::{Guard, pin};
-use crate::wheel::moment::Moment;
 use crate::wheel::shard::Shard;
 use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::{Tick, Timeline};
+use crate::wheel::wheel_instant::WheelInstant;
 use crossbeam_utils::CachePadded;
 use once_cell::race::OnceBox;
 use std::time::{Duration, Instant};
@@ -222,7 +222,11 @@ impl<T> Engine<T> {
     }
 
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
-    pub(crate) fn tick_after(&self, delay: Duration, now: Moment) -> Result<Tick, OutOfRange> {
+    pub(crate) fn tick_after(
+        &self,
+        delay: Duration,
+        now: WheelInstant,
+    ) -> Result<Tick, OutOfRange> {
         match self.in_window(self.timeline.soon(delay, now)) {
             Some(tick) => Ok(tick),
             None => self.tick_of_any(delay, now),
@@ -236,14 +240,14 @@ impl<T> Engine<T> {
     }
 
     /// Whether every deadline that is in range from now on is [in the window](Self::in_window).
-    pub(crate) fn reaches_from(&self, now: Moment) -> bool {
+    pub(crate) fn reaches_from(&self, now: WheelInstant) -> bool {
         let farthest = self.timeline.farthest(now);
         farthest.is_some_and(|tick| tick.since(self.front.swept()) <= Tick::AHEAD)
     }
 
     /// As [`tick_after`](Self::tick_after), for delays that are not plain.
     #[cold]
-    fn tick_of_any(&self, delay: Duration, now: Moment) -> Result<Tick, OutOfRange> {
+    fn tick_of_any(&self, delay: Duration, now: WheelInstant) -> Result<Tick, OutOfRange> {
         let deadline = self.timeline.deadline(delay, now).ok_or(OutOfRange::TooFar)?;
         self.tick_of(deadline, now)
     }
@@ -254,7 +258,7 @@ impl<T> Engine<T> {
         &self,
         deadline: Instant,
         ahead: u64,
-        now: Moment,
+        now: WheelInstant,
     ) -> Result<Tick, OutOfRange> {
         match self.in_window(self.timeline.soon_at(ahead, now)) {
             Some(tick) => Ok(tick),
@@ -265,7 +269,7 @@ impl<T> Engine<T> {
     /// The tick of a deadline: the first at or after it, or, if it has passed by `now`, one that
     /// the next sweep reaches.
     #[cold]
-    pub(crate) fn tick_of(&self, deadline: Instant, now: Moment) -> Result<Tick, OutOfRange> {
+    pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
         let (swept, now) = (self.front.swept(), self.timeline.read(now));
         let farthest = swept.plus(Tick::AHEAD);
         if deadline <= now {
@@ -315,9 +319,9 @@ impl<T> Engine<T> {
     /// or the other here. Who has not may be told a moment later.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn surely_waits(&self, deadline: Moment) -> bool {
+    pub(crate) fn surely_waits(&self, deadline: WheelInstant) -> bool {
         // Relaxed: ordered, where it counts, by how the caller was told.
-        self.timeline.moment_of(self.front.swept()) < deadline && !self.drained.load(Relaxed)
+        self.timeline.wheel_instant_of(self.front.swept()) < deadline && !self.drained.load(Relaxed)
     }
 
     /// The deadline of an armed timer.

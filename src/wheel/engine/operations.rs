@@ -17,7 +17,6 @@ use crate::wheel::front::flag::UpkeepFlag;
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::Local;
-use crate::wheel::moment::Moment;
 use crate::wheel::shard::arm::{Filled, First};
 use crate::wheel::shard::{Filed, Named, Shard};
 use crate::wheel::slab::Claimed;
@@ -26,6 +25,7 @@ use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::tally::{Count, Counts};
 use crate::wheel::tick::Tick;
+use crate::wheel::wheel_instant::WheelInstant;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl<T> Engine<T> {
         call: Call<'_>,
         value: T,
         delay: Duration,
-        now: Moment,
+        now: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
         match self.insert_soon(call, value, delay, now) {
             Ok(id) => Ok(id),
@@ -52,7 +52,7 @@ impl<T> Engine<T> {
         call: Call<'_>,
         value: T,
         delay: Duration,
-        now: Moment,
+        now: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
         match self.tick_after(delay, now) {
             Ok(deadline) => self.insert_in_any(call, value, deadline),
@@ -68,7 +68,7 @@ impl<T> Engine<T> {
         call: Call<'_>,
         value: T,
         delay: Duration,
-        now: Moment,
+        now: WheelInstant,
     ) -> Result<TimerId, T> {
         match self.in_window(self.timeline.soon(delay, now)) {
             Some(deadline) => self.insert_from_hand(call, value, deadline),
@@ -242,7 +242,7 @@ impl<T> Engine<T> {
         call: Call<'_>,
         id: TimerId,
         delay: Duration,
-        now: Moment,
+        now: WheelInstant,
     ) -> Reset {
         match self.in_window(self.timeline.soon(delay, now)) {
             Some(deadline) => self.reset(call, id, deadline),
@@ -253,7 +253,13 @@ impl<T> Engine<T> {
     /// As [`reset_after`](Self::reset_after), for delays that are not plain.
     #[cold]
     #[inline(never)]
-    fn reset_after_any(&self, call: Call<'_>, id: TimerId, delay: Duration, now: Moment) -> Reset {
+    fn reset_after_any(
+        &self,
+        call: Call<'_>,
+        id: TimerId,
+        delay: Duration,
+        now: WheelInstant,
+    ) -> Reset {
         self.reset_at(call, id, self.tick_after(delay, now))
     }
 

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tourbillon::{Builder, Moment, Sweeper, Wheel};
+use tourbillon::{Builder, Sweeper, Wheel, WheelInstant};
 use tourbillon_benches::now;
 
 /// An entry's key, and a value that is as small.
@@ -74,7 +74,7 @@ impl Kind {
             }
             Kind::QuickCacheLooks => {
                 let (wheel, sweeper) = Builder::new().build().expect("the defaults are in range");
-                let until = wheel.moment_after(hour);
+                let until = wheel.wheel_instant_after(hour);
                 let cache = quick_cache::sync::Cache::new(room);
                 Box::new(Looks { cache, wheel, until, _sweeper: sweeper })
             }
@@ -115,14 +115,14 @@ impl Cache for tourbillon::cache::Cache<Number, Number> {
 struct Looks {
     cache: quick_cache::sync::Cache<Number, Number>,
     wheel: Wheel<()>,
-    until: Moment,
+    until: WheelInstant,
     /// Its drop would close the wheel.
     _sweeper: Sweeper<()>,
 }
 
 impl Cache for Looks {
     fn get(&self, key: Number) -> Option<Number> {
-        self.cache.get(&key).filter(|_| !self.wheel.has_come(self.until))
+        self.cache.get(&key).filter(|_| !self.wheel.has_passed(self.until))
     }
 
     fn insert(&self, key: Number, value: Number, _ttl: Duration) {

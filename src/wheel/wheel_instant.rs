@@ -1,12 +1,12 @@
-//! [`Moment`]: a point in time, as a wheel counts it.
+//! [`WheelInstant`]: a point in time, as a wheel counts it.
 
 #![forbid(unsafe_code)]
 
 /// A point in time on the axis of one wheel, to the nanosecond: for who keeps deadlines and sets
 /// them again and again, without the way from and to [`Instant`](std::time::Instant)s.
 ///
-/// Made by [`Wheel::moment`](crate::Wheel::moment) and
-/// [`Wheel::moment_after`](crate::Wheel::moment_after). Later moments are greater. A moment means
+/// Made by [`Wheel::wheel_instant`](crate::Wheel::wheel_instant) and
+/// [`Wheel::wheel_instant_after`](crate::Wheel::wheel_instant_after). Later moments are greater. A moment means
 /// something only to the wheel that made it. There are none before a wheel was built, nor later
 /// than 438 years after that: what lies beyond counts as the first or the last.
 ///
@@ -18,19 +18,19 @@
 ///
 /// let clock = ManualClock::new();
 /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
-/// let soon = wheel.moment_after(Duration::from_millis(10));
-/// let later = wheel.moment_after(Duration::from_millis(20));
-/// assert!(soon < later && !wheel.has_come(soon));
+/// let soon = wheel.wheel_instant_after(Duration::from_millis(10));
+/// let later = wheel.wheel_instant_after(Duration::from_millis(20));
+/// assert!(soon < later && !wheel.has_passed(soon));
 ///
-/// let id = wheel.insert_at_moment("idle", soon)?;
-/// wheel.reset_at_moment(id, later)?;
+/// let id = wheel.insert_at_wheel_instant("idle", soon)?;
+/// wheel.reset_at_wheel_instant(id, later)?;
 /// clock.advance(Duration::from_millis(20));
-/// assert!(wheel.has_come(later));
+/// assert!(wheel.has_passed(later));
 /// assert_eq!(sweeper.sweep(|timer| assert_eq!(timer.value, "idle")).expired, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment {
+pub struct WheelInstant {
     /// Nanoseconds since the wheel was built.
     pub(crate) nanos: u64,
 }
