@@ -52,7 +52,7 @@ pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused
 #[cfg(feature = "cache")]
 pub(crate) use wheel::caller::Caller;
 pub use wheel::{
-    Builder, Expired, Lateness, Level, Metrics, Owned, Pinned, Series, Slot, Snapshot, Sweep,
+    Builder, Expired, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot, Snapshot, Sweep,
     Sweeper, TimerId, Unfired, Wheel, WheelInstant,
 };
 

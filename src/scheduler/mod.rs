@@ -46,7 +46,7 @@ pub use calendar::{
 pub use closure::Due;
 pub use ending::{Cancel, Ending};
 pub use handle::{JoinError, Joined, Joining, Scheduled};
-pub use owned::Owned;
+pub use owned::OwnedClosure;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 pub use run::Run;

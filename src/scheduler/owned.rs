@@ -1,4 +1,4 @@
-//! [`Owned`]: a closure that runs no more when its owner is gone.
+//! [`OwnedClosure`]: a closure that runs no more when its owner is gone.
 
 #![forbid(unsafe_code)]
 
@@ -25,19 +25,19 @@ use std::ops::Deref;
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping it cancels the closure"]
-pub struct Owned {
+pub struct OwnedClosure {
     scheduled: Scheduled,
     let_go: bool,
 }
 
 impl Scheduled {
     /// The owner of this closure, which cancels it when it is dropped.
-    pub fn own(self) -> Owned {
-        Owned { scheduled: self, let_go: false }
+    pub fn own(self) -> OwnedClosure {
+        OwnedClosure { scheduled: self, let_go: false }
     }
 }
 
-impl Owned {
+impl OwnedClosure {
     /// Lets the closure go on without an owner. Returns its handle.
     #[must_use = "the closure has no owner any more"]
     pub fn into_scheduled(mut self) -> Scheduled {
@@ -46,7 +46,7 @@ impl Owned {
     }
 }
 
-impl Deref for Owned {
+impl Deref for OwnedClosure {
     type Target = Scheduled;
 
     fn deref(&self) -> &Scheduled {
@@ -54,7 +54,7 @@ impl Deref for Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedClosure {
     fn drop(&mut self) {
         if !self.let_go {
             let _ = self.scheduled.cancel();

@@ -71,7 +71,7 @@ pub use handle::{Unfired, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use metrics::{Lateness, Metrics};
-pub use owned::Owned;
+pub use owned::OwnedTimer;
 pub use pinned::Pinned;
 pub use series::Series;
 pub use snapshot::{Level, Slot, Snapshot};

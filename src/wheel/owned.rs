@@ -1,4 +1,4 @@
-//! [`Owned`]: a timer that ends with its owner.
+//! [`OwnedTimer`]: a timer that ends with its owner.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping it cancels the timer"]
-pub struct Owned<T> {
+pub struct OwnedTimer<T> {
     wheel: Wheel<T>,
     id: TimerId,
     let_go: bool,
@@ -56,7 +56,7 @@ impl<T: Send> Wheel<T> {
     /// assert!(wheel.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn insert_owned(&self, value: T, delay: Duration) -> Result<Owned<T>, InsertError<T>> {
+    pub fn insert_owned(&self, value: T, delay: Duration) -> Result<OwnedTimer<T>, InsertError<T>> {
         self.insert(value, delay).map(|id| self.own(id))
     }
 
@@ -74,12 +74,12 @@ impl<T: Send> Wheel<T> {
     /// assert_eq!(request.cancel(), Some("request"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn own(&self, id: TimerId) -> Owned<T> {
-        Owned { wheel: self.clone(), id, let_go: false }
+    pub fn own(&self, id: TimerId) -> OwnedTimer<T> {
+        OwnedTimer { wheel: self.clone(), id, let_go: false }
     }
 }
 
-impl<T> Owned<T> {
+impl<T> OwnedTimer<T> {
     /// Lets the timer live on without an owner. Returns its id.
     ///
     /// # Examples
@@ -99,7 +99,7 @@ impl<T> Owned<T> {
     }
 }
 
-impl<T: Send> Owned<T> {
+impl<T: Send> OwnedTimer<T> {
     /// Ends the timer: its value, if it has not fired. O(1), lock-free.
     #[must_use = "dropping the owner cancels, too"]
     pub fn cancel(mut self) -> Option<T> {
@@ -108,7 +108,7 @@ impl<T: Send> Owned<T> {
     }
 }
 
-impl<T> Deref for Owned<T> {
+impl<T> Deref for OwnedTimer<T> {
     type Target = TimerId;
 
     fn deref(&self) -> &TimerId {
@@ -116,7 +116,7 @@ impl<T> Deref for Owned<T> {
     }
 }
 
-impl<T> Drop for Owned<T> {
+impl<T> Drop for OwnedTimer<T> {
     fn drop(&mut self) {
         if !self.let_go {
             drop(self.wheel.inner.cancel(self.id));
@@ -124,8 +124,8 @@ impl<T> Drop for Owned<T> {
     }
 }
 
-impl<T> fmt::Debug for Owned<T> {
+impl<T> fmt::Debug for OwnedTimer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Owned").field(&self.id).finish()
+        f.debug_tuple("OwnedTimer").field(&self.id).finish()
     }
 }
