@@ -52,8 +52,8 @@ pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused
 #[cfg(feature = "cache")]
 pub(crate) use wheel::caller::Caller;
 pub use wheel::{
-    Builder, Expired, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot, Snapshot, Sweep,
-    Sweeper, TimerId, Unfired, Wheel, WheelInstant,
+    Builder, Expired, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot, Snapshot,
+    SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
 };
 
 #[cfg_attr(

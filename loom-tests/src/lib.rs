@@ -50,7 +50,7 @@ pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused
 pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks};
 pub use wheel::{
     Builder, Expired, Geometry, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot,
-    Snapshot, Sweep, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
+    Snapshot, SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
 };
 
 // What the threads of a model share beside the wheel must be the explorer's too: the order of

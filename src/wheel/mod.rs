@@ -75,6 +75,6 @@ pub use owned::OwnedTimer;
 pub use pinned::Pinned;
 pub use series::Series;
 pub use snapshot::{Level, Slot, Snapshot};
-pub use sweep::{Expired, Sweep, Sweeper};
+pub use sweep::{Expired, SweepReport, Sweeper};
 pub(crate) use tally::LATENESS_BUCKETS;
 pub use wheel_instant::WheelInstant;

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::clock::{Clock, ManualClock};
-use crate::wheel::sweep::report::{Expired, Sweep};
+use crate::wheel::sweep::report::{Expired, SweepReport};
 use crate::wheel::sweep::sweeper::Sweeper;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl<T: Send> Sweeper<T> {
         &mut self,
         clock: &ManualClock,
         mut on_expired: impl FnMut(Expired<T>),
-    ) -> Option<Sweep> {
+    ) -> Option<SweepReport> {
         loop {
             let next = self.next_deadline()?;
             clock.advance(next.saturating_duration_since(clock.now()));

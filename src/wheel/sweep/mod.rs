@@ -17,5 +17,5 @@ mod stage;
 mod sweeper;
 mod upkeep;
 
-pub use report::{Expired, Sweep};
+pub use report::{Expired, SweepReport};
 pub use sweeper::Sweeper;

@@ -1,4 +1,4 @@
-//! What a sweep hands over, and what it reports: [`Expired`] and [`Sweep`].
+//! What a sweep hands over, and what it reports: [`Expired`] and [`SweepReport`].
 
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,7 @@ pub struct Expired<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
-pub struct Sweep {
+pub struct SweepReport {
     /// How many timers were handed over.
     pub expired: usize,
     /// Whether everything that was due has been handed over; `false` only for a

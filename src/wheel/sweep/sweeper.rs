@@ -35,7 +35,7 @@ use crate::wheel::shard::Filed;
 use crate::wheel::shard::meet::{Gathered, Met, Turn};
 use crate::wheel::shared::Inner;
 use crate::wheel::slab::Released;
-use crate::wheel::sweep::report::{Expired, Sweep};
+use crate::wheel::sweep::report::{Expired, SweepReport};
 use crate::wheel::sweep::stage::{Hand, Stage};
 use crate::wheel::sweep::upkeep::{self, Upkeep};
 use crate::wheel::tally::SweepCount;
@@ -189,7 +189,7 @@ impl<T: Send> Sweeper<T> {
     /// assert_eq!((sweep.expired, sweep.next_deadline), (2, None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn sweep(&mut self, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+    pub fn sweep(&mut self, on_expired: impl FnMut(Expired<T>)) -> SweepReport {
         self.sweep_at(self.inner.clock.now(), on_expired)
     }
 
@@ -208,13 +208,13 @@ impl<T: Send> Sweeper<T> {
     /// assert_eq!(sweep.expired, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn sweep_at(&mut self, now: Instant, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+    pub fn sweep_at(&mut self, now: Instant, on_expired: impl FnMut(Expired<T>)) -> SweepReport {
         self.run(now, usize::MAX, on_expired)
     }
 
     /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
     /// it has looked at some hundreds of names, of which some are stale or are due later. So it may
-    /// hand over fewer timers than `limit`, or none, and not be [finished](Sweep::finished). A
+    /// hand over fewer timers than `limit`, or none, and not be [finished](SweepReport::finished). A
     /// limit of zero does nothing at all. The next sweep carries on where this one stopped, to the
     /// end that this one had, before it begins its own; until then, timers that are due can still
     /// be cancelled and reset.
@@ -236,7 +236,7 @@ impl<T: Send> Sweeper<T> {
     /// assert_eq!((sweep.expired, sweep.finished), (2, true));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn sweep_some(&mut self, limit: usize, on_expired: impl FnMut(Expired<T>)) -> Sweep {
+    pub fn sweep_some(&mut self, limit: usize, on_expired: impl FnMut(Expired<T>)) -> SweepReport {
         self.run(self.inner.clock.now(), limit, on_expired)
     }
 
@@ -309,7 +309,12 @@ impl<T: Send> Sweeper<T> {
         self.inner.engine.timeline().duration(Tick::LONGEST_REST)
     }
 
-    fn run(&mut self, now: Instant, limit: usize, mut on_expired: impl FnMut(Expired<T>)) -> Sweep {
+    fn run(
+        &mut self,
+        now: Instant,
+        limit: usize,
+        mut on_expired: impl FnMut(Expired<T>),
+    ) -> SweepReport {
         let inner = Arc::clone(&self.inner);
         let mut handed_over = HandedOver { engine: &inner.engine, now, last: None };
         let bounded = limit < usize::MAX;
@@ -331,7 +336,7 @@ impl<T: Send> Sweeper<T> {
             }
         }
         let finished = rounds == 0 && self.batch.is_empty();
-        Sweep { expired, finished, next_deadline: self.next_deadline() }
+        SweepReport { expired, finished, next_deadline: self.next_deadline() }
     }
 
     /// As [`run`](Self::run), into a vector, but no more than one sweep. Returns whether that has
