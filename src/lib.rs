@@ -47,7 +47,7 @@ pub use clock::{CachedClock, Clock, ManualClock, MonotonicClock};
 pub(crate) use clock::{Followed, follow};
 #[cfg(feature = "rayon")]
 pub use driver::GlobalPool;
-pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
+pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 #[cfg(feature = "cache")]
 pub(crate) use wheel::caller::Caller;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tourbillon::{Builder, Expired, Job, ManualClock};
+use tourbillon::{Builder, Expired, ExecutorJob, ManualClock};
 
 #[derive(Debug, arbitrary::Arbitrary)]
 enum Op {
@@ -59,7 +59,7 @@ fuzz_target!(|input: Input| {
         .driver()
         .batch(usize::from(input.batch % 5) + 1)
         .max_in_flight(usize::from(input.in_flight % 9) + 1)
-        .executor(move |job: Job| {
+        .executor(move |job: ExecutorJob| {
             let number = jobs.fetch_add(1, Relaxed);
             if drops == 0 || number % drops != 0 {
                 job();

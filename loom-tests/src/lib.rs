@@ -45,7 +45,7 @@ mod any;
 #[cfg(shuttle)]
 pub use any::any_operations;
 pub use clock::{Clock, ManualClock};
-pub use driver::{Driver, DriverBuilder, Executor, Inline, Job, WaitError};
+pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 pub use wheel::probe::{PAST, USES, WINDOW, empty_idle, entries, exhaust_blocks};
 pub use wheel::{

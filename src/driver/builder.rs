@@ -200,11 +200,11 @@ impl DriverBuilder {
     /// ```
     /// use std::sync::mpsc;
     /// use std::time::Duration;
-    /// use tourbillon::{Builder, Expired, Job};
+    /// use tourbillon::{Builder, Expired, ExecutorJob};
     ///
     /// let driver = Builder::new()
     ///     .driver()
-    ///     .executor(|job: Job| drop(job)) // one that has ended
+    ///     .executor(|job: ExecutorJob| drop(job)) // one that has ended
     ///     .drop_unrun()
     ///     .spawn(|_: Expired<mpsc::Sender<()>>| ())?;
     /// let (send, dropped) = mpsc::channel();

@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 ///
 /// A job that is dropped without having run loses nothing: its timers are handed back by
 /// [`Driver::shutdown`](crate::Driver::shutdown).
-pub type Job = Box<dyn FnOnce() + Send + 'static>;
+pub type ExecutorJob = Box<dyn FnOnce() + Send + 'static>;
 
 /// Runs the batches of a driver.
 ///
-/// `execute` is called by the tick thread and should not block it. Every `Fn(Job)` is an
+/// `execute` is called by the tick thread and should not block it. Every `Fn(ExecutorJob)` is an
 /// executor.
 ///
 /// # Examples
@@ -31,10 +31,10 @@ pub type Job = Box<dyn FnOnce() + Send + 'static>;
 /// ```
 /// use std::sync::mpsc;
 /// use std::time::Duration;
-/// use tourbillon::{Builder, Job};
+/// use tourbillon::{Builder, ExecutorJob};
 ///
 /// // A queue that this thread works off.
-/// let (send, jobs) = mpsc::channel::<Job>();
+/// let (send, jobs) = mpsc::channel::<ExecutorJob>();
 /// let driver = Builder::new()
 ///     .driver()
 ///     .executor(move |job| drop(send.send(job)))
@@ -45,11 +45,11 @@ pub type Job = Box<dyn FnOnce() + Send + 'static>;
 /// ```
 pub trait Executor: Send + Sync + 'static {
     /// Runs `job`, now or later, here or elsewhere.
-    fn execute(&self, job: Job);
+    fn execute(&self, job: ExecutorJob);
 }
 
-impl<F: Fn(Job) + Send + Sync + 'static> Executor for F {
-    fn execute(&self, job: Job) {
+impl<F: Fn(ExecutorJob) + Send + Sync + 'static> Executor for F {
+    fn execute(&self, job: ExecutorJob) {
         self(job);
     }
 }
@@ -75,7 +75,7 @@ impl<F: Fn(Job) + Send + Sync + 'static> Executor for F {
 pub struct Inline;
 
 impl Executor for Inline {
-    fn execute(&self, job: Job) {
+    fn execute(&self, job: ExecutorJob) {
         job();
     }
 }
@@ -110,7 +110,7 @@ pub struct GlobalPool;
 
 #[cfg(feature = "rayon")]
 impl Executor for GlobalPool {
-    fn execute(&self, job: Job) {
+    fn execute(&self, job: ExecutorJob) {
         rayon::spawn(job);
     }
 }
@@ -118,7 +118,7 @@ impl Executor for GlobalPool {
 /// Runs batches on a pool of the caller's.
 #[cfg(feature = "rayon")]
 impl Executor for ThreadPool {
-    fn execute(&self, job: Job) {
+    fn execute(&self, job: ExecutorJob) {
         self.spawn(job);
     }
 }
@@ -126,7 +126,7 @@ impl Executor for ThreadPool {
 /// Runs batches on a pool of the caller's.
 #[cfg(feature = "rayon")]
 impl Executor for Arc<ThreadPool> {
-    fn execute(&self, job: Job) {
+    fn execute(&self, job: ExecutorJob) {
         self.spawn(job);
     }
 }
@@ -139,14 +139,14 @@ impl Executor for Arc<ThreadPool> {
 #[cfg(feature = "rayon")]
 struct Worker {
     /// Without capacity: a batch is taken by a worker that waits for it, or not at all.
-    hand: mpsc::SyncSender<Job>,
+    hand: mpsc::SyncSender<ExecutorJob>,
     /// Looked up when it is first needed, since its threads start then.
     pool: OnceLock<Option<Arc<ThreadPool>>>,
 }
 
 #[cfg(feature = "rayon")]
 impl Executor for Worker {
-    fn execute(&self, job: Job) {
+    fn execute(&self, job: ExecutorJob) {
         let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
             self.hand.try_send(job)
         else {
@@ -168,7 +168,7 @@ impl Executor for Worker {
 #[cfg(feature = "rayon")]
 #[allow(clippy::disallowed_methods, reason = "the worker thread")]
 pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
-    let (hand, waiting) = mpsc::sync_channel::<Job>(0);
+    let (hand, waiting) = mpsc::sync_channel::<ExecutorJob>(0);
     std::thread::Builder::new()
         .name(format!("{name}-worker"))
         .spawn(move || waiting.into_iter().for_each(|job| job()))?;

@@ -37,7 +37,7 @@ mod executor;
 pub use builder::DriverBuilder;
 #[cfg(feature = "rayon")]
 pub use executor::GlobalPool;
-pub use executor::{Executor, Inline, Job};
+pub use executor::{Executor, ExecutorJob, Inline};
 
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
@@ -72,7 +72,7 @@ use std::time::Instant;
 /// - The wheel of a driver that the parent started is closed. An insert returns
 ///   [`Refusal::Closed`](crate::Refusal::Closed), a timer can be cancelled, and nothing fires.
 /// - A [shutdown](Self::shutdown) or drop returns or drops the child's copies of the values. A
-///   value that another thread was taking at the fork is missing. A [job](crate::Job) that the
+///   value that another thread was taking at the fork is missing. A [job](crate::ExecutorJob) that the
 ///   child runs calls the handler, and one that the child drops drops its values.
 /// - [`wait`](Self::wait) returns at once. The driver emits no event of its end.
 /// - `future::default_timer` returns a timer of the child's own, which the first call starts,

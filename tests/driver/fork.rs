@@ -4,7 +4,7 @@ use crate::common::child::in_a_child;
 use crate::common::receive;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use tourbillon::{Builder, Driver, Expired, Job, Refusal};
+use tourbillon::{Builder, Driver, ExecutorJob, Expired, Refusal};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -63,7 +63,7 @@ fn a_batch_under_way_at_the_fork_is_not_waited_for_in_a_child() {
 
 #[test]
 fn a_job_that_a_child_has_a_copy_of_is_run_or_dropped_there() {
-    let (send, jobs) = mpsc::channel::<Job>();
+    let (send, jobs) = mpsc::channel::<ExecutorJob>();
     let (fire, fired) = mpsc::channel();
     let driver = Builder::new().driver().batch(1).executor(move |job| send.send(job).unwrap());
     let handler = move |timer: Expired<Arc<()>>| fire.send(timer.value).unwrap();
@@ -72,7 +72,7 @@ fn a_job_that_a_child_has_a_copy_of_is_run_or_dropped_there() {
     for _ in 0..2 {
         driver.wheel().insert(Arc::clone(&value), Duration::ZERO).unwrap();
     }
-    let [run, dropped]: [Job; 2] = receive(&jobs, 2).try_into().ok().unwrap();
+    let [run, dropped]: [ExecutorJob; 2] = receive(&jobs, 2).try_into().ok().unwrap();
     in_a_child(move || {
         run();
         drop(dropped);

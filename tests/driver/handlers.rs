@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tourbillon::{
-    BuildError, Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, Lateness,
-    ManualClock, Metrics, Refusal, WaitError,
+    BuildError, Builder, Clock, Driver, DriverBuilder, Executor, ExecutorJob, Expired, Inline,
+    Lateness, ManualClock, Metrics, Refusal, WaitError,
 };
 
 const TICK: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ fn reporting(
 }
 
 /// An executor that keeps its jobs until the test takes them.
-fn queue() -> (impl Executor, Receiver<Job>) {
+fn queue() -> (impl Executor, Receiver<ExecutorJob>) {
     let (send, jobs) = mpsc::channel();
     (move |job| send.send(job).unwrap(), jobs)
 }
@@ -151,18 +151,18 @@ fn shutdown_from_a_handler_on_a_pool_of_one() {
 }
 
 /// A pool of one that waits for its worker when it is dropped.
-struct Joining(Option<Sender<Job>>, Option<JoinHandle<()>>);
+struct Joining(Option<Sender<ExecutorJob>>, Option<JoinHandle<()>>);
 
 impl Joining {
     #[allow(clippy::disallowed_methods, reason = "a pool has threads")]
     fn new() -> Self {
-        let (send, jobs) = mpsc::channel::<Job>();
+        let (send, jobs) = mpsc::channel::<ExecutorJob>();
         Self(Some(send), Some(std::thread::spawn(move || jobs.into_iter().for_each(|job| job()))))
     }
 }
 
 impl Executor for Joining {
-    fn execute(&self, job: Job) {
+    fn execute(&self, job: ExecutorJob) {
         self.0.as_ref().unwrap().send(job).unwrap();
     }
 }
@@ -188,7 +188,7 @@ fn a_pool_that_is_behind_bounds_what_is_in_flight() {
     let ids: Vec<_> = (0..100).map(|n| driver.wheel().insert(n, TICK).unwrap()).collect();
     clock.advance(TICK);
     // Two and a half batches are handed over; then the tick thread holds back.
-    let held: Vec<Job> = receive(&jobs, 3);
+    let held: Vec<ExecutorJob> = receive(&jobs, 3);
     let metrics = driver.metrics();
     assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (25, 3));
     assert!(jobs.try_recv().is_err());
@@ -302,7 +302,7 @@ fn an_executor_that_drops_its_jobs_loses_nothing() {
     let clock = ManualClock::new();
     let (tell, told) = mpsc::channel();
     let (driver, fired) = reporting(&clock, |builder| {
-        builder.batch(10).executor(move |job: Job| {
+        builder.batch(10).executor(move |job: ExecutorJob| {
             drop(job);
             tell.send(()).unwrap();
         })
@@ -326,7 +326,7 @@ fn an_executor_that_panics_loses_nothing() {
     let (tell, told): (Sender<()>, _) = mpsc::channel();
     let tell = Mutex::new(tell);
     let (driver, _fired) = reporting(&clock, |builder| {
-        builder.executor(move |_: Job| {
+        builder.executor(move |_: ExecutorJob| {
             tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).send(()).unwrap();
             panic!("no room")
         })

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 use tourbillon::{
-    Builder, Clock, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock,
+    Builder, Clock, Driver, DriverBuilder, Executor, ExecutorJob, Expired, Inline, ManualClock,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -108,7 +108,7 @@ fn driver(
 }
 
 /// An executor that keeps its jobs until the test takes them.
-fn queue() -> (impl Executor, Receiver<Job>) {
+fn queue() -> (impl Executor, Receiver<ExecutorJob>) {
     let (send, jobs) = mpsc::channel();
     (move |job| send.send(job).unwrap(), jobs)
 }
@@ -158,7 +158,7 @@ fn start_and_end_are_told_once() {
 fn what_a_driver_drops_as_it_goes_is_told() {
     let clock = ManualClock::new();
     let (jobs, told) = mpsc::channel();
-    let drops = move |job: Job| {
+    let drops = move |job: ExecutorJob| {
         drop(job);
         jobs.send(()).unwrap();
     };
@@ -414,7 +414,7 @@ fn overload_is_told_once_a_second() {
         clock.advance(TICK);
         receive(&jobs, 1).remove(0)
     };
-    let end = |job: Job| {
+    let end = |job: ExecutorJob| {
         job();
         receive(&jobs, 1).remove(0)();
     };

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use tourbillon::future::{Sleep, Timer};
-use tourbillon::{Builder, Job, ManualClock, Refusal};
+use tourbillon::{Builder, ExecutorJob, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -30,7 +30,8 @@ fn sender() -> (Waker, mpsc::Receiver<()>) {
 #[test]
 fn a_batch_that_the_executor_drops_wakes_its_sleeps() {
     let clock = ManualClock::new();
-    let driver = Builder::new().clock(clock.clone()).driver().executor(|job: Job| drop(job));
+    let driver =
+        Builder::new().clock(clock.clone()).driver().executor(|job: ExecutorJob| drop(job));
     let timer = Timer::spawn(driver).unwrap();
     let (panics, (wakes, woken)) = (waker(|| panic!("a waker")), sender());
     let mut sleeps = [timer.sleep(MS), timer.sleep(MS)];
@@ -43,7 +44,7 @@ fn a_batch_that_the_executor_drops_wakes_its_sleeps() {
 
 #[test]
 fn a_batch_that_the_executor_drops_after_the_shutdown_wakes_its_sleeps() {
-    let (hand, jobs) = mpsc::channel::<Job>();
+    let (hand, jobs) = mpsc::channel::<ExecutorJob>();
     let clock = ManualClock::new();
     let executor = move |job| drop(hand.send(job));
     let timer =
@@ -61,7 +62,7 @@ fn a_batch_that_the_executor_drops_after_the_shutdown_wakes_its_sleeps() {
 
 #[test]
 fn wakers_run_on_the_tick_thread_unless_an_executor_was_given() {
-    let own = |job: Job| drop(thread::Builder::new().name("own".into()).spawn(job));
+    let own = |job: ExecutorJob| drop(thread::Builder::new().name("own".into()).spawn(job));
     let driver = || Builder::new().driver().thread_name("ticks");
     for (driver, expected) in [(driver(), "ticks"), (driver().executor(own), "own")] {
         let timer = Timer::spawn(driver).unwrap();

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tourbillon::cache::{
     Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, Evicted, LoadError, WeakCache,
 };
-use tourbillon::{BuildError, Builder, DriverBuilder, Inline, Job, ManualClock, Refusal};
+use tourbillon::{BuildError, Builder, DriverBuilder, ExecutorJob, Inline, ManualClock, Refusal};
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
 #[test]
@@ -587,7 +587,7 @@ fn stop_tells_of_all_that_has_expired_though_the_listener_panics() {
 #[allow(clippy::disallowed_methods, reason = "a drop that does not end is to be seen")]
 fn the_last_handle_of_a_cache_waits_for_nobody() {
     let clock = ManualClock::new();
-    let (give, jobs) = mpsc::sync_channel::<Job>(0);
+    let (give, jobs) = mpsc::sync_channel::<ExecutorJob>(0);
     let driver = Builder::new().clock(clock.clone()).driver().batch(1);
     let driver = driver.executor(move |job| drop(give.send(job)));
     let last = Arc::new(Mutex::new(None));

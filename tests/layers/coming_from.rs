@@ -563,7 +563,7 @@ fn netty_max_pending_timeouts() {
 #[test]
 fn netty_task_executor() {
     let clock = ManualClock::new();
-    let (send, jobs) = mpsc::channel::<tourbillon::Job>();
+    let (send, jobs) = mpsc::channel::<tourbillon::ExecutorJob>();
     let executor = move |job| {
         let _ = send.send(job);
     };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tourbillon::keyed::{Fired, KeyedTimers};
-use tourbillon::{Builder, Clock, Inline, Job, ManualClock, WaitError};
+use tourbillon::{Builder, Clock, ExecutorJob, Inline, ManualClock, WaitError};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -141,7 +141,7 @@ fn a_driver_fires_and_goes_with_the_last_handle() {
 /// A driver whose jobs wait in a queue for the test to run, or to drop.
 fn queued(
     clock: &ManualClock,
-) -> (KeyedTimers<u32, u32>, mpsc::Receiver<Job>, mpsc::Receiver<u32>) {
+) -> (KeyedTimers<u32, u32>, mpsc::Receiver<ExecutorJob>, mpsc::Receiver<u32>) {
     let (give, jobs) = mpsc::channel();
     let (send, fired) = mpsc::channel();
     let builder = Builder::new().clock(clock.clone()).driver();

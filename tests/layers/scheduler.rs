@@ -11,7 +11,7 @@ use tourbillon::scheduler::{
     AfterPanic, Cancel, Ending, JoinError, LastRun, MissedTickBehavior, Next, RepeatRefusal, Rule,
     Scheduled, Scheduler, Unrun,
 };
-use tourbillon::{Builder, Clock, DriverBuilder, Inline, Job, ManualClock, Refusal};
+use tourbillon::{Builder, Clock, DriverBuilder, ExecutorJob, Inline, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -402,7 +402,7 @@ fn a_timer_that_is_dropped_unfired_ends_its_closure() {
 
 #[test]
 fn an_executor_that_drops_its_batches_leaves_nobody_waiting() {
-    let (send, jobs) = mpsc::channel::<Job>();
+    let (send, jobs) = mpsc::channel::<ExecutorJob>();
     let clock = ManualClock::new();
     let builder = Builder::new().clock(clock.clone()).driver().executor(move |job| {
         let _ = send.send(job);
@@ -522,7 +522,7 @@ fn a_period_that_no_instant_can_tell_ends_no_repetition() {
 #[test]
 fn closures_that_are_due_together_are_handed_over_one_by_one() {
     let jobs_of = |set: fn(DriverBuilder) -> DriverBuilder| {
-        let (send, jobs) = mpsc::channel::<Job>();
+        let (send, jobs) = mpsc::channel::<ExecutorJob>();
         let clock = ManualClock::new();
         let driver = Builder::new().clock(clock.clone()).driver();
         let driver = driver.executor(move |job| drop(send.send(job)));

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tourbillon::cache::Cache;
 use tourbillon::scheduler::Scheduler;
-use tourbillon::{Builder, CacheExporter, Expired, Exporter, Job, ManualClock, Metrics};
+use tourbillon::{Builder, CacheExporter, ExecutorJob, Expired, Exporter, ManualClock, Metrics};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -180,7 +180,7 @@ fn each_handler_is_one_sample_of_its_lateness() {
         let driver = Builder::new()
             .clock(clock.clone())
             .driver()
-            .executor(move |job: Job| send.send(job).unwrap())
+            .executor(move |job: ExecutorJob| send.send(job).unwrap())
             .spawn(|_: Expired<u32>| ())
             .unwrap();
         let mut exporter = Exporter::new("w");

@@ -190,7 +190,7 @@ fn stop_against_a_set() {
 mod shuttled {
     use super::*;
     use loom_tests::explorer::sync::Mutex;
-    use loom_tests::{Executor, Inline, Job, random};
+    use loom_tests::{Executor, ExecutorJob, Inline, random};
     use std::sync::Arc;
 
     const SCHEDULES: usize = 20_000;
@@ -297,7 +297,7 @@ mod shuttled {
 
     #[test]
     fn a_drain_and_a_stop_beside_a_pool() {
-        drained_and_stopped(|job: Job| drop(thread::spawn(job)));
+        drained_and_stopped(|job: ExecutorJob| drop(thread::spawn(job)));
     }
 
     #[test]

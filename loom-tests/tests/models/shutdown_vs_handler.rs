@@ -6,8 +6,8 @@
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::explorer::thread;
 use loom_tests::{
-    Builder, Driver, DriverBuilder, Executor, Expired, Inline, Job, ManualClock, TICK, Value,
-    WaitError, beside, random, tiny, v,
+    Builder, Driver, DriverBuilder, Executor, ExecutorJob, Expired, Inline, ManualClock, TICK,
+    Value, WaitError, beside, random, tiny, v,
 };
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Ended {
 }
 
 /// Each job on a thread of its own.
-fn pool(job: Job) {
+fn pool(job: ExecutorJob) {
     thread::spawn(job);
 }
 
