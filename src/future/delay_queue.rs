@@ -287,8 +287,8 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 
     /// As [`cancel`](Self::cancel), with the deadline. O(1), lock-free.
-    pub fn take(&self, id: TimerId) -> Option<Unfired<T>> {
-        self.then_wake(|wheel| wheel.take(id).inspect(|_| self.perhaps_the_last()))
+    pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
+        self.then_wake(|wheel| wheel.cancel_with_deadline(id).inspect(|_| self.perhaps_the_last()))
     }
 
     pub(super) fn insert_silently(

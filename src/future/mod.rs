@@ -40,7 +40,7 @@
 //! there, has its answer, or drops the sleep:
 //!
 //! 1. *A poll by another task* (told by the two pointers of the waker that lies in the wheel, which
-//!    are its own as long as it lies there) [takes](crate::Wheel::take) the old waker out and
+//!    are its own as long as it lies there) [takes](crate::Wheel::cancel_with_deadline) the old waker out and
 //!    inserts the new one. The take has one winner: if the sweep came first the sleep has fired,
 //!    and is ready.
 //! 2. *A reset that comes too late* leaves the sleep idle: the waker has been woken, and the poll

@@ -458,7 +458,7 @@ impl Sleep {
     /// Another task than before polls, or the deadline was moved to the past: takes the waker out
     /// and, if the time has not come, puts the task's in its place.
     fn change_hands(&mut self, id: TimerId, handed_out: bool, waker: &Waker) -> Poll<()> {
-        let Some(taken) = self.wheel().take(id) else {
+        let Some(taken) = self.wheel().cancel_with_deadline(id) else {
             return self.gone(handed_out, waker);
         };
         taken.value.forget();
@@ -475,7 +475,7 @@ impl Sleep {
             return;
         };
         self.state = State::NEW;
-        if let Some(taken) = self.wheel().take(id) {
+        if let Some(taken) = self.wheel().cancel_with_deadline(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
             if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
                 self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));

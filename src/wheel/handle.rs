@@ -183,13 +183,13 @@ impl<T: Send> Wheel<T> {
     ///
     /// let (wheel, _sweeper) = Builder::new().build()?;
     /// let id = wheel.insert("by the old owner", Duration::from_secs(1))?;
-    /// if let Some(taken) = wheel.take(id) {
+    /// if let Some(taken) = wheel.cancel_with_deadline(id) {
     ///     wheel.insert_at("by the new owner", taken.deadline)?;
     /// }
     /// assert_eq!(wheel.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn take(&self, id: TimerId) -> Option<Unfired<T>> {
+    pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
         let engine = &self.inner.engine;
         let call = Call { local: engine.local(), guard: &pin() };
         let (value, tick) = engine.take(call, id)?;

@@ -210,7 +210,7 @@ fn a_value_is_removed_once_and_only_while_it_is_there() {
         let [armed, due, comes] =
             [500, 64, 64].map(|delay| desk.queue.insert(delay, MS * delay).unwrap());
         assert!(desk.poll().is_pending());
-        let removed = desk.queue.take(armed).unwrap();
+        let removed = desk.queue.cancel_with_deadline(armed).unwrap();
         assert_eq!((removed.value, removed.id), (500, armed));
         assert_eq!(removed.deadline, now + MS * 500);
         assert!(desk.queue.cancel(armed).is_none());

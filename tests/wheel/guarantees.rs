@@ -189,7 +189,7 @@ fn an_id_never_names_a_timer_of_another_wheel() {
                     wheel.contains(id)
                         || wheel.deadline(id).is_some()
                         || wheel.reset(id, Duration::ZERO) != Ok(false)
-                        || wheel.take(id).is_some()
+                        || wheel.cancel_with_deadline(id).is_some()
                         || wheel.cancel(id).is_some()
                 });
                 unlucky += usize::from(touched && other > owner);
