@@ -62,15 +62,15 @@ impl Figures {
     /// Looks at a wheel, at each of its entries.
     pub(crate) fn of<T: Send>(wheel: &Wheel<T>, at: Duration) -> Self {
         let (metrics, snapshot) = (wheel.metrics(), wheel.snapshot());
-        let names = |level| {
+        let references = |level| {
             let slots = snapshot.slots.iter().filter(|slot| slot.level == level);
-            slots.map(|slot| slot.names).sum()
+            slots.map(|slot| slot.references).sum()
         };
         let levels = snapshot.levels.iter().enumerate().map(|(number, level)| Level {
             slot: level.slot,
             slots: level.slots as u64,
             occupied: level.occupied as u64,
-            names: names(number),
+            references: references(number),
         });
         Self {
             at,
@@ -79,7 +79,7 @@ impl Figures {
             reset: metrics.reset,
             cancelled: metrics.cancelled,
             fired: metrics.fired,
-            stale: metrics.stale_names,
+            stale: metrics.stale_references,
             bytes: metrics.bytes,
             longest_sweep: metrics.longest_sweep,
             late: [0.5, 0.99, 1.0].map(|quantile| metrics.lateness.quantile(quantile)),
@@ -91,8 +91,8 @@ impl Figures {
     /// As a line.
     pub(crate) fn line(&self) -> String {
         let ahead = self.ahead.iter().map(|(bound, timers)| json!([nanos(*bound), timers]));
-        let levels = self.levels.iter().map(|&Level { slot, slots, occupied, names }| {
-            json!([nanos(slot), slots, occupied, names])
+        let levels = self.levels.iter().map(|&Level { slot, slots, occupied, references }| {
+            json!([nanos(slot), slots, occupied, references])
         });
         let line = json!({
             "at": nanos(self.at),

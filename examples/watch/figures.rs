@@ -30,8 +30,8 @@ pub(crate) struct Level {
     pub(crate) slot: Duration,
     /// How many slots there are.
     pub(crate) slots: u64,
-    /// How many of them hold names.
+    /// How many of them hold references.
     pub(crate) occupied: u64,
-    /// How many names they hold.
-    pub(crate) names: u64,
+    /// How many references they hold.
+    pub(crate) references: u64,
 }

@@ -39,7 +39,7 @@ fn level(row: &Value) -> Option<Level> {
         slot: time(row.get(0)?)?,
         slots: number(1)?,
         occupied: number(2)?,
-        names: number(3)?,
+        references: number(3)?,
     })
 }
 

@@ -100,7 +100,7 @@ fn state(now: &Figures) -> Paragraph<'static> {
     let each = now.bytes.checked_div(now.armed).unwrap_or(0);
     let text = [
         format!("armed          {}", count(now.armed)),
-        format!("stale names    {}", count(now.stale)),
+        format!("stale refs     {}", count(now.stale)),
         format!("memory         {} KiB, {each} bytes a timer", count(now.bytes / 1024)),
         format!("late           {half} half, {most} 99 %, {all} all"),
         format!("longest sweep  {}", time(now.longest_sweep)),
@@ -131,8 +131,12 @@ fn draw_ahead(frame: &mut Frame<'_>, area: Rect, now: &Figures) {
 
 fn levels(now: &Figures) -> Table<'static> {
     let rows = now.levels.iter().map(|level| {
-        let [slots, occupied, names] = [level.slots, level.occupied, level.names].map(count);
-        Row::new([time(level.slot), format!("{names} names in {occupied} of {slots} slots")])
+        let [slots, occupied, references] =
+            [level.slots, level.occupied, level.references].map(count);
+        Row::new([
+            time(level.slot),
+            format!("{references} references in {occupied} of {slots} slots"),
+        ])
     });
     Table::new(rows, [Constraint::Length(10), Constraint::Fill(1)])
 }

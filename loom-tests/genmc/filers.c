@@ -1,5 +1,5 @@
-// Two threads file a name each in one slot while the sweep takes it: who does not find at its
-// second look that the sweep has come may rely on its name having been taken; what is left in the
+// Two threads file a reference each in one slot while the sweep takes it: who does not find at its
+// second look that the sweep has come may rely on its reference having been taken; what is left in the
 // slot is marked.
 //
 // run:
@@ -18,7 +18,7 @@
 #define EARLIER 0 // the slot is taken out of turn before, as upkeep does
 #endif
 #ifndef MARKED
-#define MARKED 0 // a name lies in the slot before the threads begin
+#define MARKED 0 // a reference lies in the slot before the threads begin
 #endif
 
 static Tick second_look[2];
@@ -34,7 +34,7 @@ static void *second(void *unused) { filer(1, 8); return unused; }
 
 static u32 count(u32 head) {
   u32 sum = 0;
-  for (u32 names_in = COUNT(head); head; names_in = NAMES) {
+  for (u32 names_in = COUNT(head); head; names_in = REFERENCES) {
     sum += names_in;
     head = next_block[BLOCK(head)];
   }

@@ -1,5 +1,5 @@
 // A resetter that stands still after it has lowered the link and before it has rung; another, to
-// the same tick, that relies on this link; a sweeper that has moved the name and goes to rest. The
+// the same tick, that relies on this link; a sweeper that has moved the reference and goes to rest. The
 // second must not rely on a ring that has not come.
 //
 // The sweeper and the first resetter run one after the other on one thread: enough for the faults,

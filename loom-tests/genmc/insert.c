@@ -1,4 +1,4 @@
-// An insert against a sweep, into an entry that no timer had before, or whose last timer's name
+// An insert against a sweep, into an entry that no timer had before, or whose last timer's reference
 // lies about. Afterwards the timer fires at its deadline.
 //
 // run:

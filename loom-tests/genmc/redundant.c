@@ -1,5 +1,5 @@
-// The sweep meets a name that looks redundant, because a resetter has filed an earlier one, while
-// another sets a later deadline: afterwards a name waits in a slot that is taken no later than the
+// The sweep meets a reference that looks redundant, because a resetter has filed an earlier one, while
+// another sets a later deadline: afterwards a reference waits in a slot that is taken no later than the
 // deadline (I1 of src/wheel/shard/mod.rs).
 //
 // run:

@@ -1,4 +1,4 @@
-// A reset while the sweep meets the timer's only name: to earlier, to later, in time for the name,
+// A reset while the sweep meets the timer's only reference: to earlier, to later, in time for the reference,
 // to a tick that is being swept. Afterwards the timer fires at its deadline.
 //
 // run:

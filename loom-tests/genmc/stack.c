@@ -85,7 +85,7 @@ static u32 pop(u32 most) {
   return NOTHING;
 }
 
-// Slab::release, of a chain from `top` to `last`, whose state names `after`
+// Slab::release, of a chain from `top` to `last`, whose state points to `after`
 static void push(u32 top, u32 last, u32 after) {
   u32 head = LOAD(stack, ACQUIRE);
   for (u32 tries = 0;; AGAIN(tries)) {

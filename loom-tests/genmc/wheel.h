@@ -1,8 +1,8 @@
-// The racing parts of the wheel in C11, for GenMC. Each function names the Rust that it is a copy
-// of, and that Rust names the function: whoever changes one changes the other. Orderings and their
+// The racing parts of the wheel in C11, for GenMC. Each function cites the Rust that it is a copy
+// of, and that Rust cites the function: whoever changes one changes the other. Orderings and their
 // order in the program are the Rust's; why they are as they are is said there.
 //
-// Smaller than the Rust: one shard with one entry; two levels of two slots; blocks of two names,
+// Smaller than the Rust: one shard with one entry; two levels of two slots; blocks of two references,
 // which are never freed; whole ticks in the state, without a window; no vacant stack (an entry is
 // claimed by at most one thread of a model), no values, no upkeep, no drain.
 
@@ -62,7 +62,7 @@ enum {
 
 enum { LEVELS = 2, SLOTS = 4, OVERDUE = 4, NEVER = 63 };
 
-// Where a name waits: its slot, and when that is taken (for what is overdue, the sweep's tick). One
+// Where a reference waits: its slot, and when that is taken (for what is overdue, the sweep's tick). One
 // word, because GenMC wants values of one size.
 typedef u32 Place;
 #define PLACE(slot, at) ((slot) << 8 | (at))
@@ -93,10 +93,10 @@ static bool is_taken_at(u32 slot, Tick at) {
 
 // ---- src/wheel/hierarchy/slot.rs
 
-enum { NAMES = 2, BLOCKS = 20 };
-static _Atomic u32 names[BLOCKS * NAMES];
+enum { REFERENCES = 2, BLOCKS = 20 };
+static _Atomic u32 references[BLOCKS * REFERENCES];
 static u32 next_block[BLOCKS];
-// A block's number and one more, and how many of its names are reserved.
+// A block's number and one more, and how many of its references are reserved.
 static _Atomic u32 heads[SLOTS + 1];
 #define HEAD(block, count) (((block) + 1) << 4 | (count))
 #define COUNT(head) ((head) & 15u)
@@ -107,18 +107,18 @@ static _Atomic u32 heads[SLOTS + 1];
 static void slot_push(u32 slot, u32 *spare) {
   u32 head = LOAD(heads[slot], RELAXED);
   for (;;) {
-    if (head == 0 || COUNT(head) == NAMES) {
+    if (head == 0 || COUNT(head) == REFERENCES) {
       u32 block = *spare;
-      STORE(names[block * NAMES], 1, RELAXED);
+      STORE(references[block * REFERENCES], 1, RELAXED);
       next_block[block] = head;
       if (TRY(heads[slot], head, HEAD(block, 1), PUSH, RELAXED)) {
         *spare = block + 1;
         return;
       }
     } else {
-      u32 reserved = BLOCK(head) * NAMES + COUNT(head);
+      u32 reserved = BLOCK(head) * REFERENCES + COUNT(head);
       if (TRY(heads[slot], head, head + 1, PUSH, RELAXED)) {
-        STORE(names[reserved], 1, RELEASE);
+        STORE(references[reserved], 1, RELEASE);
         return;
       }
     }
@@ -463,13 +463,13 @@ static void meet(u32 slot) {
 
 // ---- src/wheel/sweep/sweeper.rs
 
-// A block with names that are not written yet: its number, the places to read, its slot.
+// A block with references that are not written yet: its number, the places to read, its slot.
 static u32 kept_block[8], kept_places[8], kept_slot[8], kept;
 
 // Unwritten::look
 static void look(u32 block, u32 places, u32 slot) {
-  for (u32 place = 0; place < NAMES; place++) {
-    if (places & 1u << place && LOAD(names[block * NAMES + place], ACQUIRE)) {
+  for (u32 place = 0; place < REFERENCES; place++) {
+    if (places & 1u << place && LOAD(references[block * REFERENCES + place], ACQUIRE)) {
       places &= ~(1u << place);
       meet(slot);
     }
@@ -484,7 +484,7 @@ static void look(u32 block, u32 places, u32 slot) {
 
 // Chain::read_block, to the end of the chain
 static void meet_all(u32 head, u32 slot) {
-  for (u32 count = COUNT(head); head; count = NAMES) {
+  for (u32 count = COUNT(head); head; count = REFERENCES) {
     u32 block = BLOCK(head);
     head = next_block[block];
     look(block, (1u << count) - 1, slot);
@@ -537,8 +537,8 @@ static void sweep(Tick target) {
 // Unwritten::has_news, of any kept block
 static bool has_news(void) {
   for (u32 i = 0; i < kept; i++)
-    for (u32 place = 0; place < NAMES; place++)
-      if (kept_places[i] & 1u << place && LOAD(names[kept_block[i] * NAMES + place], RELAXED))
+    for (u32 place = 0; place < REFERENCES; place++)
+      if (kept_places[i] & 1u << place && LOAD(references[kept_block[i] * REFERENCES + place], RELAXED))
         return true;
   return false;
 }
@@ -561,13 +561,13 @@ static Tick rest(void) {
 
 // ---- what the models share
 
-// As if the sweep had reached tick 1 and the entry had a timer of this deadline, its only name in
+// As if the sweep had reached tick 1 and the entry had a timer of this deadline, its only reference in
 // slot 3, which is taken at tick 2.
 #define SWEPT_TO_1 1
 static void armed_in_slot_3(Tick deadline) {
   STORE(state, STATE(1, deadline), RELAXED);
   STORE(link_, 2, RELAXED);
-  STORE(names[0], 1, RELAXED);
+  STORE(references[0], 1, RELAXED);
   STORE(heads[3], HEAD(0, 1), RELAXED);
   STORE(occupied[1], 2, RELAXED);
   reached = SWEPT_TO_1;

@@ -1,9 +1,9 @@
 //! The sources of tourbillon, compiled with loom's or shuttle's atomics, and what the models share.
 //!
 //! Each file under `tests/models` is one racing pair. The models drive the public verbs on a wheel
-//! of two levels of two slots, with blocks of two names, pages of two entries, nine bits of a tick
-//! and four of a generation in the packed words, so that each boundary is near. Time is virtual and
-//! moves before the threads start, or by the sweeper.
+//! of two levels of two slots, with blocks of two references, pages of two entries, nine bits of a
+//! tick and four of a generation in the packed words, so that each boundary is near. Time is
+//! virtual and moves before the threads start, or by the sweeper.
 //!
 //! Loom explores each model whole within a bound on preemptions, and knows weak memory. With the
 //! feature `shuttle` the same models, and larger ones that loom cannot hold, run random schedules.
@@ -145,7 +145,7 @@ impl World {
         Self { wheel, sweeper, clock }
     }
 
-    /// One whose blocks of names are used again, as they are outside of the models.
+    /// One whose blocks of references are used again, as they are outside of the models.
     #[cfg(not(crossbeam_loom))]
     pub fn recycling() -> Self {
         let world = Self::new();

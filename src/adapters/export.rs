@@ -71,7 +71,9 @@ const TOTALS: [Total<Metrics>; 8] = [
 
 const LEVELS: [Level<Metrics>; 6] = [
     ("tourbillon_timers_armed", Unit::Count, "Timers armed.", |m| m.armed as f64),
-    ("tourbillon_stale_names", Unit::Count, "Names without a timer.", |m| m.stale_names as f64),
+    ("tourbillon_stale_references", Unit::Count, "References without a timer.", |m| {
+        m.stale_references as f64
+    }),
     ("tourbillon_timers_in_flight", Unit::Count, "Timers whose handlers have not ended.", |m| {
         m.timers_in_flight as f64
     }),
@@ -100,7 +102,7 @@ const LATENESS: [(&str, &str, Figure<Metrics, Lateness>); 2] = [
 ///
 /// * Counters, `tourbillon_` and: `inserted_total`, `reset_total`, `cancelled_total`,
 ///   `fired_total`, `returned_total`, `refiled_total`, `sweeps_total`, `handler_panics_total`.
-/// * Gauges, `tourbillon_` and: `timers_armed`, `stale_names`, `timers_in_flight`,
+/// * Gauges, `tourbillon_` and: `timers_armed`, `stale_references`, `timers_in_flight`,
 ///   `batches_in_flight`, `memory_bytes`, `longest_sweep_seconds`.
 /// * Histograms, `tourbillon_` and: `lateness_seconds`, `handler_lateness_seconds`. A recorder that
 ///   computes summaries misjudges samples that are recorded in bursts, so configure buckets for

@@ -75,7 +75,7 @@ pub struct Wheel<T> {
 pub struct Unfired<T> {
     /// What was inserted.
     pub value: T,
-    /// The timer's id, which now names nothing.
+    /// The timer's id, which now refers to nothing.
     pub id: TimerId,
     /// When it would have been due, rounded up to the wheel's resolution.
     pub deadline: Instant,
@@ -352,8 +352,8 @@ impl<T: Send> Wheel<T> {
         self.inner.soon(deadline)
     }
 
-    /// As [`insert_at_wheel_instant`](Self::insert_at_wheel_instant), in the common case; in all others, the
-    /// value comes back.
+    /// As [`insert_at_wheel_instant`](Self::insert_at_wheel_instant), in the common case; in all
+    /// others, the value comes back.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn insert_soon(&self, value: T, deadline: Soon<'_>) -> Result<TimerId, T> {

@@ -41,7 +41,7 @@ const ODD: NonZeroU64 = NonZeroU64::new(GENERATION.put(1)).expect("one bit is se
 /// The identity of one timer of one wheel: shard, slab index and generation in 63 bits.
 ///
 /// An id is never given out twice by a wheel, so one that is kept after its timer has gone is
-/// harmless: it names nothing. It fits the user data of `epoll` and `io_uring`, and
+/// harmless: it refers to nothing. It fits the user data of `epoll` and `io_uring`, and
 /// `Option<TimerId>` is as small as the id.
 ///
 /// An id is only meaningful to the wheel that returned it. Each wheel numbers its timers from a

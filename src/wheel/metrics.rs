@@ -49,10 +49,10 @@ pub struct Metrics {
     /// Timers returned by a drain, or by an insert that found the wheel closing or the memory
     /// exhausted.
     pub returned: u64,
-    /// Names in slots ([`Slot::names`](crate::Slot::names)) beyond one for each armed timer. They
-    /// are discarded when their slots are swept.
-    pub stale_names: u64,
-    /// Names moved to another slot because theirs was swept before the timer's deadline.
+    /// References in slots ([`Slot::references`](crate::Slot::references)) beyond one for each
+    /// armed timer. They are discarded when their slots are swept.
+    pub stale_references: u64,
+    /// References moved to another slot because theirs was swept before the timer's deadline.
     pub refiled: u64,
     /// Sweeps so far.
     pub sweeps: u64,
@@ -60,7 +60,7 @@ pub struct Metrics {
     pub longest_sweep: Duration,
     /// How long after their deadlines timers were swept.
     pub lateness: Lateness,
-    /// Bytes that timers and the names in slots take at present.
+    /// Bytes that timers and the references in slots take at present.
     pub bytes: u64,
     /// The lateness with which the handlers of timers began. It exceeds
     /// [`lateness`](Self::lateness) by the time for which timers waited for the executor and for
@@ -170,7 +170,7 @@ impl Metrics {
             cancelled: engine.count(Count::Cancelled),
             fired: counts.get(SweepCount::Fired),
             returned: engine.count(Count::Returned),
-            stale_names: engine.names().saturating_sub(armed),
+            stale_references: engine.references().saturating_sub(armed),
             refiled: counts.get(SweepCount::Refiled),
             sweeps: counts.get(SweepCount::Sweeps),
             longest_sweep: Duration::from_nanos(counts.longest_nanos()),

@@ -3,10 +3,10 @@
 //!
 //! **The one idea.** A timer lives in one entry of a slab, and one packed word of that entry
 //! decides everything about it: whether it is armed, which timer it is, when it is due. The wheel's
-//! slots hold no timers. They hold *names*, the indices of entries, and a name is only a hint that
-//! its entry may be due when the slot's turn comes. So a cancel or a reset to later never touches
-//! the wheel: it is one exchange on the entry's word, and the name left behind is dropped, or filed
-//! again, when the sweep meets it.
+//! slots hold no timers. They hold *references*, the indices of entries, and a reference is only a
+//! hint that its entry may be due when the slot's turn comes. So a cancel or a reset to later never
+//! touches the wheel: it is one exchange on the entry's word, and the reference left behind is
+//! dropped, or filed again, when the sweep meets it.
 //!
 //! **Four words** carry the protocol. One file each knows its bits:
 //!
@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | [`TimerId`] | which timer, of which entry and shard | [`id`] |
 //! | entry state | generation, flag, deadline: what may happen to the timer | [`slab::state`] |
-//! | slot head | where names lie that are looked at in one stretch of ticks | [`hierarchy::slot`] |
+//! | slot head | where references lie that are looked at in one stretch of ticks | [`hierarchy::slot`] |
 //! | vacant head | which entry a new timer gets | [`slab::vacant`] |
 //!
 //! **Layers**, each on those before it:
@@ -24,7 +24,7 @@
 //! * [`slab`]: entries, and who owns a value.
 //! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`tally`]), the
 //!   vacant entries in its hand.
-//! * [`hierarchy`]: levels of slots, and the names in them.
+//! * [`hierarchy`]: levels of slots, and the references in them.
 //! * [`front`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
 //! * [`engine`]: all shards and callers, and the closing of the wheel.

@@ -159,8 +159,9 @@ impl<'w, T: Send> Pinned<'w, T> {
         self.engine().result(self.engine().reset_at(self.call(), id, deadline))
     }
 
-    /// Begins to fetch the timer that `id` names into the processor's cache, so that an operation
-    /// on it soon after does not wait for memory. A hint: it changes nothing and returns nothing.
+    /// Begins to fetch the timer that `id` refers to into the processor's cache, so that an
+    /// operation on it soon after does not wait for memory. A hint: it changes nothing and returns
+    /// nothing.
     ///
     /// With many timers armed, most of a reset's or cancel's time is that wait. A batch that calls
     /// this for all of its timers first waits for them together, and not for each in turn.

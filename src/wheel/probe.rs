@@ -39,13 +39,13 @@ pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
     wheel.inner.engine.entries()
 }
 
-/// From now on the wheel's blocks of names are used again.
+/// From now on the wheel's blocks of references are used again.
 #[cfg(not(crossbeam_loom))]
 pub fn recycle_blocks<T>(wheel: &Wheel<T>) {
     wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().recycle());
 }
 
-/// From now on no block of names can be had, or can again.
+/// From now on no block of references can be had, or can again.
 pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
     wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().exhaust(exhausted));
 }

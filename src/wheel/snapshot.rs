@@ -41,9 +41,9 @@ pub struct Snapshot {
     pub next: Option<Instant>,
     /// The levels of slots, the finest first.
     pub levels: Vec<Level>,
-    /// The slots that hold [names](Slot::names), by level, and in the order in which they are
-    /// swept. Names that are overdue, or that the sweeper has taken out of their slots, are not
-    /// included.
+    /// The slots that hold [references](Slot::references), by level, and in the order in which they
+    /// are swept. References that are overdue, or that the sweeper has taken out of their slots,
+    /// are not included.
     pub slots: Vec<Slot>,
     ahead: Vec<(Duration, u64)>,
 }
@@ -69,11 +69,11 @@ pub struct Level {
     pub slot: Duration,
     /// How many slots there are.
     pub slots: usize,
-    /// How many of them may hold names of timers, stale ones included.
+    /// How many of them may hold references to timers, stale ones included.
     pub occupied: usize,
 }
 
-/// A slot that holds [names](Self::names) of timers, of all shards together.
+/// A slot that holds [references](Self::references) of timers, of all shards together.
 ///
 /// # Examples
 ///
@@ -87,7 +87,7 @@ pub struct Level {
 /// }
 /// let snapshot = wheel.snapshot();
 /// let (slot, width) = (snapshot.slots[0], snapshot.levels[1].slot);
-/// assert_eq!((slot.level, slot.names), (1, 3));
+/// assert_eq!((slot.level, slot.references), (1, 3));
 /// assert!(snapshot.next.is_some_and(|due| due >= slot.turn && due < slot.turn + width));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -98,10 +98,10 @@ pub struct Slot {
     pub level: usize,
     /// When it is swept next: timers of the finest level are due then, others are filed anew.
     pub turn: Instant,
-    /// The number of names that it holds. A name refers to the entry of a timer. It becomes stale
-    /// when the timer is cancelled or its deadline moves to another slot, and stale names are
-    /// included. An estimate while the slot is being swept.
-    pub names: u64,
+    /// The number of references that it holds. A reference refers to the entry of a timer. It
+    /// becomes stale when the timer is cancelled or its deadline moves to another slot, and stale
+    /// references are included. An estimate while the slot is being swept.
+    pub references: u64,
 }
 
 impl Snapshot {
@@ -154,20 +154,23 @@ fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
 fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
     let mut slots = BTreeMap::<(usize, Tick), u64>::new();
     for shard in engine.shards() {
-        shard.for_each_slot(engine.front(), &pin(), |level, turn, names| {
-            *slots.entry((level, turn)).or_default() += names;
+        shard.for_each_slot(engine.front(), &pin(), |level, turn, references| {
+            *slots.entry((level, turn)).or_default() += references;
         });
     }
-    let slot =
-        |((level, turn), names)| Slot { level, turn: engine.timeline().instant(turn), names };
+    let slot = |((level, turn), references)| Slot {
+        level,
+        turn: engine.timeline().instant(turn),
+        references,
+    };
     slots.into_iter().map(slot).collect()
 }
 
 impl<T: Send> Wheel<T> {
     /// Returns what the wheel holds. A timer that is inserted, reset or ended in the meantime may
-    /// be included or not. No other operation waits for a snapshot. O(entries of the wheel, names
-    /// and slots), some nanoseconds each, so it suits a dashboard and not each turn of an event
-    /// loop. What is [counted](Self::metrics) costs nothing.
+    /// be included or not. No other operation waits for a snapshot. O(entries of the wheel,
+    /// references and slots), some nanoseconds each, so it suits a dashboard and not each turn of
+    /// an event loop. What is [counted](Self::metrics) costs nothing.
     ///
     /// # Examples
     ///

@@ -20,9 +20,9 @@ pub(crate) enum Count {
     Cancelled,
     /// Timers ended by a drain, or by an insert that met the closing of the wheel.
     Returned,
-    /// Names filed.
+    /// References filed.
     Filed,
-    /// Blocks of names made.
+    /// Blocks of references made.
     Blocks,
 }
 
@@ -81,15 +81,15 @@ pub(crate) enum SweepCount {
     Ended,
     /// Those of them that were handed over.
     Fired,
-    /// Names met and dropped, stale or redundant.
+    /// References met and dropped, stale or redundant.
     Dropped,
-    /// Names met and filed again.
+    /// References met and filed again.
     Refiled,
-    /// Names filed while others were met, beyond one for each of those.
+    /// References filed while others were met, beyond one for each of those.
     Extra,
-    /// Blocks of names made.
+    /// Blocks of references made.
     BlocksMade,
-    /// Blocks of names freed.
+    /// Blocks of references freed.
     BlocksFreed,
     /// Sweeps.
     Sweeps,

@@ -142,7 +142,7 @@ impl Model {
             slices += 1;
         }
         assert!(slices < 20, "nothing is armed, nothing is wanted");
-        assert_eq!(self.wheel.metrics().stale_names, 0);
+        assert_eq!(self.wheel.metrics().stale_references, 0);
     }
 
     fn quarters(&self, quarters: u32) -> Duration {

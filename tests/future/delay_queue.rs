@@ -690,7 +690,7 @@ fn after_many_removals_the_stream_clears_up_and_comes_to_rest() {
     }
     let sweeps = handle.metrics().sweeps;
     assert!(polls < 250 && sweeps == before + polls, "{polls} polls, {sweeps} sweeps");
-    assert_eq!(handle.metrics().stale_names, 0, "by the polls that it was woken for");
+    assert_eq!(handle.metrics().stale_references, 0, "by the polls that it was woken for");
     for _ in 0..100 {
         desk.advance(1000);
         assert!(desk.poll().is_pending());

@@ -1,5 +1,5 @@
 //! The edges of the wheel: sweeps that leap or do not end, wheels that nobody swept for long,
-//! values whose drop panics, the bounds of one call, and of the names that one timer files.
+//! values whose drop panics, the bounds of one call, and of the references that one timer files.
 
 use crate::common::{Bench, Shape, with_wheels};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -271,23 +271,23 @@ fn no_figure_goes_back_when_the_sweeper_goes() {
     assert_eq!(bench.wheel.metrics().armed, 0);
 }
 
-/// More names than a bounded sweep looks at in one call, and a block.
+/// More references than a bounded sweep looks at in one call, and a block.
 const LOOKS: u64 = 512 + 14;
 
 /// Sweeps in bounded calls until nothing is to do. Returns how many calls that took, and the most
-/// names that one of them met or tidied.
+/// references that one of them met or tidied.
 fn bounded_sweeps(bench: &mut Bench<u32>, fired: &mut Vec<u32>) -> (u64, u64) {
     let (mut calls, mut most) = (0, 0);
     let met = |bench: &Bench<u32>| {
         let metrics = bench.wheel.metrics();
-        (metrics.refiled, metrics.armed + metrics.stale_names)
+        (metrics.refiled, metrics.armed + metrics.stale_references)
     };
     loop {
-        let (refiled, names) = met(bench);
+        let (refiled, references) = met(bench);
         let sweep = bench.sweeper.sweep_some(1, |timer| fired.push(timer.value));
-        let (refiled_now, names_now) = met(bench);
+        let (refiled_now, references_now) = met(bench);
         calls += 1;
-        most = most.max(refiled_now - refiled).max(names.saturating_sub(names_now));
+        most = most.max(refiled_now - refiled).max(references.saturating_sub(references_now));
         let now = bench.clock.now();
         if sweep.finished && sweep.next_deadline.is_none_or(|next| next > now) {
             return (calls, most);
@@ -296,7 +296,7 @@ fn bounded_sweeps(bench: &mut Bench<u32>, fired: &mut Vec<u32>) -> (u64, u64) {
 }
 
 #[test]
-fn a_bounded_sweep_bounds_the_names_it_meets() {
+fn a_bounded_sweep_bounds_the_references_it_meets() {
     let mut bench = wheel_of(MILLI);
     let ids: Vec<_> =
         (0..20_000).map(|number| bench.wheel.insert(number, MILLI * 9).unwrap()).collect();
@@ -307,11 +307,11 @@ fn a_bounded_sweep_bounds_the_names_it_meets() {
     let mut fired = Vec::new();
     let (calls, most) = bounded_sweeps(&mut bench, &mut fired);
     assert!(fired.is_empty());
-    assert!(most <= LOOKS, "{most} names in one call");
+    assert!(most <= LOOKS, "{most} references in one call");
     assert!(calls >= 20_000 / LOOKS, "{calls} calls");
     bench.clock.advance(HOUR);
     let (_, most) = bounded_sweeps(&mut bench, &mut fired);
-    assert!(most <= LOOKS, "{most} names in one call");
+    assert!(most <= LOOKS, "{most} references in one call");
     assert_eq!(fired.len(), 20_000);
 }
 
@@ -324,8 +324,8 @@ fn a_bounded_sweep_bounds_what_it_tidies() {
     }
     let mut fired = Vec::new();
     let (calls, most) = bounded_sweeps(&mut bench, &mut fired);
-    assert!(most <= LOOKS, "{most} names in one call");
-    assert!(calls >= 50_000 / LOOKS && bench.wheel.metrics().stale_names == 0);
+    assert!(most <= LOOKS, "{most} references in one call");
+    assert!(calls >= 50_000 / LOOKS && bench.wheel.metrics().stale_references == 0);
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn a_sweeper_that_goes_while_it_tidies_loses_nothing() {
 }
 
 #[test]
-fn a_timer_pulled_forward_in_small_steps_files_few_names() {
+fn a_timer_pulled_forward_in_small_steps_files_few_references() {
     let mut bench = wheel_of(MILLI);
     let id = bench.wheel.insert("timer", MILLI * 60_000).unwrap();
     let mut ahead = 60_000;
@@ -403,8 +403,8 @@ fn a_timer_pulled_forward_in_small_steps_files_few_names() {
     }
     // One each time that it has come half of the way, down to 16 ticks.
     let halvings = 60_000_u32.ilog2() - 3;
-    let stale = bench.wheel.metrics().stale_names;
-    assert!(stale <= u64::from(halvings), "{stale} names beyond one");
+    let stale = bench.wheel.metrics().stale_references;
+    assert!(stale <= u64::from(halvings), "{stale} references beyond one");
     for _ in 0..16 {
         assert_eq!(bench.sweeper.sweep(drop).expired, 0);
         bench.clock.advance(MILLI);

@@ -71,7 +71,7 @@ fn exactly_once_unless_cancelled_or_drained() {
         for id in ids.iter().step_by(3) {
             assert!(bench.wheel.cancel(*id).is_some());
         }
-        // To and fro, so that several names of a timer lie about.
+        // To and fro, so that several references to a timer lie about.
         for (n, id) in ids.iter().enumerate() {
             for delay in [200, 3, 80, 1, 60, 40] {
                 let armed = n % 3 != 0;
@@ -372,7 +372,7 @@ fn memory_is_bounded_by_the_live_timers() {
                 assert!(bench.advance(bench.ticks(1)).is_empty());
             }
         }
-        assert!(bench.wheel.metrics().stale_names < 40_000, "{:?}", bench.wheel.metrics());
+        assert!(bench.wheel.metrics().stale_references < 40_000, "{:?}", bench.wheel.metrics());
     });
 }
 
@@ -464,7 +464,7 @@ fn memory_is_bounded_though_timers_alternate_between_near_and_far() {
         assert!(bench.advance(bench.ticks(1)).is_empty());
     }
     let metrics = bench.wheel.metrics();
-    assert!(metrics.stale_names < 40_000, "{metrics:?}");
+    assert!(metrics.stale_references < 40_000, "{metrics:?}");
 }
 
 /// Nobody cancels: the sweeper itself notices that a burst has gone.
@@ -546,7 +546,7 @@ fn an_idle_wheel_wants_no_sweep() {
         assert!(next <= deadline && next > bench.clock.now());
         bench.wheel.cancel(near);
         bench.wheel.cancel(far);
-        // What is left are stale names: a slice of upkeep or a few, and then nothing at all.
+        // What is left are stale references: a slice of upkeep or a few, and then nothing at all.
         let mut sweeps = 0;
         while bench.sweeper.next_deadline().is_some() {
             let _ = bench.sweeper.sweep(|_| ());
@@ -554,7 +554,7 @@ fn an_idle_wheel_wants_no_sweep() {
             assert!(sweeps < 20);
         }
     });
-    // A timer that uses a name which is there already, while the wheel is being tidied.
+    // A timer that uses a reference which is there already, while the wheel is being tidied.
     with_wheels(|mut bench: Bench<u32>| {
         let first = bench.wheel.insert(1, bench.ticks(30)).unwrap();
         bench.wheel.cancel(first);

@@ -74,7 +74,7 @@ fn snapshot() -> Metrics {
     metrics.cancelled = 4;
     metrics.fired = 5;
     metrics.returned = 6;
-    metrics.stale_names = 7;
+    metrics.stale_references = 7;
     metrics.refiled = 8;
     metrics.sweeps = 9;
     metrics.longest_sweep = Duration::from_millis(1500);
@@ -107,7 +107,7 @@ fn each_figure_arrives_under_its_name_and_with_its_unit() {
         }
         for (name, unit, value) in [
             ("timers_armed", count, 1.0),
-            ("stale_names", count, 7.0),
+            ("stale_references", count, 7.0),
             ("timers_in_flight", count, 12.0),
             ("batches_in_flight", count, 13.0),
             ("memory_bytes", bytes, 11.0),

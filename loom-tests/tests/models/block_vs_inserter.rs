@@ -1,7 +1,7 @@
-//! A block's end against an inserter that is late with its name: the block outlives the name, and
-//! the name is read once.
+//! A block's end against an inserter that is late with its reference: the block outlives the
+//! reference, and the reference is read once.
 //!
-//! That no name is stored in a freed block shows under AddressSanitizer (`ci/asan`).
+//! That no reference is stored in a freed block shows under AddressSanitizer (`ci/asan`).
 
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 use std::time::Instant;
@@ -33,7 +33,7 @@ fn taken_twice() {
     });
 }
 
-/// The sweeper goes, and the wheel with it, before the inserter has stored its name.
+/// The sweeper goes, and the wheel with it, before the inserter has stored its reference.
 #[test]
 fn the_sweeper_is_dropped() {
     model(3, || {

@@ -1,11 +1,11 @@
-//! Blocks of names that are given back and made again, by whoever needs one next.
+//! Blocks of references that are given back and made again, by whoever needs one next.
 #![cfg(not(crossbeam_loom))]
 
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v};
 use std::time::Duration;
 
-/// A head that was read before names a block that has been given back and made again since, in the
-/// same slot and with as many names.
+/// A head that was read before refers to a block that has been given back and made again since, in
+/// the same slot and with as many references.
 #[test]
 fn a_head_of_the_same_value() {
     model(2, || {
@@ -23,7 +23,7 @@ fn a_head_of_the_same_value() {
 
 /// What it held before is not taken for what is still to be written there.
 #[test]
-fn a_block_that_had_other_names() {
+fn a_block_that_had_other_references() {
     model(2, || {
         let World { wheel, mut sweeper, .. } = World::recycling();
         let insert = |number| assert!(wheel.insert(v(number), Duration::ZERO).is_ok());

@@ -9,8 +9,8 @@ use loom_tests::{
     sweep_after, v,
 };
 
-/// Leaves a vacant entry behind, for the next thread with a number of its own; its name waits for
-/// longer than the models' timers may.
+/// Leaves a vacant entry behind, for the next thread with a number of its own; its reference waits
+/// for longer than the models' timers may.
 fn leave_an_entry(wheel: &Wheel<Value>) {
     in_a_seat(wheel, |wheel| {
         let id = wheel.insert(v(9), TICK * 4).unwrap();
@@ -18,7 +18,7 @@ fn leave_an_entry(wheel: &Wheel<Value>) {
     });
 }
 
-/// And files the name of a timer, in a block that has room, one tick ahead. Returns its id.
+/// And files the reference to a timer, in a block that has room, one tick ahead. Returns its id.
 fn prepare(wheel: &Wheel<Value>) -> TimerId {
     leave_an_entry(wheel);
     wheel.insert(v(1), TICK).unwrap()
@@ -120,8 +120,9 @@ fn the_closing_and_draining() {
     });
 }
 
-/// Its entry may be drained, and armed by another, before it has filed its name. (The name that is
-/// there already is stale: drained as well, its entry would be the one to be armed.)
+/// Its entry may be drained, and armed by another, before it has filed its reference. (The
+/// reference that is there already is stale: drained as well, its entry would be the one to be
+/// armed.)
 #[test]
 fn a_drain_and_the_next_timer_of_the_entry() {
     model(2, || {

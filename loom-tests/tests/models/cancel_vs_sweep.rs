@@ -1,4 +1,4 @@
-//! A cancel against the sweep: of the slot that holds the name, of a slot that cascades, and
+//! A cancel against the sweep: of the slot that holds the reference, of a slot that cascades, and
 //! against another cancel. The value goes to exactly one of them.
 
 use loom_tests::{Builder, TICK, World, beside, model, sweep, sweep_after, v};

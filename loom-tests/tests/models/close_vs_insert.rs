@@ -19,13 +19,13 @@ fn drained_or_refused(World { wheel, sweeper: _sweeper, .. }: World) {
 }
 
 #[test]
-fn an_insert_that_files_its_name() {
+fn an_insert_that_files_its_reference() {
     model(3, || drained_or_refused(World::new()));
 }
 
 /// It passes no fence.
 #[test]
-fn an_insert_that_relies_on_a_name() {
+fn an_insert_that_relies_on_a_reference() {
     model(3, || {
         let world = World::new();
         let before = world.wheel.insert(v(1), TICK).unwrap();
@@ -35,7 +35,8 @@ fn an_insert_that_relies_on_a_name() {
 }
 
 /// No fence on the drain's side: what it sees of the timer comes with the timer's state alone. The
-/// entry's name of before is overdue, so the insert files its own; or it relies on that name.
+/// entry's reference from before is overdue, so the insert files its own; or it relies on that
+/// reference.
 #[test]
 fn drain_of_an_open_wheel() {
     for before in [Duration::ZERO, TICK] {

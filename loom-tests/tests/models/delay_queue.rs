@@ -150,7 +150,7 @@ fn insert_against_the_close_and_the_poll() {
 
 /// The wheel's insert passes no fence.
 #[test]
-fn insert_that_relies_on_a_name_against_the_close_and_the_poll() {
+fn insert_that_relies_on_a_reference_against_the_close_and_the_poll() {
     model(2, || {
         let desk = Desk::new();
         let id = desk.queue.insert(6, TICK * 2).unwrap();

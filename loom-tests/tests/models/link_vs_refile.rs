@@ -1,5 +1,5 @@
-//! The link against the sweeper's re-filing: a reset relies on a name, or on the link, while the
-//! sweeper moves the name to a nearer slot.
+//! The link against the sweeper's re-filing: a reset relies on a reference, or on the link, while
+//! the sweeper moves the reference to a nearer slot.
 
 use loom_tests::{Geometry, HIGH, TICK, TINY, World, beside, model, sweep_after, v};
 
@@ -48,6 +48,6 @@ fn to_later_and_to_earlier() {
 }
 
 #[test]
-fn to_earlier_and_by_the_name_half_way() {
+fn to_earlier_and_by_the_reference_half_way() {
     reset_while_refiled(HIGH, 20, 4, &[9, 6]);
 }

@@ -82,16 +82,16 @@ fn all_operations() {
     one_stops(30_000, 4, 160, || any_operations(6));
 }
 
-/// Two resets to later, which rely on the timer's name as long as the sweep has not come to it. One
-/// finds that it has, sets the relinking flag and stops; the other finds it a moment later, after
-/// it has set its deadline. (A timer due at once would not do: the sweep ends it, and the flag is
-/// nobody's any more.)
+/// Two resets to later, which rely on the timer's reference as long as the sweep has not come to
+/// it. One finds that it has, sets the relinking flag and stops; the other finds it a moment later,
+/// after it has set its deadline. (A timer due at once would not do: the sweep ends it, and the
+/// flag is nobody's any more.)
 #[test]
 fn a_holder_of_the_relinking_flag() {
     one_stops(60_000, 3, 24, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();
-        let id = wheel.insert(v(7), TICK * 3).unwrap(); // its name is met at 2
+        let id = wheel.insert(v(7), TICK * 3).unwrap(); // its reference is met at 2
         clock.advance(TICK * 2);
         let resetters = [5, 6]
             .map(|at| beside(&wheel, move |wheel| wheel.reset_at(id, start + TICK * at).unwrap()));

@@ -44,8 +44,8 @@ fn a_thread_and_the_next() {
     });
 }
 
-/// By a caller whose hand has room, while another is filing an earlier name of the entry: the flag
-/// is that one's to clear, whatever lives in the entry by then.
+/// By a caller whose hand has room, while another is filing an earlier reference to the entry: the
+/// flag is that one's to clear, whatever lives in the entry by then.
 #[test]
 fn a_cancel_into_the_hand_while_another_relinks() {
     model(2, || {

@@ -27,7 +27,7 @@ mod reset_vs_sweep;
 mod resets_vs_leap;
 mod rest_vs_insert;
 mod rest_vs_resets;
-mod reuse_of_names;
+mod reuse_of_references;
 mod series;
 #[cfg(shuttle)]
 mod shutdown_vs_handler;

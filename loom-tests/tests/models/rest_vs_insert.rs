@@ -48,7 +48,7 @@ fn a_reset_to_earlier() {
 
 /// The sweep takes the block while the inserter has reserved its place and not written it.
 #[test]
-fn after_a_sweep_that_took_an_unwritten_name() {
+fn after_a_sweep_that_took_an_unwritten_reference() {
     model(3, || {
         let rung = Arc::new(AtomicBool::new(false));
         let ring = Arc::clone(&rung);

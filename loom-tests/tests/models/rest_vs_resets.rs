@@ -1,5 +1,5 @@
-//! A sweeper that moves a name and goes to rest against two resets to one earlier tick: a reset
-//! that relies on the other's name must not return before the sweeper has been rung.
+//! A sweeper that moves a reference and goes to rest against two resets to one earlier tick: a
+//! reset that relies on the other's reference must not return before the sweeper has been rung.
 
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::explorer::sync::atomic::AtomicBool;

@@ -53,7 +53,7 @@ fn cancel_against_the_first_timer_of_a_wheel() {
 }
 
 #[test]
-fn cancel_against_a_timer_that_files_no_name() {
+fn cancel_against_a_timer_that_files_no_reference() {
     cancel_against_the_first_timer(|wheel| {
         let before = wheel.insert(v(7), TICK).unwrap();
         drop(wheel.cancel(before));

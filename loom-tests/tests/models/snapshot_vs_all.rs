@@ -45,24 +45,25 @@ fn against_a_sweep() {
 }
 
 #[cfg(not(crossbeam_loom))]
-fn names(wheel: &loom_tests::Wheel<loom_tests::Value>) -> u64 {
-    wheel.snapshot().slots.iter().map(|slot| slot.names).sum()
+fn references(wheel: &loom_tests::Wheel<loom_tests::Value>) -> u64 {
+    wheel.snapshot().slots.iter().map(|slot| slot.references).sum()
 }
 
-/// The names of a slot are counted while its block is given back and made again, for another slot.
+/// The references in a slot are counted while its block is given back and made again, for another
+/// slot.
 #[cfg(not(crossbeam_loom))]
 #[test]
 fn against_blocks_that_go_and_come() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::recycling();
         (1..4).for_each(|number| assert!(wheel.insert(v(number), TICK).is_ok()));
-        assert_eq!(names(&wheel), 3);
+        assert_eq!(references(&wheel), 3);
         clock.advance(TICK);
-        let other = beside(&wheel, names);
+        let other = beside(&wheel, references);
         assert_eq!(sweep(&mut sweeper).len(), 3);
         (4..7).for_each(|number| assert!(wheel.insert(v(number), TICK).is_ok()));
         // No more in any slot than all blocks have room for.
         assert!(other.join().unwrap() <= 4 * 4);
-        assert_eq!(names(&wheel), 3);
+        assert_eq!(references(&wheel), 3);
     });
 }

@@ -38,7 +38,8 @@ fn a_late_reset_to_later() {
     });
 }
 
-/// This one files a name, writes the link and clears its flag after the entry has changed hands.
+/// This one files a reference, writes the link and clears its flag after the entry has changed
+/// hands.
 #[test]
 fn a_late_reset_to_earlier() {
     reused_while(3, |wheel, old| {
@@ -47,7 +48,7 @@ fn a_late_reset_to_earlier() {
     });
 }
 
-/// The sweeper meets a name whose entry another timer has by now.
+/// The sweeper meets a reference whose entry another timer has by now.
 #[test]
 fn a_sweep() {
     model(3, || {

@@ -1,12 +1,12 @@
-//! There is no memory for another block of names: what has no name is found all the same.
+//! There is no memory for another block of references: what has no reference is found all the same.
 
 use loom_tests::{
     HIGH, Refusal, TICK, TimerId, World, beside, drain, exhaust_blocks, model, sweep, sweep_after,
     sweep_with_upkeep, v,
 };
 
-/// A far timer (7), and a near one (1), whose block has room for the far one's name. There is no
-/// memory for another block, and so many names are stale that the next upkeep tidies.
+/// A far timer (7), and a near one (1), whose block has room for the far one's reference. There is
+/// no memory for another block, and so many references are stale that the next upkeep tidies.
 fn exhausted() -> (World, TimerId) {
     let world = World::shaped(HIGH, 0);
     let (wheel, start) = (&world.wheel, world.clock.start());
@@ -18,11 +18,11 @@ fn exhausted() -> (World, TimerId) {
     (world, far)
 }
 
-/// A resetter has filed its name in a block that has room, and not told of it. The sweeper takes
-/// the name before its turn, and cannot put it back. The next reset relies on no name that is not
-/// there.
+/// A resetter has filed its reference in a block that has room, and not told of it. The sweeper
+/// takes the reference before its turn, and cannot put it back. The next reset relies on no
+/// reference that is not there.
 #[test]
-fn a_name_that_cannot_be_put_back() {
+fn a_reference_that_cannot_be_put_back() {
     model(2, || {
         let (World { wheel, mut sweeper, clock }, far) = exhausted();
         let start = clock.start();
@@ -39,7 +39,7 @@ fn a_name_that_cannot_be_put_back() {
     });
 }
 
-/// The same, and the timer ends meanwhile: the next one of the entry relies on no name either.
+/// The same, and the timer ends meanwhile: the next one of the entry relies on no reference either.
 #[test]
 fn the_next_timer_of_the_entry() {
     model(2, || {
@@ -58,9 +58,9 @@ fn the_next_timer_of_the_entry() {
     });
 }
 
-/// A timer that was moved and has no name is met by the sweep that is under way, or the next.
+/// A timer that was moved and has no reference is met by the sweep that is under way, or the next.
 #[test]
-fn a_reset_without_a_name() {
+fn a_reset_without_a_reference() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::shaped(HIGH, 0);
         let start = clock.start();
@@ -100,7 +100,8 @@ fn an_insert_against_a_drain() {
     });
 }
 
-/// The sweeper finds no memory to file a name again, while a reset relies on the link of the entry.
+/// The sweeper finds no memory to file a reference again, while a reset relies on the link of the
+/// entry.
 #[test]
 fn a_refiling_without_memory_against_a_reset() {
     model(3, || {
@@ -149,7 +150,7 @@ fn a_reset_without_memory_against_an_expiry() {
 }
 
 /// Two resets of a timer compete with each other and with the sweeper's upkeep, without memory for
-/// a name. The timer fires at the deadline of the later reset.
+/// a reference. The timer fires at the deadline of the later reset.
 #[test]
 fn two_resets_without_memory_against_upkeep() {
     model(2, || {

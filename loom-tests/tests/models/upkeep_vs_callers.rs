@@ -1,12 +1,12 @@
-//! Upkeep against callers: a slot taken out of turn while a name is filed into it or a timer in
-//! it is reset; a page taken out while a stale id is looked up, and while entries are claimed.
+//! Upkeep against callers: a slot taken out of turn while a reference is filed into it or a timer
+//! in it is reset; a page taken out while a stale id is looked up, and while entries are claimed.
 
 use loom_tests::{
     TICK, TimerId, Value, Wheel, World, beside, model, sweep, sweep_after, sweep_with_upkeep, v,
 };
 use std::time::Duration;
 
-/// Timers that have ended leave garbage: as many stale names, and vacant entries.
+/// Timers that have ended leave garbage: as many stale references, and vacant entries.
 fn garbage(wheel: &Wheel<Value>, timers: u64) -> Vec<TimerId> {
     let ids: Vec<TimerId> = (0..timers).map(|n| wheel.insert(v(n), TICK * 2).unwrap()).collect();
     for &id in &ids {
@@ -15,7 +15,7 @@ fn garbage(wheel: &Wheel<Value>, timers: u64) -> Vec<TimerId> {
     ids
 }
 
-/// The inserter's entry has no name of before, so it files one.
+/// The inserter's entry has no reference from before, so it files one.
 #[test]
 fn an_insert_into_a_slot_that_is_tidied() {
     model(2, || {
@@ -32,9 +32,9 @@ fn an_insert_into_a_slot_that_is_tidied() {
     });
 }
 
-/// The inserter relies on a stale name in the slot, or finds that it has gone.
+/// The inserter relies on a stale reference in the slot, or finds that it has gone.
 #[test]
-fn an_insert_that_relies_on_a_name_that_is_tidied() {
+fn an_insert_that_relies_on_a_reference_that_is_tidied() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         garbage(&wheel, 4);
@@ -68,10 +68,10 @@ fn a_reset_of_a_timer_in_a_slot_that_is_tidied() {
 }
 
 #[test]
-fn a_redundant_name_is_dropped_while_the_timer_is_reset() {
+fn a_redundant_reference_is_dropped_while_the_timer_is_reset() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
-        // Two names: at 3 and at 1; the deadline is 3 again.
+        // Two references: at 3 and at 1; the deadline is 3 again.
         let id = wheel.insert(v(7), TICK * 3).unwrap();
         assert_eq!(wheel.reset(id, TICK), Ok(true));
         assert_eq!(wheel.reset(id, TICK * 3), Ok(true));

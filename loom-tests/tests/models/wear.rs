@@ -1,5 +1,5 @@
 //! Entries that wear out: the last use of an entry, and of a page, against callers and the sweep.
-//! No id is given out twice, and none names a timer of another page.
+//! No id is given out twice, and none refers to a timer of another page.
 
 use loom_tests::{
     TICK, TimerId, USES, Value, Wheel, World, beside, entries, model, sweep, sweep_after,

@@ -9,24 +9,24 @@
 //! **Insert against close.** The closer sets the flag, passes a fence and drains. An inserter
 //! publishes its timer and looks at the flag, and one of the two finds the other:
 //!
-//! * one that files a name passes a fence in between. Whichever fence comes first, the drain finds
-//!   the timer or the inserter finds the flag;
-//! * one that relies on a name arms by an exchange. The drain confirms the state of each entry, by
-//!   an exchange of the same word: if that comes first, the inserter's reads what the drain has
-//!   written, and so finds the flag; if it comes later, the drain finds the timer. (In between
-//!   another timer of the entry may have been armed by a store, which does not pass on what the
-//!   drain has written. Its insert then has passed its fence after the closer's, and finds the
+//! * one that files a reference passes a fence in between. Whichever fence comes first, the drain
+//!   finds the timer or the inserter finds the flag;
+//! * one that relies on a reference arms by an exchange. The drain confirms the state of each
+//!   entry, by an exchange of the same word: if that comes first, the inserter's reads what the
+//!   drain has written, and so finds the flag; if it comes later, the drain finds the timer. (In
+//!   between another timer of the entry may have been armed by a store, which does not pass on what
+//!   the drain has written. Its insert then has passed its fence after the closer's, and finds the
 //!   flag; so it ends by its own withdrawal, whose exchange passes that on, or by a sweep or
-//!   another drain, after which the entry has no name in time to rely on.)
+//!   another drain, after which the entry has no reference in time to rely on.)
 //!
 //! An inserter that finds the flag cancels its own timer. Who wins that exchange has the value: it
 //! is refused to its owner, or it was accepted and handed back by the drain (or fired), never both
 //! and never neither.
 //!
 //! **What a sweeper leaves.** Timers that the sweeper had taken and not handed over, because a
-//! handler panicked, are parked in `leftovers`, for the drain. Names that it had taken and not met
-//! are of no use to anybody, and their blocks stay as they are until the engine goes: an insert may
-//! still be about to write into one.
+//! handler panicked, are parked in `leftovers`, for the drain. References that it had taken and not
+//! met are of no use to anybody, and their blocks stay as they are until the engine goes: an insert
+//! may still be about to write into one.
 
 #![forbid(unsafe_code)]
 
@@ -207,7 +207,7 @@ impl<T> Engine<T> {
     pub(crate) fn held(&self) -> Held {
         Held {
             armed: self.armed(),
-            names: self.names(),
+            references: self.references(),
             entries: self.entries(),
             left_behind: self.locals.left_behind(),
             blocks: self.blocks(),
@@ -345,14 +345,14 @@ impl<T> Engine<T> {
         self.locals.sum(Count::Inserted)
     }
 
-    /// How many names are filed, stale ones included.
-    pub(crate) fn names(&self) -> u64 {
+    /// How many references are filed, stale ones included.
+    pub(crate) fn references(&self) -> u64 {
         let met = self.front.counts().get(SweepCount::Dropped)
             + self.front.counts().get(SweepCount::Ended);
         self.filed().saturating_sub(met)
     }
 
-    /// How many names have ever been filed, beyond those filed again in the place of one met.
+    /// How many references have ever been filed, beyond those filed again in the place of one met.
     pub(crate) fn filed(&self) -> u64 {
         self.locals.sum(Count::Filed) + self.front.counts().get(SweepCount::Extra)
     }
@@ -367,18 +367,18 @@ impl<T> Engine<T> {
         self.shards.iter().map(|shard| shard.entries()).sum()
     }
 
-    /// How many bytes timers and names take.
+    /// How many bytes timers and references take.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = |shard: &Shard<T>| shard.slab_bytes() + shard.blocks().bytes();
         self.shards.iter().map(|shard| bytes(shard) as u64).sum()
     }
 
-    /// How many blocks of names there are, in use or not.
+    /// How many blocks of references there are, in use or not.
     fn blocks(&self) -> u64 {
         self.shards.iter().map(|shard| shard.blocks().len()).sum()
     }
 
-    /// How many blocks of names are in use.
+    /// How many blocks of references are in use.
     fn blocks_in_use(&self) -> u64 {
         // What is freed first: as in `armed`.
         let freed = self.front.counts().get(SweepCount::BlocksFreed);

@@ -3,9 +3,9 @@
 //! **The common case first.** [`insert_soon`](Engine::insert_soon), [`cancel`](Engine::cancel) and
 //! [`reset_after`](Engine::reset_after) are for what nearly always holds: the wheel is open and
 //! without a bound, the caller has a vacant entry in its hand, or room for one, the deadline is
-//! near, a name is met in time, and no other thread is in the midst of something. Whatever else may
-//! be leaves them for a function that is not inlined; so they need few registers, and some tens of
-//! instructions.
+//! near, a reference is met in time, and no other thread is in the midst of something. Whatever
+//! else may be leaves them for a function that is not inlined; so they need few registers, and some
+//! tens of instructions.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
@@ -335,7 +335,7 @@ impl<T> Engine<T> {
         Reset::Done
     }
 
-    /// As [`reset`](Self::reset), where the name that was relied on is not in time after all.
+    /// As [`reset`](Self::reset), where the reference that was relied on is not in time after all.
     #[cold]
     #[inline(never)]
     fn see_to_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
@@ -345,7 +345,8 @@ impl<T> Engine<T> {
         black_box(Reset::Done)
     }
 
-    /// Sees to a name for a timer whose deadline was set by one that is not met in time after all.
+    /// Sees to a reference for a timer whose deadline was set by one that is not met in time after
+    /// all.
     fn see_to(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
         if let Some(shard) = self.shards.get(id.shard()) {
             let filed = shard.see_to(id, deadline, &self.front, call.guard);
@@ -376,7 +377,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, (T, NoEntry)> {
         let inserted = match self.claim(number, call) {
-            // What is not armed then, in a wheel that is open, has found no memory for a name.
+            // What is not armed then, in a wheel that is open, has found no memory for a reference.
             Ok(claimed) => self
                 .arm_claimed(call, &self.shards[number], claimed, value, deadline)
                 .map_err(|value| (value, NoEntry::OutOfMemory)),
@@ -402,7 +403,7 @@ impl<T> Engine<T> {
     }
 
     /// Arms a timer in an entry that the caller had in its hand. The value comes back if the wheel
-    /// was closed meanwhile or there is no memory for a name, and nobody else has it.
+    /// was closed meanwhile or there is no memory for a reference, and nobody else has it.
     #[inline(always)]
     fn arm(
         &self,
@@ -433,8 +434,8 @@ impl<T> Engine<T> {
         self.see_through(call, shard, deadline, armed, file)
     }
 
-    /// What is left to do when a timer was armed by a name that its entry has, or not; `file` arms
-    /// it with a name of its own.
+    /// What is left to do when a timer was armed by a reference that its entry has, or not; `file`
+    /// arms it with a reference of its own.
     #[inline(always)]
     fn see_through<'g>(
         &self,
@@ -452,7 +453,7 @@ impl<T> Engine<T> {
         }
     }
 
-    /// As [`arm`](Self::arm), in the next common case: a name is filed.
+    /// As [`arm`](Self::arm), in the next common case: a reference is filed.
     #[inline(never)]
     fn arm_and_file(
         &self,
@@ -521,10 +522,10 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
         let more = shard.look_again_at(id, deadline, there, &self.front, call.guard);
-        self.accept_filed(call, id, Filed { names: 1, blocks: 0 }.and(more))
+        self.accept_filed(call, id, Filed { references: 1, blocks: 0 }.and(more))
     }
 
-    /// As [`arm`](Self::arm), where the name that was relied on is not in time after all.
+    /// As [`arm`](Self::arm), where the reference that was relied on is not in time after all.
     #[cold]
     #[inline(never)]
     fn see_to_armed(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Result<TimerId, T> {
@@ -533,7 +534,7 @@ impl<T> Engine<T> {
     }
 
     /// As [`accept`](Self::accept), when it may be time to look after the memory: by a count of
-    /// names filed.
+    /// references filed.
     #[cold]
     #[inline(never)]
     fn accept_any(&self, call: Call<'_>, id: TimerId, filed: u64) -> Result<TimerId, T> {
@@ -570,7 +571,7 @@ impl<T> Engine<T> {
         if self.is_closed() { self.withdraw(call, id) } else { Ok(id) }
     }
 
-    /// Ends a timer that was armed while the wheel was closed, or whose name finds no memory.
+    /// Ends a timer that was armed while the wheel was closed, or whose reference finds no memory.
     #[cold]
     #[inline(never)]
     fn withdraw(&self, call: Call<'_>, id: TimerId) -> Result<TimerId, T> {
@@ -586,12 +587,12 @@ impl<T> Engine<T> {
 
     /// Counts what an operation has filed.
     #[inline]
-    fn count_filed(&self, local: &Local, Filed { names, blocks }: Filed) {
-        if names == 0 {
+    fn count_filed(&self, local: &Local, Filed { references, blocks }: Filed) {
+        if references == 0 {
             return;
         }
-        let filed = local.counts.add(Count::Filed, u64::from(names));
-        self.note_garbage(filed, u64::from(names));
+        let filed = local.counts.add(Count::Filed, u64::from(references));
+        self.note_garbage(filed, u64::from(references));
         if blocks > 0 {
             local.counts.add(Count::Blocks, u64::from(blocks));
         }

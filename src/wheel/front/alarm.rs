@@ -1,16 +1,16 @@
 //! When the sweeper is next wanted, and how it is woken sooner.
 //!
 //! A sweeper that is about to rest until some tick (a driver that parks, an event loop that
-//! polls with a time-out) sets the alarm to it; an inserter that files a name in an earlier slot
-//! rings. No wake-up is lost:
+//! polls with a time-out) sets the alarm to it; an inserter that files a reference in an earlier
+//! slot rings. No wake-up is lost:
 //!
 //! 1. the sweeper stores the tick; 2. fence; 3. it looks once more for the next occupied slot
 //!    and rests only if that is not earlier than the tick it stored.
-//! 4. an inserter publishes its name; 5. fence; 6. it loads the tick and rings if its slot's turn
-//!    is earlier.
+//! 4. an inserter publishes its reference; 5. fence; 6. it loads the tick and rings if its slot's
+//!    turn is earlier.
 //!
-//! If fence 5 comes before fence 2, look 3 finds the name; otherwise load 6 finds the tick of 1
-//! (or a later one) and rings. Inserters never write the tick: one that was held up between load
+//! If fence 5 comes before fence 2, look 3 finds the reference; otherwise load 6 finds the tick of
+//! 1 (or a later one) and rings. Inserters never write the tick: one that was held up between load
 //! and ring could otherwise silence an alarm set anew. So several may ring before the sweeper
 //! wakes; ringing is idempotent. Everything else that the sweeper should notice (closing, tidying)
 //! rings whatever the tick.
@@ -37,7 +37,7 @@ impl Alarm {
     }
 
     // In C, for `ci/genmc`: `rest`.
-    /// Steps 1 and 2: from here on names filed in slots before `until` ring.
+    /// Steps 1 and 2: from here on references filed in slots before `until` ring.
     pub(crate) fn set(&self, until: Tick) {
         // Relaxed: ordered by the fence.
         self.until.store(until.0, Relaxed);

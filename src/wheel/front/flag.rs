@@ -19,13 +19,13 @@ pub(crate) const INTERVAL: u64 = if cfg!(tiny) { 4 } else { 1 << 10 };
 pub(crate) struct Held {
     /// Timers armed.
     pub(crate) armed: u64,
-    /// Names filed, stale ones included.
-    pub(crate) names: u64,
+    /// References filed, stale ones included.
+    pub(crate) references: u64,
     /// Entries, vacant or not.
     pub(crate) entries: u64,
     /// Vacant entries that threads which have ended left behind.
     pub(crate) left_behind: u64,
-    /// Blocks of names, in use or not.
+    /// Blocks of references, in use or not.
     pub(crate) blocks: u64,
     pub(crate) blocks_in_use: u64,
     /// As many blocks that are not in use are never worth a round: some pages of each shard.
@@ -33,9 +33,9 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whether there are more names than twice the armed timers and [`SLACK`].
-    pub(crate) fn too_many_names(self) -> bool {
-        self.names > 2 * self.armed + SLACK
+    /// Whether there are more references than twice the armed timers and [`SLACK`].
+    pub(crate) fn too_many_references(self) -> bool {
+        self.references > 2 * self.armed + SLACK
     }
 
     fn vacant(self) -> u64 {
@@ -108,7 +108,7 @@ impl UpkeepFlag {
         // Relaxed: a guess, by which callers give back what they have in their hands.
         self.surplus.store(held.vacant() > held.armed + SLACK, Relaxed);
         let wanted =
-            held.too_many_names() || self.too_many_entries(held) || self.too_many_blocks(held);
+            held.too_many_references() || self.too_many_entries(held) || self.too_many_blocks(held);
         if wanted {
             // Relaxed: a wish; the figures behind it are looked at again.
             self.wanted.store(true, Relaxed);
@@ -141,7 +141,7 @@ impl UpkeepFlag {
         left_behind || self.entries.are_worth_it(vacant, held.armed, SLACK)
     }
 
-    /// Whether more blocks of names are vacant than in use, and enough to try again.
+    /// Whether more blocks of references are vacant than in use, and enough to try again.
     pub(crate) fn too_many_blocks(&self, held: Held) -> bool {
         self.blocks.are_worth_it(held.vacant_blocks(), held.blocks_in_use, held.blocks_slack)
     }
@@ -159,7 +159,7 @@ mod tests {
 
     const NOTHING: Held = Held {
         armed: 0,
-        names: 0,
+        references: 0,
         entries: 0,
         left_behind: 0,
         blocks: 0,

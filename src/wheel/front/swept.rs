@@ -5,12 +5,13 @@
 //! and reads again. The two fences are ordered one way or the other:
 //!
 //! 1. the inserter's first: then the sweeper's look at the occupied slots, after its own fence,
-//!    finds the name;
+//!    finds the reference;
 //! 2. the sweeper's first: then the inserter's second look finds the announced tick, knows that
-//!    its slot's turn has passed, and files the name again in a slot still to come.
+//!    its slot's turn has passed, and files the reference again in a slot still to come.
 //!
 //! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::front::alarm) and
-//! at whether the wheel is closed. One that files no name, and arms by an exchange, passes none.
+//! at whether the wheel is closed. One that files no reference, and arms by an exchange, passes
+//! none.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,7 @@ impl SweptTick {
     pub(crate) fn get(&self) -> Tick {
         // Relaxed: an old tick leads to a slot whose turn may have passed, which the second look
         // of step 2 finds; for that look the fence orders this load. Beside a link, an old tick
-        // makes the name that it tells of look as if it were still to come: then this thread's
+        // makes the reference that it tells of look as if it were still to come: then this thread's
         // exchange of the state came before the sweeper's confirmation, which would have brought
         // the new one. A sleep's poll may read an old one: its wake-up is then still to come.
         Tick(self.0.load(Relaxed))

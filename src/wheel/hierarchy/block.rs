@@ -1,5 +1,5 @@
-//! Blocks of names: what the slots' chains are made of, each as large as a cache line, in a slab as
-//! timers are.
+//! Blocks of references: what the slots' chains are made of, each as large as a cache line, in a
+//! slab as timers are.
 //!
 //! A block is in use from its claim until it is given back; all that while its state is that of a
 //! vacant entry which somebody holds. Who may touch it meanwhile is the slots' business (the block
@@ -7,7 +7,7 @@
 
 #![allow(clippy::inline_always, reason = "a part of an operation")]
 
-use super::name::Name;
+use super::entry_ref::EntryRef;
 use crate::panics::DropEach;
 use crate::sync::{Acquire, AtomicU32, Relaxed, Release};
 use crate::wheel::id::Generation;
@@ -18,23 +18,23 @@ use crate::wheel::slab::resident::Resident;
 use crate::wheel::slab::state::AtomicEntryState;
 use crate::wheel::slab::trim::Trim;
 
-/// How many names a block holds.
+/// How many references a block holds.
 #[cfg(not(any(modelled, tiny)))]
-pub(crate) const NAMES: usize = 13;
+pub(crate) const REFERENCES: usize = 13;
 #[cfg(any(modelled, tiny))]
-pub(crate) const NAMES: usize = 2;
+pub(crate) const REFERENCES: usize = 2;
 
 /// A page has `2^PAGE_BITS` blocks.
 const PAGE_BITS: u32 = if cfg!(any(modelled, tiny)) { 1 } else { 8 };
 
-/// Some names, and which block comes after this one.
+/// Some references, and which block comes after this one.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     state: AtomicEntryState,
     /// Which block comes next. Written before this one is published.
     next: AtomicU32,
-    /// Zero until whoever reserved the place writes its name.
-    names: [AtomicU32; NAMES],
+    /// Zero until whoever reserved the place writes its reference.
+    references: [AtomicU32; REFERENCES],
 }
 
 #[cfg(not(any(modelled, tiny)))]
@@ -61,12 +61,12 @@ impl Resident for Block {
 }
 
 impl Block {
-    /// Begins a block with one name, before `next`. The caller alone knows it.
-    pub(crate) fn begin(&self, name: Name, next: BlockNumber) {
+    /// Begins a block with one reference, before `next`. The caller alone knows it.
+    pub(crate) fn begin(&self, reference: EntryRef, next: BlockNumber) {
         // Relaxed, as below: published by the exchange that puts the block into its slot.
         self.next.store(next.0, Relaxed);
-        for (place, word) in self.names.iter().enumerate() {
-            word.store(if place == 0 { name.word() } else { 0 }, Relaxed);
+        for (place, word) in self.references.iter().enumerate() {
+            word.store(if place == 0 { reference.word() } else { 0 }, Relaxed);
         }
     }
 
@@ -76,26 +76,26 @@ impl Block {
         BlockNumber(self.next.load(Relaxed))
     }
 
-    /// Writes a name into the place that was reserved for it.
+    /// Writes a reference into the place that was reserved for it.
     #[inline]
-    pub(crate) fn write(&self, place: usize, name: Name) {
+    pub(crate) fn write(&self, place: usize, reference: EntryRef) {
         // Release: the last touch of the block comes before it is given back; pairs with the
         // Acquire of `read`.
-        self.names[place].store(name.word(), Release);
+        self.references[place].store(reference.word(), Release);
     }
 
-    /// The name at a place, if it has been written.
+    /// The reference at a place, if it has been written.
     #[inline]
-    pub(crate) fn read(&self, place: usize) -> Option<Name> {
+    pub(crate) fn read(&self, place: usize) -> Option<EntryRef> {
         // Acquire: pairs with the Release of `write`, so that the block can be given back once all
-        // its names have been read.
-        Name::of_word(self.names[place].load(Acquire))
+        // its references have been read.
+        EntryRef::of_word(self.references[place].load(Acquire))
     }
 
-    /// Whether there seems to be a name at a place.
+    /// Whether there seems to be a reference at a place.
     pub(crate) fn has(&self, place: usize) -> bool {
         // Relaxed: whether there is something to look at, not the look itself.
-        self.names[place].load(Relaxed) != 0
+        self.references[place].load(Relaxed) != 0
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     pub(crate) fn new() -> Self {
         Self {
-            // No id names a block.
+            // No id refers to a block.
             slab: Slab::new(PAGE_BITS, Generation::UNWRITTEN),
             #[cfg(all(modelled, not(crossbeam_loom)))]
             taken: crate::sync::Unseen::new(0),

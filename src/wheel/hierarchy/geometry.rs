@@ -47,7 +47,7 @@ impl Default for Geometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotIndex(pub(crate) usize);
 
-/// Where a name is to wait.
+/// Where a reference is to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The sweep has passed the deadline: wait for the next sweep, whenever it comes.

@@ -1,34 +1,34 @@
-//! The hierarchy: all slots of one shard, where the names of its timers wait.
+//! The hierarchy: all slots of one shard, where the references to its timers wait.
 //!
 //! Scheme 7 of Varghese and Lauck ("Hashed and hierarchical timing wheels", SOSP 1987), with
-//! names in place of nodes: a slot holds [`Name`]s of slab entries, and whether a timer lives in
-//! an entry, and when that is due, is decided by the entry when the sweeper meets the name. So a
-//! name may lie in any slot, twice, or after its timer has gone, and nothing breaks; what must hold
-//! is only that the entry of each armed timer has *a* name in a slot that is taken no later than
-//! the timer's deadline.
+//! references in place of nodes: a slot holds [`EntryRef`]s of slab entries, and whether a timer
+//! lives in an entry, and when that is due, is decided by the entry when the sweeper meets the
+//! reference. So a reference may lie in any slot, twice, or after its timer has gone, and nothing
+//! breaks; what must hold is only that the entry of each armed timer has *a* reference in a slot
+//! that is taken no later than the timer's deadline.
 //!
 //! ```text
 //!            sweep ──►  deadline on level 0: taken at its own tick
 //!  level 0   │·│·│·│·│·│·│·│·│ 4096 slots of one tick
 //!  level 1   │       ·       │       ·       │ 256 slots of 4096 ticks, cascades into level 0
 //!  …                     taken when the sweep reaches the slot's first tick
-//!  overdue   names whose deadline the sweep had passed when they were filed
+//!  overdue   references whose deadline the sweep had passed when they were filed
 //! ```
 //!
 //! Anyone may [`file`](Hierarchy::file); only the sweeper takes. Which slots are worth a visit is
 //! in [`occupancy`]; the arithmetic is in [`geometry`].
 
 pub(crate) mod block;
+pub(crate) mod entry_ref;
 pub(crate) mod geometry;
-pub(crate) mod name;
 pub(crate) mod occupancy;
 pub(crate) mod slot;
 
 use crate::wheel::memory::Guard;
 use crate::wheel::tick::Tick;
 use block::Blocks;
+use entry_ref::EntryRef;
 use geometry::{Geometry, Grain, Levels, Place, SlotIndex};
-use name::Name;
 use occupancy::Occupancy;
 use slot::{Chain, SlotHead, Unwritten};
 use std::collections::VecDeque;
@@ -45,15 +45,15 @@ pub(crate) struct Hierarchy {
     blocks: Blocks,
 }
 
-/// Where names were taken from.
+/// Where references were taken from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) shard: usize,
-    /// `None` for names that were overdue.
+    /// `None` for references that were overdue.
     pub(crate) slot: Option<SlotIndex>,
 }
 
-/// The names of one slot, taken.
+/// The references in one slot, taken.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) from: Source,
@@ -62,7 +62,7 @@ pub(crate) struct Taken {
     pub(crate) chain: Chain,
 }
 
-/// A taken block with names that are reserved but not yet written.
+/// A taken block with references that are reserved but not yet written.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) from: Source,
@@ -85,16 +85,16 @@ impl Hierarchy {
     }
 
     /// As [`file`](Self::file), without making a block: calls `first`, if there is room, and files
-    /// the name if nobody else is faster. `None`: there is none. Returns whether it did.
+    /// the reference if nobody else is faster. `None`: there is none. Returns whether it did.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "a part of an operation")]
     pub(crate) fn file_soon(
         &self,
-        name: Name,
+        reference: EntryRef,
         slot: SlotIndex,
         first: impl FnOnce(),
     ) -> Option<bool> {
-        let filed = self.slots[slot.0].push_soon(name, &self.blocks, first)?;
+        let filed = self.slots[slot.0].push_soon(reference, &self.blocks, first)?;
         if filed {
             self.occupied.mark(slot.0);
         }
@@ -108,13 +108,13 @@ impl Hierarchy {
     }
 
     // In C, for `ci/genmc`: `file`.
-    /// Files a name, and then marks its slot. Returns whether a block was made for it; `None`, and
-    /// the name is not filed, if none can be had.
-    pub(crate) fn file(&self, name: Name, place: Place) -> Option<bool> {
+    /// Files a reference, and then marks its slot. Returns whether a block was made for it; `None`,
+    /// and the reference is not filed, if none can be had.
+    pub(crate) fn file(&self, reference: EntryRef, place: Place) -> Option<bool> {
         match place {
-            Place::Overdue => self.overdue.push(name, &self.blocks),
+            Place::Overdue => self.overdue.push(reference, &self.blocks),
             Place::Slot { slot, .. } => {
-                let made = self.slots[slot.0].push(name, &self.blocks)?;
+                let made = self.slots[slot.0].push(reference, &self.blocks)?;
                 self.occupied.mark(slot.0);
                 Some(made)
             }
@@ -129,7 +129,7 @@ impl Hierarchy {
             .map(|grain| (grain.taken_at(1).0, grain.row().len(), self.occupied.count(grain.row())))
     }
 
-    /// Calls `visit` for each slot in which names wait: with the number of its level, its next
+    /// Calls `visit` for each slot in which references wait: with the number of its level, its next
     /// turn, and how many.
     pub(crate) fn for_each_slot(
         &self,
@@ -139,15 +139,15 @@ impl Hierarchy {
     ) {
         for (level, grain) in self.levels.iter().enumerate() {
             for slot in grain.row().map(SlotIndex) {
-                let names = self.slots[slot.0].len(&self.blocks, guard);
-                if names > 0 {
-                    visit(level, grain.next_turn(slot, swept), names);
+                let references = self.slots[slot.0].len(&self.blocks, guard);
+                if references > 0 {
+                    visit(level, grain.next_turn(slot, swept), references);
                 }
             }
         }
     }
 
-    /// The blocks that names lie in.
+    /// The blocks that references lie in.
     pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
     }
@@ -157,12 +157,12 @@ impl Hierarchy {
         self.levels.iter().filter_map(|grain| self.next_in(grain, swept)).min()
     }
 
-    /// Whether names are overdue.
+    /// Whether references are overdue.
     pub(crate) fn has_overdue(&self) -> bool {
         !self.overdue.is_empty()
     }
 
-    /// Takes the names that are overdue.
+    /// Takes the references that are overdue.
     pub(crate) fn take_overdue(&self, swept: Tick) -> Option<Taken> {
         (!self.overdue.is_empty()).then(|| Taken {
             from: Source { shard: self.shard, slot: None },
@@ -204,9 +204,9 @@ impl Hierarchy {
         Place::Slot { slot, at: self.levels.of(slot).next_turn(slot, swept) }
     }
 
-    /// As [`file`](Self::file), for a name that was taken early: back into its slot.
-    pub(crate) fn put_back(&self, name: Name, slot: SlotIndex, at: Tick) -> Option<bool> {
-        self.file(name, Place::Slot { slot, at })
+    /// As [`file`](Self::file), for a reference that was taken early: back into its slot.
+    pub(crate) fn put_back(&self, reference: EntryRef, slot: SlotIndex, at: Tick) -> Option<bool> {
+        self.file(reference, Place::Slot { slot, at })
     }
 
     /// The first occupied slot, in the row of all, from this place on.
@@ -215,7 +215,7 @@ impl Hierarchy {
     }
 
     // In C, for `ci/genmc`: `take`.
-    /// Clears the mark, then takes the names: whoever pushes after the swap marks again.
+    /// Clears the mark, then takes the references: whoever pushes after the swap marks again.
     fn take(&self, slot: SlotIndex, at: Tick) -> Taken {
         self.occupied.clear(slot.0);
         let chain = self.slots[slot.0].take();

@@ -1,9 +1,9 @@
-//! Which slots may hold names, one bit a slot.
+//! Which slots may hold references, one bit a slot.
 //!
-//! A set bit may lag: the slot may have been emptied of all but stale names, or an inserter may
-//! be about to push. A clear bit may lag too, but only for an inserter that has pushed and not
-//! yet marked; it marks before it looks at how far the sweep has come, and that look finds what
-//! the sweep may have missed (see [`crate::wheel::shard`]).
+//! A set bit may lag: the slot may have been emptied of all but stale references, or an inserter
+//! may be about to push. A clear bit may lag too, but only for an inserter that has pushed and not
+//! yet marked; it marks before it looks at how far the sweep has come, and that look finds what the
+//! sweep may have missed (see [`crate::wheel::shard`]).
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ impl Occupancy {
     }
 
     // In C, for `ci/genmc`: `occupancy_mark`.
-    /// Notes that `slot` may hold names; called after the push.
+    /// Notes that `slot` may hold references; called after the push.
     #[inline]
     pub(crate) fn mark(&self, slot: usize) {
         let (word, bit) = (&self.words[slot / 64], 1 << (slot % 64));

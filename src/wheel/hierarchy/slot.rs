@@ -1,40 +1,41 @@
-//! The slot head: where the names of timers wait for the sweeper.
+//! The slot head: where the references to timers wait for the sweeper.
 //!
 //! ```text
 //!  head                        ┌──────────────┐     ┌──────────────┐
 //!  ┌─────────────────┬───────┐ │ next ────────┼────►│ next: none   │
-//!  │ number of block │ count │►│ name 0       │     │ name 0       │
-//!  │      (30)       │  (4)  │ │ name 1       │     │ …            │
-//!  └─────────────────┴───────┘ │ (not yet     │     │ name 12      │
+//!  │ number of block │ count │►│ reference 0       │     │ reference 0       │
+//!  │      (30)       │  (4)  │ │ reference 1       │     │ …            │
+//!  └─────────────────┴───────┘ │ (not yet     │     │ reference 12      │
 //!                              │    written)  │     └──────────────┘
 //!                              └──────────────┘      all but the first block are full
 //! ```
 //!
-//! A slot is a chain of [`block`](super::block)s of names. To [`push`](SlotHead::push) is to
+//! A slot is a chain of [`block`](super::block)s of references. To [`push`](SlotHead::push) is to
 //! reserve the next place of the first block by one compare-and-swap on the head, which holds the
-//! count, and then to store the name there; when the block is full, a new block with the name in it
-//! goes in front. The sweeper [`take`](SlotHead::take)s the whole chain by one swap. Nothing is
-//! ever popped singly.
+//! count, and then to store the reference there; when the block is full, a new block with the
+//! reference in it goes in front. The sweeper [`take`](SlotHead::take)s the whole chain by one
+//! swap. Nothing is ever popped singly.
 //!
 //! **Block rule.** A block belongs to the slot until the chain is taken and to the taker after
-//! that; the taker gives it back when all names reserved in it have been read. A thread touches a
-//! block only between its reservation and its store of the name there, so the block is then
-//! still in use, and no epoch is needed. That a head of the same value may by then mean a block
-//! that was given back and made again is harmless: a reservation is made in the
-//! block that the head names *at that moment*, and the `next` of a new block is that same head's.
+//! that; the taker gives it back when all references reserved in it have been read. A thread
+//! touches a block only between its reservation and its store of the reference there, so the block
+//! is then still in use, and no epoch is needed. That a head of the same value may by then mean a
+//! block that was given back and made again is harmless: a reservation is made in the block that
+//! the head refers to *at that moment*, and the `next` of a new block is that same head's.
 //!
-//! **A name reserved but not yet written** reads as zero. The taker keeps such a block
+//! **A reference reserved but not yet written** reads as zero. The taker keeps such a block
 //! ([`Unwritten`]) and looks again at its next sweep; nobody waits. Its timer is not late: its
 //! insert has not returned. When it goes on, it finds at its second look that the slot's turn has
-//! passed and files the name once more; or, if the slot was taken out of turn or is the overdue
-//! one, the taker finds the name: it looks at the blocks it keeps whenever it has announced a tick
-//! ([`crate::wheel::front::swept`]), and before it rests, each time after the fence that makes it
-//! see the name or the inserter see the tick or the alarm ([`crate::wheel::front::alarm`]).
+//! passed and files the reference once more; or, if the slot was taken out of turn or is the
+//! overdue one, the taker finds the reference: it looks at the blocks it keeps whenever it has
+//! announced a tick ([`crate::wheel::front::swept`]), and before it rests, each time after the
+//! fence that makes it see the reference or the inserter see the tick or the alarm
+//! ([`crate::wheel::front::alarm`]).
 
 #![forbid(unsafe_code)]
 
-use super::block::{BlockNumber, Blocks, NAMES};
-use super::name::Name;
+use super::block::{BlockNumber, Blocks, REFERENCES};
+use super::entry_ref::EntryRef;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::bits::{Field, to_index};
 use crate::wheel::memory::Guard;
@@ -42,15 +43,15 @@ use crate::wheel::memory::Guard;
 const COUNT: Field = Field::low(4);
 const BLOCK: Field = COUNT.above(30);
 
-/// A copied head: the first block, and how many of its names are reserved.
+/// A copied head: the first block, and how many of its references are reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head(u64);
 
 impl Head {
     /// No block, and so no place in it: as if it were full.
-    const EMPTY: Head = Head(BLOCK.put(BlockNumber::NONE.0 as u64) | COUNT.put(NAMES as u64));
+    const EMPTY: Head = Head(BLOCK.put(BlockNumber::NONE.0 as u64) | COUNT.put(REFERENCES as u64));
 
-    /// A block with one name.
+    /// A block with one reference.
     fn new(block: BlockNumber) -> Self {
         Self(BLOCK.put(u64::from(block.0)) | COUNT.put(1))
     }
@@ -65,16 +66,16 @@ impl Head {
         to_index(COUNT.get(self.0))
     }
 
-    /// This head with one more name reserved in the same block.
+    /// This head with one more reference reserved in the same block.
     #[inline]
     fn reserved(self) -> Self {
         Self(self.0 + COUNT.put(1))
     }
 
-    /// Whether a new block is needed for one more name.
+    /// Whether a new block is needed for one more reference.
     #[inline]
     fn is_full(self) -> bool {
-        self.count() >= NAMES
+        self.count() >= REFERENCES
     }
 }
 
@@ -87,13 +88,13 @@ impl SlotHead {
         Self(AtomicU64::new(Head::EMPTY.0))
     }
 
-    /// Whether no name waits here, as far as this thread has seen.
+    /// Whether no reference waits here, as far as this thread has seen.
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire: a taker that finds names goes on to read them; pairs with `push`.
+        // Acquire: a taker that finds references goes on to read them; pairs with `push`.
         Head(self.0.load(Acquire)) == Head::EMPTY
     }
 
-    /// How many names wait here: a figure. A chain that is taken meanwhile may lead on into
+    /// How many references wait here: a figure. A chain that is taken meanwhile may lead on into
     /// another.
     pub(crate) fn len(&self, blocks: &Blocks, guard: &Guard) -> u64 {
         // Acquire: the block was begun before; pairs with the exchanges of `push`.
@@ -101,51 +102,51 @@ impl SlotHead {
         if head == Head::EMPTY {
             return 0;
         }
-        let (mut block, mut names) = (head.block(), head.count());
+        let (mut block, mut references) = (head.block(), head.count());
         // Nor does that lead round for ever.
         for _ in 1..blocks.len() {
             block = blocks.after(block, guard);
             if block == BlockNumber::NONE {
                 break;
             }
-            names += NAMES;
+            references += REFERENCES;
         }
-        names as u64
+        references as u64
     }
 
     /// As [`push`](Self::push), without making a block: calls `first`, if the first one has room,
-    /// and files the name if nobody is faster. `None`: it has none. Returns whether it did.
+    /// and files the reference if nobody is faster. `None`: it has none. Returns whether it did.
     #[inline]
     pub(crate) fn push_soon(
         &self,
-        name: Name,
+        reference: EntryRef,
         blocks: &Blocks,
         first: impl FnOnce(),
     ) -> Option<bool> {
-        // Relaxed: what the head names is not touched before the exchange confirms it.
+        // Relaxed: what the head refers to is not touched before the exchange confirms it.
         let head = Head(self.0.load(Relaxed));
         if head.is_full() {
             return None;
         }
         first();
-        Some(self.push_name(head, name, blocks).is_ok())
+        Some(self.push_reference(head, reference, blocks).is_ok())
     }
 
     // In C, for `ci/genmc`: `slot_push`.
-    /// Files a name. Returns whether a block was made for it; `None`, and the name is not filed, if
-    /// none can be had.
-    pub(crate) fn push(&self, name: Name, blocks: &Blocks) -> Option<bool> {
+    /// Files a reference. Returns whether a block was made for it; `None`, and the reference is not
+    /// filed, if none can be had.
+    pub(crate) fn push(&self, reference: EntryRef, blocks: &Blocks) -> Option<bool> {
         // Relaxed: as in `push_soon`.
         let mut head = Head(self.0.load(Relaxed));
         let mut made = BlockNumber::NONE;
         loop {
             let pushed = if !head.is_full() {
-                self.push_name(head, name, blocks)
+                self.push_reference(head, reference, blocks)
             } else {
                 if made == BlockNumber::NONE {
                     made = blocks.claim()?;
                 }
-                blocks.with(made, |block| block.begin(name, head.block()));
+                blocks.with(made, |block| block.begin(reference, head.block()));
                 self.exchange(head, Head::new(made))
             };
             match pushed {
@@ -160,21 +161,21 @@ impl SlotHead {
         Some(false)
     }
 
-    /// Reserves the next place of the first block, and writes the name there.
+    /// Reserves the next place of the first block, and writes the reference there.
     #[inline]
-    fn push_name(&self, head: Head, name: Name, blocks: &Blocks) -> Result<(), Head> {
+    fn push_reference(&self, head: Head, reference: EntryRef, blocks: &Blocks) -> Result<(), Head> {
         self.exchange(head, head.reserved())?;
-        // By the block rule the block is in use until the name reserved here has been written.
-        blocks.with(head.block(), |block| block.write(head.count(), name));
+        // By the block rule the block is in use until the reference reserved here has been written.
+        blocks.with(head.block(), |block| block.write(head.count(), reference));
         Ok(())
     }
 
     #[inline]
     fn exchange(&self, head: Head, next: Head) -> Result<(), Head> {
-        // AcqRel: the Release half publishes a new block, and the entry's state behind the name,
-        // to the taker's swap; the Acquire half pairs with that swap, so that whoever pushes
-        // after it also sees the slot marked empty and the sweep's announced tick. Relaxed on
-        // failure: the caller looks again.
+        // AcqRel: the Release half publishes a new block, and the entry's state behind the
+        // reference, to the taker's swap; the Acquire half pairs with that swap, so that whoever
+        // pushes after it also sees the slot marked empty and the sweep's announced tick. Relaxed
+        // on failure: the caller looks again.
         match self.0.compare_exchange(head.0, next.0, AcqRel, Relaxed) {
             Ok(_) => Ok(()),
             Err(now) => Err(Head(now)),
@@ -182,7 +183,7 @@ impl SlotHead {
     }
 
     // In C, for `ci/genmc`: `slot_take`.
-    /// Takes all names.
+    /// Takes all references.
     pub(crate) fn take(&self) -> Chain {
         // AcqRel: the Acquire half pairs with the exchanges of `push`; the Release half shows
         // whoever pushes later what the sweeper announced before.
@@ -199,18 +200,22 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Appends the names of the next block to `names`. Returns what became of the block, or
-    /// `None` at the end of the chain.
-    pub(crate) fn read_block(&mut self, names: &mut Vec<Name>, blocks: &Blocks) -> Option<Read> {
+    /// Appends the references in the next block to `references`. Returns what became of the block,
+    /// or `None` at the end of the chain.
+    pub(crate) fn read_block(
+        &mut self,
+        references: &mut Vec<EntryRef>,
+        blocks: &Blocks,
+    ) -> Option<Read> {
         let block = self.block;
         if block == BlockNumber::NONE {
             return None;
         }
         self.block = blocks.with(block, |block| block.next());
         blocks.prefetch(self.block);
-        let count = std::mem::replace(&mut self.count, NAMES);
+        let count = std::mem::replace(&mut self.count, REFERENCES);
         let mut unwritten = Unwritten { block, waiting: (1 << count) - 1 };
-        Some(match unwritten.look(names, blocks) {
+        Some(match unwritten.look(references, blocks) {
             true => Read::Whole,
             false => Read::Kept(unwritten),
         })
@@ -220,13 +225,13 @@ impl Chain {
 /// What became of a block that was read.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// All its names were there; it is given back.
+    /// All its references were there; it is given back.
     Whole,
-    /// Some names are reserved but not yet written.
+    /// Some references are reserved but not yet written.
     Kept(Unwritten),
 }
 
-/// A block with names that are reserved but not yet written.
+/// A block with references that are reserved but not yet written.
 #[derive(Debug)]
 pub(crate) struct Unwritten {
     block: BlockNumber,
@@ -235,7 +240,7 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
-    /// Whether names have been written since the last look.
+    /// Whether references have been written since the last look.
     pub(crate) fn has_news(&self, blocks: &Blocks) -> bool {
         let written =
             || blocks.with(self.block, |block| self.places().any(|place| block.has(place)));
@@ -246,27 +251,27 @@ impl Unwritten {
     #[inline]
     fn places(&self) -> impl Iterator<Item = usize> + use<> {
         let waiting = self.waiting;
-        (0..NAMES).filter(move |place| waiting & (1 << place) != 0)
+        (0..REFERENCES).filter(move |place| waiting & (1 << place) != 0)
     }
 
     // In C, for `ci/genmc`: `look`.
-    /// Appends the names written since the last look. Returns whether that was all; if so the
+    /// Appends the references written since the last look. Returns whether that was all; if so the
     /// block is given back.
     #[inline]
-    pub(crate) fn look(&mut self, names: &mut Vec<Name>, blocks: &Blocks) -> bool {
+    pub(crate) fn look(&mut self, references: &mut Vec<EntryRef>, blocks: &Blocks) -> bool {
         if self.waiting == 0 {
             return true;
         }
         blocks.with(self.block, |block| {
             for place in self.places() {
-                if let Some(name) = block.read(place) {
-                    names.push(name);
+                if let Some(reference) = block.read(place) {
+                    references.push(reference);
                     self.waiting &= !(1 << place);
                 }
             }
         });
         if self.waiting == 0 {
-            // All reserved names have been written: by the block rule nobody else touches it.
+            // All reserved references have been written: by the block rule nobody else touches it.
             blocks.release(self.block);
         }
         self.waiting == 0
@@ -275,24 +280,25 @@ impl Unwritten {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Blocks, NAMES, Name, Read, SlotHead};
+    use super::{Blocks, EntryRef, REFERENCES, Read, SlotHead};
     use crate::wheel::memory::pin;
 
     #[test]
-    fn every_name_pushed_is_taken_once() {
+    fn every_reference_pushed_is_taken_once() {
         let (slot, pool) = (SlotHead::new(), Blocks::new());
-        let total = u32::try_from(NAMES * 3 + 1).unwrap();
-        let blocks =
-            (0..total).filter(|&index| slot.push(Name::new(index), &pool) == Some(true)).count();
+        let total = u32::try_from(REFERENCES * 3 + 1).unwrap();
+        let blocks = (0..total)
+            .filter(|&index| slot.push(EntryRef::new(index), &pool) == Some(true))
+            .count();
         assert_eq!((blocks, slot.len(&pool, &pin())), (4, u64::from(total)));
         let mut chain = slot.take();
-        let mut names = Vec::new();
-        while let Some(read) = chain.read_block(&mut names, &pool) {
+        let mut references = Vec::new();
+        while let Some(read) = chain.read_block(&mut references, &pool) {
             assert!(matches!(read, Read::Whole));
         }
-        names.sort_unstable();
-        assert_eq!(names, (0..total).map(Name::new).collect::<Vec<_>>());
-        assert!(slot.is_empty() && slot.take().read_block(&mut names, &pool).is_none());
+        references.sort_unstable();
+        assert_eq!(references, (0..total).map(EntryRef::new).collect::<Vec<_>>());
+        assert!(slot.is_empty() && slot.take().read_block(&mut references, &pool).is_none());
         assert_eq!(slot.len(&pool, &pin()), 0);
     }
 }

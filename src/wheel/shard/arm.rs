@@ -1,5 +1,5 @@
-//! Arming: what an insert does with the entry that it has claimed, by a name that is met in time or
-//! with a new one. The protocol and its races are in [`protocol`](super::protocol).
+//! Arming: what an insert does with the entry that it has claimed, by a reference that is met in
+//! time or with a new one. The protocol and its races are in [`protocol`](super::protocol).
 //!
 //! What is common comes first and calls nothing; what is left of it, where another thread was
 //! faster or the sweeper has come, goes on by the id alone: once the timer is armed, others may end
@@ -10,8 +10,8 @@
 use super::{Aim, Filed, Named, Role, Shard, at, has_passed, in_time, still_waits};
 use crate::wheel::front::Front;
 use crate::wheel::front::swept::published;
+use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
-use crate::wheel::hierarchy::name::Name;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::slab::Claimed;
@@ -19,7 +19,7 @@ use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::tick::Tick;
 
-/// What came of arming a timer and filing its first name.
+/// What came of arming a timer and filing its first reference.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum First<F> {
@@ -27,9 +27,10 @@ pub(crate) enum First<F> {
     Done,
     /// It is not armed: a block has to be made, or its deadline has passed.
     NotArmed(F),
-    /// It is armed; its name is still to be filed there.
+    /// It is armed; its reference is still to be filed there.
     NotFiled(SlotIndex, Tick),
-    /// Its name is filed there, where the sweeper may have been already, or rests for too long.
+    /// Its reference is filed there, where the sweeper may have been already, or rests for too
+    /// long.
     LookAgain(SlotIndex, Tick),
 }
 
@@ -50,7 +51,7 @@ impl<T> Filled<'_, T> {
 impl<T> Shard<T> {
     // In C, for `ci/genmc`: `insert`.
     /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
-    /// name of the entry is met in time, and nobody is relinking.
+    /// reference to the entry is met in time, and nobody is relinking.
     #[inline(always)]
     pub(crate) fn arm_named<'g>(
         &self,
@@ -80,8 +81,8 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `insert`.
-    /// Arms a timer of whose entry no name is met in time, and files one, in the common case: the
-    /// slot has room, nobody is faster, and the sweeper comes in time by itself.
+    /// Arms a timer of whose entry no reference is met in time, and files one, in the common case:
+    /// the slot has room, nobody is faster, and the sweeper comes in time by itself.
     #[inline(always)]
     pub(crate) fn arm_and_file<'g>(
         &self,
@@ -97,7 +98,7 @@ impl<T> Shard<T> {
             entry.link.store(at);
             entry.state.arm(id, deadline);
         };
-        match self.hierarchy.file_soon(Name::new(id.index()), slot, arm) {
+        match self.hierarchy.file_soon(EntryRef::new(id.index()), slot, arm) {
             None => return First::NotArmed(filled),
             Some(false) => return First::NotFiled(slot, at),
             Some(true) => published(),
@@ -110,7 +111,7 @@ impl<T> Shard<T> {
 
     // In C, for `ci/genmc`: `insert`.
     /// As [`arm_and_file`](Self::arm_and_file), in every case. `None`: there is no memory for the
-    /// name; the timer is armed, and is to be [withdrawn](Self::withdraw).
+    /// reference; the timer is armed, and is to be [withdrawn](Self::withdraw).
     pub(crate) fn arm_and_file_any(
         &self,
         Filled { entry, id }: Filled<'_, T>,
@@ -128,8 +129,8 @@ impl<T> Shard<T> {
         Some(filed.and(self.look_again(entry, Aim { id, deadline }, place, front)))
     }
 
-    /// Goes on where [`arm_and_file`](Self::arm_and_file) has armed a timer and not filed its name.
-    /// `None`: as of [`arm_and_file_any`](Self::arm_and_file_any).
+    /// Goes on where [`arm_and_file`](Self::arm_and_file) has armed a timer and not filed its
+    /// reference. `None`: as of [`arm_and_file_any`](Self::arm_and_file_any).
     pub(crate) fn file_first(
         &self,
         id: TimerId,
@@ -143,8 +144,8 @@ impl<T> Shard<T> {
         Some(filed.and(self.look_again_at(id, deadline, (slot, at), front, guard)))
     }
 
-    /// Goes on where [`arm_and_file`](Self::arm_and_file) has filed the name of a timer, and the
-    /// sweeper may not come in time.
+    /// Goes on where [`arm_and_file`](Self::arm_and_file) has filed the reference to a timer, and
+    /// the sweeper may not come in time.
     pub(crate) fn look_again_at(
         &self,
         id: TimerId,
@@ -158,8 +159,8 @@ impl<T> Shard<T> {
         self.slab.entry(id.index(), guard).map_or(Filed::NOTHING, look)
     }
 
-    /// The second look of an insert that has filed a name, after its fence: whether the sweeper
-    /// comes there in time, and by itself.
+    /// The second look of an insert that has filed a reference, after its fence: whether the
+    /// sweeper comes there in time, and by itself.
     fn look_again(&self, entry: &Entry<T>, aim: Aim, place: Place, front: &Front) -> Filed {
         let swept = front.swept();
         if has_passed(place, aim.deadline, swept) {
@@ -170,7 +171,7 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `insert`.
-    /// Arms a timer by an exchange, whatever name its entry has.
+    /// Arms a timer by an exchange, whatever reference its entry has.
     pub(crate) fn arm_any(
         &self,
         Filled { entry, id }: Filled<'_, T>,

@@ -1,54 +1,54 @@
-//! Names that cannot be filed: how they are lost, and how the sweeper finds their timers. The
+//! References that cannot be filed: how they are lost, and how the sweeper finds their timers. The
 //! protocol is in [`unfiled`](super::unfiled).
 
 #![forbid(unsafe_code)]
 
 use super::unfiled::forget;
 use super::{Shard, in_time};
+use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
-use crate::wheel::hierarchy::name::Name;
 use crate::wheel::memory::Guard;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::tick::Tick;
 
 impl<T> Shard<T> {
-    /// How many names could not be filed so far.
+    /// How many references could not be filed so far.
     pub(crate) fn unfiled(&self) -> u64 {
         self.unfiled.count()
     }
 
-    /// Appends the names of those entries of a page whose timers may have none that is met in time.
-    /// `false`: no page has this number or a greater one.
+    /// Appends the references to those entries of a page whose timers may have none that is met in
+    /// time. `false`: no page has this number or a greater one.
     pub(crate) fn read_unfiled(
         &self,
         page: u32,
         swept: Tick,
-        names: &mut Vec<Name>,
+        references: &mut Vec<EntryRef>,
         guard: &Guard,
     ) -> bool {
         self.slab.for_each_on_page(page, guard, |index, entry| {
             let (state, link) = (entry.state.load(), entry.link.load());
             let known = !state.is_relinking() && in_time(link, state.deadline(swept), swept);
             if state.is_armed() && !known {
-                names.push(Name::new(index));
+                references.push(EntryRef::new(index));
             }
         })
     }
 
-    /// Puts a name that was taken from its slot before its turn back there. Returns whether a block
-    /// was made for it; `None`: it cannot be put back, and its timer is left to the look at all
-    /// entries.
+    /// Puts a reference that was taken from its slot before its turn back there. Returns whether a
+    /// block was made for it; `None`: it cannot be put back, and its timer is left to the look at
+    /// all entries.
     pub(crate) fn put_back(
         &self,
-        name: Name,
+        reference: EntryRef,
         slot: SlotIndex,
         at: Tick,
         swept: Tick,
         guard: &Guard,
     ) -> Option<bool> {
-        let made = self.hierarchy.put_back(name, slot, at);
+        let made = self.hierarchy.put_back(reference, slot, at);
         if made.is_none() {
-            self.slab.entry(name.index(), guard).inspect(|entry| {
+            self.slab.entry(reference.index(), guard).inspect(|entry| {
                 let mut state = entry.state.load();
                 self.lose(entry, slot, swept);
                 while let Err(now) = entry.state.try_confirm(state) {
@@ -60,14 +60,14 @@ impl<T> Shard<T> {
         made
     }
 
-    /// Counts a name that was taken from this slot, or was to go there, and cannot be filed: the
-    /// link of its entry does not tell of it any more.
+    /// Counts a reference that was taken from this slot, or was to go there, and cannot be filed:
+    /// the link of its entry does not tell of it any more.
     pub(super) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
         self.unfiled.add();
         forget(&entry.link, |link| self.tells_of(slot, link, swept));
     }
 
-    /// As [`lose`](Self::lose), for a name that was to go to a place.
+    /// As [`lose`](Self::lose), for a reference that was to go to a place.
     pub(super) fn lose_at(&self, entry: &Entry<T>, place: Place, swept: Tick) {
         match place {
             Place::Overdue => self.unfiled.add(),
@@ -75,7 +75,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether a link tells of a name in this slot.
+    /// Whether a link tells of a reference in this slot.
     fn tells_of(&self, slot: SlotIndex, link: Tick, swept: Tick) -> bool {
         swept < link && self.hierarchy.is_taken_at(slot, link)
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_without_memory_for_its_name_gives_the_value_back() {
+    fn an_insert_without_memory_for_its_reference_gives_the_value_back() {
         for builder in [Builder::new(), Builder::new().capacity(1)] {
             let mut bench = Bench::new(tiny(), builder);
             bench.exhaust(true);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_without_memory_for_its_name_is_obeyed() {
+    fn a_reset_without_memory_for_its_reference_is_obeyed() {
         let mut bench = Bench::new(Geometry::default(), Builder::new());
         let hour = Duration::from_secs(3600);
         let ids: Vec<_> = (0..50).map(|n| bench.wheel.insert(n, hour).unwrap()).collect();
@@ -157,11 +157,11 @@ mod tests {
         for n in 1..50 {
             assert_eq!(bench.advance(1), [n]);
         }
-        assert_eq!(bench.wheel.metrics().stale_names, 50, "those of the hour");
+        assert_eq!(bench.wheel.metrics().stale_references, 50, "those of the hour");
     }
 
-    /// Names are visited out of turn, when stale ones outnumber the armed timers, and cannot be put
-    /// back.
+    /// References are visited out of turn, when stale ones outnumber the armed timers, and cannot
+    /// be put back.
     #[test]
     fn upkeep_without_memory_loses_nothing() {
         let mut bench = Bench::new(Geometry::default(), Builder::new());
@@ -174,8 +174,8 @@ mod tests {
         for _ in 0..100 {
             assert!(bench.advance(1).is_empty());
         }
-        assert!(bench.wheel.metrics().stale_names < 100, "{:?}", bench.wheel.metrics());
-        // Relies on no name that has gone.
+        assert!(bench.wheel.metrics().stale_references < 100, "{:?}", bench.wheel.metrics());
+        // Relies on no reference that has gone.
         for (id, n) in armed.into_iter().zip(0..) {
             assert_eq!(bench.wheel.reset(id, TICK * (6000 + n)), Ok(true));
         }
@@ -233,10 +233,10 @@ mod tests {
             assert!(refused > 0);
             let left = bench.advance(100).len();
             assert_eq!((left, bench.wheel.metrics().armed), (armed.len(), 0));
-            // Nothing that was counted for a timer without a name is left over.
+            // Nothing that was counted for a timer without a reference is left over.
             bench.exhaust(false);
             let _ = bench.advance(1000);
-            assert_eq!(bench.wheel.metrics().stale_names, 0, "seed {seed}");
+            assert_eq!(bench.wheel.metrics().stale_references, 0, "seed {seed}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Meeting names: what the sweeper does with those that it has taken. The protocol and its races
-//! are in [`super`].
+//! Meeting references: what the sweeper does with those that it has taken. The protocol and its
+//! races are in [`super`].
 
 use super::{Filed, Shard, at};
+use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::SlotIndex;
-use crate::wheel::hierarchy::name::Name;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::slab::Released;
@@ -13,7 +13,7 @@ use crate::wheel::slab::state::EntryState;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tick::Tick;
 
-/// What the sweeper gathers while it meets names.
+/// What the sweeper gathers while it meets references.
 #[derive(Debug)]
 pub(crate) struct Gathered<'h> {
     pub(crate) filed: Filed,
@@ -22,7 +22,7 @@ pub(crate) struct Gathered<'h> {
     pub(crate) hoard: Option<&'h mut Trim>,
 }
 
-/// When names are met, and where they were taken from.
+/// When references are met, and where they were taken from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     /// Their slot; `None` for what was overdue.
@@ -31,11 +31,11 @@ pub(crate) struct Turn {
     pub(crate) swept: Tick,
 }
 
-/// What came of meeting a name.
+/// What came of meeting a reference.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Met<T> {
-    /// No timer lives in its entry, or another name of the entry waits in time.
+    /// No timer lives in its entry, or another reference to the entry waits in time.
     Dropped,
     /// It waits anew.
     Refiled,
@@ -45,18 +45,18 @@ pub(crate) enum Met<T> {
 
 impl<T> Shard<T> {
     // In C, for `ci/genmc`: `meet`.
-    /// Meets a name.
+    /// Meets a reference.
     ///
     /// Entries of timers that end here, and what is filed, gather in `gathered`.
     #[inline]
     pub(crate) fn meet(
         &self,
-        name: Name,
+        reference: EntryRef,
         turn: Turn,
         gathered: &mut Gathered<'_>,
         guard: &Guard,
     ) -> Met<T> {
-        let Some(entry) = self.slab.entry(name.index(), guard) else {
+        let Some(entry) = self.slab.entry(reference.index(), guard) else {
             return Met::Dropped;
         };
         let mut state = entry.state.load();
@@ -64,14 +64,14 @@ impl<T> Shard<T> {
             let deadline = state.deadline(turn.swept);
             let met = if state.is_armed() && deadline <= turn.swept {
                 let next = match &mut gathered.hoard {
-                    Some(hoard) => hoard.next(&self.slab, name.index()),
+                    Some(hoard) => hoard.next(&self.slab, reference.index()),
                     None => gathered.released.next(),
                 };
                 entry.state.try_end(state, next).map(|vacant| {
                     // SAFETY: the timer was ended just above and its entry is given back below.
                     let value = unsafe { entry.take() };
-                    self.leave(entry, name, state, turn, &mut gathered.filed);
-                    let (index, released) = (name.index(), &mut gathered.released);
+                    self.leave(entry, reference, state, turn, &mut gathered.filed);
+                    let (index, released) = (reference.index(), &mut gathered.released);
                     match &mut gathered.hoard {
                         Some(hoard) => hoard.add(&self.slab, index, vacant, guard),
                         None => self.slab.gather(released, index, vacant, guard),
@@ -82,7 +82,7 @@ impl<T> Shard<T> {
             } else {
                 self.try_drop(entry, state, turn).and_then(|dropped| match dropped {
                     true => Ok(Met::Dropped),
-                    false => self.try_refile(entry, name, state, turn, &mut gathered.filed),
+                    false => self.try_refile(entry, reference, state, turn, &mut gathered.filed),
                 })
             };
             match met {
@@ -92,11 +92,11 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether a name that was taken from its slot out of turn must be put back; if not, it is
+    /// Whether a reference that was taken from its slot out of turn must be put back; if not, it is
     /// dropped.
     #[inline]
-    pub(crate) fn is_needed(&self, name: Name, turn: Turn, guard: &Guard) -> bool {
-        let Some(entry) = self.slab.entry(name.index(), guard) else {
+    pub(crate) fn is_needed(&self, reference: EntryRef, turn: Turn, guard: &Guard) -> bool {
+        let Some(entry) = self.slab.entry(reference.index(), guard) else {
             return false;
         };
         let mut state = entry.state.load();
@@ -109,13 +109,13 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `leave`.
-    /// What a name that has ended its timer leaves to the entry: nothing that the link may still
-    /// tell of is gone. `ended` is the timer's last state; the entry has not been given back.
+    /// What a reference that has ended its timer leaves to the entry: nothing that the link may
+    /// still tell of is gone. `ended` is the timer's last state; the entry has not been given back.
     #[inline]
     fn leave(
         &self,
         entry: &Entry<T>,
-        name: Name,
+        reference: EntryRef,
         ended: EntryState,
         Turn { slot, swept }: Turn,
         filed: &mut Filed,
@@ -123,7 +123,7 @@ impl<T> Shard<T> {
         let Some(slot) = slot else { return };
         let link = entry.link.load();
         if ended.is_relinking() {
-            match self.file(name.index(), self.hierarchy.next_turn_of(slot, swept)) {
+            match self.file(reference.index(), self.hierarchy.next_turn_of(slot, swept)) {
                 Some(kept) => *filed = filed.and(kept),
                 None => self.lose(entry, slot, swept),
             }
@@ -134,8 +134,8 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `try_drop`.
-    /// Steps 1 and 2 of meeting a name that is not due. Whether it may be dropped, or the present
-    /// state, if that is another.
+    /// Steps 1 and 2 of meeting a reference that is not due. Whether it may be dropped, or the
+    /// present state, if that is another.
     #[inline]
     fn try_drop(
         &self,
@@ -165,12 +165,12 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `try_refile`.
-    /// Steps 3 and 4 of meeting a name that is not due. The present state, if it did not come
+    /// Steps 3 and 4 of meeting a reference that is not due. The present state, if it did not come
     /// about.
     fn try_refile(
         &self,
         entry: &Entry<T>,
-        name: Name,
+        reference: EntryRef,
         state: EntryState,
         Turn { slot, swept }: Turn,
         filed: &mut Filed,
@@ -179,7 +179,7 @@ impl<T> Shard<T> {
         let place = self.hierarchy.place(deadline, swept);
         if state.is_relinking() {
             let kept = slot.map(|slot| self.hierarchy.next_turn_of(slot, swept));
-            let kept = kept.filter(|&kept| match self.file(name.index(), kept) {
+            let kept = kept.filter(|&kept| match self.file(reference.index(), kept) {
                 Some(more) => {
                     *filed = filed.and(more);
                     true
@@ -200,7 +200,7 @@ impl<T> Shard<T> {
                 return entry.state.try_confirm(state).and(Err(state));
             }
         }
-        let met = match self.file(name.index(), place) {
+        let met = match self.file(reference.index(), place) {
             Some(more) => {
                 *filed = filed.and(more);
                 Met::Refiled

@@ -1,29 +1,29 @@
-//! One shard: a slab of timers and a hierarchy of slots with the names of their entries.
+//! One shard: a slab of timers and a hierarchy of slots with the references to their entries.
 //!
 //! This is where the wheel's promises are kept. Each entry has two words: its **state**
 //! ([`EntryState`]: generation, relinking flag, deadline) says what may happen to the timer in it;
-//! its **link** ([`AtomicLink`]: a tick) says when one of its names is met. Names and link belong
-//! to the entry and not to the timer: they outlive it, and the entry's next timer uses them. A
-//! server that arms and cancels a timer for each request files a name once a revolution, not once
-//! a request.
+//! its **link** ([`AtomicLink`]: a tick) says when one of its references is met. References and
+//! link belong to the entry and not to the timer: they outlive it, and the entry's next timer uses
+//! them. A server that arms and cancels a timer for each request files a reference once a
+//! revolution, not once a request.
 //!
 //! # Invariants
 //!
-//! * **I1, filed.** The entry of each armed timer has a name in a slot that is taken no later than
-//!   the deadline (or in the overdue slot, or in the sweeper's hand), except while the operation
-//!   that armed or reset it has not returned.
+//! * **I1, filed.** The entry of each armed timer has a reference in a slot that is taken no later
+//!   than the deadline (or in the overdue slot, or in the sweeper's hand), except while the
+//!   operation that armed or reset it has not returned.
 //! * **I2, the link tells the truth.** While the relinking flag is clear and the link's tick lies
-//!   after the sweep, a name of this entry is in the slot that is taken at that tick, or in the
-//!   sweeper's hand, except while the insert that wrote the link has not returned. (Nobody has its
-//!   id before that. So only the sweeper can end its timer, when the link's tick has passed; and a
-//!   drain, which makes the link forget.)
+//!   after the sweep, a reference to this entry is in the slot that is taken at that tick, or in
+//!   the sweeper's hand, except while the insert that wrote the link has not returned. (Nobody has
+//!   its id before that. So only the sweeper can end its timer, when the link's tick has passed;
+//!   and a drain, which makes the link forget.)
 //!
-//! It is always right to promise less: a link may forget a name. A name whose entry is vacant is
-//! *stale* and is dropped when it is met, unless a resetter may still rely on it. Two names of one
-//! entry are harmless: the first that is met when its timer is due ends it.
+//! It is always right to promise less: a link may forget a reference. A reference whose entry is
+//! vacant is *stale* and is dropped when it is met, unless a resetter may still rely on it. Two
+//! references of one entry are harmless: the first that is met when its timer is due ends it.
 //!
 //! [`protocol`] has the steps of each operation, and the races one by one; [`unfiled`] has what
-//! they do where there is no memory for a name, of which the other pages say nothing.
+//! they do where there is no memory for a reference, of which the other pages say nothing.
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
@@ -36,8 +36,8 @@ mod unfiled;
 
 use crate::wheel::front::Front;
 use crate::wheel::hierarchy::block::Blocks;
+use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
-use crate::wheel::hierarchy::name::Name;
 use crate::wheel::hierarchy::{Hierarchy, Taken};
 use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
@@ -74,19 +74,19 @@ struct Aim {
 enum Role {
     /// The thread that has set the relinking flag: the link is its own.
     Holder,
-    /// Another one, while the flag is set: it files a name and leaves the link alone.
+    /// Another one, while the flag is set: it files a reference and leaves the link alone.
     Beside,
 }
 
-/// What came of giving a timer a deadline, by a name that its entry may have.
+/// What came of giving a timer a deadline, by a reference that its entry may have.
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum Named<F = ()> {
     /// The deadline is set.
     Done,
-    /// It is set, but a name in time is needed: [`Shard::see_to`].
+    /// It is set, but a reference in time is needed: [`Shard::see_to`].
     NotInTime,
-    /// It is not set: no name is met in time.
+    /// It is not set: no reference is met in time.
     Unnamed(F),
     /// It is not set: the timer has ended, or another thread is in the midst of something.
     Raced(F),
@@ -95,20 +95,20 @@ pub(crate) enum Named<F = ()> {
 /// The length of the common processors' cache lines, in bytes.
 const LINE: usize = 64;
 
-/// Names filed and blocks made by one operation.
+/// References filed and blocks made by one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Filed {
-    pub(crate) names: u32,
+    pub(crate) references: u32,
     pub(crate) blocks: u32,
 }
 
 impl Filed {
-    pub(crate) const NOTHING: Filed = Filed { names: 0, blocks: 0 };
+    pub(crate) const NOTHING: Filed = Filed { references: 0, blocks: 0 };
 
     /// These, and more.
     pub(crate) fn and(self, more: Filed) -> Filed {
-        Filed { names: self.names + more.names, blocks: self.blocks + more.blocks }
+        Filed { references: self.references + more.references, blocks: self.blocks + more.blocks }
     }
 }
 
@@ -153,14 +153,14 @@ impl<T> Shard<T> {
         self.slab.empty(magazines, guard);
     }
 
-    /// Ends the timer that `id` names and returns its value, and its last state.
+    /// Ends the timer that `id` refers to and returns its value, and its last state.
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
         let entry = self.slab.entry(id.index(), guard)?;
         self.end(entry, id, guard, || ())
     }
 
     /// As [`cancel`](Self::cancel), of a timer whose insert has not returned, and may have not
-    /// filed the name that the entry's link tells of.
+    /// filed the reference that the entry's link tells of.
     pub(crate) fn withdraw(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
         let forget = || entry.link.store(AtomicLink::NONE);
@@ -201,8 +201,8 @@ impl<T> Shard<T> {
         self.slab.unload(magazines, guard);
     }
 
-    /// Sets the deadline of the timer that `id` names, in the common case: a name is met in time,
-    /// and nobody is relinking.
+    /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is met
+    /// in time, and nobody is relinking.
     #[inline(always)]
     pub(crate) fn push_back(
         &self,
@@ -231,7 +231,8 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Sees to a name in time for a timer whose deadline was set by a name that its entry had.
+    /// Sees to a reference in time for a timer whose deadline was set by a reference that its entry
+    /// had.
     pub(crate) fn see_to(
         &self,
         id: TimerId,
@@ -244,7 +245,7 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `reset`.
-    /// Sets the deadline of the timer that `id` names. `None`: it has ended, or never was.
+    /// Sets the deadline of the timer that `id` refers to. `None`: it has ended, or never was.
     pub(crate) fn reset(
         &self,
         id: TimerId,
@@ -259,7 +260,7 @@ impl<T> Shard<T> {
             if seen.generation() != id.generation() {
                 return None;
             }
-            // A first look at the link saves an exchange when an earlier name will be needed.
+            // A first look at the link saves an exchange when an earlier reference will be needed.
             let free = !seen.is_relinking();
             let early = free && !in_time(entry.link.load(), deadline, front.swept());
             let next = seen.with_deadline(deadline);
@@ -273,14 +274,14 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether the timer that `id` names is armed.
+    /// Whether the timer that `id` refers to is armed.
     #[inline]
     pub(crate) fn contains(&self, id: TimerId, guard: &Guard) -> bool {
         let entry = self.slab.entry(id.index(), guard);
         entry.is_some_and(|entry| entry.state.load().is_of(id))
     }
 
-    /// The deadline of the timer that `id` names.
+    /// The deadline of the timer that `id` refers to.
     pub(crate) fn deadline(&self, id: TimerId, front: &Front, guard: &Guard) -> Option<Tick> {
         let state = self.slab.entry(id.index(), guard)?.state.load();
         (state.generation() == id.generation()).then(|| state.deadline(front.swept()))
@@ -298,7 +299,7 @@ impl<T> Shard<T> {
     }
 
     /// Of each level, the finest first: how many ticks its slots are wide, how many there are, and
-    /// how many may hold names.
+    /// how many may hold references.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
         self.hierarchy.levels()
     }
@@ -336,7 +337,8 @@ impl<T> Shard<T> {
                 return;
             }
             let id = TimerId::new(self.number, state.generation(), index);
-            // The insert that armed this timer may not have filed the name that its link tells of.
+            // The insert that armed this timer may not have filed the reference that its link tells
+            // of.
             let forget = || entry.link.store(AtomicLink::NONE);
             if let Some((value, ended)) = self.end(entry, id, guard, forget) {
                 hand_back(id, ended.deadline(front.swept()), value);
@@ -354,7 +356,7 @@ impl<T> Shard<T> {
         self.hierarchy.next_turn(swept)
     }
 
-    /// Whether names are overdue.
+    /// Whether references are overdue.
     pub(crate) fn has_overdue(&self) -> bool {
         self.hierarchy.has_overdue()
     }
@@ -367,7 +369,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Takes the names that are overdue.
+    /// Takes the references that are overdue.
     pub(crate) fn take_overdue(&self, swept: Tick) -> Option<Taken> {
         self.hierarchy.take_overdue(swept)
     }
@@ -402,7 +404,7 @@ impl<T> Shard<T> {
         self.slab.bytes()
     }
 
-    /// The blocks that names lie in.
+    /// The blocks that references lie in.
     pub(crate) fn blocks(&self) -> &Blocks {
         self.hierarchy.blocks()
     }
@@ -445,8 +447,8 @@ impl<T> Shard<T> {
         None
     }
 
-    /// Sees to a name in time for a timer whose state was exchanged while the flag was clear: the
-    /// one that the link tells of, or a new one.
+    /// Sees to a reference in time for a timer whose state was exchanged while the flag was clear:
+    /// the one that the link tells of, or a new one.
     #[inline]
     fn rely(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
         match needs(entry, aim.deadline, front) {
@@ -456,17 +458,17 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Files a name; `None`: there is no memory for it ([`unfiled`]).
+    /// Files a reference; `None`: there is no memory for it ([`unfiled`]).
     #[inline(always)]
     fn file(&self, index: u32, place: Place) -> Option<Filed> {
-        let made = self.hierarchy.file(Name::new(index), place)?;
-        Some(Filed { names: 1, blocks: u32::from(made) })
+        let made = self.hierarchy.file(EntryRef::new(index), place)?;
+        Some(Filed { references: 1, blocks: u32::from(made) })
     }
 }
 
 // In C, for `ci/genmc`: `rely`.
-/// Whether a timer whose state was exchanged while the flag was clear needs a name, for which its
-/// link has to be looked at once more; and as whom to file it.
+/// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
+/// its link has to be looked at once more; and as whom to file it.
 #[inline]
 fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
     if !in_time(entry.link.load(), deadline, front.swept()) {
@@ -477,21 +479,21 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
     entry.state.load().is_relinking().then_some(Role::Beside)
 }
 
-/// Whether the name that was relied on surely waits, after the exchange to `state`, which has no
-/// flag: as [`needs`] finds out, but for a link that tells of another by now, or another state.
+/// Whether the reference that was relied on surely waits, after the exchange to `state`, which has
+/// no flag: as [`needs`] finds out, but for a link that tells of another by now, or another state.
 #[inline]
 fn still_waits<T>(entry: &Entry<T>, state: EntryState, link: Tick, front: &Front) -> bool {
     entry.link.load() == link && front.swept() < link && entry.state.load() == state
 }
 
-/// Whether a link tells of a name still to come, and not after `deadline`.
+/// Whether a link tells of a reference still to come, and not after `deadline`.
 #[inline]
 fn in_time(link: Tick, deadline: Tick, swept: Tick) -> bool {
     // In C, for `ci/genmc`: `in_time`.
     swept < link && link <= deadline
 }
 
-/// When a name at `place` is met, if the sweep was at `swept` when it was filed.
+/// When a reference at `place` is met, if the sweep was at `swept` when it was filed.
 #[inline]
 fn at(place: Place, swept: Tick) -> Tick {
     match place {
@@ -500,9 +502,9 @@ fn at(place: Place, swept: Tick) -> Tick {
     }
 }
 
-/// Whether the sweep, at `swept`, may not meet a name at `place` before the turn of its slot comes
-/// round once more. What is overdue it meets soon, and in time but for one case: it has left the
-/// deadline behind.
+/// Whether the sweep, at `swept`, may not meet a reference at `place` before the turn of its slot
+/// comes round once more. What is overdue it meets soon, and in time but for one case: it has left
+/// the deadline behind.
 // In C, for `ci/genmc`: `has_passed`, without that case: the ports have no window.
 #[inline]
 fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {

@@ -4,42 +4,42 @@
 //!
 //! # The operations
 //!
-//! **Insert.** Claim a vacant entry and write the value. If the link tells of a name that will be
-//! met in time, arm by an exchange, and look at the link again, as a reset does. Otherwise write
-//! the link; arm by a store; file the name; fence; look at the sweep again and, if the slot's turn
-//! has come, file once more ([`relink`]). If a resetter of an earlier timer still holds the
+//! **Insert.** Claim a vacant entry and write the value. If the link tells of a reference that will
+//! be met in time, arm by an exchange, and look at the link again, as a reset does. Otherwise write
+//! the link; arm by a store; file the reference; fence; look at the sweep again and, if the slot's
+//! turn has come, file once more ([`relink`]). If a resetter of an earlier timer still holds the
 //! relinking flag, arm by an exchange that keeps it, and leave the link alone.
 //!
-//! **Cancel.** One exchange on the state ends the timer. Name and link stay.
+//! **Cancel.** One exchange on the state ends the timer. EntryRef and link stay.
 //!
 //! **Reset.** One exchange on the state sets the deadline. Then the link is read: if its tick lies
-//! after the sweep and not after the new deadline, the name there will be met in time, and the
+//! after the sweep and not after the new deadline, the reference there will be met in time, and the
 //! sweeper will read the new deadline. That is the common case: pushing a deadline back costs one
-//! exchange and one load from the same cache line. Otherwise an earlier name is needed
+//! exchange and one load from the same cache line. Otherwise an earlier reference is needed
 //! ([`relink`]):
 //!
 //! 1. set the relinking flag (with the deadline, in the same exchange, when the link already
-//!    shows that it will be needed); 2. file a name, half way there; 3. exchange the link;
+//!    shows that it will be needed); 2. file a reference, half way there; 3. exchange the link;
 //!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. ring the alarm if
 //!    the sweeper rests for too long; 7. clear the flag.
 //!
 //! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves the link alone.
 //!
-//! **Meet** (the sweeper, for each name it has taken). Read the state. Due: end the timer; the
-//! value is the sweeper's. If the link refers to this name for a later turn, clear it; if the
-//! relinking flag is set, re-file the name as in step 4. Not due: while the flag is clear, read the
-//! link:
+//! **Meet** (the sweeper, for each reference it has taken). Read the state. Due: end the timer; the
+//! value is the sweeper's. If the link refers to this reference for a later turn, clear it; if the
+//! relinking flag is set, re-file the reference as in step 4. Not due: while the flag is clear,
+//! read the link:
 //!
-//! 1. no timer lives here: the name is stale. If the link refers to the slot that it was taken
+//! 1. no timer lives here: the reference is stale. If the link refers to the slot that it was taken
 //!    from, clear it; confirm the state by an exchange to the same value; drop it;
 //! 2. the link's tick lies after the sweep and not after the deadline, and is not the slot that
-//!    this name was taken from: another name waits there, and this one is redundant; confirm the
-//!    state, and drop it;
-//! 3. otherwise exchange the link to the tick of the new slot, file the name there, and confirm
-//!    the state.
+//!    this reference was taken from: another reference waits there, and this one is redundant;
+//!    confirm the state, and drop it;
+//! 3. otherwise exchange the link to the tick of the new slot, file the reference there, and
+//!    confirm the state.
 //!
 //! A confirmation that fails says that somebody was faster: read the state again. While the flag
-//! is set, the link is the resetter's, and may come to tell of this very name:
+//! is set, the link is the resetter's, and may come to tell of this very reference:
 //!
 //! 4. put it back into its slot, for the slot's next turn; if that is after the deadline, file
 //!    another for the deadline; confirm.
@@ -50,41 +50,41 @@
 //! synchronise along it. If the reset (or the arming, by exchange) comes before the sweeper's
 //! confirmation, the confirmation fails and the sweeper reads the new state; or it finds the same
 //! state again, and has seen to this very deadline. If it comes after,
-//! the resetter sees the sweeper's link, and the tick of its sweep, and does not rely on a name
-//! that was moved or dropped. A tick promised in the link by the sweeper is always filed, even
-//! when its confirmation then fails. An insert that arms by a store relies on nothing but the
-//! name it files.
+//! the resetter sees the sweeper's link, and the tick of its sweep, and does not rely on a
+//! reference that was moved or dropped. A tick promised in the link by the sweeper is always filed,
+//! even when its confirmation then fails. An insert that arms by a store relies on nothing but the
+//! reference it files.
 //!
-//! **A name met before its turn.** A sweep that moves on by more than one slot takes a slot for a
-//! turn that is past, and may find in it a name that was filed a moment ago, by the tick just
-//! announced, for the slot's next turn. The link then names this very slot, and so the name is
-//! filed again, not taken for redundant. While a resetter holds the flag, the link may name this
-//! slot now, or when the resetter has written it: so the name goes back there, whatever else is
-//! filed, and the link tells the truth when the flag is cleared.
+//! **A reference met before its turn.** A sweep that moves on by more than one slot takes a slot
+//! for a turn that is past, and may find in it a reference that was filed a moment ago, by the tick
+//! just announced, for the slot's next turn. The link then refers to this very slot, and so the
+//! reference is filed again, not taken for redundant. While a resetter holds the flag, the link may
+//! refer to this slot now, or when the resetter has written it: so the reference goes back there,
+//! whatever else is filed, and the link tells the truth when the flag is cleared.
 //!
-//! **Reset against a redundant name.** The sweeper drops a name because the link names a later
-//! tick L, and confirms the state after it has read L. A resetter whose exchange comes after that
-//! sees L, or a link written later; one whose exchange comes before makes the confirmation fail,
-//! or leaves the deadline that the sweeper has compared with L.
+//! **Reset against a redundant reference.** The sweeper drops a reference because the link refers
+//! to a later tick L, and confirms the state after it has read L. A resetter whose exchange comes
+//! after that sees L, or a link written later; one whose exchange comes before makes the
+//! confirmation fail, or leaves the deadline that the sweeper has compared with L.
 //!
 //! **A look at the deadline during a reset.** The deadline can be seen from the first exchange on,
 //! and no sweep that begins after step 5 passes it. In between a thread may see it, and a sweep
 //! that begins then may pass it without the timer; I1 holds again before the reset returns. So a
 //! reset takes effect in two steps (`tests/wheel/linearizability.rs` holds it to that).
 //!
-//! **A resetter held up between 2 and 3.** Its name may be met before the link says that it is
-//! there: a link that lies would make a later resetter rely on nothing. If the name is met in its
-//! turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 4), also
+//! **A resetter held up between 2 and 3.** Its reference may be met before the link says that it is
+//! there: a link that lies would make a later resetter rely on nothing. If the reference is met in
+//! its turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 4), also
 //! when it has ended its timer.
 //!
 //! **A resetter held up between 1 and 7** keeps others from using the link, not from working:
-//! they file names of their own. Its timer may end and the entry be claimed and armed: the flag
-//! stays until that thread clears it, whatever lives in the entry by then, and what it writes into
-//! the link is true of the entry. The entry's page stays as long, unless it is worn out
+//! they file references of their own. Its timer may end and the entry be claimed and armed: the
+//! flag stays until that thread clears it, whatever lives in the entry by then, and what it writes
+//! into the link is true of the entry. The entry's page stays as long, unless it is worn out
 //! ([`directory`](crate::wheel::slab::directory)).
 //!
-//! **The sweeper's exchange of the link against an inserter's store.** Each tells of a name that
-//! its writer files, or of nothing; whichever comes last, the link tells the truth.
+//! **The sweeper's exchange of the link against an inserter's store.** Each tells of a reference
+//! that its writer files, or of nothing; whichever comes last, the link tells the truth.
 //!
 //! **An inserter held up after choosing its slot** finds at its second look that the slot's turn
 //! has come ([`crate::wheel::front::swept`]). What it filed there is met a revolution later, as
@@ -95,15 +95,15 @@
 //! [`PAST`](crate::wheel::tick::Tick::PAST). So the second look also asks how far behind the
 //! deadline is:
 //!
-//! * at most `PAST - LONGEST_REST`: the name is in a slot still to come, or it is overdue and the
-//!   sweeper, which takes what is overdue once in `LONGEST_REST`, meets it within `PAST`;
-//! * more: the bits may mean another deadline already, by which the sweeper may have filed a name
-//!   2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that can be
-//!   told, files once more, and looks again ([`relink`]). If another thread has set another
+//! * at most `PAST - LONGEST_REST`: the reference is in a slot still to come, or it is overdue and
+//!   the sweeper, which takes what is overdue once in `LONGEST_REST`, meets it within `PAST`;
+//! * more: the bits may mean another deadline already, by which the sweeper may have filed a
+//!   reference 2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that
+//!   can be told, files once more, and looks again ([`relink`]). If another thread has set another
 //!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
 //!   exchange stands for this operation, which has not returned and so may come after the other.
 //!
-//! **Wake-ups.** Whoever relies on a name relies also on its filer having rung the alarm: an
+//! **Wake-ups.** Whoever relies on a reference relies also on its filer having rung the alarm: an
 //! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
 //! on a link looks at the flag once more, after the link), and the sweeper needs no ring.
 //!

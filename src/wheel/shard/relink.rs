@@ -1,5 +1,5 @@
-//! Relinking: filing an earlier name of an armed timer, and telling of it by the entry's link. The
-//! protocol and its races are in [`super`].
+//! Relinking: filing an earlier reference of an armed timer, and telling of it by the entry's link.
+//! The protocol and its races are in [`super`].
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,8 @@ use crate::wheel::tick::Tick;
 
 impl<T> Shard<T> {
     // In C, for `ci/genmc`: `relink`.
-    /// Files an earlier name of an armed timer, as the holder of the relinking flag if it is free.
+    /// Files an earlier reference of an armed timer, as the holder of the relinking flag if it is
+    /// free.
     #[cold]
     pub(super) fn relink(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
         let mut seen = entry.state.load();
@@ -90,8 +91,9 @@ impl Drop for Flag<'_> {
 
 // In C, for `ci/genmc`: `ahead_of`.
 /// Where to file a timer that was pulled forward to `deadline`: half of the way there, because a
-/// timer that was pulled forward once is likely to be again, and then relies on this name. If it is
-/// not, the name is met on the way and filed again; which is not worth it for less than four ticks.
+/// timer that was pulled forward once is likely to be again, and then relies on this reference. If
+/// it is not, the reference is met on the way and filed again; which is not worth it for less than
+/// four ticks.
 #[inline]
 fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
     deadline.minus(deadline.since(swept) / 4 * 2)
@@ -113,7 +115,8 @@ fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tic
 }
 
 // In C, for `ci/genmc`: `set_link`.
-/// Step 3 of relinking: the link tells of the name just filed, unless it tells of an earlier one.
+/// Step 3 of relinking: the link tells of the reference just filed, unless it tells of an earlier
+/// one.
 fn set_link(link: &AtomicLink, place: Place, swept: Tick) {
     let Place::Slot { at, .. } = place else {
         return;

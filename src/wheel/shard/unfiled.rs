@@ -1,26 +1,27 @@
-//! The treatment of a name that cannot be filed because there is no memory for another block; the
-//! functions are in [`lose`](super::lose).
+//! The treatment of a reference that cannot be filed because there is no memory for another block;
+//! the functions are in [`lose`](super::lose).
 //!
 //! An insert takes its timer back and returns the value. In all other cases the timer stays armed,
-//! and the shard counts the name as *unfiled*. The sweeper compares that count with the last one it
-//! saw whenever it takes what is overdue, and at the end of each sweep; if names were added, it
-//! reads every entry of the shard that no name in time is known of, as if each had a name that is
-//! overdue. It hands over the timers that are due, and files a name for each other one or, if that
-//! fails, tries again one tick later. So nothing is lost, and nothing is late by more than a tick
-//! and the sweep, which takes longer. Whoever counts a name rings, or is the sweeper.
+//! and the shard counts the reference as *unfiled*. The sweeper compares that count with the last
+//! one it saw whenever it takes what is overdue, and at the end of each sweep; if references were
+//! added, it reads every entry of the shard that no reference in time is known of, as if each had a
+//! reference that is overdue. It hands over the timers that are due, and files a reference for each
+//! other one or, if that fails, tries again one tick later. So nothing is lost, and nothing is late
+//! by more than a tick and the sweep, which takes longer. Whoever counts a reference rings, or is
+//! the sweeper.
 //!
-//! **The link must not tell of a name that is not there** (I2 in [`super`]):
+//! **The link must not tell of a reference that is not there** (I2 in [`super`]):
 //!
 //! * an insert that takes its timer back makes the link forget before it releases the entry.
 //!   Nobody has its id before;
 //! * the sweeper makes the link forget, and then confirms the state. A reset that comes before the
 //!   confirmation makes it fail, or is seen to by the look at all entries; one that comes after it
 //!   sees the link;
-//! * a resetter that holds the relinking flag files its name first, and writes the link then. In
-//!   between the sweeper may meet the name before its turn, and fail to put it back. The resetter
-//!   writes the link, passes a fence and looks at the count; the sweeper counts, passes a fence
-//!   and looks at the link. Whichever fence comes second, its thread finds what the other wrote,
-//!   and makes the link forget. The resetter then files once more.
+//! * a resetter that holds the relinking flag files its reference first, and writes the link then.
+//!   In between the sweeper may meet the reference before its turn, and fail to put it back. The
+//!   resetter writes the link, passes a fence and looks at the count; the sweeper counts, passes a
+//!   fence and looks at the link. Whichever fence comes second, its thread finds what the other
+//!   wrote, and makes the link forget. The resetter then files once more.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +30,7 @@ use crate::wheel::front::swept::published;
 use crate::wheel::slab::link::AtomicLink;
 use crate::wheel::tick::Tick;
 
-/// How many names of a shard could not be filed.
+/// How many references of a shard could not be filed.
 #[derive(Debug)]
 pub(super) struct Unfiled(AtomicU64);
 

@@ -26,7 +26,7 @@
 //!   ([`is_relinking`](Directory::is_relinking)), until it is worn out: then it is never put in
 //!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
 //!   thread.
-//! * The sweeper, which meets a name of an entry: it drops a name of one that is
+//! * The sweeper, which meets a reference to an entry: it drops a reference of one that is
 //!   [`fresh`](EntryState::is_fresh) without a write.
 //!
 //! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`
@@ -188,7 +188,7 @@ impl<E: Resident> Directory<E> {
         unsafe { self.places.retire(page, guard) };
     }
 
-    /// Whether a resetter is filing an earlier name of one of the page's entries.
+    /// Whether a resetter is filing an earlier reference to one of the page's entries.
     ///
     /// The caller alone holds them, vacant: once it is not so, it stays so.
     pub(crate) fn is_relinking(&self, number: u32, guard: &Guard) -> bool {
@@ -257,7 +257,7 @@ impl<E: Resident> Directory<E> {
         for (index, entry) in (top..).zip(entries.unwrap_or_default()) {
             // It may not have forgotten, where the system refused to take the memory back. What the
             // sweeper has written there since is not ordered before a store, so that the link must
-            // not tell of a name that it has dropped.
+            // not tell of a reference that it has dropped.
             entry.renew();
             entry.state().put(EntryState::vacant(Generation(base), index + 1));
         }

@@ -1,11 +1,11 @@
-//! The entry's link: the tick at which one of its names is met.
+//! The entry's link: the tick at which one of its references is met.
 //!
-//! Written by the inserter before it publishes its timer; by the sweeper when it files a name
+//! Written by the inserter before it publishes its timer; by the sweeper when it files a reference
 //! again, drops one, or ends a timer; by the resetter that holds the relinking flag; by a drain; by
 //! whoever puts the entry's page in. It
-//! tells of a name of the *entry*, whichever timer that name was filed for, so that the next timer
-//! of the entry can use it. A tick that the sweep has reached tells of nothing. What the link
-//! promises is in [`crate::wheel::shard`].
+//! tells of a reference to the *entry*, whichever timer that reference was filed for, so that the
+//! next timer of the entry can use it. A tick that the sweep has reached tells of nothing. What the
+//! link promises is in [`crate::wheel::shard`].
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +23,9 @@ impl AtomicLink {
     // In C, for `ci/genmc`: `link_load`.
     #[inline]
     pub(crate) fn load(&self) -> Tick {
-        // Acquire: the sweeper that drops a name because of the tick it reads here relies on the
-        // name filed there; pairs with the Release of `replace`, which follows that filing.
+        // Acquire: the sweeper that drops a reference because of the tick it reads here relies on
+        // the reference filed there; pairs with the Release of `replace`, which follows that
+        // filing.
         Tick(self.0.load(Acquire))
     }
 
@@ -35,7 +36,7 @@ impl AtomicLink {
     pub(crate) fn store(&self, at: Tick) {
         // Relaxed: published by the exchange that arms the entry's timer, or by the one that puts
         // the entry back among the vacant ones. The sweeper's exchange that it overwrites, or
-        // makes fail, told that a name has gone, or of a name that is now forgotten.
+        // makes fail, told that a reference has gone, or of a reference that is now forgotten.
         self.0.store(at.0, Relaxed);
     }
 
@@ -43,8 +44,9 @@ impl AtomicLink {
     /// Writes `next` if the link is still `seen`.
     #[inline]
     pub(crate) fn replace(&self, seen: Tick, next: Tick) -> Result<(), Tick> {
-        // AcqRel: the Release half publishes that the name at the new tick has been filed, or is
-        // in the sweeper's hand; pairs with the Acquire of `load`. Acquire on failure, as `load`.
+        // AcqRel: the Release half publishes that the reference at the new tick has been filed, or
+        // is in the sweeper's hand; pairs with the Acquire of `load`. Acquire on failure, as
+        // `load`.
         match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(word) => Err(Tick(word)),

@@ -8,8 +8,8 @@
 //! (Bonwick and Adams, *Magazines and vmem*, USENIX 2001; two, so that a caller at the edge of
 //! one does not go to the stack at each step.)
 //!
-//! A magazine is a chain, as the stack is: the state of each entry names the one that was put in
-//! before it. So only its top and its count are kept.
+//! A magazine is a chain, as the stack is: the state of each entry points to the one that was put
+//! in before it. So only its top and its count are kept.
 //!
 //! **Who may.** The thread that has the caller's number, and nobody else: everything here is
 //! relaxed. What it holds goes with the number to whoever has it next
@@ -112,13 +112,13 @@ impl Magazines {
         (count > 0).then_some(top)
     }
 
-    /// Takes the [top](Self::top), whose state names `next`.
+    /// Takes the [top](Self::top), whose state points to `next`.
     #[inline]
     pub(crate) fn pop(&self, next: u32) {
         self.loaded.become_top(next, u32::MAX);
     }
 
-    /// If there is room for one more, the entry that its state has to name.
+    /// If there is room for one more, the entry that its state has to reference.
     #[inline]
     pub(crate) fn with_room(&self) -> Option<u32> {
         let Rounds { top, count } = self.loaded.get();

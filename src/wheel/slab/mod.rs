@@ -1,4 +1,4 @@
-//! The slab: where the timers of one shard live, and the blocks of their names.
+//! The slab: where the timers of one shard live, and the blocks of their references.
 //!
 //! Entries lie in pages behind a [`directory`]; vacant ones are on one stack ([`vacant`]), last
 //! in, first out; some are in the callers' hands ([`magazine`]), so that a cancel and the insert
@@ -80,7 +80,7 @@ impl Released {
         Self { top: VacantHead::EMPTY, last: VacantHead::EMPTY, after: head.index() }
     }
 
-    /// Which entry the state of the next to be gathered has to name.
+    /// Which entry the state of the next to be gathered has to reference.
     pub(crate) fn next(&self) -> u32 {
         if self.top == VacantHead::EMPTY { self.after } else { self.top.index() }
     }
@@ -166,7 +166,7 @@ impl<E: Resident> Slab<E> {
     }
 
     /// Adds an entry to those on their way back: vacant, held by the caller alone, and its state
-    /// names [`Released::next`].
+    /// references [`Released::next`].
     ///
     /// A worn entry is retired instead; with the last one of its page the page goes.
     #[inline]

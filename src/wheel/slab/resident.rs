@@ -4,7 +4,7 @@ use super::state::AtomicEntryState;
 use crate::panics::DropEach;
 use crate::wheel::memory::Place;
 
-/// What lives in a slab: a timer ([`Entry`](super::entry::Entry)), or a block of names
+/// What lives in a slab: a timer ([`Entry`](super::entry::Entry)), or a block of references
 /// ([`Block`](crate::wheel::hierarchy::block::Block)).
 pub(crate) trait Resident: Place {
     /// Whose bits say whether it is vacant, and what is vacant after it.

@@ -21,9 +21,9 @@
 //! armed it may, by resets to and fro. (A page that is given back [forgets](super::directory): its
 //! words are zero, which is no timer's, until it is put in again with later generations.)
 //!
-//! **R, relinking.** Set by a resetter that is filing an earlier name of this entry; while it is
-//! set only that thread may make the entry's [link](super::link::AtomicLink) tell of a name, and
-//! nobody relies on the link. Cleared by the same thread alone
+//! **R, relinking.** Set by a resetter that is filing an earlier reference to this entry; while it
+//! is set only that thread may make the entry's [link](super::link::AtomicLink) tell of a
+//! reference, and nobody relies on the link. Cleared by the same thread alone
 //! ([`settle`](AtomicEntryState::settle)): every other transition keeps it, also from one timer of
 //! the entry to the next. The protocol is in [`crate::wheel::shard`].
 
@@ -95,13 +95,13 @@ impl EntryState {
     }
 
     /// Whether the entry is as its memory came from the system, for the first time or again: no
-    /// timer has lived in it since, and no name of it is relied upon.
+    /// timer has lived in it since, and no reference to it is relied upon.
     #[inline]
     pub(crate) fn is_fresh(self) -> bool {
         self.generation() == Generation::UNWRITTEN
     }
 
-    /// Whether a resetter is filing an earlier name of this entry.
+    /// Whether a resetter is filing an earlier reference to this entry.
     #[inline]
     pub(crate) fn is_relinking(self) -> bool {
         RELINKING.get(self.0) == 1
@@ -281,7 +281,7 @@ impl AtomicEntryState {
     /// Clears the relinking flag, by the thread that set it; its timer may have ended.
     #[inline]
     pub(crate) fn settle(&self) {
-        // AcqRel: the Release half publishes the link, and that its name has been filed, to
+        // AcqRel: the Release half publishes the link, and that its reference has been filed, to
         // whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
         let before = EntryState(self.0.fetch_and(!RELINKING.put(1), AcqRel));
         // Forgotten is the flag only on a page that is worn out.

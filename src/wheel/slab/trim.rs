@@ -61,13 +61,13 @@ impl Trim {
         false
     }
 
-    /// Which entry the state of the one at `index` has to name, for it to be hoarded.
+    /// Which entry the state of the one at `index` has to point to, for it to be hoarded.
     #[inline]
     pub(crate) fn next<E: Resident>(&mut self, slab: &Slab<E>, index: u32) -> u32 {
         self.page(slab.directory.page_of(index)).released.next()
     }
 
-    /// Hoards an entry: vacant, held by the sweeper alone, and its state names
+    /// Hoards an entry: vacant, held by the sweeper alone, and its state points to
     /// [`next`](Self::next). With the last one of its page the page goes.
     #[inline]
     pub(crate) fn add<E: Resident>(

@@ -9,8 +9,8 @@
 //!
 //! A Treiber stack (IBM RJ 5118, 1986) linked by index. A stack of that kind is open to ABA: a
 //! thread that read the top and its next must not succeed after the top was popped and pushed
-//! again with another next. Here the head names the top by its generation, and an entry that was
-//! popped comes back only with a later one (armed and ended, or [`renewed`]), so the same head
+//! again with another next. Here the head identifies the top by its generation, and an entry that
+//! was popped comes back only with a later one (armed and ended, or [`renewed`]), so the same head
 //! word never means two different stacks, down to the last entry: several can be popped at once.
 //!
 //! [`renewed`]: super::Claimed::renew
@@ -24,7 +24,7 @@ use crate::wheel::id::Generation;
 const INDEX: Field = Field::low(30);
 const GENERATION: Field = INDEX.above(Generation::BITS);
 
-/// A copied head: the top vacant entry, by name.
+/// A copied head: the top vacant entry, identified by its generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct VacantHead(u64);
 

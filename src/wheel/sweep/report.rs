@@ -21,7 +21,7 @@ use std::time::Instant;
 /// let sweep = sweeper.sweep(|Expired { value, id, deadline }| {
 ///     assert_eq!((value, id), ("request 7", request));
 ///     assert_eq!(wheel.clock().now() - deadline, Duration::from_secs(1));
-///     assert_eq!(wheel.cancel(id), None); // the id names nothing any more
+///     assert_eq!(wheel.cancel(id), None); // the id refers to nothing any more
 /// });
 /// assert_eq!(sweep.expired, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -30,7 +30,7 @@ use std::time::Instant;
 pub struct Expired<T> {
     /// What was inserted.
     pub value: T,
-    /// The timer's id, which now names nothing.
+    /// The timer's id, which now refers to nothing.
     pub id: TimerId,
     /// When it was due, rounded up to the wheel's resolution; rounded down, if that had passed when
     /// it was set.

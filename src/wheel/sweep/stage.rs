@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 use crate::wheel::engine::Engine;
-use crate::wheel::hierarchy::name::Name;
+use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Source, Taken};
 use crate::wheel::memory::pin;
@@ -32,26 +32,26 @@ pub(super) enum Stage {
     Overdue,
     /// It goes from occupied slot to occupied slot.
     Slots,
-    /// It meets the timers that may have no name, for want of memory: some have become due.
+    /// It meets the timers that may have no reference, for want of memory: some have become due.
     Unfiled,
 }
 
-/// Names that were taken out of their slots and have not been met.
+/// References that were taken out of their slots and have not been met.
 #[derive(Debug)]
 pub(super) struct Hand {
     /// Taken chains, in the order of their turns.
     pub(super) taken: VecDeque<Taken>,
-    /// Names read from one of them.
-    pub(super) names: Vec<Name>,
+    /// References read from one of them.
+    pub(super) references: Vec<EntryRef>,
     /// Where those were taken from.
     pub(super) from: Source,
-    /// Blocks with names that were reserved but not yet written.
+    /// Blocks with references that were reserved but not yet written.
     pub(super) kept: VecDeque<Kept>,
     /// How many of them are yet to be looked at, by the present tick.
     unlooked: usize,
-    /// Of each shard, which page is to be looked at next for timers without a name.
+    /// Of each shard, which page is to be looked at next for timers without a reference.
     pages: Box<[Option<u32>]>,
-    /// Of each shard, how many names could not be filed when its pages were last looked at.
+    /// Of each shard, how many references could not be filed when its pages were last looked at.
     unfiled: Box<[u64]>,
 }
 
@@ -59,7 +59,7 @@ impl Hand {
     pub(super) fn new(shards: usize) -> Self {
         Self {
             taken: VecDeque::new(),
-            names: Vec::new(),
+            references: Vec::new(),
             from: Source { shard: 0, slot: None },
             kept: VecDeque::new(),
             unlooked: 0,
@@ -68,13 +68,13 @@ impl Hand {
         }
     }
 
-    /// Whether names could not be filed since their shard's pages were last looked at.
+    /// Whether references could not be filed since their shard's pages were last looked at.
     pub(super) fn has_unfiled<T>(&self, engine: &Engine<T>) -> bool {
         let shards = engine.shards().iter().zip(&self.unfiled);
         shards.into_iter().any(|(shard, &seen)| shard.unfiled() != seen)
     }
 
-    /// Has the pages of shards looked at of which names could not be filed.
+    /// Has the pages of shards looked at of which references could not be filed.
     pub(super) fn take_unfiled<T>(&mut self, engine: &Engine<T>) {
         for (number, shard) in engine.shards().iter().enumerate() {
             let now = shard.unfiled();
@@ -89,7 +89,7 @@ impl Hand {
         self.unlooked = self.kept.len();
     }
 
-    /// Whether a kept block has names that were written since the last look.
+    /// Whether a kept block has references that were written since the last look.
     pub(super) fn has_news<T>(&self, engine: &Engine<T>) -> bool {
         let blocks = |kept: &Kept| engine.shard(kept.from.shard).blocks();
         self.kept.iter().any(|kept| kept.unwritten.has_news(blocks(kept)))
@@ -100,8 +100,8 @@ impl Hand {
         self.taken.is_empty() && self.unlooked == 0 && self.pages.iter().all(Option::is_none)
     }
 
-    /// Reads on, with no names read before: up to `most` names (and the rest of their block) of
-    /// the next slot, or what has been written into the next kept block.
+    /// Reads on, with no references read before: up to `most` references (and the rest of their
+    /// block) of the next slot, or what has been written into the next kept block.
     pub(super) fn read_on<T>(&mut self, most: usize, engine: &Engine<T>) {
         let Some(taken) = self.taken.front_mut() else {
             return match self.unlooked {
@@ -111,8 +111,8 @@ impl Hand {
         };
         self.from = taken.from;
         let (counts, blocks) = (engine.front().counts(), engine.shard(taken.from.shard).blocks());
-        while self.names.len() < most {
-            match taken.chain.read_block(&mut self.names, blocks) {
+        while self.references.len() < most {
+            match taken.chain.read_block(&mut self.references, blocks) {
                 None => {
                     self.taken.pop_front();
                     break;
@@ -125,8 +125,8 @@ impl Hand {
         }
     }
 
-    /// Reads the next page that is to be looked at. What it gives counts as names that were filed:
-    /// each is counted as met.
+    /// Reads the next page that is to be looked at. What it gives counts as references that were
+    /// filed: each is counted as met.
     fn read_page<T>(&mut self, engine: &Engine<T>) {
         let next = self.pages.iter().position(Option::is_some);
         let Some((number, page)) = next.and_then(|number| Some((number, self.pages[number]?)))
@@ -135,9 +135,9 @@ impl Hand {
         };
         self.from = Source { shard: number, slot: None };
         let (shard, swept) = (engine.shard(number), engine.front().swept());
-        let more = shard.read_unfiled(page, swept, &mut self.names, &pin());
+        let more = shard.read_unfiled(page, swept, &mut self.references, &pin());
         self.pages[number] = more.then_some(page + 1);
-        engine.front().counts().add(SweepCount::Extra, self.names.len() as u64);
+        engine.front().counts().add(SweepCount::Extra, self.references.len() as u64);
     }
 
     fn read_kept<T>(&mut self, engine: &Engine<T>) {
@@ -145,7 +145,7 @@ impl Hand {
         let Some(mut kept) = self.kept.pop_front() else { return };
         self.from = kept.from;
         // In C, for `ci/genmc`: `work_kept`.
-        if kept.unwritten.look(&mut self.names, engine.shard(kept.from.shard).blocks()) {
+        if kept.unwritten.look(&mut self.references, engine.shard(kept.from.shard).blocks()) {
             engine.front().counts().add(SweepCount::BlocksFreed, 1);
         } else {
             self.kept.push_back(kept);

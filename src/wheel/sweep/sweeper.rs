@@ -1,9 +1,9 @@
 //! [`Sweeper`]: hands over the timers that are due.
 //!
 //! A sweep goes from occupied slot to occupied slot: it announces the tick ([`Front`]), takes the
-//! slots whose turn has come by it, and meets the names in them ([`Shard::meet`]). Where it is, and
-//! what it has taken and not met yet, is its [`Stage`] and its [`Hand`]. Timers that a panicking
-//! handler left stay in the batch, for the next sweep. No handler ever runs under a guard
+//! slots whose turn has come by it, and meets the references in them ([`Shard::meet`]). Where it
+//! is, and what it has taken and not met yet, is its [`Stage`] and its [`Hand`]. Timers that a
+//! panicking handler left stay in the batch, for the next sweep. No handler ever runs under a guard
 //! ([`memory`](crate::wheel::memory)).
 //!
 //! **A sweep has one end**, the present of the call in which it began, however many calls it
@@ -11,11 +11,11 @@
 //! would, under a backlog, never let another begin.
 //!
 //! **What lies in no slot** must not wait until its deadlines leave the window that the packed
-//! words can tell apart. Names that are overdue are taken when a sweep begins, and again whenever
-//! it has gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are looked
-//! at when a sweep begins and at each tick that it announces. Timers that may have no name, because
-//! there was no memory for it ([`unfiled`]), are looked at with what is overdue, and when a sweep
-//! ends.
+//! words can tell apart. References that are overdue are taken when a sweep begins, and again
+//! whenever it has gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are
+//! looked at when a sweep begins and at each tick that it announces. Timers that may have no
+//! reference, because there was no memory for it ([`unfiled`]), are looked at with what is overdue,
+//! and when a sweep ends.
 //!
 //! [`Front`]: crate::wheel::front::Front
 //! [`unfiled`]: crate::wheel::shard
@@ -84,7 +84,7 @@ pub struct Sweeper<T> {
     hand: Hand,
     /// How far the sweep was when what is overdue was last taken.
     overdue_taken: Tick,
-    /// How many more names, or slots, the present call may look at.
+    /// How many more references, or slots, the present call may look at.
     looks: usize,
     /// Timers that have ended and that no handler has had yet.
     batch: VecDeque<Expired<T>>,
@@ -120,14 +120,14 @@ impl<T> HandedOver<'_, T> {
     }
 }
 
-/// How many names are met together, their entries fetched ahead.
+/// How many references are met together, their entries fetched ahead.
 const TOGETHER: usize = 64;
 
 /// How many timers a sweep collects before it hands them over.
 const BATCH: usize = 256;
 
-/// How many names, or slots, a bounded sweep looks at in one call, unless its limit is higher: as
-/// many as take some tens of microseconds when none of them is in a cache.
+/// How many references, or slots, a bounded sweep looks at in one call, unless its limit is higher:
+/// as many as take some tens of microseconds when none of them is in a cache.
 const LOOKS: usize = 1 << 9;
 
 impl<T: Send> Sweeper<T> {
@@ -164,8 +164,8 @@ impl<T: Send> Sweeper<T> {
     /// Hands over every timer that is due by the clock's now, in order of deadline; those that are
     /// armed or reset meanwhile may come out of order.
     ///
-    /// O(timers and stale names due, and slots they lie in). If `on_expired` panics, that timer
-    /// counts as handed over, and the next sweep goes on with the one after it.
+    /// O(timers and stale references due, and slots they lie in). If `on_expired` panics, that
+    /// timer counts as handed over, and the next sweep goes on with the one after it.
     ///
     /// The sweep takes up to 256 timers, and all that were overdue, before it calls `on_expired`
     /// for the first of them. That call can no longer cancel the others. If it has to, sweep one
@@ -213,11 +213,11 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// As [`sweep`](Self::sweep), but bounded: hands over at most `limit` timers, and stops after
-    /// it has looked at some hundreds of names, of which some are stale or are due later. So it may
-    /// hand over fewer timers than `limit`, or none, and not be [finished](SweepReport::finished). A
-    /// limit of zero does nothing at all. The next sweep carries on where this one stopped, to the
-    /// end that this one had, before it begins its own; until then, timers that are due can still
-    /// be cancelled and reset.
+    /// it has looked at some hundreds of references, of which some are stale or are due later. So
+    /// it may hand over fewer timers than `limit`, or none, and not be
+    /// [finished](SweepReport::finished). A limit of zero does nothing at all. The next sweep
+    /// carries on where this one stopped, to the end that this one had, before it begins its own;
+    /// until then, timers that are due can still be cancelled and reset.
     ///
     /// O(limit), whatever has gone before.
     ///
@@ -429,7 +429,7 @@ impl<T: Send> Sweeper<T> {
         if tick == farthest {
             self.take_overdue(engine);
         }
-        // A kept block that was taken out of turn may have names whose turn is now.
+        // A kept block that was taken out of turn may have references whose turn is now.
         self.hand.look_at_kept();
     }
 
@@ -457,21 +457,21 @@ impl<T: Send> Sweeper<T> {
                 return false;
             }
             self.hand.read_on(TOGETHER.min(self.looks), engine);
-            // What had no names is a look as well.
-            self.looks = self.looks.saturating_sub(self.hand.names.len().max(1));
+            // What had no references is a look as well.
+            self.looks = self.looks.saturating_sub(self.hand.references.len().max(1));
         }
     }
 
-    /// Meets the names read, while there is room in the batch.
+    /// Meets the references read, while there is room in the batch.
     fn meet(&mut self, engine: &Engine<T>, limit: usize) {
-        if self.hand.names.is_empty() {
+        if self.hand.references.is_empty() {
             return;
         }
         let Source { shard: number, slot } = self.hand.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
         let turn = Turn { slot, swept: engine.front().swept() };
-        for name in &self.hand.names {
-            shard.prefetch(name.index(), &guard);
+        for reference in &self.hand.references {
+            shard.prefetch(reference.index(), &guard);
         }
         let mut gathered = Gathered {
             filed: Filed::NOTHING,
@@ -480,8 +480,8 @@ impl<T: Send> Sweeper<T> {
         };
         let (mut dropped, mut refiled) = (0, 0);
         while self.batch.len() < limit {
-            let Some(name) = self.hand.names.pop() else { break };
-            match shard.meet(name, turn, &mut gathered, &guard) {
+            let Some(reference) = self.hand.references.pop() else { break };
+            match shard.meet(reference, turn, &mut gathered, &guard) {
                 Met::Dropped => dropped += 1,
                 Met::Refiled => refiled += 1,
                 Met::Due(value, id, tick) => {
@@ -500,8 +500,8 @@ impl<T: Send> Sweeper<T> {
         counts.add(SweepCount::Ended, ended);
         counts.add(SweepCount::Dropped, dropped);
         counts.add(SweepCount::Refiled, refiled);
-        // A name filed again takes the place of the one met.
-        counts.add(SweepCount::Extra, u64::from(gathered.filed.names).saturating_sub(refiled));
+        // A reference filed again takes the place of the one met.
+        counts.add(SweepCount::Extra, u64::from(gathered.filed.references).saturating_sub(refiled));
         counts.add(SweepCount::BlocksMade, u64::from(gathered.filed.blocks));
     }
 
@@ -510,7 +510,7 @@ impl<T: Send> Sweeper<T> {
         self.stage != Stage::Ended
     }
 
-    /// Whether there are names to be met or timers to be handed over.
+    /// Whether there are references to be met or timers to be handed over.
     fn has_work(&self) -> bool {
         self.is_under_way() || !self.batch.is_empty()
     }
@@ -543,7 +543,7 @@ impl<T> Drop for Sweeper<T> {
             .into_iter()
             .map(|timer| (timer.id, engine.timeline().ceil(timer.deadline), timer.value))
             .collect();
-        // They have not been handed over after all: their names were met, and dropped.
+        // They have not been handed over after all: their references were met, and dropped.
         engine.front().counts().take_back(SweepCount::Ended, timers.len() as u64);
         engine.front().counts().add(SweepCount::Dropped, timers.len() as u64);
         engine.leave(timers);

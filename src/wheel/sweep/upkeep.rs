@@ -1,11 +1,11 @@
 //! Upkeep: what keeps memory in proportion to the armed timers.
 //!
-//! Two kinds of garbage wait for nobody: names whose timers have ended lie in their slots until
-//! those are swept, and entries whose timers have ended keep their pages. The sweeper clears
+//! Two kinds of garbage wait for nobody: references whose timers have ended lie in their slots
+//! until those are swept, and entries whose timers have ended keep their pages. The sweeper clears
 //! both, in slices, when there is more garbage than use:
 //!
-//! * names over twice the armed timers (and [`SLACK`]): it visits the slots one by one and puts
-//!   back only the names that are needed;
+//! * references over twice the armed timers (and [`SLACK`]): it visits the slots one by one and
+//!   puts back only the references that are needed;
 //! * vacant entries over the armed timers (and [`SLACK`]), or vacant blocks over those in use: it
 //!   [`trims`](crate::wheel::slab::trim) entries and blocks.
 //!
@@ -21,8 +21,8 @@
 
 use crate::wheel::engine::Engine;
 use crate::wheel::front::flag::{Held, INTERVAL, SLACK};
+use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::SlotIndex;
-use crate::wheel::hierarchy::name::Name;
 use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 /// A burst is over when nothing is to be done, or few timers have fired, for more ticks than this.
 const LONG: u64 = 16;
 
-/// How many names, slots or entries a slice of upkeep looks at.
+/// How many references, slots or entries a slice of upkeep looks at.
 pub(crate) const SLICE: usize = 1 << 12;
 
 /// The sweeper's progress with upkeep.
@@ -45,7 +45,8 @@ pub(crate) struct Upkeep {
     tidying: Option<(usize, usize)>,
     /// What is left of the slot that is being tidied.
     in_hand: Option<(SlotIndex, Taken)>,
-    /// How many names had ever been filed, and timers armed, when an idle wheel was last tidied.
+    /// How many references had ever been filed, and timers armed, when an idle wheel was last
+    /// tidied.
     tidied_idle: Option<(u64, u64)>,
     /// What is being trimmed.
     trimming: Option<(usize, Part)>,
@@ -60,7 +61,7 @@ pub(crate) struct Upkeep {
     fired_at: Tick,
     /// How many entries there were at the last look.
     entries_then: u64,
-    /// Whose names have been put back into the slot that is being tidied; empty between slots.
+    /// Whose references have been put back into the slot that is being tidied; empty between slots.
     seen: Indices,
 }
 
@@ -134,13 +135,13 @@ impl Upkeep {
             return;
         }
         let held = engine.held();
-        if self.tidying.is_none() && held.too_many_names() {
+        if self.tidying.is_none() && held.too_many_references() {
             self.tidying = Some((0, 0));
         }
         self.begin_trimming_if_wanted(engine, held);
     }
 
-    /// Trims if that is wanted: by blocks of names that were dropped, too.
+    /// Trims if that is wanted: by blocks of references that were dropped, too.
     fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>, held: Held) {
         // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_some() || self.hoards {
@@ -164,13 +165,14 @@ impl Upkeep {
         self.trimming = Some((0, part));
     }
 
-    /// Begins tidying if only stale names are left, so that a wheel with nothing armed can rest.
+    /// Begins tidying if only stale references are left, so that a wheel with nothing armed can
+    /// rest.
     ///
-    /// Once is enough until a name is filed or a timer armed: what one round leaves (a name that
-    /// its filer has not written yet), another would leave too.
+    /// Once is enough until a reference is filed or a timer armed: what one round leaves (a
+    /// reference that its filer has not written yet), another would leave too.
     pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>) {
         // While timers are armed, as they mostly are, one look at the callers' counts is enough.
-        if self.tidying.is_some() || engine.armed() > 0 || engine.names() == 0 {
+        if self.tidying.is_some() || engine.armed() > 0 || engine.references() == 0 {
             return;
         }
         let so_far = (engine.filed(), engine.begun());
@@ -258,8 +260,8 @@ impl Upkeep {
         Some(due)
     }
 
-    /// Does a slice of what has begun, of so many names, slots or entries. Blocks that cannot be
-    /// read whole yet go to `kept`.
+    /// Does a slice of what has begun, of so many references, slots or entries. Blocks that cannot
+    /// be read whole yet go to `kept`.
     ///
     /// Trimming waits until a burst of timers has fired (`quiet`): in its midst, pages are mostly
     /// neither full nor empty.
@@ -331,8 +333,8 @@ impl Upkeep {
     }
 }
 
-/// Looks at about `budget` names of a slot that was taken early, and puts back one copy of each
-/// that is needed. Returns how many it saw, and whether those were the last.
+/// Looks at about `budget` references in a slot that was taken early, and puts back one copy of
+/// each that is needed. Returns how many it saw, and whether those were the last.
 fn tidy_slot<T>(
     engine: &Engine<T>,
     slot: SlotIndex,
@@ -343,24 +345,24 @@ fn tidy_slot<T>(
 ) -> (usize, bool) {
     let shard = engine.shard(taken.from.shard);
     let turn = Turn { slot: Some(slot), swept: engine.front().swept() };
-    let mut names = Vec::<Name>::new();
+    let mut references = Vec::<EntryRef>::new();
     let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
-        match taken.chain.read_block(&mut names, shard.blocks()) {
+        match taken.chain.read_block(&mut references, shard.blocks()) {
             None => done = true,
             Some(Read::Whole) => freed += 1,
             Some(Read::Kept(unwritten)) => kept.push_back(Kept { from: taken.from, unwritten }),
         }
-        looked += names.len();
+        looked += references.len();
         let guard = memory::pin();
-        for name in &names {
-            shard.prefetch(name.index(), &guard);
+        for reference in &references {
+            shard.prefetch(reference.index(), &guard);
         }
-        for name in names.drain(..) {
-            // An entry that was filed again and again into a slot far ahead has several names
+        for reference in references.drain(..) {
+            // An entry that was filed again and again into a slot far ahead has several references
             // there.
-            if shard.is_needed(name, turn, &guard) && seen.add(name.index()) {
-                let block = shard.put_back(name, slot, taken.at, turn.swept, &guard);
+            if shard.is_needed(reference, turn, &guard) && seen.add(reference.index()) {
+                let block = shard.put_back(reference, slot, taken.at, turn.swept, &guard);
                 made += u64::from(block == Some(true));
                 put_back += usize::from(block.is_some());
             }
