@@ -1,12 +1,12 @@
-// A resetter that stands still after it has lowered the link and before it has rung; another, to
-// the same tick, that relies on this link; a sweeper that has moved the reference and goes to rest. The
+// A resetter that stands still after it has lowered `next_visit` and before it has rung; another, to
+// the same tick, that relies on this `next_visit`; a sweeper that has moved the reference and goes to rest. The
 // second must not rely on a ring that has not come.
 //
 // The sweeper and the first resetter run one after the other on one thread: enough for the faults,
 // and few executions.
 //
 // run:
-// seen: LINK_RELAXED
+// seen: NEXT_VISIT_RELAXED
 // seen: NO_LOOK_AT_THE_FLAG
 // seen: NO_FENCE_AFTER_FILING
 #include "wheel.h"
@@ -25,7 +25,7 @@ static void *first(void *unused) {
     Tick swept = swept_get();
     Place place = place_for(3, swept);
     file(place, &spare);
-    set_link(place, swept);
+    set_next_visit(place, swept);
   }
   return unused;
 }

@@ -27,7 +27,7 @@ enum {
   CLEAR_RELAXED,
   PUSH_RELAXED,
   TAKE_RELAXED,
-  LINK_RELAXED,
+  NEXT_VISIT_RELAXED,
   STATE_RELAXED,
   PAGE_RELAXED,
   HEAD_RELAXED,
@@ -228,27 +228,27 @@ static u32 confirm(u32 seen) { return state_swap(seen, seen); }
 // AtomicEntryState::settle
 static void settle(void) { atomic_fetch_and_explicit(&state, ~RELINKING, ACQ_REL); }
 
-// ---- src/wheel/slab/link.rs
+// ---- src/wheel/slab/next_visit.rs
 
-static _Atomic Tick link_;
+static _Atomic Tick next_visit_;
 
-// AtomicLink::load
-static Tick link_load(void) { return LOAD(link_, ACQUIRE); }
+// AtomicNextVisit::load
+static Tick next_visit_load(void) { return LOAD(next_visit_, ACQUIRE); }
 
-// AtomicLink::store
-static void link_store(Tick at) { STORE(link_, at, RELAXED); }
+// AtomicNextVisit::store
+static void next_visit_store(Tick at) { STORE(next_visit_, at, RELAXED); }
 
-// AtomicLink::replace: what the link was, `seen` if it is `next` now
-static Tick link_replace(Tick seen, Tick next) {
-  TRY(link_, seen, next, ORDER(LINK_RELAXED, ACQ_REL), ORDER(LINK_RELAXED, ACQUIRE));
+// AtomicNextVisit::replace: what `next_visit` was, `seen` if it is `next` now
+static Tick next_visit_replace(Tick seen, Tick next) {
+  TRY(next_visit_, seen, next, ORDER(NEXT_VISIT_RELAXED, ACQ_REL), ORDER(NEXT_VISIT_RELAXED, ACQUIRE));
   return seen;
 }
 
 // ---- src/wheel/shard/mod.rs: the callers
 
 // in_time
-static bool in_time(Tick link, Tick deadline, Tick swept) {
-  return swept < link && link <= deadline;
+static bool in_time(Tick next_visit, Tick deadline, Tick swept) {
+  return swept < next_visit && next_visit <= deadline;
 }
 
 // ahead_of: half of a distance below four is nothing.
@@ -261,12 +261,12 @@ static bool has_passed(Place place) {
   return SLOT_OF(place) != OVERDUE && AT(place) <= swept_get();
 }
 
-// set_link
-static void set_link(Place place, Tick swept) {
+// set_next_visit
+static void set_next_visit(Place place, Tick swept) {
   if (SLOT_OF(place) == OVERDUE) return;
-  Tick seen = link_load();
+  Tick seen = next_visit_load();
   while (!in_time(seen, AT(place), swept)) {
-    Tick was = link_replace(seen, AT(place));
+    Tick was = next_visit_replace(seen, AT(place));
     if (was == seen) return;
     seen = was;
   }
@@ -280,7 +280,7 @@ static void relink_as(bool held, u32 generation, u32 *spare) {
     Tick swept = swept_get();
     Place place = place_for(ahead_of(DEADLINE(seen), swept), swept);
     file(place, spare);
-    if (held) set_link(place, swept);
+    if (held) set_next_visit(place, swept);
     PUBLISHED(NO_FENCE_AFTER_FILING);
     if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place)) continue;
     alarm_check(AT(place));
@@ -308,7 +308,7 @@ static void relink(u32 generation, u32 *spare) {
 
 // Shard::rely
 static void rely(u32 generation, Tick deadline, u32 *spare) {
-  if (!in_time(link_load(), deadline, swept_get()))
+  if (!in_time(next_visit_load(), deadline, swept_get()))
     relink(generation, spare);
   else if (FAULT != NO_LOOK_AT_THE_FLAG && state_load() & RELINKING)
     relink_as(false, generation, spare);
@@ -320,7 +320,7 @@ static bool reset(u32 generation, Tick deadline, u32 *spare) {
   for (;;) {
     if (GENERATION(seen) != generation) return false;
     bool free = !(seen & RELINKING);
-    bool early = free && !in_time(link_load(), deadline, swept_get());
+    bool early = free && !in_time(next_visit_load(), deadline, swept_get());
     u32 flag = early ? RELINKING : seen & RELINKING;
     u32 was = state_swap(seen, STATE(generation, deadline) | flag);
     if (was != seen) {
@@ -362,7 +362,7 @@ static u32 arm(u32 vacant, Tick deadline) {
 static u32 insert(Tick deadline, u32 *spare) {
   u32 vacant = state_load(), generation = GENERATION(vacant) + 1;
   Tick swept = swept_get();
-  if (vacant & RELINKING || in_time(link_load(), deadline, swept)) {
+  if (vacant & RELINKING || in_time(next_visit_load(), deadline, swept)) {
     u32 armed = arm(vacant, deadline);
     if (armed & RELINKING)
       relink_as(false, generation, spare);
@@ -371,7 +371,7 @@ static u32 insert(Tick deadline, u32 *spare) {
     return generation;
   }
   Place place = place_for(deadline, swept);
-  link_store(AT(place));
+  next_visit_store(AT(place));
   STORE(state, STATE(generation, deadline), RELEASE); // AtomicEntryState::arm
   file(place, spare);
   PUBLISHED(NO_FENCE_AFTER_FILING);
@@ -391,11 +391,11 @@ static u32 sweepers_spare = 12; // blocks 12 and on are the sweeper's
 // Shard::leave
 static void leave(u32 ended, u32 slot) {
   if (slot == OVERDUE) return;
-  Tick link = link_load();
+  Tick next_visit = next_visit_load();
   if (ended & RELINKING)
     file(PLACE(slot, next_turn_of(slot, reached)), &sweepers_spare);
-  else if (reached < link && is_taken_at(slot, link))
-    link_store(0);
+  else if (reached < next_visit && is_taken_at(slot, next_visit))
+    next_visit_store(0);
 }
 
 // What comes of a step of meeting: one of these, or the state to look at again.
@@ -411,13 +411,13 @@ static u32 confirmed(u32 seen) {
 // Shard::try_drop
 static u32 try_drop(u32 seen, u32 slot) {
   if (seen & RELINKING) return NEEDED;
-  Tick link = link_load();
-  bool ahead = reached < link;
-  bool here = ahead && slot != OVERDUE && is_taken_at(slot, link);
+  Tick next_visit = next_visit_load();
+  bool ahead = reached < next_visit;
+  bool here = ahead && slot != OVERDUE && is_taken_at(slot, next_visit);
   if (IS_ARMED(seen)) {
-    if (here || !ahead || link > DEADLINE(seen)) return NEEDED;
+    if (here || !ahead || next_visit > DEADLINE(seen)) return NEEDED;
     if (FAULT == REDUNDANT_NOT_CONFIRMED) return DONE;
-  } else if (here && link_replace(link, 0) != link) {
+  } else if (here && next_visit_replace(next_visit, 0) != next_visit) {
     return confirm(seen);
   }
   return confirmed(seen);
@@ -434,8 +434,8 @@ static u32 try_refile(u32 seen, u32 slot) {
     }
     if (!IS_ARMED(seen) || kept <= DEADLINE(seen)) return confirmed(seen);
   } else {
-    Tick link = link_load();
-    if (link_replace(link, AT(place)) != link) return confirm(seen);
+    Tick next_visit = next_visit_load();
+    if (next_visit_replace(next_visit, AT(place)) != next_visit) return confirm(seen);
   }
   file(place, &sweepers_spare);
   return FAULT == REFILED_NOT_CONFIRMED ? DONE : confirmed(seen);
@@ -566,7 +566,7 @@ static Tick rest(void) {
 #define SWEPT_TO_1 1
 static void armed_in_slot_3(Tick deadline) {
   STORE(state, STATE(1, deadline), RELAXED);
-  STORE(link_, 2, RELAXED);
+  STORE(next_visit_, 2, RELAXED);
   STORE(references[0], 1, RELAXED);
   STORE(heads[3], HEAD(0, 1), RELAXED);
   STORE(occupied[1], 2, RELAXED);

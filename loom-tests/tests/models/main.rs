@@ -16,10 +16,10 @@ mod insert_vs_sweep;
 mod keyed;
 mod leap;
 mod len_vs_all;
-mod link_vs_refile;
 #[cfg(shuttle)]
 mod lock_free;
 mod magazines;
+mod next_visit_vs_refile;
 mod page_vs_flag;
 #[cfg(crossbeam_loom)]
 mod page_vs_lookup;

@@ -1,5 +1,5 @@
 //! Resets against a sweep that leaps over several slots, and so meets references before their turn:
-//! the link must not tell of a reference that the sweep has moved.
+//! `next_visit` must not tell of a reference that the sweep has moved.
 
 use loom_tests::{Clock, TICK, World, beside, model, sweep, v};
 

@@ -1,12 +1,12 @@
 //! The next timer of an entry relies on a reference that was filed for an earlier one: nothing that
-//! the link tells of has gone.
+//! `next_visit` tells of has gone.
 //!
 //! What the first and the last are for, shuttle finds, and loom neither within one preemption nor
 //! within two; with two (`ci/loom 1`) they take as long as all other models together.
 
 use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
 
-/// A drain ends a timer whose insert has written the link and not yet filed the reference.
+/// A drain ends a timer whose insert has written `next_visit` and not yet filed the reference.
 #[test]
 fn after_a_drain_during_the_insert() {
     model(1, || {
@@ -44,9 +44,9 @@ fn after_a_reference_was_due_before_its_turn() {
     });
 }
 
-/// The same, while the resetter that filed the reference has not written the link yet.
+/// The same, while the resetter that filed the reference has not written `next_visit` yet.
 #[test]
-fn after_a_reference_was_due_before_its_turn_and_its_link() {
+fn after_a_reference_was_due_before_its_turn_and_its_next_visit() {
     model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();

@@ -38,7 +38,7 @@ fn a_late_reset_to_later() {
     });
 }
 
-/// This one files a reference, writes the link and clears its flag after the entry has changed
+/// This one files a reference, writes `next_visit` and clears its flag after the entry has changed
 /// hands.
 #[test]
 fn a_late_reset_to_earlier() {

@@ -100,8 +100,8 @@ fn an_insert_against_a_drain() {
     });
 }
 
-/// The sweeper finds no memory to file a reference again, while a reset relies on the link of the
-/// entry.
+/// The sweeper finds no memory to file a reference again, while a reset relies on `next_visit` of
+/// the entry.
 #[test]
 fn a_refiling_without_memory_against_a_reset() {
     model(3, || {

@@ -10,9 +10,9 @@
 //! is a few instructions and needs no guard: [`Held`] is nothing, and [`pin`] does nothing.
 //!
 //! **Giving back.** The system takes the memory of a page back and shows zeros there, until
-//! somebody writes. All zeros is a vacant entry of the first generation whose link tells of nothing
-//! ([`Place`]): no id matches it, and no reference is relied upon through it. Nobody changes what
-//! is there while the page is away; who might, and why they do not, is in
+//! somebody writes. All zeros is a vacant entry of the first generation whose next visit tells of
+//! nothing ([`Place`]): no id matches it, and no reference is relied upon through it. Nobody
+//! changes what is there while the page is away; who might, and why they do not, is in
 //! [`crate::wheel::slab::directory`].
 //!
 //! **Address space**, not memory, is what a mapping costs: up to twice what the entries take. Where

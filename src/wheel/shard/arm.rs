@@ -64,15 +64,15 @@ impl<T> Shard<T> {
         // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
         // what becomes of `Filled`.
         unsafe { entry.put(value) };
-        let (filled, link) = (Filled { entry, id }, entry.link.load());
+        let (filled, next_visit) = (Filled { entry, id }, entry.next_visit.load());
         let armed = EntryState::of(id, deadline);
         let named = if vacant.is_relinking() {
             Named::Raced(filled)
-        } else if !in_time(link, deadline, front.swept()) {
+        } else if !in_time(next_visit, deadline, front.swept()) {
             Named::Unnamed(filled)
         } else if entry.state.try_arm_settled(vacant, armed).is_err() {
             Named::Raced(filled)
-        } else if !still_waits(entry, armed, link, front) {
+        } else if !still_waits(entry, armed, next_visit, front) {
             Named::NotInTime
         } else {
             Named::Done
@@ -95,7 +95,7 @@ impl<T> Shard<T> {
         };
         let Filled { entry, id } = filled;
         let arm = || {
-            entry.link.store(at);
+            entry.next_visit.store(at);
             entry.state.arm(id, deadline);
         };
         match self.hierarchy.file_soon(EntryRef::new(id.index()), slot, arm) {
@@ -122,7 +122,7 @@ impl<T> Shard<T> {
         let place = self.hierarchy.place(deadline, swept);
         // Also when it tells of nothing: a store does not show later resetters what the sweeper
         // has written, unless it is overwritten here.
-        entry.link.store(at(place, swept));
+        entry.next_visit.store(at(place, swept));
         entry.state.arm(id, deadline);
         let filed = self.file(id.index(), place)?;
         published();

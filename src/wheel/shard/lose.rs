@@ -27,8 +27,8 @@ impl<T> Shard<T> {
         guard: &Guard,
     ) -> bool {
         self.slab.for_each_on_page(page, guard, |index, entry| {
-            let (state, link) = (entry.state.load(), entry.link.load());
-            let known = !state.is_relinking() && in_time(link, state.deadline(swept), swept);
+            let (state, next_visit) = (entry.state.load(), entry.next_visit.load());
+            let known = !state.is_relinking() && in_time(next_visit, state.deadline(swept), swept);
             if state.is_armed() && !known {
                 references.push(EntryRef::new(index));
             }
@@ -53,7 +53,7 @@ impl<T> Shard<T> {
                 self.lose(entry, slot, swept);
                 while let Err(now) = entry.state.try_confirm(state) {
                     state = now;
-                    forget(&entry.link, |link| self.tells_of(slot, link, swept));
+                    forget(&entry.next_visit, |next_visit| self.tells_of(slot, next_visit, swept));
                 }
             });
         }
@@ -61,10 +61,10 @@ impl<T> Shard<T> {
     }
 
     /// Counts a reference that was taken from this slot, or was to go there, and cannot be filed:
-    /// the link of its entry does not tell of it any more.
+    /// `next_visit` of its entry does not tell of it any more.
     pub(super) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
         self.unfiled.add();
-        forget(&entry.link, |link| self.tells_of(slot, link, swept));
+        forget(&entry.next_visit, |next_visit| self.tells_of(slot, next_visit, swept));
     }
 
     /// As [`lose`](Self::lose), for a reference that was to go to a place.
@@ -75,9 +75,9 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether a link tells of a reference in this slot.
-    fn tells_of(&self, slot: SlotIndex, link: Tick, swept: Tick) -> bool {
-        swept < link && self.hierarchy.is_taken_at(slot, link)
+    /// Whether a next visit tells of a reference in this slot.
+    fn tells_of(&self, slot: SlotIndex, next_visit: Tick, swept: Tick) -> bool {
+        swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
 use crate::wheel::slab::Released;
 use crate::wheel::slab::entry::Entry;
-use crate::wheel::slab::link::AtomicLink;
+use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tick::Tick;
@@ -109,7 +109,7 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `leave`.
-    /// What a reference that has ended its timer leaves to the entry: nothing that the link may
+    /// What a reference that has ended its timer leaves to the entry: nothing that `next_visit` may
     /// still tell of is gone. `ended` is the timer's last state; the entry has not been given back.
     #[inline]
     fn leave(
@@ -121,15 +121,15 @@ impl<T> Shard<T> {
         filed: &mut Filed,
     ) {
         let Some(slot) = slot else { return };
-        let link = entry.link.load();
+        let next_visit = entry.next_visit.load();
         if ended.is_relinking() {
             match self.file(reference.index(), self.hierarchy.next_turn_of(slot, swept)) {
                 Some(kept) => *filed = filed.and(kept),
                 None => self.lose(entry, slot, swept),
             }
-        } else if swept < link && self.hierarchy.is_taken_at(slot, link) {
+        } else if swept < next_visit && self.hierarchy.is_taken_at(slot, next_visit) {
             // The flag was clear when the timer ended, and nobody can set it since.
-            entry.link.store(AtomicLink::NONE);
+            entry.next_visit.store(AtomicNextVisit::NONE);
         }
     }
 
@@ -150,14 +150,14 @@ impl<T> Shard<T> {
             // Its page may be away: nobody writes there.
             return Ok(true);
         }
-        let link = entry.link.load();
-        let ahead = swept < link;
-        let here = ahead && slot.is_some_and(|slot| self.hierarchy.is_taken_at(slot, link));
+        let next_visit = entry.next_visit.load();
+        let ahead = swept < next_visit;
+        let here = ahead && slot.is_some_and(|slot| self.hierarchy.is_taken_at(slot, next_visit));
         if state.is_armed() {
-            if here || !ahead || link > state.deadline(swept) {
+            if here || !ahead || next_visit > state.deadline(swept) {
                 return Ok(false);
             }
-        } else if here && entry.link.replace(link, AtomicLink::NONE).is_err() {
+        } else if here && entry.next_visit.replace(next_visit, AtomicNextVisit::NONE).is_err() {
             // The exchange shows the present state, which a load need not.
             return entry.state.try_confirm(state).and(Err(state));
         }
@@ -194,8 +194,8 @@ impl<T> Shard<T> {
                 return entry.state.try_confirm(state).map(|()| met);
             }
         } else {
-            let link = entry.link.load();
-            if entry.link.replace(link, at(place, swept)).is_err() {
+            let next_visit = entry.next_visit.load();
+            if entry.next_visit.replace(next_visit, at(place, swept)).is_err() {
                 // The exchange shows the present state, which a load need not.
                 return entry.state.try_confirm(state).and(Err(state));
             }

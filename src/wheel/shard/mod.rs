@@ -2,24 +2,24 @@
 //!
 //! This is where the wheel's promises are kept. Each entry has two words: its **state**
 //! ([`EntryState`]: generation, relinking flag, deadline) says what may happen to the timer in it;
-//! its **link** ([`AtomicLink`]: a tick) says when one of its references is met. References and
-//! link belong to the entry and not to the timer: they outlive it, and the entry's next timer uses
-//! them. A server that arms and cancels a timer for each request files a reference once a
-//! revolution, not once a request.
+//! its **next visit** ([`AtomicNextVisit`]: a tick) says when one of its references is met.
+//! References and `next_visit` belong to the entry and not to the timer: they outlive it, and the
+//! entry's next timer uses them. A server that arms and cancels a timer for each request files a
+//! reference once a revolution, not once a request.
 //!
 //! # Invariants
 //!
 //! * **I1, filed.** The entry of each armed timer has a reference in a slot that is taken no later
 //!   than the deadline (or in the overdue slot, or in the sweeper's hand), except while the
 //!   operation that armed or reset it has not returned.
-//! * **I2, the link tells the truth.** While the relinking flag is clear and the link's tick lies
-//!   after the sweep, a reference to this entry is in the slot that is taken at that tick, or in
-//!   the sweeper's hand, except while the insert that wrote the link has not returned. (Nobody has
-//!   its id before that. So only the sweeper can end its timer, when the link's tick has passed;
-//!   and a drain, which makes the link forget.)
+//! * **I2, the next visit is true.** While the relinking flag is clear and the `next_visit`'s tick
+//!   lies after the sweep, a reference to this entry is in the slot that is taken at that tick, or
+//!   in the sweeper's hand, except while the insert that wrote `next_visit` has not returned.
+//!   (Nobody has its id before that. So only the sweeper can end its timer, when the `next_visit`'s
+//!   tick has passed; and a drain, which makes `next_visit` forget.)
 //!
-//! It is always right to promise less: a link may forget a reference. A reference whose entry is
-//! vacant is *stale* and is dropped when it is met, unless a resetter may still rely on it. Two
+//! It is always right to promise less: a next visit may forget a reference. A reference whose entry
+//! is vacant is *stale* and is dropped when it is met, unless a resetter may still rely on it. Two
 //! references of one entry are harmless: the first that is met when its timer is due ends it.
 //!
 //! [`protocol`] has the steps of each operation, and the races one by one; [`unfiled`] has what
@@ -44,8 +44,8 @@ use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::slab::entry::Entry;
-use crate::wheel::slab::link::AtomicLink;
 use crate::wheel::slab::magazine::Magazines;
+use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::slab::{Claimed, Released, Slab};
@@ -72,9 +72,9 @@ struct Aim {
 /// Who relinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// The thread that has set the relinking flag: the link is its own.
+    /// The thread that has set the relinking flag: `next_visit` is its own.
     Holder,
-    /// Another one, while the flag is set: it files a reference and leaves the link alone.
+    /// Another one, while the flag is set: it files a reference and leaves `next_visit` alone.
     Beside,
 }
 
@@ -160,10 +160,10 @@ impl<T> Shard<T> {
     }
 
     /// As [`cancel`](Self::cancel), of a timer whose insert has not returned, and may have not
-    /// filed the reference that the entry's link tells of.
+    /// filed the reference that the entry's `next_visit` tells of.
     pub(crate) fn withdraw(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
-        let forget = || entry.link.store(AtomicLink::NONE);
+        let forget = || entry.next_visit.store(AtomicNextVisit::NONE);
         self.end(entry, id, guard, forget).map(|(value, _)| value)
     }
 
@@ -214,17 +214,17 @@ impl<T> Shard<T> {
         let Some(entry) = self.slab.entry(id.index(), guard) else {
             return Named::Raced(());
         };
-        let (seen, link) = (entry.state.load(), entry.link.load());
+        let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
         if !seen.is_settled_of(id) {
             return Named::Raced(());
         }
-        if !in_time(link, deadline, front.swept()) {
+        if !in_time(next_visit, deadline, front.swept()) {
             return Named::Unnamed(());
         }
         let pushed = seen.with_deadline(deadline);
         if entry.state.try_reset(seen, pushed).is_err() {
             Named::Raced(())
-        } else if !still_waits(entry, pushed, link, front) {
+        } else if !still_waits(entry, pushed, next_visit, front) {
             Named::NotInTime
         } else {
             Named::Done
@@ -260,9 +260,10 @@ impl<T> Shard<T> {
             if seen.generation() != id.generation() {
                 return None;
             }
-            // A first look at the link saves an exchange when an earlier reference will be needed.
+            // A first look at `next_visit` saves an exchange when an earlier reference will be
+            // needed.
             let free = !seen.is_relinking();
-            let early = free && !in_time(entry.link.load(), deadline, front.swept());
+            let early = free && !in_time(entry.next_visit.load(), deadline, front.swept());
             let next = seen.with_deadline(deadline);
             let next = if early { next.relinking() } else { next };
             match entry.state.try_reset(seen, next) {
@@ -337,9 +338,9 @@ impl<T> Shard<T> {
                 return;
             }
             let id = TimerId::new(self.number, state.generation(), index);
-            // The insert that armed this timer may not have filed the reference that its link tells
-            // of.
-            let forget = || entry.link.store(AtomicLink::NONE);
+            // The insert that armed this timer may not have filed the reference that its
+            // `next_visit` tells of.
+            let forget = || entry.next_visit.store(AtomicNextVisit::NONE);
             if let Some((value, ended)) = self.end(entry, id, guard, forget) {
                 hand_back(id, ended.deadline(front.swept()), value);
             }
@@ -448,7 +449,7 @@ impl<T> Shard<T> {
     }
 
     /// Sees to a reference in time for a timer whose state was exchanged while the flag was clear:
-    /// the one that the link tells of, or a new one.
+    /// the one that `next_visit` tells of, or a new one.
     #[inline]
     fn rely(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
         match needs(entry, aim.deadline, front) {
@@ -468,29 +469,32 @@ impl<T> Shard<T> {
 
 // In C, for `ci/genmc`: `rely`.
 /// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
-/// its link has to be looked at once more; and as whom to file it.
+/// its `next_visit` has to be looked at once more; and as whom to file it.
 #[inline]
 fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
-    if !in_time(entry.link.load(), deadline, front.swept()) {
+    if !in_time(entry.next_visit.load(), deadline, front.swept()) {
         return Some(Role::Holder);
     }
-    // The link may have been lowered just now by a resetter that has not rung yet: its flag is then
-    // still set, and the link's Acquire shows it.
+    // `next_visit` may have been lowered just now by a resetter that has not rung yet: its flag is
+    // then still set, and the `next_visit`'s Acquire shows it.
     entry.state.load().is_relinking().then_some(Role::Beside)
 }
 
 /// Whether the reference that was relied on surely waits, after the exchange to `state`, which has
-/// no flag: as [`needs`] finds out, but for a link that tells of another by now, or another state.
+/// no flag: as [`needs`] finds out, but for a next visit that tells of another by now, or another
+/// state.
 #[inline]
-fn still_waits<T>(entry: &Entry<T>, state: EntryState, link: Tick, front: &Front) -> bool {
-    entry.link.load() == link && front.swept() < link && entry.state.load() == state
+fn still_waits<T>(entry: &Entry<T>, state: EntryState, next_visit: Tick, front: &Front) -> bool {
+    entry.next_visit.load() == next_visit
+        && front.swept() < next_visit
+        && entry.state.load() == state
 }
 
-/// Whether a link tells of a reference still to come, and not after `deadline`.
+/// Whether a next visit tells of a reference still to come, and not after `deadline`.
 #[inline]
-fn in_time(link: Tick, deadline: Tick, swept: Tick) -> bool {
+fn in_time(next_visit: Tick, deadline: Tick, swept: Tick) -> bool {
     // In C, for `ci/genmc`: `in_time`.
-    swept < link && link <= deadline
+    swept < next_visit && next_visit <= deadline
 }
 
 /// When a reference at `place` is met, if the sweep was at `swept` when it was filed.

@@ -4,42 +4,43 @@
 //!
 //! # The operations
 //!
-//! **Insert.** Claim a vacant entry and write the value. If the link tells of a reference that will
-//! be met in time, arm by an exchange, and look at the link again, as a reset does. Otherwise write
-//! the link; arm by a store; file the reference; fence; look at the sweep again and, if the slot's
-//! turn has come, file once more ([`relink`]). If a resetter of an earlier timer still holds the
-//! relinking flag, arm by an exchange that keeps it, and leave the link alone.
+//! **Insert.** Claim a vacant entry and write the value. If `next_visit` tells of a reference that
+//! will be met in time, arm by an exchange, and look at `next_visit` again, as a reset does.
+//! Otherwise write `next_visit`; arm by a store; file the reference; fence; look at the sweep again
+//! and, if the slot's turn has come, file once more ([`relink`]). If a resetter of an earlier timer
+//! still holds the relinking flag, arm by an exchange that keeps it, and leave `next_visit` alone.
 //!
-//! **Cancel.** One exchange on the state ends the timer. EntryRef and link stay.
+//! **Cancel.** One exchange on the state ends the timer. The reference and `next_visit` stay.
 //!
-//! **Reset.** One exchange on the state sets the deadline. Then the link is read: if its tick lies
-//! after the sweep and not after the new deadline, the reference there will be met in time, and the
-//! sweeper will read the new deadline. That is the common case: pushing a deadline back costs one
-//! exchange and one load from the same cache line. Otherwise an earlier reference is needed
-//! ([`relink`]):
+//! **Reset.** One exchange on the state sets the deadline. Then `next_visit` is read: if its tick
+//! lies after the sweep and not after the new deadline, the reference there will be met in time,
+//! and the sweeper will read the new deadline. That is the common case: pushing a deadline back
+//! costs one exchange and one load from the same cache line. Otherwise an earlier reference is
+//! needed ([`relink`]):
 //!
-//! 1. set the relinking flag (with the deadline, in the same exchange, when the link already
-//!    shows that it will be needed); 2. file a reference, half way there; 3. exchange the link;
+//! 1. set the relinking flag (with the deadline, in the same exchange, when `next_visit` already
+//!    shows that it will be needed); 2. file a reference, half way there; 3. exchange `next_visit`;
 //!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. ring the alarm if
 //!    the sweeper rests for too long; 7. clear the flag.
 //!
-//! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves the link alone.
+//! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves `next_visit`
+//! alone.
 //!
 //! **Meet** (the sweeper, for each reference it has taken). Read the state. Due: end the timer; the
-//! value is the sweeper's. If the link refers to this reference for a later turn, clear it; if the
-//! relinking flag is set, re-file the reference as in step 4. Not due: while the flag is clear,
-//! read the link:
+//! value is the sweeper's. If `next_visit` refers to this reference for a later turn, clear it; if
+//! the relinking flag is set, re-file the reference as in step 4. Not due: while the flag is clear,
+//! read `next_visit`:
 //!
-//! 1. no timer lives here: the reference is stale. If the link refers to the slot that it was taken
-//!    from, clear it; confirm the state by an exchange to the same value; drop it;
-//! 2. the link's tick lies after the sweep and not after the deadline, and is not the slot that
-//!    this reference was taken from: another reference waits there, and this one is redundant;
+//! 1. no timer lives here: the reference is stale. If `next_visit` refers to the slot that it was
+//!    taken from, clear it; confirm the state by an exchange to the same value; drop it;
+//! 2. the `next_visit`'s tick lies after the sweep and not after the deadline, and is not the slot
+//!    that this reference was taken from: another reference waits there, and this one is redundant;
 //!    confirm the state, and drop it;
-//! 3. otherwise exchange the link to the tick of the new slot, file the reference there, and
+//! 3. otherwise exchange `next_visit` to the tick of the new slot, file the reference there, and
 //!    confirm the state.
 //!
 //! A confirmation that fails says that somebody was faster: read the state again. While the flag
-//! is set, the link is the resetter's, and may come to tell of this very reference:
+//! is set, `next_visit` is the resetter's, and may come to tell of this very reference:
 //!
 //! 4. put it back into its slot, for the slot's next turn; if that is after the deadline, file
 //!    another for the deadline; confirm.
@@ -50,41 +51,42 @@
 //! synchronise along it. If the reset (or the arming, by exchange) comes before the sweeper's
 //! confirmation, the confirmation fails and the sweeper reads the new state; or it finds the same
 //! state again, and has seen to this very deadline. If it comes after,
-//! the resetter sees the sweeper's link, and the tick of its sweep, and does not rely on a
-//! reference that was moved or dropped. A tick promised in the link by the sweeper is always filed,
-//! even when its confirmation then fails. An insert that arms by a store relies on nothing but the
-//! reference it files.
+//! the resetter sees the sweeper's `next_visit`, and the tick of its sweep, and does not rely on a
+//! reference that was moved or dropped. A tick promised in `next_visit` by the sweeper is always
+//! filed, even when its confirmation then fails. An insert that arms by a store relies on nothing
+//! but the reference it files.
 //!
 //! **A reference met before its turn.** A sweep that moves on by more than one slot takes a slot
 //! for a turn that is past, and may find in it a reference that was filed a moment ago, by the tick
-//! just announced, for the slot's next turn. The link then refers to this very slot, and so the
-//! reference is filed again, not taken for redundant. While a resetter holds the flag, the link may
-//! refer to this slot now, or when the resetter has written it: so the reference goes back there,
-//! whatever else is filed, and the link tells the truth when the flag is cleared.
+//! just announced, for the slot's next turn. `next_visit` then refers to this very slot, and so the
+//! reference is filed again, not taken for redundant. While a resetter holds the flag, `next_visit`
+//! may refer to this slot now, or when the resetter has written it: so the reference goes back
+//! there, whatever else is filed, and `next_visit` tells the truth when the flag is cleared.
 //!
-//! **Reset against a redundant reference.** The sweeper drops a reference because the link refers
-//! to a later tick L, and confirms the state after it has read L. A resetter whose exchange comes
-//! after that sees L, or a link written later; one whose exchange comes before makes the
-//! confirmation fail, or leaves the deadline that the sweeper has compared with L.
+//! **Reset against a redundant reference.** The sweeper drops a reference because `next_visit`
+//! refers to a later tick L, and confirms the state after it has read L. A resetter whose exchange
+//! comes after that sees L, or a next visit written later; one whose exchange comes before makes
+//! the confirmation fail, or leaves the deadline that the sweeper has compared with L.
 //!
 //! **A look at the deadline during a reset.** The deadline can be seen from the first exchange on,
 //! and no sweep that begins after step 5 passes it. In between a thread may see it, and a sweep
 //! that begins then may pass it without the timer; I1 holds again before the reset returns. So a
 //! reset takes effect in two steps (`tests/wheel/linearizability.rs` holds it to that).
 //!
-//! **A resetter held up between 2 and 3.** Its reference may be met before the link says that it is
-//! there: a link that lies would make a later resetter rely on nothing. If the reference is met in
-//! its turn, step 5 finds the sweep that met it; if before its turn, it is put back (meet, 4), also
-//! when it has ended its timer.
+//! **A resetter held up between 2 and 3.** Its reference may be met before `next_visit` says that
+//! it is there: a next visit that lies would make a later resetter rely on nothing. If the
+//! reference is met in its turn, step 5 finds the sweep that met it; if before its turn, it is put
+//! back (meet, 4), also when it has ended its timer.
 //!
-//! **A resetter held up between 1 and 7** keeps others from using the link, not from working:
+//! **A resetter held up between 1 and 7** keeps others from using `next_visit`, not from working:
 //! they file references of their own. Its timer may end and the entry be claimed and armed: the
 //! flag stays until that thread clears it, whatever lives in the entry by then, and what it writes
-//! into the link is true of the entry. The entry's page stays as long, unless it is worn out
+//! into `next_visit` is true of the entry. The entry's page stays as long, unless it is worn out
 //! ([`directory`](crate::wheel::slab::directory)).
 //!
-//! **The sweeper's exchange of the link against an inserter's store.** Each tells of a reference
-//! that its writer files, or of nothing; whichever comes last, the link tells the truth.
+//! **The sweeper's exchange of `next_visit` against an inserter's store.** Each tells of a
+//! reference that its writer files, or of nothing; whichever comes last, `next_visit` tells the
+//! truth.
 //!
 //! **An inserter held up after choosing its slot** finds at its second look that the slot's turn
 //! has come ([`crate::wheel::front::swept`]). What it filed there is met a revolution later, as
@@ -105,7 +107,7 @@
 //!
 //! **Wake-ups.** Whoever relies on a reference relies also on its filer having rung the alarm: an
 //! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
-//! on a link looks at the flag once more, after the link), and the sweeper needs no ring.
+//! on a next visit looks at the flag once more, after `next_visit`), and the sweeper needs no ring.
 //!
 //! [`relink`]: super::relink
 

@@ -1,5 +1,5 @@
-//! Relinking: filing an earlier reference of an armed timer, and telling of it by the entry's link.
-//! The protocol and its races are in [`super`].
+//! Relinking: filing an earlier reference of an armed timer, and telling of it by the entry's
+//! `next_visit`. The protocol and its races are in [`super`].
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use crate::wheel::front::Front;
 use crate::wheel::front::swept::published;
 use crate::wheel::hierarchy::geometry::Place;
 use crate::wheel::slab::entry::Entry;
-use crate::wheel::slab::link::AtomicLink;
+use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::{AtomicEntryState, EntryState};
 use crate::wheel::tick::Tick;
 
@@ -65,11 +65,11 @@ impl<T> Shard<T> {
             };
             filed = filed.and(more);
             if role == Role::Holder {
-                set_link(&entry.link, place, swept);
+                set_next_visit(&entry.next_visit, place, swept);
             }
             published();
             if role == Role::Holder && self.unfiled() != unfiled {
-                forget(&entry.link, |link| link == at(place, swept));
+                forget(&entry.next_visit, |next_visit| next_visit == at(place, swept));
                 continue;
             }
             if !has_passed(place, deadline, front.swept()) {
@@ -114,16 +114,16 @@ fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tic
     state
 }
 
-// In C, for `ci/genmc`: `set_link`.
-/// Step 3 of relinking: the link tells of the reference just filed, unless it tells of an earlier
-/// one.
-fn set_link(link: &AtomicLink, place: Place, swept: Tick) {
+// In C, for `ci/genmc`: `set_next_visit`.
+/// Step 3 of relinking: `next_visit` tells of the reference just filed, unless it tells of an
+/// earlier one.
+fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
     let Place::Slot { at, .. } = place else {
         return;
     };
-    let mut seen = link.load();
+    let mut seen = next_visit.load();
     while !in_time(seen, at, swept) {
-        match link.replace(seen, at) {
+        match next_visit.replace(seen, at) {
             Ok(()) => return,
             Err(now) => seen = now,
         }

@@ -10,24 +10,24 @@
 //! by more than a tick and the sweep, which takes longer. Whoever counts a reference rings, or is
 //! the sweeper.
 //!
-//! **The link must not tell of a reference that is not there** (I2 in [`super`]):
+//! **`next_visit` must not tell of a reference that is not there** (I2 in [`super`]):
 //!
-//! * an insert that takes its timer back makes the link forget before it releases the entry.
+//! * an insert that takes its timer back makes `next_visit` forget before it releases the entry.
 //!   Nobody has its id before;
-//! * the sweeper makes the link forget, and then confirms the state. A reset that comes before the
-//!   confirmation makes it fail, or is seen to by the look at all entries; one that comes after it
-//!   sees the link;
-//! * a resetter that holds the relinking flag files its reference first, and writes the link then.
-//!   In between the sweeper may meet the reference before its turn, and fail to put it back. The
-//!   resetter writes the link, passes a fence and looks at the count; the sweeper counts, passes a
-//!   fence and looks at the link. Whichever fence comes second, its thread finds what the other
-//!   wrote, and makes the link forget. The resetter then files once more.
+//! * the sweeper makes `next_visit` forget, and then confirms the state. A reset that comes before
+//!   the confirmation makes it fail, or is seen to by the look at all entries; one that comes after
+//!   it sees `next_visit`;
+//! * a resetter that holds the relinking flag files its reference first, and writes `next_visit`
+//!   then. In between the sweeper may meet the reference before its turn, and fail to put it back.
+//!   The resetter writes `next_visit`, passes a fence and looks at the count; the sweeper counts,
+//!   passes a fence and looks at `next_visit`. Whichever fence comes second, its thread finds what
+//!   the other wrote, and makes `next_visit` forget. The resetter then files once more.
 
 #![forbid(unsafe_code)]
 
 use crate::sync::{Acquire, AtomicU64, Release};
 use crate::wheel::front::swept::published;
-use crate::wheel::slab::link::AtomicLink;
+use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::tick::Tick;
 
 /// How many references of a shard could not be filed.
@@ -55,11 +55,11 @@ impl Unfiled {
     }
 }
 
-/// Makes a link forget what it tells of, as long as that is this.
-pub(super) fn forget(link: &AtomicLink, is_this: impl Fn(Tick) -> bool) {
-    let mut seen = link.load();
+/// Makes a next visit forget what it tells of, as long as that is this.
+pub(super) fn forget(next_visit: &AtomicNextVisit, is_this: impl Fn(Tick) -> bool) {
+    let mut seen = next_visit.load();
     while is_this(seen) {
-        match link.replace(seen, AtomicLink::NONE) {
+        match next_visit.replace(seen, AtomicNextVisit::NONE) {
             Ok(()) => return,
             Err(now) => seen = now,
         }

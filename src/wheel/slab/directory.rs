@@ -21,7 +21,7 @@
 //!
 //! * Whoever ends, resets or arms a timer: it exchanges the state of an armed generation, or has
 //!   claimed the entry. Neither is there. (One that has read the state before fails.)
-//! * The holder of the relinking flag, which writes the link and clears the flag late, whatever
+//! * The holder of the relinking flag, which writes `next_visit` and clears the flag late, whatever
 //!   lives in the entry by then. A page with such an entry stays
 //!   ([`is_relinking`](Directory::is_relinking)), until it is worn out: then it is never put in
 //!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
@@ -256,8 +256,8 @@ impl<E: Resident> Directory<E> {
         let entries = self.on_page(number, guard).get(before..before + count as usize);
         for (index, entry) in (top..).zip(entries.unwrap_or_default()) {
             // It may not have forgotten, where the system refused to take the memory back. What the
-            // sweeper has written there since is not ordered before a store, so that the link must
-            // not tell of a reference that it has dropped.
+            // sweeper has written there since is not ordered before a store, so that `next_visit`
+            // must not tell of a reference that it has dropped.
             entry.renew();
             entry.state().put(EntryState::vacant(Generation(base), index + 1));
         }

@@ -3,7 +3,7 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `state` | the claimer (arm), then any thread by exchange | any thread |
-//! | `link` | see [`super::link`] | sweeper, resetters, claimers |
+//! | `next_visit` | see [`super::next_visit`] | sweeper, resetters, claimers |
 //! | `value` | the claimer, before `arm` | the thread whose `try_end` succeeded, once |
 //!
 //! **Value rule.** Between the claim of a vacant entry and its `arm`, the claimer alone touches
@@ -11,7 +11,7 @@
 //! released, the thread that succeeded alone does. The value is there exactly while the
 //! generation is odd.
 
-use super::link::AtomicLink;
+use super::next_visit::AtomicNextVisit;
 use super::resident::Resident;
 use super::state::AtomicEntryState;
 use crate::panics::DropEach;
@@ -23,7 +23,7 @@ use std::mem::MaybeUninit;
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
     pub(crate) state: AtomicEntryState,
-    pub(crate) link: AtomicLink,
+    pub(crate) next_visit: AtomicNextVisit,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -32,20 +32,20 @@ impl<T> Default for Entry<T> {
     fn default() -> Self {
         Self {
             state: AtomicEntryState::default(),
-            link: AtomicLink::default(),
+            next_visit: AtomicNextVisit::default(),
             value: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 }
 
-// SAFETY: all zeros is a vacant state of the first generation, a link that tells of nothing and a
-// value that is not there, as by default. State and link are atomic; the value is in a cell, which
-// by the value rule nobody touches while the entry is vacant.
+// SAFETY: all zeros is a vacant state of the first generation, a next visit that tells of nothing
+// and a value that is not there, as by default. State and `next_visit` are atomic; the value is in
+// a cell, which by the value rule nobody touches while the entry is vacant.
 unsafe impl<T> Place for Entry<T> {
     #[cfg(any(modelled, tiny))]
     fn forget(&self) {
         self.state.forget();
-        self.link.store(AtomicLink::NONE);
+        self.next_visit.store(AtomicNextVisit::NONE);
     }
 }
 
@@ -61,7 +61,7 @@ impl<T> Resident for Entry<T> {
 
     #[inline]
     fn renew(&self) {
-        self.link.store(AtomicLink::NONE);
+        self.next_visit.store(AtomicNextVisit::NONE);
     }
 
     unsafe fn bury(&self, values: &mut DropEach) {

@@ -12,8 +12,8 @@
 pub(crate) mod directory;
 pub(crate) mod entry;
 mod fresh;
-pub(crate) mod link;
 pub(crate) mod magazine;
+pub(crate) mod next_visit;
 pub(crate) mod resident;
 pub(crate) mod state;
 pub(crate) mod trim;

@@ -22,8 +22,8 @@
 //! words are zero, which is no timer's, until it is put in again with later generations.)
 //!
 //! **R, relinking.** Set by a resetter that is filing an earlier reference to this entry; while it
-//! is set only that thread may make the entry's [link](super::link::AtomicLink) tell of a
-//! reference, and nobody relies on the link. Cleared by the same thread alone
+//! is set only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
+//! tell of a reference, and nobody relies on `next_visit`. Cleared by the same thread alone
 //! ([`settle`](AtomicEntryState::settle)): every other transition keeps it, also from one timer of
 //! the entry to the next. The protocol is in [`crate::wheel::shard`].
 
@@ -171,7 +171,7 @@ impl AtomicEntryState {
     #[inline]
     pub(crate) fn load(&self) -> EntryState {
         // Acquire: pairs with the Release of whichever transition wrote the state, so that the
-        // value and link written before it are seen.
+        // value and `next_visit` written before it are seen.
         EntryState(self.0.load(Acquire))
     }
 
@@ -181,8 +181,8 @@ impl AtomicEntryState {
     pub(crate) fn arm(&self, id: TimerId, deadline: Tick) {
         let armed = EntryState::of(id, deadline);
         debug_assert_eq!(self.load().generation().next(), armed.generation());
-        // Release: publishes value and link to whoever ends, resets or meets this timer; pairs
-        // with the Acquire of `load` and of `swap`.
+        // Release: publishes value and `next_visit` to whoever ends, resets or meets this timer;
+        // pairs with the Acquire of `load` and of `swap`.
         #[cfg(not(loom))]
         self.0.store(armed.0, Release);
         // Loom would put this store between the halves of the sweeper's confirmation: it does not
@@ -281,8 +281,8 @@ impl AtomicEntryState {
     /// Clears the relinking flag, by the thread that set it; its timer may have ended.
     #[inline]
     pub(crate) fn settle(&self) {
-        // AcqRel: the Release half publishes the link, and that its reference has been filed, to
-        // whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
+        // AcqRel: the Release half publishes `next_visit`, and that its reference has been filed,
+        // to whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
         let before = EntryState(self.0.fetch_and(!RELINKING.put(1), AcqRel));
         // Forgotten is the flag only on a page that is worn out.
         debug_assert!(before.is_relinking() || before.is_fresh(), "another's flag: {before:?}");
@@ -292,9 +292,9 @@ impl AtomicEntryState {
     #[inline]
     fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         // AcqRel: the Acquire half sees what the previous transition published (the value, when
-        // this one ends the timer; the sweeper's link, when it resets); the Release half
-        // publishes this thread's link, or its use of the value, to the next one. Acquire on
-        // failure: the loser acts on the state it is shown, as after `load`.
+        // this one ends the timer; the sweeper's `next_visit`, when it resets); the Release half
+        // publishes this thread's `next_visit`, or its use of the value, to the next one. Acquire
+        // on failure: the loser acts on the state it is shown, as after `load`.
         match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(word) => Err(EntryState(word)),

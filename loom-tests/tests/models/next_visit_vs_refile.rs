@@ -1,5 +1,5 @@
-//! The link against the sweeper's re-filing: a reset relies on a reference, or on the link, while
-//! the sweeper moves the reference to a nearer slot.
+//! `next_visit` against the sweeper's re-filing: a reset relies on a reference, or on `next_visit`,
+//! while the sweeper moves the reference to a nearer slot.
 
 use loom_tests::{Geometry, HIGH, TICK, TINY, World, beside, model, sweep_after, v};
 

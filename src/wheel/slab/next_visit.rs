@@ -1,26 +1,26 @@
-//! The entry's link: the tick at which one of its references is met.
+//! The entry's next visit: the tick at which one of its references is met.
 //!
 //! Written by the inserter before it publishes its timer; by the sweeper when it files a reference
 //! again, drops one, or ends a timer; by the resetter that holds the relinking flag; by a drain; by
 //! whoever puts the entry's page in. It
 //! tells of a reference to the *entry*, whichever timer that reference was filed for, so that the
 //! next timer of the entry can use it. A tick that the sweep has reached tells of nothing. What the
-//! link promises is in [`crate::wheel::shard`].
+//! `next_visit` promises is in [`crate::wheel::shard`].
 
 #![forbid(unsafe_code)]
 
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 use crate::wheel::tick::Tick;
 
-/// The entry's link word; by default it tells of [nothing](Self::NONE).
+/// The entry's next-visit word; by default it tells of [nothing](Self::NONE).
 #[derive(Debug, Default)]
-pub(crate) struct AtomicLink(AtomicU64);
+pub(crate) struct AtomicNextVisit(AtomicU64);
 
-impl AtomicLink {
-    /// A link that tells of nothing: no tick is before the first.
+impl AtomicNextVisit {
+    /// A next visit that tells of nothing: no tick is before the first.
     pub(crate) const NONE: Tick = Tick(0);
 
-    // In C, for `ci/genmc`: `link_load`.
+    // In C, for `ci/genmc`: `next_visit_load`.
     #[inline]
     pub(crate) fn load(&self) -> Tick {
         // Acquire: the sweeper that drops a reference because of the tick it reads here relies on
@@ -29,9 +29,9 @@ impl AtomicLink {
         Tick(self.0.load(Acquire))
     }
 
-    // In C, for `ci/genmc`: `link_store`.
-    /// Writes the link of an entry that the caller alone holds: claimed and not armed yet, or ended
-    /// and not released yet.
+    // In C, for `ci/genmc`: `next_visit_store`.
+    /// Writes `next_visit` of an entry that the caller alone holds: claimed and not armed yet, or
+    /// ended and not released yet.
     #[inline]
     pub(crate) fn store(&self, at: Tick) {
         // Relaxed: published by the exchange that arms the entry's timer, or by the one that puts
@@ -40,8 +40,8 @@ impl AtomicLink {
         self.0.store(at.0, Relaxed);
     }
 
-    // In C, for `ci/genmc`: `link_replace`.
-    /// Writes `next` if the link is still `seen`.
+    // In C, for `ci/genmc`: `next_visit_replace`.
+    /// Writes `next` if `next_visit` is still `seen`.
     #[inline]
     pub(crate) fn replace(&self, seen: Tick, next: Tick) -> Result<(), Tick> {
         // AcqRel: the Release half publishes that the reference at the new tick has been filed, or
