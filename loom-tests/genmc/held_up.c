@@ -16,12 +16,12 @@ static Tick rests;
 static void *first(void *unused) {
   sweep_slot_3();
   rests = rest();
-  u32 spare = 4, seen = STATE(1, 9), was = state_swap(seen, STATE(1, 3) | RELINKING);
+  u32 spare = 4, seen = STATE(1, 9), was = state_swap(seen, STATE(1, 3) | REFILING);
   if (was != seen) {
     seen = was;
-    was = state_swap(seen, STATE(1, 3) | RELINKING);
+    was = state_swap(seen, STATE(1, 3) | REFILING);
   }
-  if (was == seen) { // steps 2 and 3 of Shard::relink_as, and no further
+  if (was == seen) { // steps 2 and 3 of Shard::refile_as, and no further
     Tick swept = swept_get();
     Place place = place_for(3, swept);
     file(place, &spare);

@@ -203,11 +203,11 @@ static void alarm_check(Tick at) {
   if (at < LOAD(until, RELAXED)) STORE(rung, 1, RELEASE);
 }
 
-// ---- src/wheel/slab/state.rs: generation (odd: a timer), relinking flag, deadline
+// ---- src/wheel/slab/state.rs: generation (odd: a timer), refiling flag, deadline
 
 static _Atomic u32 state;
 #define STATE(generation, deadline) ((generation) << 8 | (deadline))
-#define RELINKING 128u
+#define REFILING 128u
 #define GENERATION(state) ((state) >> 8)
 #define IS_ARMED(state) (GENERATION(state) & 1u)
 #define DEADLINE(state) ((state) & 63u)
@@ -226,7 +226,7 @@ static u32 state_swap(u32 seen, u32 next) {
 static u32 confirm(u32 seen) { return state_swap(seen, seen); }
 
 // AtomicEntryState::settle
-static void settle(void) { atomic_fetch_and_explicit(&state, ~RELINKING, ACQ_REL); }
+static void settle(void) { atomic_fetch_and_explicit(&state, ~REFILING, ACQ_REL); }
 
 // ---- src/wheel/slab/next_visit.rs
 
@@ -272,8 +272,8 @@ static void set_next_visit(Place place, Tick swept) {
   }
 }
 
-// Shard::relink_as
-static void relink_as(bool held, u32 generation, u32 *spare) {
+// Shard::refile_as
+static void refile_as(bool held, u32 generation, u32 *spare) {
   for (;;) {
     u32 seen = state_load();
     if (GENERATION(seen) != generation) break;
@@ -289,17 +289,17 @@ static void relink_as(bool held, u32 generation, u32 *spare) {
   if (held) settle();
 }
 
-// Shard::relink
-static void relink(u32 generation, u32 *spare) {
+// Shard::refile
+static void refile(u32 generation, u32 *spare) {
   u32 seen = state_load();
   while (GENERATION(seen) == generation) {
-    if (seen & RELINKING) {
-      relink_as(false, generation, spare);
+    if (seen & REFILING) {
+      refile_as(false, generation, spare);
       return;
     }
-    u32 was = state_swap(seen, seen | RELINKING);
+    u32 was = state_swap(seen, seen | REFILING);
     if (was == seen) {
-      relink_as(true, generation, spare);
+      refile_as(true, generation, spare);
       return;
     }
     seen = was;
@@ -309,9 +309,9 @@ static void relink(u32 generation, u32 *spare) {
 // Shard::rely
 static void rely(u32 generation, Tick deadline, u32 *spare) {
   if (!in_time(next_visit_load(), deadline, swept_get()))
-    relink(generation, spare);
-  else if (FAULT != NO_LOOK_AT_THE_FLAG && state_load() & RELINKING)
-    relink_as(false, generation, spare);
+    refile(generation, spare);
+  else if (FAULT != NO_LOOK_AT_THE_FLAG && state_load() & REFILING)
+    refile_as(false, generation, spare);
 }
 
 // Shard::reset
@@ -319,20 +319,20 @@ static bool reset(u32 generation, Tick deadline, u32 *spare) {
   u32 seen = state_load();
   for (;;) {
     if (GENERATION(seen) != generation) return false;
-    bool free = !(seen & RELINKING);
+    bool free = !(seen & REFILING);
     bool early = free && !in_time(next_visit_load(), deadline, swept_get());
-    u32 flag = early ? RELINKING : seen & RELINKING;
+    u32 flag = early ? REFILING : seen & REFILING;
     u32 was = state_swap(seen, STATE(generation, deadline) | flag);
     if (was != seen) {
       seen = was;
       continue;
     }
     if (early)
-      relink_as(true, generation, spare);
+      refile_as(true, generation, spare);
     else if (free)
       rely(generation, deadline, spare);
     else
-      relink_as(false, generation, spare);
+      refile_as(false, generation, spare);
     return true;
   }
 }
@@ -341,7 +341,7 @@ static bool reset(u32 generation, Tick deadline, u32 *spare) {
 static bool cancel(u32 generation) {
   u32 seen = state_load();
   while (GENERATION(seen) == generation) {
-    u32 was = state_swap(seen, STATE(generation + 1, 0) | (seen & RELINKING));
+    u32 was = state_swap(seen, STATE(generation + 1, 0) | (seen & REFILING));
     if (was == seen) return true;
     seen = was;
   }
@@ -351,7 +351,7 @@ static bool cancel(u32 generation) {
 // arm
 static u32 arm(u32 vacant, Tick deadline) {
   for (;;) {
-    u32 armed = STATE(GENERATION(vacant) + 1, deadline) | (vacant & RELINKING);
+    u32 armed = STATE(GENERATION(vacant) + 1, deadline) | (vacant & REFILING);
     u32 was = state_swap(vacant, armed);
     if (was == vacant) return armed;
     vacant = was;
@@ -362,10 +362,10 @@ static u32 arm(u32 vacant, Tick deadline) {
 static u32 insert(Tick deadline, u32 *spare) {
   u32 vacant = state_load(), generation = GENERATION(vacant) + 1;
   Tick swept = swept_get();
-  if (vacant & RELINKING || in_time(next_visit_load(), deadline, swept)) {
+  if (vacant & REFILING || in_time(next_visit_load(), deadline, swept)) {
     u32 armed = arm(vacant, deadline);
-    if (armed & RELINKING)
-      relink_as(false, generation, spare);
+    if (armed & REFILING)
+      refile_as(false, generation, spare);
     else
       rely(generation, deadline, spare);
     return generation;
@@ -376,7 +376,7 @@ static u32 insert(Tick deadline, u32 *spare) {
   file(place, spare);
   PUBLISHED(NO_FENCE_AFTER_FILING);
   if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place))
-    relink(generation, spare);
+    refile(generation, spare);
   else
     alarm_check(AT(place));
   return generation;
@@ -392,7 +392,7 @@ static u32 sweepers_spare = 12; // blocks 12 and on are the sweeper's
 static void leave(u32 ended, u32 slot) {
   if (slot == OVERDUE) return;
   Tick next_visit = next_visit_load();
-  if (ended & RELINKING)
+  if (ended & REFILING)
     file(PLACE(slot, next_turn_of(slot, reached)), &sweepers_spare);
   else if (reached < next_visit && is_taken_at(slot, next_visit))
     next_visit_store(0);
@@ -410,7 +410,7 @@ static u32 confirmed(u32 seen) {
 
 // Shard::try_drop
 static u32 try_drop(u32 seen, u32 slot) {
-  if (seen & RELINKING) return NEEDED;
+  if (seen & REFILING) return NEEDED;
   Tick next_visit = next_visit_load();
   bool ahead = reached < next_visit;
   bool here = ahead && slot != OVERDUE && is_taken_at(slot, next_visit);
@@ -423,10 +423,10 @@ static u32 try_drop(u32 seen, u32 slot) {
   return confirmed(seen);
 }
 
-// Shard::try_refile
-static u32 try_refile(u32 seen, u32 slot) {
+// Shard::try_requeue
+static u32 try_requeue(u32 seen, u32 slot) {
   Place place = place_for(DEADLINE(seen), reached);
-  if (seen & RELINKING) {
+  if (seen & REFILING) {
     Tick kept = NEVER;
     if (slot != OVERDUE) {
       kept = next_turn_of(slot, reached);
@@ -446,7 +446,7 @@ static void meet(u32 slot) {
   u32 seen = state_load();
   while (seen != DONE) {
     if (IS_ARMED(seen) && DEADLINE(seen) <= reached) {
-      u32 was = state_swap(seen, STATE(GENERATION(seen) + 1, 0) | (seen & RELINKING));
+      u32 was = state_swap(seen, STATE(GENERATION(seen) + 1, 0) | (seen & REFILING));
       if (was == seen) {
         fired++;
         fired_deadline = DEADLINE(seen);
@@ -456,7 +456,7 @@ static void meet(u32 slot) {
       seen = was;
     } else {
       u32 dropped = try_drop(seen, slot);
-      seen = dropped == NEEDED ? try_refile(seen, slot) : dropped;
+      seen = dropped == NEEDED ? try_requeue(seen, slot) : dropped;
     }
   }
 }
@@ -585,7 +585,7 @@ static void sweep_slot_3(void) {
 static void fires_in_time(void) {
   u32 now = state_load(), before = fired;
   if (!IS_ARMED(now)) return;
-  assert(!(now & RELINKING));
+  assert(!(now & REFILING));
   for (Tick tick = reached; fired == before; tick++) {
     assert(tick <= DEADLINE(now) || tick == reached);
     sweep(tick);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Shifted, generation and zero lie as the generation and the flag of an entry's state do while
-//! nobody is relinking ([`state`](crate::wheel::slab::state)): one comparison is for both.
+//! nobody is refiling ([`state`](crate::wheel::slab::state)): one comparison is for both.
 //!
 //! A slab entry's generation is odd while a timer lives in it and even while it is vacant; it
 //! only ever grows. An id holds the odd generation, so it is never zero, and an id whose timer

@@ -83,11 +83,11 @@ fn all_operations() {
 }
 
 /// Two resets to later, which rely on the timer's reference as long as the sweep has not come to
-/// it. One finds that it has, sets the relinking flag and stops; the other finds it a moment later,
+/// it. One finds that it has, sets the refiling flag and stops; the other finds it a moment later,
 /// after it has set its deadline. (A timer due at once would not do: the sweep ends it, and the
 /// flag is nobody's any more.)
 #[test]
-fn a_holder_of_the_relinking_flag() {
+fn a_holder_of_the_refiling_flag() {
     one_stops(60_000, 3, 24, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();

@@ -47,7 +47,7 @@ fn a_thread_and_the_next() {
 /// By a caller whose hand has room, while another is filing an earlier reference to the entry: the
 /// flag is that one's to clear, whatever lives in the entry by then.
 #[test]
-fn a_cancel_into_the_hand_while_another_relinks() {
+fn a_cancel_into_the_hand_while_another_refiles() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let id = wheel.insert(v(1), TICK * 3).unwrap();

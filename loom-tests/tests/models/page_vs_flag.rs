@@ -1,4 +1,4 @@
-//! A resetter that still holds the relinking flag of an entry whose timer has ended, against its
+//! A resetter that still holds the refiling flag of an entry whose timer has ended, against its
 //! page, which is given back and put in again.
 
 use loom_tests::explorer::thread::JoinHandle;

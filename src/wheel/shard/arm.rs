@@ -51,7 +51,7 @@ impl<T> Filled<'_, T> {
 impl<T> Shard<T> {
     // In C, for `ci/genmc`: `insert`.
     /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
-    /// reference to the entry is met in time, and nobody is relinking.
+    /// reference to the entry is met in time, and nobody is refiling.
     #[inline(always)]
     pub(crate) fn arm_named<'g>(
         &self,
@@ -66,7 +66,7 @@ impl<T> Shard<T> {
         unsafe { entry.put(value) };
         let (filled, next_visit) = (Filled { entry, id }, entry.next_visit.load());
         let armed = EntryState::of(id, deadline);
-        let named = if vacant.is_relinking() {
+        let named = if vacant.is_refiling() {
             Named::Raced(filled)
         } else if !in_time(next_visit, deadline, front.swept()) {
             Named::Unnamed(filled)
@@ -164,7 +164,7 @@ impl<T> Shard<T> {
     fn look_again(&self, entry: &Entry<T>, aim: Aim, place: Place, front: &Front) -> Filed {
         let swept = front.swept();
         if has_passed(place, aim.deadline, swept) {
-            return self.relink(entry, aim, front);
+            return self.refile(entry, aim, front);
         }
         front.alarm().check(at(place, swept));
         Filed::NOTHING
@@ -179,15 +179,15 @@ impl<T> Shard<T> {
         front: &Front,
     ) -> Filed {
         let aim = Aim { id, deadline };
-        match arm(entry, deadline).is_relinking() {
-            true => self.relink_as(Role::Beside, entry, aim, front),
+        match arm(entry, deadline).is_refiling() {
+            true => self.refile_as(Role::Beside, entry, aim, front),
             false => self.rely(entry, aim, front),
         }
     }
 }
 
 // In C, for `ci/genmc`: `arm`.
-/// Arms by an exchange, which keeps the relinking flag of a resetter that was held up.
+/// Arms by an exchange, which keeps the refiling flag of a resetter that was held up.
 #[inline]
 fn arm<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {
     let mut vacant = entry.state.load();

@@ -28,7 +28,7 @@ impl<T> Shard<T> {
     ) -> bool {
         self.slab.for_each_on_page(page, guard, |index, entry| {
             let (state, next_visit) = (entry.state.load(), entry.next_visit.load());
-            let known = !state.is_relinking() && in_time(next_visit, state.deadline(swept), swept);
+            let known = !state.is_refiling() && in_time(next_visit, state.deadline(swept), swept);
             if state.is_armed() && !known {
                 references.push(EntryRef::new(index));
             }

@@ -82,7 +82,7 @@ impl<T> Shard<T> {
             } else {
                 self.try_drop(entry, state, turn).and_then(|dropped| match dropped {
                     true => Ok(Met::Dropped),
-                    false => self.try_refile(entry, reference, state, turn, &mut gathered.filed),
+                    false => self.try_requeue(entry, reference, state, turn, &mut gathered.filed),
                 })
             };
             match met {
@@ -122,7 +122,7 @@ impl<T> Shard<T> {
     ) {
         let Some(slot) = slot else { return };
         let next_visit = entry.next_visit.load();
-        if ended.is_relinking() {
+        if ended.is_refiling() {
             match self.file(reference.index(), self.hierarchy.next_turn_of(slot, swept)) {
                 Some(kept) => *filed = filed.and(kept),
                 None => self.lose(entry, slot, swept),
@@ -143,7 +143,7 @@ impl<T> Shard<T> {
         state: EntryState,
         Turn { slot, swept }: Turn,
     ) -> Result<bool, EntryState> {
-        if state.is_relinking() {
+        if state.is_refiling() {
             return Ok(false);
         }
         if state.is_fresh() {
@@ -164,10 +164,10 @@ impl<T> Shard<T> {
         entry.state.try_confirm(state).map(|()| true)
     }
 
-    // In C, for `ci/genmc`: `try_refile`.
+    // In C, for `ci/genmc`: `try_requeue`.
     /// Steps 3 and 4 of meeting a reference that is not due. The present state, if it did not come
     /// about.
-    fn try_refile(
+    fn try_requeue(
         &self,
         entry: &Entry<T>,
         reference: EntryRef,
@@ -177,7 +177,7 @@ impl<T> Shard<T> {
     ) -> Result<Met<T>, EntryState> {
         let deadline = state.deadline(swept);
         let place = self.hierarchy.place(deadline, swept);
-        if state.is_relinking() {
+        if state.is_refiling() {
             let kept = slot.map(|slot| self.hierarchy.next_turn_of(slot, swept));
             let kept = kept.filter(|&kept| match self.file(reference.index(), kept) {
                 Some(more) => {

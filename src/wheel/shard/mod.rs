@@ -1,7 +1,7 @@
 //! One shard: a slab of timers and a hierarchy of slots with the references to their entries.
 //!
 //! This is where the wheel's promises are kept. Each entry has two words: its **state**
-//! ([`EntryState`]: generation, relinking flag, deadline) says what may happen to the timer in it;
+//! ([`EntryState`]: generation, refiling flag, deadline) says what may happen to the timer in it;
 //! its **next visit** ([`AtomicNextVisit`]: a tick) says when one of its references is met.
 //! References and `next_visit` belong to the entry and not to the timer: they outlive it, and the
 //! entry's next timer uses them. A server that arms and cancels a timer for each request files a
@@ -12,7 +12,7 @@
 //! * **I1, filed.** The entry of each armed timer has a reference in a slot that is taken no later
 //!   than the deadline (or in the overdue slot, or in the sweeper's hand), except while the
 //!   operation that armed or reset it has not returned.
-//! * **I2, the next visit is true.** While the relinking flag is clear and the `next_visit`'s tick
+//! * **I2, the next visit is true.** While the refiling flag is clear and the `next_visit`'s tick
 //!   lies after the sweep, a reference to this entry is in the slot that is taken at that tick, or
 //!   in the sweeper's hand, except while the insert that wrote `next_visit` has not returned.
 //!   (Nobody has its id before that. So only the sweeper can end its timer, when the `next_visit`'s
@@ -31,7 +31,7 @@ pub(crate) mod arm;
 mod lose;
 pub(crate) mod meet;
 mod protocol;
-mod relink;
+mod refile;
 mod unfiled;
 
 use crate::wheel::front::Front;
@@ -69,10 +69,10 @@ struct Aim {
     deadline: Tick,
 }
 
-/// Who relinks.
+/// Who refiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// The thread that has set the relinking flag: `next_visit` is its own.
+    /// The thread that has set the refiling flag: `next_visit` is its own.
     Holder,
     /// Another one, while the flag is set: it files a reference and leaves `next_visit` alone.
     Beside,
@@ -202,7 +202,7 @@ impl<T> Shard<T> {
     }
 
     /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is met
-    /// in time, and nobody is relinking.
+    /// in time, and nobody is refiling.
     #[inline(always)]
     pub(crate) fn push_back(
         &self,
@@ -262,14 +262,14 @@ impl<T> Shard<T> {
             }
             // A first look at `next_visit` saves an exchange when an earlier reference will be
             // needed.
-            let free = !seen.is_relinking();
+            let free = !seen.is_refiling();
             let early = free && !in_time(entry.next_visit.load(), deadline, front.swept());
             let next = seen.with_deadline(deadline);
-            let next = if early { next.relinking() } else { next };
+            let next = if early { next.refiling() } else { next };
             match entry.state.try_reset(seen, next) {
-                Ok(()) if early => return Some(self.relink_as(Role::Holder, entry, aim, front)),
+                Ok(()) if early => return Some(self.refile_as(Role::Holder, entry, aim, front)),
                 Ok(()) if free => return Some(self.rely(entry, aim, front)),
-                Ok(()) => return Some(self.relink_as(Role::Beside, entry, aim, front)),
+                Ok(()) => return Some(self.refile_as(Role::Beside, entry, aim, front)),
                 Err(now) => seen = now,
             }
         }
@@ -454,8 +454,8 @@ impl<T> Shard<T> {
     fn rely(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
         match needs(entry, aim.deadline, front) {
             None => Filed::NOTHING,
-            Some(Role::Holder) => self.relink(entry, aim, front),
-            Some(Role::Beside) => self.relink_as(Role::Beside, entry, aim, front),
+            Some(Role::Holder) => self.refile(entry, aim, front),
+            Some(Role::Beside) => self.refile_as(Role::Beside, entry, aim, front),
         }
     }
 
@@ -477,7 +477,7 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
     }
     // `next_visit` may have been lowered just now by a resetter that has not rung yet: its flag is
     // then still set, and the `next_visit`'s Acquire shows it.
-    entry.state.load().is_relinking().then_some(Role::Beside)
+    entry.state.load().is_refiling().then_some(Role::Beside)
 }
 
 /// Whether the reference that was relied on surely waits, after the exchange to `state`, which has

@@ -7,8 +7,8 @@
 //! **Insert.** Claim a vacant entry and write the value. If `next_visit` tells of a reference that
 //! will be met in time, arm by an exchange, and look at `next_visit` again, as a reset does.
 //! Otherwise write `next_visit`; arm by a store; file the reference; fence; look at the sweep again
-//! and, if the slot's turn has come, file once more ([`relink`]). If a resetter of an earlier timer
-//! still holds the relinking flag, arm by an exchange that keeps it, and leave `next_visit` alone.
+//! and, if the slot's turn has come, file once more ([`refile`]). If a resetter of an earlier timer
+//! still holds the refiling flag, arm by an exchange that keeps it, and leave `next_visit` alone.
 //!
 //! **Cancel.** One exchange on the state ends the timer. The reference and `next_visit` stay.
 //!
@@ -16,9 +16,9 @@
 //! lies after the sweep and not after the new deadline, the reference there will be met in time,
 //! and the sweeper will read the new deadline. That is the common case: pushing a deadline back
 //! costs one exchange and one load from the same cache line. Otherwise an earlier reference is
-//! needed ([`relink`]):
+//! needed ([`refile`]):
 //!
-//! 1. set the relinking flag (with the deadline, in the same exchange, when `next_visit` already
+//! 1. set the refiling flag (with the deadline, in the same exchange, when `next_visit` already
 //!    shows that it will be needed); 2. file a reference, half way there; 3. exchange `next_visit`;
 //!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. ring the alarm if
 //!    the sweeper rests for too long; 7. clear the flag.
@@ -28,7 +28,7 @@
 //!
 //! **Meet** (the sweeper, for each reference it has taken). Read the state. Due: end the timer; the
 //! value is the sweeper's. If `next_visit` refers to this reference for a later turn, clear it; if
-//! the relinking flag is set, re-file the reference as in step 4. Not due: while the flag is clear,
+//! the refiling flag is set, re-file the reference as in step 4. Not due: while the flag is clear,
 //! read `next_visit`:
 //!
 //! 1. no timer lives here: the reference is stale. If `next_visit` refers to the slot that it was
@@ -101,7 +101,7 @@
 //!   the sweeper, which takes what is overdue once in `LONGEST_REST`, meets it within `PAST`;
 //! * more: the bits may mean another deadline already, by which the sweeper may have filed a
 //!   reference 2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that
-//!   can be told, files once more, and looks again ([`relink`]). If another thread has set another
+//!   can be told, files once more, and looks again ([`refile`]). If another thread has set another
 //!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
 //!   exchange stands for this operation, which has not returned and so may come after the other.
 //!
@@ -109,6 +109,6 @@
 //! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
 //! on a next visit looks at the flag once more, after `next_visit`), and the sweeper needs no ring.
 //!
-//! [`relink`]: super::relink
+//! [`refile`]: super::refile
 
 #![forbid(unsafe_code)]

@@ -17,7 +17,7 @@
 //! * the sweeper makes `next_visit` forget, and then confirms the state. A reset that comes before
 //!   the confirmation makes it fail, or is seen to by the look at all entries; one that comes after
 //!   it sees `next_visit`;
-//! * a resetter that holds the relinking flag files its reference first, and writes `next_visit`
+//! * a resetter that holds the refiling flag files its reference first, and writes `next_visit`
 //!   then. In between the sweeper may meet the reference before its turn, and fail to put it back.
 //!   The resetter writes `next_visit`, passes a fence and looks at the count; the sweeper counts,
 //!   passes a fence and looks at `next_visit`. Whichever fence comes second, its thread finds what

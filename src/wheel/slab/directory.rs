@@ -21,9 +21,9 @@
 //!
 //! * Whoever ends, resets or arms a timer: it exchanges the state of an armed generation, or has
 //!   claimed the entry. Neither is there. (One that has read the state before fails.)
-//! * The holder of the relinking flag, which writes `next_visit` and clears the flag late, whatever
+//! * The holder of the refiling flag, which writes `next_visit` and clears the flag late, whatever
 //!   lives in the entry by then. A page with such an entry stays
-//!   ([`is_relinking`](Directory::is_relinking)), until it is worn out: then it is never put in
+//!   ([`is_refiling`](Directory::is_refiling)), until it is worn out: then it is never put in
 //!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
 //!   thread.
 //! * The sweeper, which meets a reference to an entry: it drops a reference of one that is
@@ -191,8 +191,8 @@ impl<E: Resident> Directory<E> {
     /// Whether a resetter is filing an earlier reference to one of the page's entries.
     ///
     /// The caller alone holds them, vacant: once it is not so, it stays so.
-    pub(crate) fn is_relinking(&self, number: u32, guard: &Guard) -> bool {
-        self.entries(number, guard).any(|(_, entry)| entry.state().load().is_relinking())
+    pub(crate) fn is_refiling(&self, number: u32, guard: &Guard) -> bool {
+        self.entries(number, guard).any(|(_, entry)| entry.state().load().is_refiling())
     }
 
     /// Counts the entry at `index` as worn out; with the last one of its page the page goes.

@@ -48,7 +48,7 @@ struct Vacant {
 pub(crate) struct Claimed<'g, E> {
     pub(crate) entry: &'g E,
     pub(crate) index: u32,
-    /// Its vacant state; the relinking flag may have been cleared since.
+    /// Its vacant state; the refiling flag may have been cleared since.
     pub(crate) vacant: EntryState,
 }
 

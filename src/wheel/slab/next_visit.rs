@@ -1,7 +1,7 @@
 //! The entry's next visit: the tick at which one of its references is met.
 //!
 //! Written by the inserter before it publishes its timer; by the sweeper when it files a reference
-//! again, drops one, or ends a timer; by the resetter that holds the relinking flag; by a drain; by
+//! again, drops one, or ends a timer; by the resetter that holds the refiling flag; by a drain; by
 //! whoever puts the entry's page in. It
 //! tells of a reference to the *entry*, whichever timer that reference was filed for, so that the
 //! next timer of the entry can use it. A tick that the sweep has reached tells of nothing. What the

@@ -21,7 +21,7 @@
 //! armed it may, by resets to and fro. (A page that is given back [forgets](super::directory): its
 //! words are zero, which is no timer's, until it is put in again with later generations.)
 //!
-//! **R, relinking.** Set by a resetter that is filing an earlier reference to this entry; while it
+//! **R, refiling.** Set by a resetter that is filing an earlier reference to this entry; while it
 //! is set only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
 //! tell of a reference, and nobody relies on `next_visit`. Cleared by the same thread alone
 //! ([`settle`](AtomicEntryState::settle)): every other transition keeps it, also from one timer of
@@ -41,9 +41,9 @@ const LOW: Field = Field::low(38);
 const DEADLINE: Field = Field::low(Tick::LOW_BITS);
 /// Of 30 bits; read and written as 32.
 const NEXT: Field = Field::low(32);
-const RELINKING: Field = LOW.above(1);
+const REFILING: Field = LOW.above(1);
 const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
-const GENERATION: Field = RELINKING.above(Generation::BITS);
+const GENERATION: Field = REFILING.above(Generation::BITS);
 /// Flag and generation.
 const SETTLED: Field = LOW.above(1 + Generation::BITS);
 
@@ -70,7 +70,7 @@ impl EntryState {
         GENERATION.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
     }
 
-    /// Whether the timer of this id lives in the entry, if it is the id's, and nobody is relinking.
+    /// Whether the timer of this id lives in the entry, if it is the id's, and nobody is refiling.
     #[inline]
     pub(crate) fn is_settled_of(self, id: TimerId) -> bool {
         SETTLED.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
@@ -103,8 +103,8 @@ impl EntryState {
 
     /// Whether a resetter is filing an earlier reference to this entry.
     #[inline]
-    pub(crate) fn is_relinking(self) -> bool {
-        RELINKING.get(self.0) == 1
+    pub(crate) fn is_refiling(self) -> bool {
+        REFILING.get(self.0) == 1
     }
 
     /// This armed state with another deadline.
@@ -114,10 +114,10 @@ impl EntryState {
         Self((self.0 & !DEADLINE.put(DEADLINE.max())) | DEADLINE.put(deadline.low()))
     }
 
-    /// This armed state with the relinking flag set.
+    /// This armed state with the refiling flag set.
     #[inline]
-    pub(crate) fn relinking(self) -> Self {
-        Self(self.0 | RELINKING.put(1))
+    pub(crate) fn refiling(self) -> Self {
+        Self(self.0 | REFILING.put(1))
     }
 
     /// This armed state's end: the entry is vacant, and `next` after it.
@@ -127,7 +127,7 @@ impl EntryState {
         Self(kept.wrapping_add(GENERATION.put(1)) | NEXT.put(u64::from(next)))
     }
 
-    /// The end of the timer of this id, while nobody is relinking: as [`ended`](Self::ended).
+    /// The end of the timer of this id, while nobody is refiling: as [`ended`](Self::ended).
     #[inline]
     pub(crate) fn end_of(id: TimerId, next: u32) -> Self {
         let above = id.generation_above(GENERATION.shift()) & GENERATION.up_to();
@@ -142,7 +142,7 @@ impl EntryState {
         self.0 >= GENERATION.put(u64::from(Generation::WORN.0))
     }
 
-    /// The timer of this id, of this deadline, while nobody is relinking.
+    /// The timer of this id, of this deadline, while nobody is refiling.
     #[inline]
     pub(crate) fn of(id: TimerId, deadline: Tick) -> Self {
         let generation = GENERATION.get(id.generation_above(GENERATION.shift()));
@@ -158,7 +158,7 @@ impl EntryState {
     /// A state of `generation`, with `low` in the lowest field and this one's flag.
     #[inline]
     fn with_flag_of(self, generation: Generation, low: u64) -> Self {
-        let flag = self.0 & RELINKING.put(1);
+        let flag = self.0 & REFILING.put(1);
         Self(GENERATION.put(u64::from(generation.0)) | flag | low)
     }
 }
@@ -212,7 +212,7 @@ impl AtomicEntryState {
         seen: EntryState,
         armed: EntryState,
     ) -> Result<(), EntryState> {
-        debug_assert!(!seen.is_relinking() && seen.generation().next() == armed.generation());
+        debug_assert!(!seen.is_refiling() && seen.generation().next() == armed.generation());
         self.swap(seen, armed)
     }
 
@@ -278,14 +278,14 @@ impl AtomicEntryState {
     }
 
     // In C, for `ci/genmc`: `settle`.
-    /// Clears the relinking flag, by the thread that set it; its timer may have ended.
+    /// Clears the refiling flag, by the thread that set it; its timer may have ended.
     #[inline]
     pub(crate) fn settle(&self) {
         // AcqRel: the Release half publishes `next_visit`, and that its reference has been filed,
         // to whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
-        let before = EntryState(self.0.fetch_and(!RELINKING.put(1), AcqRel));
+        let before = EntryState(self.0.fetch_and(!REFILING.put(1), AcqRel));
         // Forgotten is the flag only on a page that is worn out.
-        debug_assert!(before.is_relinking() || before.is_fresh(), "another's flag: {before:?}");
+        debug_assert!(before.is_refiling() || before.is_fresh(), "another's flag: {before:?}");
     }
 
     // In C, for `ci/genmc`: `state_swap`.
@@ -337,7 +337,7 @@ mod tests {
             assert_eq!(ended, armed.ended((1 << 30) - 1));
             assert_eq!(ended.next(), (1 << 30) - 1);
             assert_eq!(ended.is_worn(), generation == worn - 1);
-            assert!(armed.is_settled_of(id) && !armed.relinking().is_settled_of(id));
+            assert!(armed.is_settled_of(id) && !armed.refiling().is_settled_of(id));
         }
     }
 
@@ -345,13 +345,13 @@ mod tests {
     fn a_reset_keeps_the_generation_and_the_flag_is_its_own() {
         let state = armed();
         let seen = state.load();
-        let next = seen.with_deadline(Tick((1 << 40) + 3)).relinking();
+        let next = seen.with_deadline(Tick((1 << 40) + 3)).refiling();
         assert_eq!(state.try_reset(seen, next), Ok(()));
         assert_eq!(state.load().generation(), Generation(5));
-        assert!(state.load().is_relinking());
+        assert!(state.load().is_refiling());
         assert_eq!(state.load().deadline(Tick(1 << 40)), Tick((1 << 40) + 3));
         state.settle();
-        assert!(!state.load().is_relinking());
+        assert!(!state.load().is_refiling());
         assert_eq!(state.try_confirm(next), Err(state.load()));
     }
 
@@ -359,15 +359,15 @@ mod tests {
     fn the_flag_outlives_its_timer() {
         let state = armed();
         let seen = state.load();
-        assert_eq!(state.try_reset(seen, seen.relinking()), Ok(()));
+        assert_eq!(state.try_reset(seen, seen.refiling()), Ok(()));
         assert_eq!(state.try_end(state.load(), 3), Ok(Generation(6)));
         state.chain(Generation(8), 11);
         let vacant = state.load();
-        assert!(vacant.is_relinking() && vacant.next() == 11);
+        assert!(vacant.is_refiling() && vacant.next() == 11);
         let armed = state.try_arm(vacant, Tick(10)).unwrap();
-        assert!(armed.is_relinking() && armed.generation() == Generation(9));
+        assert!(armed.is_refiling() && armed.generation() == Generation(9));
         state.settle();
         assert_eq!(state.load().deadline(Tick(0)), Tick(10));
-        assert!(!state.load().is_relinking());
+        assert!(!state.load().is_refiling());
     }
 }

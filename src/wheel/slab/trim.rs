@@ -89,7 +89,7 @@ impl Trim {
         self.held += 1;
         // One that a resetter still holds the flag of stays, until the next round.
         let whole = count == slab.directory.page_len();
-        if whole && !slab.directory.is_relinking(number, guard) {
+        if whole && !slab.directory.is_refiling(number, guard) {
             self.held -= u64::from(count);
             self.pages[number as usize] = None;
             slab.directory.remove(number, newest, guard);

@@ -1,4 +1,4 @@
-//! Relinking: filing an earlier reference of an armed timer, and telling of it by the entry's
+//! Refiling: filing an earlier reference of an armed timer, and telling of it by the entry's
 //! `next_visit`. The protocol and its races are in [`super`].
 
 #![forbid(unsafe_code)]
@@ -14,34 +14,34 @@ use crate::wheel::slab::state::{AtomicEntryState, EntryState};
 use crate::wheel::tick::Tick;
 
 impl<T> Shard<T> {
-    // In C, for `ci/genmc`: `relink`.
-    /// Files an earlier reference of an armed timer, as the holder of the relinking flag if it is
+    // In C, for `ci/genmc`: `refile`.
+    /// Files an earlier reference of an armed timer, as the holder of the refiling flag if it is
     /// free.
     #[cold]
-    pub(super) fn relink(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
+    pub(super) fn refile(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
         let mut seen = entry.state.load();
         while seen.generation() == aim.id.generation() {
-            if seen.is_relinking() {
-                return self.relink_as(Role::Beside, entry, aim, front);
+            if seen.is_refiling() {
+                return self.refile_as(Role::Beside, entry, aim, front);
             }
-            match entry.state.try_reset(seen, seen.relinking()) {
-                Ok(()) => return self.relink_as(Role::Holder, entry, aim, front),
+            match entry.state.try_reset(seen, seen.refiling()) {
+                Ok(()) => return self.refile_as(Role::Holder, entry, aim, front),
                 Err(now) => seen = now,
             }
         }
         Filed::NOTHING
     }
 
-    /// Steps 2 to 7 of relinking.
+    /// Steps 2 to 7 of refiling.
     #[inline(never)]
-    pub(super) fn relink_as(
+    pub(super) fn refile_as(
         &self,
         role: Role,
         entry: &Entry<T>,
         Aim { id, mut deadline }: Aim,
         front: &Front,
     ) -> Filed {
-        // In C, for `ci/genmc`: `relink_as`.
+        // In C, for `ci/genmc`: `refile_as`.
         let _flag = (role == Role::Holder).then(|| Flag(&entry.state));
         let mut filed = Filed::NOTHING;
         loop {
@@ -80,7 +80,7 @@ impl<T> Shard<T> {
     }
 }
 
-/// The relinking flag of an entry, held: cleared at the end, also if the waker panics.
+/// The refiling flag of an entry, held: cleared at the end, also if the waker panics.
 struct Flag<'e>(&'e AtomicEntryState);
 
 impl Drop for Flag<'_> {
@@ -115,7 +115,7 @@ fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tic
 }
 
 // In C, for `ci/genmc`: `set_next_visit`.
-/// Step 3 of relinking: `next_visit` tells of the reference just filed, unless it tells of an
+/// Step 3 of refiling: `next_visit` tells of the reference just filed, unless it tells of an
 /// earlier one.
 fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {
     let Place::Slot { at, .. } = place else {
