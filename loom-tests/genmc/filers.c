@@ -15,7 +15,7 @@
 // seen: NO_FENCE_AFTER_ANNOUNCING
 #include "wheel.h"
 #ifndef EARLIER
-#define EARLIER 0 // the slot is taken out of turn before, as upkeep does
+#define EARLIER 0 // the slot is taken early before, as upkeep does
 #endif
 #ifndef MARKED
 #define MARKED 0 // a reference lies in the slot before the threads begin

@@ -1,4 +1,4 @@
-// The sweep meets a reference that looks redundant, because a resetter has filed an earlier one, while
+// The sweep visits a reference that looks redundant, because a resetter has filed an earlier one, while
 // another sets a later deadline: afterwards a reference waits in a slot that is taken no later than the
 // deadline (I1 of src/wheel/shard/mod.rs).
 //
@@ -29,6 +29,6 @@ int main(void) {
   if (fired) return 0;
   bool waits = LOAD(heads[OVERDUE], RELAXED) || kept;
   for (u32 slot = 0; slot < SLOTS; slot++)
-    if (LOAD(heads[slot], RELAXED) && next_turn_of(slot, 2) <= DEADLINE(state_load())) waits = true;
+    if (LOAD(heads[slot], RELAXED) && next_expiry_of(slot, 2) <= DEADLINE(state_load())) waits = true;
   assert(waits);
 }

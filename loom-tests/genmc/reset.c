@@ -1,4 +1,4 @@
-// A reset while the sweep meets the timer's only reference: to earlier, to later, in time for the reference,
+// A reset while the sweep visits the timer's only reference: to earlier, to later, in time for the reference,
 // to a tick that is being swept. Afterwards the timer fires at its deadline.
 //
 // run:

@@ -79,8 +79,8 @@ static Place place_for(Tick deadline, Tick swept) {
   return PLACE(2 + (number & 1), number << 1);
 }
 
-// Geometry::next_turn
-static Tick next_turn_of(u32 slot, Tick swept) {
+// Geometry::next_expiry
+static Tick next_expiry_of(u32 slot, Tick swept) {
   u32 level = LEVEL_OF(slot), next = (swept >> level) + 1;
   return (next + ((slot - next) & 1)) << level;
 }
@@ -147,13 +147,13 @@ static void occupancy_clear(u32 slot) {
   atomic_fetch_and_explicit(&occupied[LEVEL_OF(slot)], ~bit, ORDER(CLEAR_RELAXED, ACQ_REL));
 }
 
-// Occupancy::distance, Hierarchy::next_in: the next turn on the level and its slot, or NEVER
+// Occupancy::distance, Hierarchy::next_in: the next expiry on the level and its slot, or NEVER
 static Place next_in(u32 level, Tick swept) {
   u32 set = LOAD(occupied[level], ACQUIRE);
   Place best = PLACE(0, NEVER);
   for (u32 slot = 2 * level; slot < 2 * level + 2; slot++) {
-    Tick turn = next_turn_of(slot, swept);
-    if (set & 1u << (slot & 1) && turn < AT(best)) best = PLACE(slot, turn);
+    Tick expiry = next_expiry_of(slot, swept);
+    if (set & 1u << (slot & 1) && expiry < AT(best)) best = PLACE(slot, expiry);
   }
   return best;
 }
@@ -382,7 +382,7 @@ static u32 insert(Tick deadline, u32 *spare) {
   return generation;
 }
 
-// ---- src/wheel/shard/meet.rs: what is not atomic is the sweeper's own
+// ---- src/wheel/shard/visit.rs: what is not atomic is the sweeper's own
 
 static Tick reached; // how far this sweeper has come
 static u32 fired, fired_deadline;
@@ -393,12 +393,12 @@ static void leave(u32 ended, u32 slot) {
   if (slot == OVERDUE) return;
   Tick next_visit = next_visit_load();
   if (ended & REFILING)
-    file(PLACE(slot, next_turn_of(slot, reached)), &sweepers_spare);
+    file(PLACE(slot, next_expiry_of(slot, reached)), &sweepers_spare);
   else if (reached < next_visit && is_taken_at(slot, next_visit))
     next_visit_store(0);
 }
 
-// What comes of a step of meeting: one of these, or the state to look at again.
+// What comes of a step of visiting: one of these, or the state to look at again.
 #define DONE 0xffffffffu
 #define NEEDED 0xfffffffeu
 
@@ -408,8 +408,8 @@ static u32 confirmed(u32 seen) {
   return now == seen ? DONE : now;
 }
 
-// Shard::try_drop
-static u32 try_drop(u32 seen, u32 slot) {
+// Shard::try_discard
+static u32 try_discard(u32 seen, u32 slot) {
   if (seen & REFILING) return NEEDED;
   Tick next_visit = next_visit_load();
   bool ahead = reached < next_visit;
@@ -429,7 +429,7 @@ static u32 try_requeue(u32 seen, u32 slot) {
   if (seen & REFILING) {
     Tick kept = NEVER;
     if (slot != OVERDUE) {
-      kept = next_turn_of(slot, reached);
+      kept = next_expiry_of(slot, reached);
       file(PLACE(slot, kept), &sweepers_spare);
     }
     if (!IS_ARMED(seen) || kept <= DEADLINE(seen)) return confirmed(seen);
@@ -441,8 +441,8 @@ static u32 try_requeue(u32 seen, u32 slot) {
   return FAULT == REFILED_NOT_CONFIRMED ? DONE : confirmed(seen);
 }
 
-// Shard::meet
-static void meet(u32 slot) {
+// Shard::visit
+static void visit(u32 slot) {
   u32 seen = state_load();
   while (seen != DONE) {
     if (IS_ARMED(seen) && DEADLINE(seen) <= reached) {
@@ -455,7 +455,7 @@ static void meet(u32 slot) {
       }
       seen = was;
     } else {
-      u32 dropped = try_drop(seen, slot);
+      u32 dropped = try_discard(seen, slot);
       seen = dropped == NEEDED ? try_requeue(seen, slot) : dropped;
     }
   }
@@ -471,7 +471,7 @@ static void look(u32 block, u32 places, u32 slot) {
   for (u32 place = 0; place < REFERENCES; place++) {
     if (places & 1u << place && LOAD(references[block * REFERENCES + place], ACQUIRE)) {
       places &= ~(1u << place);
-      meet(slot);
+      visit(slot);
     }
   }
   if (places) {
@@ -543,17 +543,17 @@ static bool has_news(void) {
   return false;
 }
 
-// Sweeper::next_turn
-static Tick next_turn(void) { return has_overdue() || has_news() ? reached : next_slot(); }
+// Sweeper::next_expiry
+static Tick next_expiry(void) { return has_overdue() || has_news() ? reached : next_slot(); }
 
 // Sweeper::next_deadline: until when the sweeper rests
 static Tick rest(void) {
-  Tick next = next_turn();
+  Tick next = next_expiry();
   for (;;) {
     STORE(until, next, RELAXED); // Alarm::set
     PUBLISHED(NO_FENCE_BEFORE_RESTING);
     if (FAULT == NO_SECOND_LOOK_BEFORE_RESTING) return next;
-    Tick again = next_turn();
+    Tick again = next_expiry();
     if (again >= next) return next;
     next = again;
   }

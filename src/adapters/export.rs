@@ -64,7 +64,7 @@ const TOTALS: [Total<Metrics>; 8] = [
     ("tourbillon_cancelled_total", "Timers ended by a cancel.", |m| m.cancelled),
     ("tourbillon_fired_total", "Timers that reached their deadline.", |m| m.fired),
     ("tourbillon_returned_total", "Timers handed back unfired.", |m| m.returned),
-    ("tourbillon_refiled_total", "Names met before their deadline.", |m| m.refiled),
+    ("tourbillon_requeued_total", "References visited before their deadline.", |m| m.requeued),
     ("tourbillon_sweeps_total", "Sweeps.", |m| m.sweeps),
     ("tourbillon_handler_panics_total", "Handlers that panicked.", |m| m.handler_panics),
 ];
@@ -101,7 +101,7 @@ const LATENESS: [(&str, &str, Figure<Metrics, Lateness>); 2] = [
 /// Tells what a wheel counts to the facade `metrics`.
 ///
 /// * Counters, `tourbillon_` and: `inserted_total`, `reset_total`, `cancelled_total`,
-///   `fired_total`, `returned_total`, `refiled_total`, `sweeps_total`, `handler_panics_total`.
+///   `fired_total`, `returned_total`, `requeued_total`, `sweeps_total`, `handler_panics_total`.
 /// * Gauges, `tourbillon_` and: `timers_armed`, `stale_references`, `timers_in_flight`,
 ///   `batches_in_flight`, `memory_bytes`, `longest_sweep_seconds`.
 /// * Histograms, `tourbillon_` and: `lateness_seconds`, `handler_lateness_seconds`. A recorder that

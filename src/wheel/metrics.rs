@@ -53,7 +53,7 @@ pub struct Metrics {
     /// armed timer. They are discarded when their slots are swept.
     pub stale_references: u64,
     /// References moved to another slot because theirs was swept before the timer's deadline.
-    pub refiled: u64,
+    pub requeued: u64,
     /// Sweeps so far.
     pub sweeps: u64,
     /// The longest sweep.
@@ -171,7 +171,7 @@ impl Metrics {
             fired: counts.get(SweepCount::Fired),
             returned: engine.count(Count::Returned),
             stale_references: engine.references().saturating_sub(armed),
-            refiled: counts.get(SweepCount::Refiled),
+            requeued: counts.get(SweepCount::Requeued),
             sweeps: counts.get(SweepCount::Sweeps),
             longest_sweep: Duration::from_nanos(counts.longest_nanos()),
             lateness: Lateness::of(counts.lateness()),

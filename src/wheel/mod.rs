@@ -4,9 +4,9 @@
 //! **The one idea.** A timer lives in one entry of a slab, and one packed word of that entry
 //! decides everything about it: whether it is armed, which timer it is, when it is due. The wheel's
 //! slots hold no timers. They hold *references*, the indices of entries, and a reference is only a
-//! hint that its entry may be due when the slot's turn comes. So a cancel or a reset to later never
+//! hint that its entry may be due when the slot expires. So a cancel or a reset to later never
 //! touches the wheel: it is one exchange on the entry's word, and the reference left behind is
-//! dropped, or filed again, when the sweep meets it.
+//! dropped, or filed again, when the sweep visits it.
 //!
 //! **Four words** carry the protocol. One file each knows its bits:
 //!

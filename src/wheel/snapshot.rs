@@ -88,7 +88,7 @@ pub struct Level {
 /// let snapshot = wheel.snapshot();
 /// let (slot, width) = (snapshot.slots[0], snapshot.levels[1].slot);
 /// assert_eq!((slot.level, slot.references), (1, 3));
-/// assert!(snapshot.next.is_some_and(|due| due >= slot.turn && due < slot.turn + width));
+/// assert!(snapshot.next.is_some_and(|due| due >= slot.expiry && due < slot.expiry + width));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub struct Slot {
     /// Which of the [levels](Snapshot::levels) it is on; 0 is the finest.
     pub level: usize,
     /// When it is swept next: timers of the finest level are due then, others are filed anew.
-    pub turn: Instant,
+    pub expiry: Instant,
     /// The number of references that it holds. A reference refers to the entry of a timer. It
     /// becomes stale when the timer is cancelled or its deadline moves to another slot, and stale
     /// references are included. An estimate while the slot is being swept.
@@ -154,13 +154,13 @@ fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
 fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
     let mut slots = BTreeMap::<(usize, Tick), u64>::new();
     for shard in engine.shards() {
-        shard.for_each_slot(engine.front(), &pin(), |level, turn, references| {
-            *slots.entry((level, turn)).or_default() += references;
+        shard.for_each_slot(engine.front(), &pin(), |level, expiry, references| {
+            *slots.entry((level, expiry)).or_default() += references;
         });
     }
-    let slot = |((level, turn), references)| Slot {
+    let slot = |((level, expiry), references)| Slot {
         level,
-        turn: engine.timeline().instant(turn),
+        expiry: engine.timeline().instant(expiry),
         references,
     };
     slots.into_iter().map(slot).collect()

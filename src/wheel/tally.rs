@@ -18,7 +18,7 @@ pub(crate) enum Count {
     Reset,
     /// Timers ended by a cancel.
     Cancelled,
-    /// Timers ended by a drain, or by an insert that met the closing of the wheel.
+    /// Timers ended by a drain, or by an insert that found the wheel closed.
     Returned,
     /// References filed.
     Filed,
@@ -81,11 +81,11 @@ pub(crate) enum SweepCount {
     Ended,
     /// Those of them that were handed over.
     Fired,
-    /// References met and dropped, stale or redundant.
-    Dropped,
-    /// References met and filed again.
-    Refiled,
-    /// References filed while others were met, beyond one for each of those.
+    /// References visited and dropped, stale or redundant.
+    Discarded,
+    /// References visited and filed again.
+    Requeued,
+    /// References filed while others were visited, beyond one for each of those.
     Extra,
     /// Blocks of references made.
     BlocksMade,

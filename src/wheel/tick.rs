@@ -81,7 +81,7 @@ impl Tick {
     }
 
     /// Whether the sweep has left this deadline so far behind that it may leave the window before
-    /// the sweeper, which looks once in [`LONGEST_REST`](Tick::LONGEST_REST), meets it.
+    /// the sweeper, which looks once in [`LONGEST_REST`](Tick::LONGEST_REST), visits it.
     #[inline]
     pub(crate) const fn is_left_behind(self, swept: Tick) -> bool {
         swept.since(self) > Self::PAST - Self::LONGEST_REST

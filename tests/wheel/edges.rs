@@ -275,19 +275,19 @@ fn no_figure_goes_back_when_the_sweeper_goes() {
 const LOOKS: u64 = 512 + 14;
 
 /// Sweeps in bounded calls until nothing is to do. Returns how many calls that took, and the most
-/// references that one of them met or tidied.
+/// references that one of them visited or tidied.
 fn bounded_sweeps(bench: &mut Bench<u32>, fired: &mut Vec<u32>) -> (u64, u64) {
     let (mut calls, mut most) = (0, 0);
-    let met = |bench: &Bench<u32>| {
+    let visited = |bench: &Bench<u32>| {
         let metrics = bench.wheel.metrics();
-        (metrics.refiled, metrics.armed + metrics.stale_references)
+        (metrics.requeued, metrics.armed + metrics.stale_references)
     };
     loop {
-        let (refiled, references) = met(bench);
+        let (requeued, references) = visited(bench);
         let sweep = bench.sweeper.sweep_some(1, |timer| fired.push(timer.value));
-        let (refiled_now, references_now) = met(bench);
+        let (refiled_now, references_now) = visited(bench);
         calls += 1;
-        most = most.max(refiled_now - refiled).max(references.saturating_sub(references_now));
+        most = most.max(refiled_now - requeued).max(references.saturating_sub(references_now));
         let now = bench.clock.now();
         if sweep.finished && sweep.next_deadline.is_none_or(|next| next > now) {
             return (calls, most);
@@ -338,7 +338,7 @@ fn a_bounded_sweep_reaches_a_limit_above_its_bound() {
 }
 
 #[test]
-fn a_slot_that_is_being_tidied_is_swept_in_its_turn() {
+fn a_slot_that_is_being_tidied_is_swept_in_its_expiry() {
     for turns in [1, 2, 5, 17, 30] {
         let mut bench = wheel_of(MILLI);
         let ids: Vec<_> =

@@ -99,7 +99,8 @@ fn cancel_tells_the_truth() {
         assert_eq!(bench.advance(bench.ticks(6)), [2]);
         assert_eq!(bench.wheel.cancel(fires), None);
     });
-    // A bounded sweep has taken the slot, and not yet met this timer: it can still be cancelled.
+    // A bounded sweep has taken the slot, and not yet visited this timer: it can still be
+    // cancelled.
     for shape in shapes() {
         let mut bench = Bench::new(shape);
         let ids: Vec<TimerId> =

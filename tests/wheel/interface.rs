@@ -273,7 +273,8 @@ fn a_snapshot_shows_what_is_armed_how_far_ahead_and_in_which_slots() {
     let occupied: usize = snapshot.levels.iter().map(|level| level.occupied).sum();
     assert_eq!(occupied, 4, "the reference to what was cancelled waits to be swept");
     assert_eq!(snapshot.levels[0].slot, TICK);
-    let slots = snapshot.slots.iter().map(|slot| (slot.level, slot.turn - start, slot.references));
+    let slots =
+        snapshot.slots.iter().map(|slot| (slot.level, slot.expiry - start, slot.references));
     let waiting = [(0, TICK * 3, 1), (0, TICK * 4, 1), (0, TICK * 5, 1), (1, TICK * 8, 1)];
     assert_eq!(slots.collect::<Vec<_>>(), waiting);
     assert!(snapshot.levels.windows(2).all(|levels| levels[0].slot < levels[1].slot));
@@ -339,7 +340,7 @@ fn time_leaps_to_what_really_fires() {
     for delay in [5, 70, 100_000] {
         bench.wheel.insert(u64::from(delay), TICK * delay).unwrap();
     }
-    // A reference that is met for nothing on the way.
+    // A reference that is visited for nothing on the way.
     let cancelled = bench.wheel.insert(1, TICK).unwrap();
     bench.wheel.cancel(cancelled);
     let mut fired = Vec::new();

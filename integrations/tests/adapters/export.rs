@@ -75,7 +75,7 @@ fn snapshot() -> Metrics {
     metrics.fired = 5;
     metrics.returned = 6;
     metrics.stale_references = 7;
-    metrics.refiled = 8;
+    metrics.requeued = 8;
     metrics.sweeps = 9;
     metrics.longest_sweep = Duration::from_millis(1500);
     metrics.bytes = 11;

@@ -91,7 +91,7 @@ fn a_holder_of_the_refiling_flag() {
     one_stops(60_000, 3, 24, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();
-        let id = wheel.insert(v(7), TICK * 3).unwrap(); // its reference is met at 2
+        let id = wheel.insert(v(7), TICK * 3).unwrap(); // its reference is visited at 2
         clock.advance(TICK * 2);
         let resetters = [5, 6]
             .map(|at| beside(&wheel, move |wheel| wheel.reset_at(id, start + TICK * at).unwrap()));

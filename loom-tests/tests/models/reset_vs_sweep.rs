@@ -1,4 +1,4 @@
-//! A reset against the sweep that meets the timer's reference: later, earlier, both at once.
+//! A reset against the sweep that visits the timer's reference: later, earlier, both at once.
 
 use loom_tests::{TICK, World, beside, model, sweep_after, sweep_with_deadlines, v};
 
@@ -76,7 +76,7 @@ fn to_earlier_than_the_sweep() {
     resets_while_sweeping(2, 5, 2, &[&[1]]);
 }
 
-/// The new slot's turn comes while the reference is being filed; the old reference waits beyond the
+/// The new slot expires while the reference is being filed; the old reference waits beyond the
 /// sweep.
 #[test]
 fn to_the_tick_that_is_being_swept() {

@@ -1,5 +1,5 @@
-//! Resets against a sweep that leaps over several slots, and so meets references before their turn:
-//! `next_visit` must not tell of a reference that the sweep has moved.
+//! Resets against a sweep that leaps over several slots, and so visits references before their
+//! expiry: `next_visit` must not tell of a reference that the sweep has moved.
 
 use loom_tests::{Clock, TICK, World, beside, model, sweep, v};
 

@@ -24,9 +24,10 @@ fn after_a_drain_during_the_insert() {
     });
 }
 
-/// A reference that is met a turn early ends its timer, which was reset to a tick that has passed.
+/// A reference that is visited one expiry early ends its timer, which was reset to a tick that has
+/// passed.
 #[test]
-fn after_a_reference_was_due_before_its_turn() {
+fn after_a_reference_was_due_before_its_expiry() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();
@@ -46,7 +47,7 @@ fn after_a_reference_was_due_before_its_turn() {
 
 /// The same, while the resetter that filed the reference has not written `next_visit` yet.
 #[test]
-fn after_a_reference_was_due_before_its_turn_and_its_next_visit() {
+fn after_a_reference_was_due_before_its_expiry_and_its_next_visit() {
     model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let start = clock.start();

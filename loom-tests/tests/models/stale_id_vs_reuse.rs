@@ -48,7 +48,7 @@ fn a_late_reset_to_earlier() {
     });
 }
 
-/// The sweeper meets a reference whose entry another timer has by now.
+/// The sweeper visits a reference whose entry another timer has by now.
 #[test]
 fn a_sweep() {
     model(3, || {

@@ -19,7 +19,7 @@ fn exhausted() -> (World, TimerId) {
 }
 
 /// A resetter has filed its reference in a block that has room, and not told of it. The sweeper
-/// takes the reference before its turn, and cannot put it back. The next reset relies on no
+/// takes the reference before its expiry, and cannot put it back. The next reset relies on no
 /// reference that is not there.
 #[test]
 fn a_reference_that_cannot_be_put_back() {
@@ -58,7 +58,8 @@ fn the_next_timer_of_the_entry() {
     });
 }
 
-/// A timer that was moved and has no reference is met by the sweep that is under way, or the next.
+/// A timer that was moved and has no reference is visited by the sweep that is under way, or the
+/// next.
 #[test]
 fn a_reset_without_a_reference() {
     model(3, || {

@@ -1,4 +1,4 @@
-//! Upkeep against callers: a slot taken out of turn while a reference is filed into it or a timer
+//! Upkeep against callers: a slot taken early while a reference is filed into it or a timer
 //! in it is reset; a page taken out while a stale id is looked up, and while entries are claimed.
 
 use loom_tests::{

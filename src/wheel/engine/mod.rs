@@ -25,8 +25,8 @@
 //!
 //! **What a sweeper leaves.** Timers that the sweeper had taken and not handed over, because a
 //! handler panicked, are parked in `leftovers`, for the drain. References that it had taken and not
-//! met are of no use to anybody, and their blocks stay as they are until the engine goes: an insert
-//! may still be about to write into one.
+//! visited are of no use to anybody, and their blocks stay as they are until the engine goes: an
+//! insert may still be about to write into one.
 
 #![forbid(unsafe_code)]
 
@@ -347,12 +347,13 @@ impl<T> Engine<T> {
 
     /// How many references are filed, stale ones included.
     pub(crate) fn references(&self) -> u64 {
-        let met = self.front.counts().get(SweepCount::Dropped)
+        let visited = self.front.counts().get(SweepCount::Discarded)
             + self.front.counts().get(SweepCount::Ended);
-        self.filed().saturating_sub(met)
+        self.filed().saturating_sub(visited)
     }
 
-    /// How many references have ever been filed, beyond those filed again in the place of one met.
+    /// How many references have ever been filed, beyond those filed again in the place of one
+    /// visited.
     pub(crate) fn filed(&self) -> u64 {
         self.locals.sum(Count::Filed) + self.front.counts().get(SweepCount::Extra)
     }

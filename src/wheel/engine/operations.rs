@@ -3,7 +3,7 @@
 //! **The common case first.** [`insert_soon`](Engine::insert_soon), [`cancel`](Engine::cancel) and
 //! [`reset_after`](Engine::reset_after) are for what nearly always holds: the wheel is open and
 //! without a bound, the caller has a vacant entry in its hand, or room for one, the deadline is
-//! near, a reference is met in time, and no other thread is in the midst of something. Whatever
+//! near, a reference is visited in time, and no other thread is in the midst of something. Whatever
 //! else may be leaves them for a function that is not inlined; so they need few registers, and some
 //! tens of instructions.
 
@@ -345,8 +345,8 @@ impl<T> Engine<T> {
         black_box(Reset::Done)
     }
 
-    /// Sees to a reference for a timer whose deadline was set by one that is not met in time after
-    /// all.
+    /// Sees to a reference for a timer whose deadline was set by one that is not visited in time
+    /// after all.
     fn see_to(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
         if let Some(shard) = self.shards.get(id.shard()) {
             let filed = shard.see_to(id, deadline, &self.front, call.guard);

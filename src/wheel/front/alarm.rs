@@ -7,7 +7,7 @@
 //! 1. the sweeper stores the tick; 2. fence; 3. it looks once more for the next occupied slot
 //!    and rests only if that is not earlier than the tick it stored.
 //! 4. an inserter publishes its reference; 5. fence; 6. it loads the tick and rings if its slot's
-//!    turn is earlier.
+//!    expiry is earlier.
 //!
 //! If fence 5 comes before fence 2, look 3 finds the reference; otherwise load 6 finds the tick of
 //! 1 (or a later one) and rings. Inserters never write the tick: one that was held up between load

@@ -1,13 +1,13 @@
 //! How far the sweep has come: one tick for the whole wheel, written by the sweeper alone.
 //!
-//! The sweeper [`announce`](SweptTick::announce)s a tick before it takes the slots whose turn
+//! The sweeper [`announce`](SweptTick::announce)s a tick before it takes the slots whose expiry
 //! has come by it. An inserter chooses its slot by the tick it reads, publishes, passes a fence
 //! and reads again. The two fences are ordered one way or the other:
 //!
 //! 1. the inserter's first: then the sweeper's look at the occupied slots, after its own fence,
 //!    finds the reference;
 //! 2. the sweeper's first: then the inserter's second look finds the announced tick, knows that
-//!    its slot's turn has passed, and files the reference again in a slot still to come.
+//!    its slot's expiry has passed, and files the reference again in a slot still to come.
 //!
 //! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::front::alarm) and
 //! at whether the wheel is closed. One that files no reference, and arms by an exchange, passes
@@ -29,7 +29,7 @@ impl SweptTick {
 
     #[inline]
     pub(crate) fn get(&self) -> Tick {
-        // Relaxed: an old tick leads to a slot whose turn may have passed, which the second look
+        // Relaxed: an old tick leads to a slot whose expiry may have passed, which the second look
         // of step 2 finds; for that look the fence orders this load. Beside a next visit, an old
         // tick makes the reference that it tells of look as if it were still to come: then this
         // thread's exchange of the state came before the sweeper's confirmation, which would have

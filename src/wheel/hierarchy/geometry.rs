@@ -142,23 +142,23 @@ impl Grain {
         SlotIndex(self.first + to_index(number & self.mask))
     }
 
-    /// The slot `number`, and its turn.
+    /// The slot `number`, and its expiry.
     #[inline]
-    fn turn_of(self, number: u64) -> (SlotIndex, Tick) {
+    fn slot_at(self, number: u64) -> (SlotIndex, Tick) {
         (self.slot(number), self.taken_at(number))
     }
 
-    /// The slot that a deadline falls into, and its turn, if the level reaches it.
+    /// The slot that a deadline falls into, and its expiry, if the level reaches it.
     #[inline]
-    fn turn(self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+    fn reach(self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
         let number = self.number(deadline);
-        (number - self.number(swept) <= self.mask).then(|| self.turn_of(number))
+        (number - self.number(swept) <= self.mask).then(|| self.slot_at(number))
     }
 
-    // In C, for `ci/genmc`: `next_turn_of`.
+    // In C, for `ci/genmc`: `next_expiry_of`.
     /// When the slot is next taken by a sweep that has reached `swept`.
     #[inline]
-    pub(crate) fn next_turn(self, slot: SlotIndex, swept: Tick) -> Tick {
+    pub(crate) fn next_expiry(self, slot: SlotIndex, swept: Tick) -> Tick {
         let next = self.number(swept) + 1;
         let ahead = ((slot.0 - self.first) as u64).wrapping_sub(next) & self.mask;
         self.taken_at(next + ahead)
@@ -192,19 +192,19 @@ impl Levels {
         if deadline <= swept {
             return Place::Overdue;
         }
-        let near = self.iter().find_map(|grain| grain.turn(deadline, swept));
+        let near = self.iter().find_map(|grain| grain.reach(deadline, swept));
         let (slot, at) = near.unwrap_or_else(|| {
             let last = self.grains.last().unwrap_or(&Grain::NONE);
-            last.turn_of(last.number(swept) + last.mask)
+            last.slot_at(last.number(swept) + last.mask)
         });
         Place::Slot { slot, at }
     }
 
-    /// As [`place`](Self::place), the slot and its turn, in the common case.
+    /// As [`place`](Self::place), the slot and its expiry, in the common case.
     #[inline]
-    pub(crate) fn turn_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+    pub(crate) fn slot_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
         let bits = deadline.0.checked_sub(swept.0)?.checked_ilog2()?;
-        self.by_distance[bits as usize].turn(deadline, swept)
+        self.by_distance[bits as usize].reach(deadline, swept)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Scheme 7 of Varghese and Lauck ("Hashed and hierarchical timing wheels", SOSP 1987), with
 //! references in place of nodes: a slot holds [`EntryRef`]s of slab entries, and whether a timer
-//! lives in an entry, and when that is due, is decided by the entry when the sweeper meets the
+//! lives in an entry, and when that is due, is decided by the entry when the sweeper visits the
 //! reference. So a reference may lie in any slot, twice, or after its timer has gone, and nothing
 //! breaks; what must hold is only that the entry of each armed timer has *a* reference in a slot
 //! that is taken no later than the timer's deadline.
@@ -57,7 +57,7 @@ pub(crate) struct Source {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) from: Source,
-    /// When the slot's turn is, as seen from the sweep that took it.
+    /// When the slot expires, as seen from the sweep that took it.
     pub(crate) at: Tick,
     pub(crate) chain: Chain,
 }
@@ -101,10 +101,10 @@ impl Hierarchy {
         Some(filed)
     }
 
-    /// As [`place`](Self::place), the slot and its turn, in the common case.
+    /// As [`place`](Self::place), the slot and its expiry, in the common case.
     #[inline]
-    pub(crate) fn turn_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
-        self.levels.turn_soon(deadline, swept)
+    pub(crate) fn slot_soon(&self, deadline: Tick, swept: Tick) -> Option<(SlotIndex, Tick)> {
+        self.levels.slot_soon(deadline, swept)
     }
 
     // In C, for `ci/genmc`: `file`.
@@ -130,7 +130,7 @@ impl Hierarchy {
     }
 
     /// Calls `visit` for each slot in which references wait: with the number of its level, its next
-    /// turn, and how many.
+    /// expiry, and how many.
     pub(crate) fn for_each_slot(
         &self,
         swept: Tick,
@@ -141,7 +141,7 @@ impl Hierarchy {
             for slot in grain.row().map(SlotIndex) {
                 let references = self.slots[slot.0].len(&self.blocks, guard);
                 if references > 0 {
-                    visit(level, grain.next_turn(slot, swept), references);
+                    visit(level, grain.next_expiry(slot, swept), references);
                 }
             }
         }
@@ -153,7 +153,7 @@ impl Hierarchy {
     }
 
     /// The first tick after `swept` at which an occupied slot is taken.
-    pub(crate) fn next_turn(&self, swept: Tick) -> Option<Tick> {
+    pub(crate) fn next_expiry(&self, swept: Tick) -> Option<Tick> {
         self.levels.iter().filter_map(|grain| self.next_in(grain, swept)).min()
     }
 
@@ -172,7 +172,7 @@ impl Hierarchy {
     }
 
     // In C, for `ci/genmc`: `sweep`.
-    /// Takes every occupied slot whose turn is after `from` and not after `to`.
+    /// Takes every occupied slot whose expiry is after `from` and not after `to`.
     pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
         for grain in self.levels.iter() {
             let mut reached = from;
@@ -183,12 +183,12 @@ impl Hierarchy {
         }
     }
 
-    /// Takes one slot out of turn, if it is occupied.
+    /// Takes one slot early, if it is occupied.
     pub(crate) fn take_early(&self, slot: SlotIndex, swept: Tick) -> Option<Taken> {
         if self.slots[slot.0].is_empty() {
             return None;
         }
-        let at = self.levels.of(slot).next_turn(slot, swept);
+        let at = self.levels.of(slot).next_expiry(slot, swept);
         Some(self.take(slot, at))
     }
 
@@ -198,10 +198,10 @@ impl Hierarchy {
         self.levels.of(slot).is_taken_at(slot, at)
     }
 
-    /// A place in the slot, for its next turn.
+    /// A place in the slot, for its next expiry.
     #[inline]
-    pub(crate) fn next_turn_of(&self, slot: SlotIndex, swept: Tick) -> Place {
-        Place::Slot { slot, at: self.levels.of(slot).next_turn(slot, swept) }
+    pub(crate) fn next_expiry_of(&self, slot: SlotIndex, swept: Tick) -> Place {
+        Place::Slot { slot, at: self.levels.of(slot).next_expiry(slot, swept) }
     }
 
     /// As [`file`](Self::file), for a reference that was taken early: back into its slot.

@@ -25,8 +25,8 @@
 //!
 //! **A reference reserved but not yet written** reads as zero. The taker keeps such a block
 //! ([`Unwritten`]) and looks again at its next sweep; nobody waits. Its timer is not late: its
-//! insert has not returned. When it goes on, it finds at its second look that the slot's turn has
-//! passed and files the reference once more; or, if the slot was taken out of turn or is the
+//! insert has not returned. When it goes on, it finds at its second look that the slot's expiry has
+//! passed and files the reference once more; or, if the slot was taken early or is the
 //! overdue one, the taker finds the reference: it looks at the blocks it keeps whenever it has
 //! announced a tick ([`crate::wheel::front::swept`]), and before it rests, each time after the
 //! fence that makes it see the reference or the inserter see the tick or the alarm

@@ -1,5 +1,5 @@
-//! Arming: what an insert does with the entry that it has claimed, by a reference that is met in
-//! time or with a new one. The protocol and its races are in [`protocol`](super::protocol).
+//! Arming: what an insert does with the entry that it has claimed, by a reference that is visited
+//! in time or with a new one. The protocol and its races are in [`protocol`](super::protocol).
 //!
 //! What is common comes first and calls nothing; what is left of it, where another thread was
 //! faster or the sweeper has come, goes on by the id alone: once the timer is armed, others may end
@@ -23,7 +23,7 @@ use crate::wheel::tick::Tick;
 #[derive(Debug)]
 #[must_use]
 pub(crate) enum First<F> {
-    /// It is armed, and will be met in time.
+    /// It is armed, and will be visited in time.
     Done,
     /// It is not armed: a block has to be made, or its deadline has passed.
     NotArmed(F),
@@ -51,7 +51,7 @@ impl<T> Filled<'_, T> {
 impl<T> Shard<T> {
     // In C, for `ci/genmc`: `insert`.
     /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
-    /// reference to the entry is met in time, and nobody is refiling.
+    /// reference to the entry is visited in time, and nobody is refiling.
     #[inline(always)]
     pub(crate) fn arm_named<'g>(
         &self,
@@ -81,8 +81,8 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `insert`.
-    /// Arms a timer of whose entry no reference is met in time, and files one, in the common case:
-    /// the slot has room, nobody is faster, and the sweeper comes in time by itself.
+    /// Arms a timer of whose entry no reference is visited in time, and files one, in the common
+    /// case: the slot has room, nobody is faster, and the sweeper comes in time by itself.
     #[inline(always)]
     pub(crate) fn arm_and_file<'g>(
         &self,
@@ -90,7 +90,7 @@ impl<T> Shard<T> {
         deadline: Tick,
         front: &Front,
     ) -> First<Filled<'g, T>> {
-        let Some((slot, at)) = self.hierarchy.turn_soon(deadline, front.swept()) else {
+        let Some((slot, at)) = self.hierarchy.slot_soon(deadline, front.swept()) else {
             return First::NotArmed(filled);
         };
         let Filled { entry, id } = filled;

@@ -17,8 +17,8 @@ impl<T> Shard<T> {
         self.unfiled.count()
     }
 
-    /// Appends the references to those entries of a page whose timers may have none that is met in
-    /// time. `false`: no page has this number or a greater one.
+    /// Appends the references to those entries of a page whose timers may have none that is visited
+    /// in time. `false`: no page has this number or a greater one.
     pub(crate) fn read_unfiled(
         &self,
         page: u32,
@@ -35,8 +35,8 @@ impl<T> Shard<T> {
         })
     }
 
-    /// Puts a reference that was taken from its slot before its turn back there. Returns whether a
-    /// block was made for it; `None`: it cannot be put back, and its timer is left to the look at
+    /// Puts a reference that was taken from its slot before its expiry back there. Returns whether
+    /// a block was made for it; `None`: it cannot be put back, and its timer is left to the look at
     /// all entries.
     pub(crate) fn put_back(
         &self,
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(bench.wheel.metrics().stale_references, 50, "those of the hour");
     }
 
-    /// References are visited out of turn, when stale ones outnumber the armed timers, and cannot
+    /// References are visited early, when stale ones outnumber the armed timers, and cannot
     /// be put back.
     #[test]
     fn upkeep_without_memory_loses_nothing() {

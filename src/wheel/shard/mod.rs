@@ -2,7 +2,7 @@
 //!
 //! This is where the wheel's promises are kept. Each entry has two words: its **state**
 //! ([`EntryState`]: generation, refiling flag, deadline) says what may happen to the timer in it;
-//! its **next visit** ([`AtomicNextVisit`]: a tick) says when one of its references is met.
+//! its **next visit** ([`AtomicNextVisit`]: a tick) says when one of its references is visited.
 //! References and `next_visit` belong to the entry and not to the timer: they outlive it, and the
 //! entry's next timer uses them. A server that arms and cancels a timer for each request files a
 //! reference once a revolution, not once a request.
@@ -19,8 +19,9 @@
 //!   tick has passed; and a drain, which makes `next_visit` forget.)
 //!
 //! It is always right to promise less: a next visit may forget a reference. A reference whose entry
-//! is vacant is *stale* and is dropped when it is met, unless a resetter may still rely on it. Two
-//! references of one entry are harmless: the first that is met when its timer is due ends it.
+//! is vacant is *stale* and is discarded when it is visited, unless a resetter may still rely on it.
+//! Two references to one entry are harmless: the first that is visited when its timer is due ends
+//! it.
 //!
 //! [`protocol`] has the steps of each operation, and the races one by one; [`unfiled`] has what
 //! they do where there is no memory for a reference, of which the other pages say nothing.
@@ -29,10 +30,10 @@
 
 pub(crate) mod arm;
 mod lose;
-pub(crate) mod meet;
 mod protocol;
 mod refile;
 mod unfiled;
+pub(crate) mod visit;
 
 use crate::wheel::front::Front;
 use crate::wheel::hierarchy::block::Blocks;
@@ -86,7 +87,7 @@ pub(crate) enum Named<F = ()> {
     Done,
     /// It is set, but a reference in time is needed: [`Shard::see_to`].
     NotInTime,
-    /// It is not set: no reference is met in time.
+    /// It is not set: no reference is visited in time.
     Unnamed(F),
     /// It is not set: the timer has ended, or another thread is in the midst of something.
     Raced(F),
@@ -201,8 +202,8 @@ impl<T> Shard<T> {
         self.slab.unload(magazines, guard);
     }
 
-    /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is met
-    /// in time, and nobody is refiling.
+    /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is
+    /// visited in time, and nobody is refiling.
     #[inline(always)]
     pub(crate) fn push_back(
         &self,
@@ -347,14 +348,14 @@ impl<T> Shard<T> {
         });
     }
 
-    /// Gives back entries of timers that were met and had ended.
+    /// Gives back entries of timers that were visited and had ended.
     pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
         self.slab.release(released, guard);
     }
 
     /// The first tick after `swept` at which an occupied slot is taken.
-    pub(crate) fn next_turn(&self, swept: Tick) -> Option<Tick> {
-        self.hierarchy.next_turn(swept)
+    pub(crate) fn next_expiry(&self, swept: Tick) -> Option<Tick> {
+        self.hierarchy.next_expiry(swept)
     }
 
     /// Whether references are overdue.
@@ -375,12 +376,12 @@ impl<T> Shard<T> {
         self.hierarchy.take_overdue(swept)
     }
 
-    /// Takes every occupied slot whose turn is after `from` and not after `to`.
+    /// Takes every occupied slot whose expiry is after `from` and not after `to`.
     pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
         self.hierarchy.take_due(from, to, taken);
     }
 
-    /// Takes one slot out of turn, if it is occupied.
+    /// Takes one slot early, if it is occupied.
     pub(crate) fn take_early(&self, slot: SlotIndex, swept: Tick) -> Option<Taken> {
         self.hierarchy.take_early(slot, swept)
     }
@@ -497,7 +498,7 @@ fn in_time(next_visit: Tick, deadline: Tick, swept: Tick) -> bool {
     swept < next_visit && next_visit <= deadline
 }
 
-/// When a reference at `place` is met, if the sweep was at `swept` when it was filed.
+/// When a reference at `place` is visited, if the sweep was at `swept` when it was filed.
 #[inline]
 fn at(place: Place, swept: Tick) -> Tick {
     match place {
@@ -506,8 +507,8 @@ fn at(place: Place, swept: Tick) -> Tick {
     }
 }
 
-/// Whether the sweep, at `swept`, may not meet a reference at `place` before the turn of its slot
-/// comes round once more. What is overdue it meets soon, and in time but for one case: it has left
+/// Whether the sweep, at `swept`, may not visit a reference at `place` before the expiry of its
+/// slot comes once more. What is overdue it visits soon, and in time but for one case: it has left
 /// the deadline behind.
 // In C, for `ci/genmc`: `has_passed`, without that case: the ports have no window.
 #[inline]

@@ -92,8 +92,8 @@ impl Drop for Flag<'_> {
 // In C, for `ci/genmc`: `ahead_of`.
 /// Where to file a timer that was pulled forward to `deadline`: half of the way there, because a
 /// timer that was pulled forward once is likely to be again, and then relies on this reference. If
-/// it is not, the reference is met on the way and filed again; which is not worth it for less than
-/// four ticks.
+/// it is not, the reference is visited on the way and filed again; which is not worth it for less
+/// than four ticks.
 #[inline]
 fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
     deadline.minus(deadline.since(swept) / 4 * 2)

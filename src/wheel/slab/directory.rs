@@ -26,7 +26,7 @@
 //!   ([`is_refiling`](Directory::is_refiling)), until it is worn out: then it is never put in
 //!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
 //!   thread.
-//! * The sweeper, which meets a reference to an entry: it drops a reference of one that is
+//! * The sweeper, which visits a reference to an entry: it drops a reference of one that is
 //!   [`fresh`](EntryState::is_fresh) without a write.
 //!
 //! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`

@@ -2,7 +2,7 @@
 //!
 //! Entries lie in pages behind a [`directory`]; vacant ones are on one stack ([`vacant`]), last
 //! in, first out; some are in the callers' hands ([`magazine`]), so that a cancel and the insert
-//! after it meet in the same cache line, and in no other. To *claim* is to take a vacant entry, to
+//! after it use the same cache line, and no other. To *claim* is to take a vacant entry, to
 //! *release* to put one back; the sweeper pushes a whole [`Released`] chain at once. Pages whose
 //! entries are all vacant go back to the system through [`trim`], which the sweeper runs when far
 //! more entries are vacant than in use, or a burst fires.

@@ -1,4 +1,4 @@
-//! The entry's next visit: the tick at which one of its references is met.
+//! The entry's next visit: the tick at which one of its references is visited.
 //!
 //! Written by the inserter before it publishes its timer; by the sweeper when it files a reference
 //! again, drops one, or ends a timer; by the resetter that holds the refiling flag; by a drain; by

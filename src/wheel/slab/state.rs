@@ -181,7 +181,7 @@ impl AtomicEntryState {
     pub(crate) fn arm(&self, id: TimerId, deadline: Tick) {
         let armed = EntryState::of(id, deadline);
         debug_assert_eq!(self.load().generation().next(), armed.generation());
-        // Release: publishes value and `next_visit` to whoever ends, resets or meets this timer;
+        // Release: publishes value and `next_visit` to whoever ends, resets or visits this timer;
         // pairs with the Acquire of `load` and of `swap`.
         #[cfg(not(loom))]
         self.0.store(armed.0, Release);

@@ -68,7 +68,7 @@ impl<T: Send> Sweeper<T> {
             if self.clock().now() < next {
                 return None;
             }
-            // A slot whose turn has come may hold timers that are due later, or none.
+            // A slot whose expiry has come may hold timers that are due later, or none.
             let sweep = self.sweep(&mut on_expired);
             if sweep.expired > 0 {
                 return Some(sweep);

@@ -3,7 +3,7 @@
 //! ```text
 //!   Ended ──► Begun ──► Overdue ──► Slots ──────────► Unfiled ──► Ended
 //!             take      sort what   slot after slot,  take what could
-//!             what is   was met     up to the         not be filed
+//!             what is   was visited     up to the         not be filed
 //!             overdue               sweep's end
 //! ```
 //!
@@ -28,18 +28,19 @@ pub(super) enum Stage {
     /// It has yet to take what is overdue. It does so once: a handler that arms timers without
     /// delay cannot keep it from ending.
     Begun,
-    /// It meets what was overdue. That is handed over together, since its order is made by sorting.
+    /// It visits what was overdue. That is handed over together, since its order is made by
+    /// sorting.
     Overdue,
     /// It goes from occupied slot to occupied slot.
     Slots,
-    /// It meets the timers that may have no reference, for want of memory: some have become due.
+    /// It visits the timers that may have no reference, for want of memory: some have become due.
     Unfiled,
 }
 
-/// References that were taken out of their slots and have not been met.
+/// References that were taken out of their slots and have not been visited.
 #[derive(Debug)]
 pub(super) struct Hand {
-    /// Taken chains, in the order of their turns.
+    /// Taken chains, in the order of their expiries.
     pub(super) taken: VecDeque<Taken>,
     /// References read from one of them.
     pub(super) references: Vec<EntryRef>,
@@ -126,7 +127,7 @@ impl Hand {
     }
 
     /// Reads the next page that is to be looked at. What it gives counts as references that were
-    /// filed: each is counted as met.
+    /// filed: each is counted as visited.
     fn read_page<T>(&mut self, engine: &Engine<T>) {
         let next = self.pages.iter().position(Option::is_some);
         let Some((number, page)) = next.and_then(|number| Some((number, self.pages[number]?)))

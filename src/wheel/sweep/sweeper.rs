@@ -1,10 +1,10 @@
 //! [`Sweeper`]: hands over the timers that are due.
 //!
 //! A sweep goes from occupied slot to occupied slot: it announces the tick ([`Front`]), takes the
-//! slots whose turn has come by it, and meets the references in them ([`Shard::meet`]). Where it
-//! is, and what it has taken and not met yet, is its [`Stage`] and its [`Hand`]. Timers that a
-//! panicking handler left stay in the batch, for the next sweep. No handler ever runs under a guard
-//! ([`memory`](crate::wheel::memory)).
+//! slots whose expiry has come by it, and visits the references in them ([`Shard::visit`]). Where
+//! it is, and what it has taken and not visited yet, is its [`Stage`] and its [`Hand`]. Timers that
+//! a panicking handler left stay in the batch, for the next sweep. No handler ever runs under a
+//! guard ([`memory`](crate::wheel::memory)).
 //!
 //! **A sweep has one end**, the present of the call in which it began, however many calls it
 //! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
@@ -19,7 +19,7 @@
 //!
 //! [`Front`]: crate::wheel::front::Front
 //! [`unfiled`]: crate::wheel::shard
-//! [`Shard::meet`]: crate::wheel::shard::Shard::meet
+//! [`Shard::visit`]: crate::wheel::shard::Shard::visit
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,7 @@ use crate::wheel::hierarchy::Source;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Lateness;
 use crate::wheel::shard::Filed;
-use crate::wheel::shard::meet::{Gathered, Met, Turn};
+use crate::wheel::shard::visit::{Gathered, SlotExpiry, Visit};
 use crate::wheel::shared::Inner;
 use crate::wheel::slab::Released;
 use crate::wheel::sweep::report::{Expired, SweepReport};
@@ -92,7 +92,7 @@ pub struct Sweeper<T> {
     stamp: Stamp,
 }
 
-/// The deadline of the timer last met, as a tick and as an instant.
+/// The deadline of the timer last visited, as a tick and as an instant.
 #[derive(Clone, Copy)]
 struct Stamp {
     tick: Tick,
@@ -120,7 +120,7 @@ impl<T> HandedOver<'_, T> {
     }
 }
 
-/// How many references are met together, their entries fetched ahead.
+/// How many references are visited together, their entries fetched ahead.
 const TOGETHER: usize = 64;
 
 /// How many timers a sweep collects before it hands them over.
@@ -240,7 +240,7 @@ impl<T: Send> Sweeper<T> {
         self.run(self.inner.clock.now(), limit, on_expired)
     }
 
-    /// When the next sweep is wanted: the turn of the next occupied slot, which comes no later
+    /// When the next sweep is wanted: the expiry of the next occupied slot, which comes no later
     /// than the earliest deadline (that of a reset which has returned); `None` if nothing waits. An
     /// instant that has passed means at
     /// once: after many cancels a few sweeps in a row clear away what they left, also when no timer
@@ -272,11 +272,11 @@ impl<T: Send> Sweeper<T> {
         if self.has_work() || self.upkeep.is_busy() {
             return Some(engine.timeline().instant(engine.front().swept()));
         }
-        let mut next = self.next_turn();
+        let mut next = self.next_expiry();
         loop {
             // Steps 1 to 3 of the alarm.
             engine.front().alarm().set(next);
-            let again = self.next_turn();
+            let again = self.next_expiry();
             if again >= next {
                 break;
             }
@@ -409,14 +409,14 @@ impl<T: Send> Sweeper<T> {
         }
     }
 
-    /// Takes the slots whose turn comes next into the hand.
+    /// Takes the slots whose expiry comes next into the hand.
     fn take_next(&mut self, engine: &Engine<T>) {
         let (front, shards) = (engine.front(), engine.shards());
         // To find the next slot is a look at each shard.
         self.looks = self.looks.saturating_sub(shards.len());
         let swept = front.swept();
         let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
-        let next = self.next_slot(swept).min(self.upkeep.next_turn());
+        let next = self.next_slot(swept).min(self.upkeep.next_expiry());
         let tick = next.min(self.end).min(farthest);
         front.announce(tick);
         let taken = &mut self.hand.taken;
@@ -429,7 +429,7 @@ impl<T: Send> Sweeper<T> {
         if tick == farthest {
             self.take_overdue(engine);
         }
-        // A kept block that was taken out of turn may have references whose turn is now.
+        // A kept block that was taken early may have references whose expiry is now.
         self.hand.look_at_kept();
     }
 
@@ -446,7 +446,7 @@ impl<T: Send> Sweeper<T> {
     /// looked at, before that was done.
     fn work_off(&mut self, engine: &Engine<T>, limit: usize) -> bool {
         loop {
-            self.meet(engine, limit);
+            self.visit(engine, limit);
             if self.batch.len() >= limit {
                 return false;
             }
@@ -463,13 +463,13 @@ impl<T: Send> Sweeper<T> {
     }
 
     /// Meets the references read, while there is room in the batch.
-    fn meet(&mut self, engine: &Engine<T>, limit: usize) {
+    fn visit(&mut self, engine: &Engine<T>, limit: usize) {
         if self.hand.references.is_empty() {
             return;
         }
         let Source { shard: number, slot } = self.hand.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
-        let turn = Turn { slot, swept: engine.front().swept() };
+        let expiry = SlotExpiry { slot, swept: engine.front().swept() };
         for reference in &self.hand.references {
             shard.prefetch(reference.index(), &guard);
         }
@@ -478,13 +478,13 @@ impl<T: Send> Sweeper<T> {
             released: Released::NONE,
             hoard: self.upkeep.hoard(number),
         };
-        let (mut dropped, mut refiled) = (0, 0);
+        let (mut discarded, mut requeued) = (0, 0);
         while self.batch.len() < limit {
             let Some(reference) = self.hand.references.pop() else { break };
-            match shard.meet(reference, turn, &mut gathered, &guard) {
-                Met::Dropped => dropped += 1,
-                Met::Refiled => refiled += 1,
-                Met::Due(value, id, tick) => {
+            match shard.visit(reference, expiry, &mut gathered, &guard) {
+                Visit::Discarded => discarded += 1,
+                Visit::Requeued => requeued += 1,
+                Visit::Expired(value, id, tick) => {
                     if self.stamp.tick != tick {
                         self.stamp = Stamp { tick, deadline: engine.timeline().instant(tick) };
                     }
@@ -498,10 +498,11 @@ impl<T: Send> Sweeper<T> {
         engine.make_room(number, ended);
         let counts = engine.front().counts();
         counts.add(SweepCount::Ended, ended);
-        counts.add(SweepCount::Dropped, dropped);
-        counts.add(SweepCount::Refiled, refiled);
-        // A reference filed again takes the place of the one met.
-        counts.add(SweepCount::Extra, u64::from(gathered.filed.references).saturating_sub(refiled));
+        counts.add(SweepCount::Discarded, discarded);
+        counts.add(SweepCount::Requeued, requeued);
+        // A reference filed again takes the place of the one visited.
+        counts
+            .add(SweepCount::Extra, u64::from(gathered.filed.references).saturating_sub(requeued));
         counts.add(SweepCount::BlocksMade, u64::from(gathered.filed.blocks));
     }
 
@@ -510,14 +511,14 @@ impl<T: Send> Sweeper<T> {
         self.stage != Stage::Ended
     }
 
-    /// Whether there are references to be met or timers to be handed over.
+    /// Whether there are references to be visited or timers to be handed over.
     fn has_work(&self) -> bool {
         self.is_under_way() || !self.batch.is_empty()
     }
 
-    // In C, for `ci/genmc`: `next_turn`.
+    // In C, for `ci/genmc`: `next_expiry`.
     /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
-    fn next_turn(&self) -> Tick {
+    fn next_expiry(&self) -> Tick {
         let engine = &self.inner.engine;
         let swept = engine.front().swept();
         let overdue = engine.shards().iter().any(|shard| shard.has_overdue());
@@ -531,8 +532,9 @@ impl<T: Send> Sweeper<T> {
     // In C, for `ci/genmc`: `next_slot`.
     /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
-        let turns = self.inner.engine.shards().iter().filter_map(|shard| shard.next_turn(swept));
-        turns.min().unwrap_or(Tick::NEVER)
+        let expiries =
+            self.inner.engine.shards().iter().filter_map(|shard| shard.next_expiry(swept));
+        expiries.min().unwrap_or(Tick::NEVER)
     }
 }
 
@@ -543,9 +545,9 @@ impl<T> Drop for Sweeper<T> {
             .into_iter()
             .map(|timer| (timer.id, engine.timeline().ceil(timer.deadline), timer.value))
             .collect();
-        // They have not been handed over after all: their references were met, and dropped.
+        // They have not been handed over after all: their references were visited, and discarded.
         engine.front().counts().take_back(SweepCount::Ended, timers.len() as u64);
-        engine.front().counts().add(SweepCount::Dropped, timers.len() as u64);
+        engine.front().counts().add(SweepCount::Discarded, timers.len() as u64);
         engine.leave(timers);
         // It rings. A waker that panics while a handler's panic unwinds would end the process.
         match std::thread::panicking() {

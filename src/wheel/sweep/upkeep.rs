@@ -26,7 +26,7 @@ use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
-use crate::wheel::shard::meet::Turn;
+use crate::wheel::shard::visit::SlotExpiry;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tally::SweepCount;
 use crate::wheel::tick::Tick;
@@ -141,7 +141,7 @@ impl Upkeep {
         self.begin_trimming_if_wanted(engine, held);
     }
 
-    /// Trims if that is wanted: by blocks of references that were dropped, too.
+    /// Trims if that is wanted: by blocks of references that were discarded, too.
     fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>, held: Held) {
         // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_some() || self.hoards {
@@ -248,12 +248,12 @@ impl Upkeep {
         self.tidying.is_some() || self.trimming.is_some()
     }
 
-    /// When the sweep has to have what is left of the slot that is being tidied: its turn.
-    pub(crate) fn next_turn(&self) -> Tick {
+    /// When the sweep has to have what is left of the slot that is being tidied: its expiry.
+    pub(crate) fn next_expiry(&self) -> Tick {
         self.in_hand.as_ref().map_or(Tick::NEVER, |(_, taken)| taken.at)
     }
 
-    /// What is left of the slot that is being tidied, if its turn comes by `swept`.
+    /// What is left of the slot that is being tidied, if it expires by `swept`.
     pub(crate) fn take_due(&mut self, swept: Tick) -> Option<Taken> {
         let (_, due) = self.in_hand.take_if(|(_, taken)| taken.at <= swept)?;
         self.seen.clear();
@@ -344,7 +344,7 @@ fn tidy_slot<T>(
     budget: usize,
 ) -> (usize, bool) {
     let shard = engine.shard(taken.from.shard);
-    let turn = Turn { slot: Some(slot), swept: engine.front().swept() };
+    let expiry = SlotExpiry { slot: Some(slot), swept: engine.front().swept() };
     let mut references = Vec::<EntryRef>::new();
     let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
@@ -361,14 +361,14 @@ fn tidy_slot<T>(
         for reference in references.drain(..) {
             // An entry that was filed again and again into a slot far ahead has several references
             // there.
-            if shard.is_needed(reference, turn, &guard) && seen.add(reference.index()) {
-                let block = shard.put_back(reference, slot, taken.at, turn.swept, &guard);
+            if shard.is_needed(reference, expiry, &guard) && seen.add(reference.index()) {
+                let block = shard.put_back(reference, slot, taken.at, expiry.swept, &guard);
                 made += u64::from(block == Some(true));
                 put_back += usize::from(block.is_some());
             }
         }
     }
-    engine.front().counts().add(SweepCount::Dropped, (looked - put_back) as u64);
+    engine.front().counts().add(SweepCount::Discarded, (looked - put_back) as u64);
     engine.front().counts().add(SweepCount::BlocksFreed, freed);
     engine.front().counts().add(SweepCount::BlocksMade, made);
     (looked, done)

@@ -1,4 +1,4 @@
-//! Meeting references: what the sweeper does with those that it has taken. The protocol and its
+//! Visiting references: what the sweeper does with those that it has taken. The protocol and its
 //! races are in [`super`].
 
 use super::{Filed, Shard, at};
@@ -13,7 +13,7 @@ use crate::wheel::slab::state::EntryState;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tick::Tick;
 
-/// What the sweeper gathers while it meets references.
+/// What the sweeper gathers while it visits references.
 #[derive(Debug)]
 pub(crate) struct Gathered<'h> {
     pub(crate) filed: Filed,
@@ -22,47 +22,47 @@ pub(crate) struct Gathered<'h> {
     pub(crate) hoard: Option<&'h mut Trim>,
 }
 
-/// When references are met, and where they were taken from.
+/// When references are visited, and where they were taken from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct SlotExpiry {
     /// Their slot; `None` for what was overdue.
     pub(crate) slot: Option<SlotIndex>,
     /// How far the sweep has come.
     pub(crate) swept: Tick,
 }
 
-/// What came of meeting a reference.
+/// What came of visiting a reference.
 #[derive(Debug)]
 #[must_use]
-pub(crate) enum Met<T> {
+pub(crate) enum Visit<T> {
     /// No timer lives in its entry, or another reference to the entry waits in time.
-    Dropped,
+    Discarded,
     /// It waits anew.
-    Refiled,
+    Requeued,
     /// Its timer has ended here, at its deadline.
-    Due(T, TimerId, Tick),
+    Expired(T, TimerId, Tick),
 }
 
 impl<T> Shard<T> {
-    // In C, for `ci/genmc`: `meet`.
+    // In C, for `ci/genmc`: `visit`.
     /// Meets a reference.
     ///
     /// Entries of timers that end here, and what is filed, gather in `gathered`.
     #[inline]
-    pub(crate) fn meet(
+    pub(crate) fn visit(
         &self,
         reference: EntryRef,
-        turn: Turn,
+        expiry: SlotExpiry,
         gathered: &mut Gathered<'_>,
         guard: &Guard,
-    ) -> Met<T> {
+    ) -> Visit<T> {
         let Some(entry) = self.slab.entry(reference.index(), guard) else {
-            return Met::Dropped;
+            return Visit::Discarded;
         };
         let mut state = entry.state.load();
         loop {
-            let deadline = state.deadline(turn.swept);
-            let met = if state.is_armed() && deadline <= turn.swept {
+            let deadline = state.deadline(expiry.swept);
+            let visited = if state.is_armed() && deadline <= expiry.swept {
                 let next = match &mut gathered.hoard {
                     Some(hoard) => hoard.next(&self.slab, reference.index()),
                     None => gathered.released.next(),
@@ -70,39 +70,39 @@ impl<T> Shard<T> {
                 entry.state.try_end(state, next).map(|vacant| {
                     // SAFETY: the timer was ended just above and its entry is given back below.
                     let value = unsafe { entry.take() };
-                    self.leave(entry, reference, state, turn, &mut gathered.filed);
+                    self.leave(entry, reference, state, expiry, &mut gathered.filed);
                     let (index, released) = (reference.index(), &mut gathered.released);
                     match &mut gathered.hoard {
                         Some(hoard) => hoard.add(&self.slab, index, vacant, guard),
                         None => self.slab.gather(released, index, vacant, guard),
                     }
                     let id = TimerId::new(self.number, state.generation(), index);
-                    Met::Due(value, id, deadline)
+                    Visit::Expired(value, id, deadline)
                 })
             } else {
-                self.try_drop(entry, state, turn).and_then(|dropped| match dropped {
-                    true => Ok(Met::Dropped),
-                    false => self.try_requeue(entry, reference, state, turn, &mut gathered.filed),
+                self.try_discard(entry, state, expiry).and_then(|discarded| match discarded {
+                    true => Ok(Visit::Discarded),
+                    false => self.try_requeue(entry, reference, state, expiry, &mut gathered.filed),
                 })
             };
-            match met {
-                Ok(met) => return met,
+            match visited {
+                Ok(visited) => return visited,
                 Err(now) => state = now,
             }
         }
     }
 
-    /// Whether a reference that was taken from its slot out of turn must be put back; if not, it is
-    /// dropped.
+    /// Whether a reference that was taken from its slot early must be put back; if not, it is
+    /// discarded.
     #[inline]
-    pub(crate) fn is_needed(&self, reference: EntryRef, turn: Turn, guard: &Guard) -> bool {
+    pub(crate) fn is_needed(&self, reference: EntryRef, expiry: SlotExpiry, guard: &Guard) -> bool {
         let Some(entry) = self.slab.entry(reference.index(), guard) else {
             return false;
         };
         let mut state = entry.state.load();
         loop {
-            match self.try_drop(entry, state, turn) {
-                Ok(dropped) => return !dropped,
+            match self.try_discard(entry, state, expiry) {
+                Ok(discarded) => return !discarded,
                 Err(now) => state = now,
             }
         }
@@ -117,13 +117,13 @@ impl<T> Shard<T> {
         entry: &Entry<T>,
         reference: EntryRef,
         ended: EntryState,
-        Turn { slot, swept }: Turn,
+        SlotExpiry { slot, swept }: SlotExpiry,
         filed: &mut Filed,
     ) {
         let Some(slot) = slot else { return };
         let next_visit = entry.next_visit.load();
         if ended.is_refiling() {
-            match self.file(reference.index(), self.hierarchy.next_turn_of(slot, swept)) {
+            match self.file(reference.index(), self.hierarchy.next_expiry_of(slot, swept)) {
                 Some(kept) => *filed = filed.and(kept),
                 None => self.lose(entry, slot, swept),
             }
@@ -133,15 +133,15 @@ impl<T> Shard<T> {
         }
     }
 
-    // In C, for `ci/genmc`: `try_drop`.
-    /// Steps 1 and 2 of meeting a reference that is not due. Whether it may be dropped, or the
+    // In C, for `ci/genmc`: `try_discard`.
+    /// Steps 1 and 2 of visiting a reference that is not due. Whether it may be discarded, or the
     /// present state, if that is another.
     #[inline]
-    fn try_drop(
+    fn try_discard(
         &self,
         entry: &Entry<T>,
         state: EntryState,
-        Turn { slot, swept }: Turn,
+        SlotExpiry { slot, swept }: SlotExpiry,
     ) -> Result<bool, EntryState> {
         if state.is_refiling() {
             return Ok(false);
@@ -165,20 +165,20 @@ impl<T> Shard<T> {
     }
 
     // In C, for `ci/genmc`: `try_requeue`.
-    /// Steps 3 and 4 of meeting a reference that is not due. The present state, if it did not come
+    /// Steps 3 and 4 of visiting a reference that is not due. The present state, if it did not come
     /// about.
     fn try_requeue(
         &self,
         entry: &Entry<T>,
         reference: EntryRef,
         state: EntryState,
-        Turn { slot, swept }: Turn,
+        SlotExpiry { slot, swept }: SlotExpiry,
         filed: &mut Filed,
-    ) -> Result<Met<T>, EntryState> {
+    ) -> Result<Visit<T>, EntryState> {
         let deadline = state.deadline(swept);
         let place = self.hierarchy.place(deadline, swept);
         if state.is_refiling() {
-            let kept = slot.map(|slot| self.hierarchy.next_turn_of(slot, swept));
+            let kept = slot.map(|slot| self.hierarchy.next_expiry_of(slot, swept));
             let kept = kept.filter(|&kept| match self.file(reference.index(), kept) {
                 Some(more) => {
                     *filed = filed.and(more);
@@ -190,8 +190,8 @@ impl<T> Shard<T> {
                 }
             });
             if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
-                let met = if kept.is_some() { Met::Refiled } else { Met::Dropped };
-                return entry.state.try_confirm(state).map(|()| met);
+                let visited = if kept.is_some() { Visit::Requeued } else { Visit::Discarded };
+                return entry.state.try_confirm(state).map(|()| visited);
             }
         } else {
             let next_visit = entry.next_visit.load();
@@ -200,16 +200,16 @@ impl<T> Shard<T> {
                 return entry.state.try_confirm(state).and(Err(state));
             }
         }
-        let met = match self.file(reference.index(), place) {
+        let visited = match self.file(reference.index(), place) {
             Some(more) => {
                 *filed = filed.and(more);
-                Met::Refiled
+                Visit::Requeued
             }
             None => {
                 self.lose_at(entry, place, swept);
-                Met::Dropped
+                Visit::Discarded
             }
         };
-        entry.state.try_confirm(state).map(|()| met)
+        entry.state.try_confirm(state).map(|()| visited)
     }
 }
