@@ -26,7 +26,7 @@ static u32 taken;
 
 static void filer(u32 number, u32 spare) {
   file(PLACE(1, 1), &spare);
-  PUBLISHED(NO_FENCE_AFTER_FILING);
+  FULL_FENCE(NO_FENCE_AFTER_FILING);
   second_look[number] = swept_get();
 }
 static void *first(void *unused) { filer(0, 4); return unused; }

@@ -185,8 +185,8 @@ static bool has_overdue(void) { return LOAD(heads[OVERDUE], ACQUIRE) != 0; }
 static _Atomic Tick swept, until;
 static _Atomic u32 rung;
 
-// swept::published
-#define PUBLISHED(fault) \
+// swept::full_fence
+#define FULL_FENCE(fault) \
   if (FAULT != (fault)) atomic_thread_fence(memory_order_seq_cst)
 
 // SweptTick::get
@@ -195,7 +195,7 @@ static Tick swept_get(void) { return LOAD(swept, RELAXED); }
 // SweptTick::announce
 static void announce(Tick tick) {
   STORE(swept, tick, RELAXED);
-  PUBLISHED(NO_FENCE_AFTER_ANNOUNCING);
+  FULL_FENCE(NO_FENCE_AFTER_ANNOUNCING);
 }
 
 // Alarm::check. The ring is one that the models look for.
@@ -281,7 +281,7 @@ static void refile_as(bool held, u32 generation, u32 *spare) {
     Place place = place_for(ahead_of(DEADLINE(seen), swept), swept);
     file(place, spare);
     if (held) set_next_visit(place, swept);
-    PUBLISHED(NO_FENCE_AFTER_FILING);
+    FULL_FENCE(NO_FENCE_AFTER_FILING);
     if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place)) continue;
     alarm_check(AT(place));
     break;
@@ -374,7 +374,7 @@ static u32 insert(Tick deadline, u32 *spare) {
   next_visit_store(AT(place));
   STORE(state, STATE(generation, deadline), RELEASE); // AtomicEntryState::arm
   file(place, spare);
-  PUBLISHED(NO_FENCE_AFTER_FILING);
+  FULL_FENCE(NO_FENCE_AFTER_FILING);
   if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place))
     refile(generation, spare);
   else
@@ -551,7 +551,7 @@ static Tick rest(void) {
   Tick next = next_expiry();
   for (;;) {
     STORE(until, next, RELAXED); // Alarm::set
-    PUBLISHED(NO_FENCE_BEFORE_RESTING);
+    FULL_FENCE(NO_FENCE_BEFORE_RESTING);
     if (FAULT == NO_SECOND_LOOK_BEFORE_RESTING) return next;
     Tick again = next_expiry();
     if (again >= next) return next;

@@ -42,7 +42,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
 use crate::wheel::front::Front;
 use crate::wheel::front::alarm::Alarm;
 use crate::wheel::front::flag::{Held, UpkeepFlag};
-use crate::wheel::front::swept::published;
+use crate::wheel::front::swept::full_fence;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::{Local, Locals};
@@ -407,7 +407,7 @@ impl<T> Engine<T> {
     pub(crate) fn close(&self) {
         // Relaxed: ordered by the fence.
         self.closed.store(true, Relaxed);
-        published();
+        full_fence();
         self.front.alarm().ring();
     }
 

@@ -18,7 +18,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{AtomicU64, Relaxed};
-use crate::wheel::front::swept::published;
+use crate::wheel::front::swept::full_fence;
 use crate::wheel::tick::Tick;
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl Alarm {
     pub(crate) fn set(&self, until: Tick) {
         // Relaxed: ordered by the fence.
         self.until.store(until.0, Relaxed);
-        published();
+        full_fence();
     }
 
     /// The sweeper is awake: what is filed now it will find by itself.

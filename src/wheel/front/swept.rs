@@ -44,17 +44,17 @@ impl SweptTick {
     pub(crate) fn announce(&self, tick: Tick) {
         // Relaxed: ordered by the fence.
         self.0.store(tick.0, Relaxed);
-        published();
+        full_fence();
     }
 }
 
-// In C, for `ci/genmc`: `PUBLISHED`.
+// In C, for `ci/genmc`: `FULL_FENCE`.
 /// The fence between publishing something and looking at what others announced, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
 /// ([`Alarm`](crate::wheel::front::alarm::Alarm)), inserter and closer
 /// ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
-pub(crate) fn published() {
+pub(crate) fn full_fence() {
     // SeqCst: a store followed by a load of another word, against the same the other way round;
     // no weaker fence orders these. Its partner is the other side's call of this function.
     fence(SeqCst);

@@ -9,7 +9,7 @@
 
 use super::{Aim, Filed, Named, Role, Shard, at, has_passed, in_time, still_waits};
 use crate::wheel::front::Front;
-use crate::wheel::front::swept::published;
+use crate::wheel::front::swept::full_fence;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
@@ -101,7 +101,7 @@ impl<T> Shard<T> {
         match self.hierarchy.file_soon(EntryRef::new(id.index()), slot, arm) {
             None => return First::NotArmed(filled),
             Some(false) => return First::NotFiled(slot, at),
-            Some(true) => published(),
+            Some(true) => full_fence(),
         }
         if at <= front.swept() || front.alarm().is_after(at) {
             return First::LookAgain(slot, at);
@@ -125,7 +125,7 @@ impl<T> Shard<T> {
         entry.next_visit.store(at(place, swept));
         entry.state.arm(id, deadline);
         let filed = self.file(id.index(), place)?;
-        published();
+        full_fence();
         Some(filed.and(self.look_again(entry, Aim { id, deadline }, place, front)))
     }
 
@@ -140,7 +140,7 @@ impl<T> Shard<T> {
         guard: &Guard,
     ) -> Option<Filed> {
         let filed = self.file(id.index(), Place::Slot { slot, at })?;
-        published();
+        full_fence();
         Some(filed.and(self.look_again_at(id, deadline, (slot, at), front, guard)))
     }
 

@@ -6,7 +6,7 @@
 use super::unfiled::forget;
 use super::{Aim, Filed, Role, Shard, at, has_passed, in_time};
 use crate::wheel::front::Front;
-use crate::wheel::front::swept::published;
+use crate::wheel::front::swept::full_fence;
 use crate::wheel::hierarchy::geometry::Place;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
@@ -67,7 +67,7 @@ impl<T> Shard<T> {
             if role == Role::Holder {
                 set_next_visit(&entry.next_visit, place, swept);
             }
-            published();
+            full_fence();
             if role == Role::Holder && self.unfiled() != unfiled {
                 forget(&entry.next_visit, |next_visit| next_visit == at(place, swept));
                 continue;

@@ -26,7 +26,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{Acquire, AtomicU64, Release};
-use crate::wheel::front::swept::published;
+use crate::wheel::front::swept::full_fence;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::tick::Tick;
 
@@ -44,7 +44,7 @@ impl Unfiled {
         // Release: publishes the state of the entry to the sweeper's look at all entries; pairs
         // with the Acquire of `count`.
         self.0.fetch_add(1, Release);
-        published();
+        full_fence();
     }
 
     #[inline]
