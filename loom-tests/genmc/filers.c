@@ -12,7 +12,7 @@
 // seen: TAKE_RELAXED
 // seen: UNMARKED_AFTER_THE_TAKE
 // seen: NO_FENCE_AFTER_FILING
-// seen: NO_FENCE_AFTER_ANNOUNCING
+// seen: NO_FENCE_AFTER_PUBLISHING
 #include "wheel.h"
 #ifndef EARLIER
 #define EARLIER 0 // the slot is taken early before, as upkeep does
@@ -41,7 +41,7 @@ static u32 count(u32 head) {
   return sum;
 }
 static void take_if_marked(Tick tick) {
-  announce(tick);
+  publish(tick);
   if (SLOT_OF(next_in(0, 0)) == 1) taken += count(take(1));
 }
 static void *taker(void *unused) {

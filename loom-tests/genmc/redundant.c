@@ -9,7 +9,7 @@
 
 static void *sweeper(void *unused) {
   reached = 2;
-  announce(2);
+  publish(2);
   meet_all(slot_take(3), 3);
   return unused;
 }

@@ -35,7 +35,7 @@ enum {
   PAGE_OUT_RELAXED,
   // Fences left out: of whoever files, of the sweep, of the rest.
   NO_FENCE_AFTER_FILING,
-  NO_FENCE_AFTER_ANNOUNCING,
+  NO_FENCE_AFTER_PUBLISHING,
   NO_FENCE_BEFORE_RESTING,
   // Steps left out or exchanged.
   UNMARKED_AFTER_THE_TAKE,
@@ -180,7 +180,7 @@ static u32 take(u32 slot) {
 // Hierarchy::has_overdue
 static bool has_overdue(void) { return LOAD(heads[OVERDUE], ACQUIRE) != 0; }
 
-// ---- src/wheel/front/swept.rs, src/wheel/front/alarm.rs
+// ---- src/wheel/progress/swept.rs, src/wheel/progress/alarm.rs
 
 static _Atomic Tick swept, until;
 static _Atomic u32 rung;
@@ -192,10 +192,10 @@ static _Atomic u32 rung;
 // SweptTick::get
 static Tick swept_get(void) { return LOAD(swept, RELAXED); }
 
-// SweptTick::announce
-static void announce(Tick tick) {
+// SweptTick::publish
+static void publish(Tick tick) {
   STORE(swept, tick, RELAXED);
-  FULL_FENCE(NO_FENCE_AFTER_ANNOUNCING);
+  FULL_FENCE(NO_FENCE_AFTER_PUBLISHING);
 }
 
 // Alarm::check. The ring is one that the models look for.
@@ -522,7 +522,7 @@ static void sweep(Tick target) {
   while (reached < target) {
     Tick from = reached, tick = next_slot();
     reached = tick < target ? tick : target;
-    announce(reached);
+    publish(reached);
     u32 taken = 0;
     for (u32 level = 0; level < LEVELS; level++) { // Hierarchy::take_due
       for (Place due = next_in(level, from); AT(due) <= reached; due = next_in(level, AT(due))) {
@@ -577,7 +577,7 @@ static void armed_in_slot_3(Tick deadline) {
 // The sweep comes to tick 2 and takes slot 3 alone, so that the executions stay few.
 static void sweep_slot_3(void) {
   reached = 2;
-  announce(2);
+  publish(2);
   meet_all(take(3), 3);
 }
 

@@ -571,7 +571,7 @@ impl<T> Wheel<T> {
         });
         if engine.is_closed() {
             // Whoever sweeps until nothing is armed any more: that is now.
-            engine.front().alarm().ring();
+            engine.progress().alarm().ring();
         }
         drained
     }

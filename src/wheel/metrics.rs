@@ -161,7 +161,7 @@ impl Lateness {
 
 impl Metrics {
     pub(crate) fn of<T>(engine: &Engine<T>) -> Self {
-        let counts = engine.front().counts();
+        let counts = engine.progress().counts();
         let armed = engine.armed();
         Self {
             armed,

@@ -25,22 +25,22 @@
 //! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`tally`]), the
 //!   vacant entries in its hand.
 //! * [`hierarchy`]: levels of slots, and the references in them.
-//! * [`front`]: what the sweeper shows the callers.
+//! * [`progress`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
 //! * [`engine`]: all shards and callers, and the closing of the wheel.
 //! * Two halves on top. [`handle`], [`pinned`], [`owned`] and [`snapshot`]: what any thread calls.
 //!   [`sweep`]: the one exclusive owner, who hands over what is due, rests, and keeps memory in
 //!   bounds.
 //!
-//! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`], [`front::swept`]
-//! and [`front::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so, and what was rejected.
+//! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`],
+//! [`progress::swept`] and [`progress::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so,
+//! and what was rejected.
 
 mod bits;
 mod builder;
 pub(crate) mod caller;
 mod children;
 mod engine;
-mod front;
 mod handle;
 mod hierarchy;
 mod id;
@@ -55,6 +55,7 @@ mod pinned;
 mod prefetch;
 #[cfg(modelled)]
 pub mod probe;
+mod progress;
 mod series;
 mod shard;
 mod shared;

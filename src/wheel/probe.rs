@@ -31,7 +31,7 @@ pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
     let counts = &engine.local().counts;
     counts.add(Count::Inserted, many);
     counts.add(Count::Filed, many);
-    engine.front().counts().add(SweepCount::Ended, many);
+    engine.progress().counts().add(SweepCount::Ended, many);
 }
 
 /// How many entries there are, vacant or not.

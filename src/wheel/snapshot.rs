@@ -154,7 +154,7 @@ fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
 fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
     let mut slots = BTreeMap::<(usize, Tick), u64>::new();
     for shard in engine.shards() {
-        shard.for_each_slot(engine.front(), &pin(), |level, expiry, references| {
+        shard.for_each_slot(engine.progress(), &pin(), |level, expiry, references| {
             *slots.entry((level, expiry)).or_default() += references;
         });
     }

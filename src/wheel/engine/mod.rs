@@ -39,14 +39,14 @@ pub(crate) use operations::hand_back;
 use crate::error::BeyondRange;
 use crate::panics::{DropEach, unless_locked};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
-use crate::wheel::front::Front;
-use crate::wheel::front::alarm::Alarm;
-use crate::wheel::front::flag::{Held, UpkeepFlag};
-use crate::wheel::front::swept::full_fence;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::{Local, Locals};
 use crate::wheel::memory::{Guard, pin};
+use crate::wheel::progress::Progress;
+use crate::wheel::progress::alarm::Alarm;
+use crate::wheel::progress::flag::{Held, UpkeepFlag};
+use crate::wheel::progress::swept::full_fence;
 use crate::wheel::shard::Shard;
 use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::{Tick, Timeline};
@@ -59,7 +59,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Engine<T> {
     shards: Box<[CachePadded<Shard<T>>]>,
-    front: Front,
+    progress: Progress,
     timeline: Timeline,
     locals: Locals,
     upkeep: UpkeepFlag,
@@ -146,7 +146,7 @@ impl<T> Engine<T> {
         let shard = |number| CachePadded::new(Shard::new(number, parts.geometry));
         Self {
             shards: (0..parts.shards).map(shard).collect(),
-            front: Front::new(parts.origin, parts.alarm),
+            progress: Progress::new(parts.origin, parts.alarm),
             timeline: parts.timeline,
             locals: Locals::new(parts.shards, parts.capacity.is_some(), parts.lease_cycles),
             upkeep: UpkeepFlag::new(),
@@ -170,8 +170,8 @@ impl<T> Engine<T> {
 
     /// The sweeper's half.
     #[inline]
-    pub(crate) fn front(&self) -> &Front {
-        &self.front
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Which instants its ticks are.
@@ -236,13 +236,13 @@ impl<T> Engine<T> {
     /// A tick that the packed words can hold, as far as the sweep has come.
     #[inline]
     pub(crate) fn in_window(&self, tick: Option<Tick>) -> Option<Tick> {
-        tick.filter(|tick| tick.0.wrapping_sub(self.front.swept().0) <= Tick::AHEAD)
+        tick.filter(|tick| tick.0.wrapping_sub(self.progress.swept().0) <= Tick::AHEAD)
     }
 
     /// Whether every deadline that is in range from now on is [in the window](Self::in_window).
     pub(crate) fn reaches_from(&self, now: WheelInstant) -> bool {
         let farthest = self.timeline.farthest(now);
-        farthest.is_some_and(|tick| tick.since(self.front.swept()) <= Tick::AHEAD)
+        farthest.is_some_and(|tick| tick.since(self.progress.swept()) <= Tick::AHEAD)
     }
 
     /// As [`tick_after`](Self::tick_after), for delays that are not plain.
@@ -270,7 +270,7 @@ impl<T> Engine<T> {
     /// the next sweep reaches.
     #[cold]
     pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
-        let (swept, now) = (self.front.swept(), self.timeline.read(now));
+        let (swept, now) = (self.progress.swept(), self.timeline.read(now));
         let farthest = swept.plus(Tick::AHEAD);
         if deadline <= now {
             // A wheel that was not swept for long may not reach it from here: it is due all the
@@ -292,7 +292,7 @@ impl<T> Engine<T> {
     pub(crate) fn beyond_range(&self, why: OutOfRange) -> BeyondRange {
         let unswept = why == OutOfRange::Unswept;
         if unswept {
-            self.front.alarm().ring();
+            self.progress.alarm().ring();
         }
         BeyondRange { longest: self.timeline.longest_delay(), unswept }
     }
@@ -314,19 +314,20 @@ impl<T> Engine<T> {
     /// Whether a timer still waits that has been armed for a tick no earlier than this moment, and
     /// that its owner alone knows: without a look at it. `false` says nothing.
     ///
-    /// It ends when the sweep has announced its tick, or by a drain. The announcement, and the flag
-    /// of the drain, come before its value is handed over; so who has been told of its end sees one
-    /// or the other here. Who has not may be told a moment later.
+    /// It ends when the sweep has published its tick, or by a drain. The published tick, and the
+    /// flag of the drain, come before its value is handed over; so who has been told of its end
+    /// sees one or the other here. Who has not may be told a moment later.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
     pub(crate) fn surely_waits(&self, deadline: WheelInstant) -> bool {
         // Relaxed: ordered, where it counts, by how the caller was told.
-        self.timeline.wheel_instant_of(self.front.swept()) < deadline && !self.drained.load(Relaxed)
+        self.timeline.wheel_instant_of(self.progress.swept()) < deadline
+            && !self.drained.load(Relaxed)
     }
 
     /// The deadline of an armed timer.
     pub(crate) fn deadline(&self, id: TimerId, guard: &Guard) -> Option<Tick> {
-        self.shards.get(id.shard())?.deadline(id, &self.front, guard)
+        self.shards.get(id.shard())?.deadline(id, &self.progress, guard)
     }
 
     /// How many timers are armed.
@@ -334,7 +335,7 @@ impl<T> Engine<T> {
         // Ends first: each end that is counted here has its beginning counted below.
         let ended = self.locals.sum(Count::Cancelled)
             + self.locals.sum(Count::Returned)
-            + self.front.counts().get(SweepCount::Ended);
+            + self.progress.counts().get(SweepCount::Ended);
         let begun = self.begun();
         debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
         begun.saturating_sub(ended)
@@ -347,15 +348,15 @@ impl<T> Engine<T> {
 
     /// How many references are filed, stale ones included.
     pub(crate) fn references(&self) -> u64 {
-        let visited = self.front.counts().get(SweepCount::Discarded)
-            + self.front.counts().get(SweepCount::Ended);
+        let visited = self.progress.counts().get(SweepCount::Discarded)
+            + self.progress.counts().get(SweepCount::Ended);
         self.filed().saturating_sub(visited)
     }
 
     /// How many references have ever been filed, beyond those filed again in the place of one
     /// visited.
     pub(crate) fn filed(&self) -> u64 {
-        self.locals.sum(Count::Filed) + self.front.counts().get(SweepCount::Extra)
+        self.locals.sum(Count::Filed) + self.progress.counts().get(SweepCount::Extra)
     }
 
     /// How many timers the shards can tell apart.
@@ -382,8 +383,9 @@ impl<T> Engine<T> {
     /// How many blocks of references are in use.
     fn blocks_in_use(&self) -> u64 {
         // What is freed first: as in `armed`.
-        let freed = self.front.counts().get(SweepCount::BlocksFreed);
-        let made = self.locals.sum(Count::Blocks) + self.front.counts().get(SweepCount::BlocksMade);
+        let freed = self.progress.counts().get(SweepCount::BlocksFreed);
+        let made =
+            self.locals.sum(Count::Blocks) + self.progress.counts().get(SweepCount::BlocksMade);
         made.saturating_sub(freed)
     }
 
@@ -408,7 +410,7 @@ impl<T> Engine<T> {
         // Relaxed: ordered by the fence.
         self.closed.store(true, Relaxed);
         full_fence();
-        self.front.alarm().ring();
+        self.progress.alarm().ring();
     }
 
     /// Ends every armed timer and hands each back, with those that a sweeper left behind.
@@ -423,7 +425,7 @@ impl<T> Engine<T> {
             hand_back(id, deadline, value);
         }
         for shard in &self.shards {
-            shard.drain(&self.front, call.guard, |id, deadline, value| {
+            shard.drain(&self.progress, call.guard, |id, deadline, value| {
                 self.make_room(id.shard(), 1);
                 counts.add(Count::Returned, 1);
                 hand_back(id, deadline, value);
@@ -435,7 +437,7 @@ impl<T> Engine<T> {
     /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at.
     pub(crate) fn for_each_armed(&self, guard: &Guard, mut visit: impl FnMut(Tick)) {
         for shard in &self.shards {
-            shard.for_each_armed(&self.front, guard, &mut visit);
+            shard.for_each_armed(&self.progress, guard, &mut visit);
         }
     }
 
@@ -479,7 +481,7 @@ impl<T> Engine<T> {
         }
         local.keep(!surplus);
         if wanted {
-            self.front.alarm().ring();
+            self.progress.alarm().ring();
         }
     }
 

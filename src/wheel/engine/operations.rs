@@ -13,10 +13,10 @@
 use super::{Call, Engine, OutOfRange, Reset};
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::wheel::caller::Caller;
-use crate::wheel::front::flag::UpkeepFlag;
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::Local;
+use crate::wheel::progress::flag::UpkeepFlag;
 use crate::wheel::shard::arm::{Filled, First};
 use crate::wheel::shard::{Filed, Named, Shard};
 use crate::wheel::slab::Claimed;
@@ -199,7 +199,7 @@ impl<T> Engine<T> {
     /// As [`cancel`](Self::cancel), with the deadline that the timer had.
     pub(crate) fn take(&self, call: Call<'_>, id: TimerId) -> Option<(T, Tick)> {
         let (value, ended) = self.cancel_in_any(call, id)?;
-        Some((value, ended.deadline(self.front.swept())))
+        Some((value, ended.deadline(self.progress.swept())))
     }
 
     /// Ends a timer, in the common case: its entry goes into the caller's hand.
@@ -312,7 +312,7 @@ impl<T> Engine<T> {
         let Some(shard) = self.shards.get(id.shard()) else {
             return self.reset_any(call, id, deadline);
         };
-        match shard.push_back(id, deadline, &self.front, call.guard) {
+        match shard.push_back(id, deadline, &self.progress, call.guard) {
             Named::Done => {
                 count(&call.local.counts);
                 Reset::Done
@@ -326,7 +326,7 @@ impl<T> Engine<T> {
     #[inline(never)]
     fn reset_any(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
         let shard = self.shards.get(id.shard());
-        let done = shard.and_then(|shard| shard.reset(id, deadline, &self.front, call.guard));
+        let done = shard.and_then(|shard| shard.reset(id, deadline, &self.progress, call.guard));
         let Some(filed) = done else {
             return Reset::NotArmed;
         };
@@ -349,7 +349,7 @@ impl<T> Engine<T> {
     /// after all.
     fn see_to(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
         if let Some(shard) = self.shards.get(id.shard()) {
-            let filed = shard.see_to(id, deadline, &self.front, call.guard);
+            let filed = shard.see_to(id, deadline, &self.progress, call.guard);
             self.count_filed(call.local, filed);
         }
     }
@@ -414,7 +414,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.local.counts.add_own(Count::Inserted, 1);
-        let armed = shard.arm_named(claimed, value, deadline, &self.front);
+        let armed = shard.arm_named(claimed, value, deadline, &self.progress);
         let file = |filled| self.arm_and_file(call, shard, filled, deadline);
         self.see_through(call, shard, deadline, armed, file)
     }
@@ -429,7 +429,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.local.counts.add(Count::Inserted, 1);
-        let armed = shard.arm_named(claimed, value, deadline, &self.front);
+        let armed = shard.arm_named(claimed, value, deadline, &self.progress);
         let file = |filled| self.arm_and_file_any(call, shard, filled, deadline);
         self.see_through(call, shard, deadline, armed, file)
     }
@@ -463,7 +463,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = filled.id();
-        match shard.arm_and_file(filled, deadline, &self.front) {
+        match shard.arm_and_file(filled, deadline, &self.progress) {
             First::Done => {}
             First::NotArmed(filled) => return self.arm_and_file_any(call, shard, filled, deadline),
             First::NotFiled(slot, at) => return self.file_first(call, id, deadline, (slot, at)),
@@ -487,7 +487,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = filled.id();
-        match shard.arm_and_file_any(filled, deadline, &self.front) {
+        match shard.arm_and_file_any(filled, deadline, &self.progress) {
             Some(filed) => self.accept_filed(call, id, filed),
             None => self.withdraw(call, id),
         }
@@ -504,7 +504,7 @@ impl<T> Engine<T> {
         there: (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
-        match shard.file_first(id, deadline, there, &self.front, call.guard) {
+        match shard.file_first(id, deadline, there, &self.progress, call.guard) {
             Some(filed) => self.accept_filed(call, id, filed),
             None => self.withdraw(call, id),
         }
@@ -521,7 +521,7 @@ impl<T> Engine<T> {
         there: (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
-        let more = shard.look_again_at(id, deadline, there, &self.front, call.guard);
+        let more = shard.look_again_at(id, deadline, there, &self.progress, call.guard);
         self.accept_filed(call, id, Filed { references: 1, blocks: 0 }.and(more))
     }
 
@@ -553,7 +553,7 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         let id = filled.id();
-        let filed = shard.arm_any(filled, deadline, &self.front);
+        let filed = shard.arm_any(filled, deadline, &self.progress);
         self.accept_filed(call, id, filed)
     }
 

@@ -13,7 +13,7 @@
 //! A slot is a chain of [`block`](super::block)s of references. To [`push`](SlotHead::push) is to
 //! reserve the next place of the first block by one compare-and-swap on the head, which holds the
 //! count, and then to store the reference there; when the block is full, a new block with the
-//! reference in it goes in front. The sweeper [`take`](SlotHead::take)s the whole chain by one
+//! reference in it goes in progress. The sweeper [`take`](SlotHead::take)s the whole chain by one
 //! swap. Nothing is ever popped singly.
 //!
 //! **Block rule.** A block belongs to the slot until the chain is taken and to the taker after
@@ -28,9 +28,9 @@
 //! insert has not returned. When it goes on, it finds at its second look that the slot's expiry has
 //! passed and files the reference once more; or, if the slot was taken early or is the
 //! overdue one, the taker finds the reference: it looks at the blocks it keeps whenever it has
-//! announced a tick ([`crate::wheel::front::swept`]), and before it rests, each time after the
+//! published a tick ([`crate::wheel::progress::swept`]), and before it rests, each time after the
 //! fence that makes it see the reference or the inserter see the tick or the alarm
-//! ([`crate::wheel::front::alarm`]).
+//! ([`crate::wheel::progress::alarm`]).
 
 #![forbid(unsafe_code)]
 
@@ -174,7 +174,7 @@ impl SlotHead {
     fn exchange(&self, head: Head, next: Head) -> Result<(), Head> {
         // AcqRel: the Release half publishes a new block, and the entry's state behind the
         // reference, to the taker's swap; the Acquire half pairs with that swap, so that whoever
-        // pushes after it also sees the slot marked empty and the sweep's announced tick. Relaxed
+        // pushes after it also sees the slot marked empty and the sweep's published tick. Relaxed
         // on failure: the caller looks again.
         match self.0.compare_exchange(head.0, next.0, AcqRel, Relaxed) {
             Ok(_) => Ok(()),
@@ -186,7 +186,7 @@ impl SlotHead {
     /// Takes all references.
     pub(crate) fn take(&self) -> Chain {
         // AcqRel: the Acquire half pairs with the exchanges of `push`; the Release half shows
-        // whoever pushes later what the sweeper announced before.
+        // whoever pushes later what the sweeper published before.
         let head = Head(self.0.swap(Head::EMPTY.0, AcqRel));
         Chain { block: head.block(), count: head.count() }
     }

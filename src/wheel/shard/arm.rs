@@ -8,12 +8,12 @@
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
 use super::{Aim, Filed, Named, Role, Shard, at, has_passed, in_time, still_waits};
-use crate::wheel::front::Front;
-use crate::wheel::front::swept::full_fence;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::Guard;
+use crate::wheel::progress::Progress;
+use crate::wheel::progress::swept::full_fence;
 use crate::wheel::slab::Claimed;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
@@ -58,7 +58,7 @@ impl<T> Shard<T> {
         Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
         value: T,
         deadline: Tick,
-        front: &Front,
+        progress: &Progress,
     ) -> (TimerId, Named<Filled<'g, T>>) {
         let id = TimerId::new(self.number, vacant.generation(), index);
         // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
@@ -68,11 +68,11 @@ impl<T> Shard<T> {
         let armed = EntryState::of(id, deadline);
         let named = if vacant.is_refiling() {
             Named::Raced(filled)
-        } else if !in_time(next_visit, deadline, front.swept()) {
+        } else if !in_time(next_visit, deadline, progress.swept()) {
             Named::Unnamed(filled)
         } else if entry.state.try_arm_settled(vacant, armed).is_err() {
             Named::Raced(filled)
-        } else if !still_waits(entry, armed, next_visit, front) {
+        } else if !still_waits(entry, armed, next_visit, progress) {
             Named::NotInTime
         } else {
             Named::Done
@@ -88,9 +88,9 @@ impl<T> Shard<T> {
         &self,
         filled: Filled<'g, T>,
         deadline: Tick,
-        front: &Front,
+        progress: &Progress,
     ) -> First<Filled<'g, T>> {
-        let Some((slot, at)) = self.hierarchy.slot_soon(deadline, front.swept()) else {
+        let Some((slot, at)) = self.hierarchy.slot_soon(deadline, progress.swept()) else {
             return First::NotArmed(filled);
         };
         let Filled { entry, id } = filled;
@@ -103,7 +103,7 @@ impl<T> Shard<T> {
             Some(false) => return First::NotFiled(slot, at),
             Some(true) => full_fence(),
         }
-        if at <= front.swept() || front.alarm().is_after(at) {
+        if at <= progress.swept() || progress.alarm().is_after(at) {
             return First::LookAgain(slot, at);
         }
         First::Done
@@ -116,9 +116,9 @@ impl<T> Shard<T> {
         &self,
         Filled { entry, id }: Filled<'_, T>,
         deadline: Tick,
-        front: &Front,
+        progress: &Progress,
     ) -> Option<Filed> {
-        let swept = front.swept();
+        let swept = progress.swept();
         let place = self.hierarchy.place(deadline, swept);
         // Also when it tells of nothing: a store does not show later resetters what the sweeper
         // has written, unless it is overwritten here.
@@ -126,7 +126,7 @@ impl<T> Shard<T> {
         entry.state.arm(id, deadline);
         let filed = self.file(id.index(), place)?;
         full_fence();
-        Some(filed.and(self.look_again(entry, Aim { id, deadline }, place, front)))
+        Some(filed.and(self.look_again(entry, Aim { id, deadline }, place, progress)))
     }
 
     /// Goes on where [`arm_and_file`](Self::arm_and_file) has armed a timer and not filed its
@@ -136,12 +136,12 @@ impl<T> Shard<T> {
         id: TimerId,
         deadline: Tick,
         (slot, at): (SlotIndex, Tick),
-        front: &Front,
+        progress: &Progress,
         guard: &Guard,
     ) -> Option<Filed> {
         let filed = self.file(id.index(), Place::Slot { slot, at })?;
         full_fence();
-        Some(filed.and(self.look_again_at(id, deadline, (slot, at), front, guard)))
+        Some(filed.and(self.look_again_at(id, deadline, (slot, at), progress, guard)))
     }
 
     /// Goes on where [`arm_and_file`](Self::arm_and_file) has filed the reference to a timer, and
@@ -151,22 +151,23 @@ impl<T> Shard<T> {
         id: TimerId,
         deadline: Tick,
         (slot, at): (SlotIndex, Tick),
-        front: &Front,
+        progress: &Progress,
         guard: &Guard,
     ) -> Filed {
-        let look =
-            |entry| self.look_again(entry, Aim { id, deadline }, Place::Slot { slot, at }, front);
+        let look = |entry| {
+            self.look_again(entry, Aim { id, deadline }, Place::Slot { slot, at }, progress)
+        };
         self.slab.entry(id.index(), guard).map_or(Filed::NOTHING, look)
     }
 
     /// The second look of an insert that has filed a reference, after its fence: whether the
     /// sweeper comes there in time, and by itself.
-    fn look_again(&self, entry: &Entry<T>, aim: Aim, place: Place, front: &Front) -> Filed {
-        let swept = front.swept();
+    fn look_again(&self, entry: &Entry<T>, aim: Aim, place: Place, progress: &Progress) -> Filed {
+        let swept = progress.swept();
         if has_passed(place, aim.deadline, swept) {
-            return self.refile(entry, aim, front);
+            return self.refile(entry, aim, progress);
         }
-        front.alarm().check(at(place, swept));
+        progress.alarm().check(at(place, swept));
         Filed::NOTHING
     }
 
@@ -176,12 +177,12 @@ impl<T> Shard<T> {
         &self,
         Filled { entry, id }: Filled<'_, T>,
         deadline: Tick,
-        front: &Front,
+        progress: &Progress,
     ) -> Filed {
         let aim = Aim { id, deadline };
         match arm(entry, deadline).is_refiling() {
-            true => self.refile_as(Role::Beside, entry, aim, front),
-            false => self.rely(entry, aim, front),
+            true => self.refile_as(Role::Beside, entry, aim, progress),
+            false => self.rely(entry, aim, progress),
         }
     }
 }

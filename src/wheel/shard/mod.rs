@@ -19,9 +19,9 @@
 //!   tick has passed; and a drain, which makes `next_visit` forget.)
 //!
 //! It is always right to promise less: a next visit may forget a reference. A reference whose entry
-//! is vacant is *stale* and is discarded when it is visited, unless a resetter may still rely on it.
-//! Two references to one entry are harmless: the first that is visited when its timer is due ends
-//! it.
+//! is vacant is *stale* and is discarded when it is visited, unless a resetter may still rely on
+//! it. Two references to one entry are harmless: the first that is visited when its timer is due
+//! ends it.
 //!
 //! [`protocol`] has the steps of each operation, and the races one by one; [`unfiled`] has what
 //! they do where there is no memory for a reference, of which the other pages say nothing.
@@ -35,7 +35,6 @@ mod refile;
 mod unfiled;
 pub(crate) mod visit;
 
-use crate::wheel::front::Front;
 use crate::wheel::hierarchy::block::Blocks;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
@@ -43,6 +42,7 @@ use crate::wheel::hierarchy::{Hierarchy, Taken};
 use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
+use crate::wheel::progress::Progress;
 use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::magazine::Magazines;
@@ -209,7 +209,7 @@ impl<T> Shard<T> {
         &self,
         id: TimerId,
         deadline: Tick,
-        front: &Front,
+        progress: &Progress,
         guard: &Guard,
     ) -> Named {
         let Some(entry) = self.slab.entry(id.index(), guard) else {
@@ -219,13 +219,13 @@ impl<T> Shard<T> {
         if !seen.is_settled_of(id) {
             return Named::Raced(());
         }
-        if !in_time(next_visit, deadline, front.swept()) {
+        if !in_time(next_visit, deadline, progress.swept()) {
             return Named::Unnamed(());
         }
         let pushed = seen.with_deadline(deadline);
         if entry.state.try_reset(seen, pushed).is_err() {
             Named::Raced(())
-        } else if !still_waits(entry, pushed, next_visit, front) {
+        } else if !still_waits(entry, pushed, next_visit, progress) {
             Named::NotInTime
         } else {
             Named::Done
@@ -238,11 +238,11 @@ impl<T> Shard<T> {
         &self,
         id: TimerId,
         deadline: Tick,
-        front: &Front,
+        progress: &Progress,
         guard: &Guard,
     ) -> Filed {
         let entry = self.slab.entry(id.index(), guard);
-        entry.map_or(Filed::NOTHING, |entry| self.rely(entry, Aim { id, deadline }, front))
+        entry.map_or(Filed::NOTHING, |entry| self.rely(entry, Aim { id, deadline }, progress))
     }
 
     // In C, for `ci/genmc`: `reset`.
@@ -251,7 +251,7 @@ impl<T> Shard<T> {
         &self,
         id: TimerId,
         deadline: Tick,
-        front: &Front,
+        progress: &Progress,
         guard: &Guard,
     ) -> Option<Filed> {
         let entry = self.slab.entry(id.index(), guard)?;
@@ -264,13 +264,13 @@ impl<T> Shard<T> {
             // A first look at `next_visit` saves an exchange when an earlier reference will be
             // needed.
             let free = !seen.is_refiling();
-            let early = free && !in_time(entry.next_visit.load(), deadline, front.swept());
+            let early = free && !in_time(entry.next_visit.load(), deadline, progress.swept());
             let next = seen.with_deadline(deadline);
             let next = if early { next.refiling() } else { next };
             match entry.state.try_reset(seen, next) {
-                Ok(()) if early => return Some(self.refile_as(Role::Holder, entry, aim, front)),
-                Ok(()) if free => return Some(self.rely(entry, aim, front)),
-                Ok(()) => return Some(self.refile_as(Role::Beside, entry, aim, front)),
+                Ok(()) if early => return Some(self.refile_as(Role::Holder, entry, aim, progress)),
+                Ok(()) if free => return Some(self.rely(entry, aim, progress)),
+                Ok(()) => return Some(self.refile_as(Role::Beside, entry, aim, progress)),
                 Err(now) => seen = now,
             }
         }
@@ -284,18 +284,23 @@ impl<T> Shard<T> {
     }
 
     /// The deadline of the timer that `id` refers to.
-    pub(crate) fn deadline(&self, id: TimerId, front: &Front, guard: &Guard) -> Option<Tick> {
+    pub(crate) fn deadline(&self, id: TimerId, progress: &Progress, guard: &Guard) -> Option<Tick> {
         let state = self.slab.entry(id.index(), guard)?.state.load();
-        (state.generation() == id.generation()).then(|| state.deadline(front.swept()))
+        (state.generation() == id.generation()).then(|| state.deadline(progress.swept()))
     }
 
     /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at. Not with
     /// its id, which nobody may have before its insert has returned.
-    pub(crate) fn for_each_armed(&self, front: &Front, guard: &Guard, mut visit: impl FnMut(Tick)) {
+    pub(crate) fn for_each_armed(
+        &self,
+        progress: &Progress,
+        guard: &Guard,
+        mut visit: impl FnMut(Tick),
+    ) {
         self.slab.for_each(guard, |_, entry| {
             let state = entry.state.load();
             if state.is_armed() {
-                visit(state.deadline(front.swept()));
+                visit(state.deadline(progress.swept()));
             }
         });
     }
@@ -309,17 +314,17 @@ impl<T> Shard<T> {
     /// As [`Hierarchy::for_each_slot`].
     pub(crate) fn for_each_slot(
         &self,
-        front: &Front,
+        progress: &Progress,
         guard: &Guard,
         visit: impl FnMut(usize, Tick, u64),
     ) {
-        self.hierarchy.for_each_slot(front.swept(), guard, visit);
+        self.hierarchy.for_each_slot(progress.swept(), guard, visit);
     }
 
     /// Calls `hand_back` with each armed timer after ending it.
     pub(crate) fn drain(
         &self,
-        front: &Front,
+        progress: &Progress,
         guard: &Guard,
         mut hand_back: impl FnMut(TimerId, Tick, T),
     ) {
@@ -343,7 +348,7 @@ impl<T> Shard<T> {
             // `next_visit` tells of.
             let forget = || entry.next_visit.store(AtomicNextVisit::NONE);
             if let Some((value, ended)) = self.end(entry, id, guard, forget) {
-                hand_back(id, ended.deadline(front.swept()), value);
+                hand_back(id, ended.deadline(progress.swept()), value);
             }
         });
     }
@@ -452,11 +457,11 @@ impl<T> Shard<T> {
     /// Sees to a reference in time for a timer whose state was exchanged while the flag was clear:
     /// the one that `next_visit` tells of, or a new one.
     #[inline]
-    fn rely(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
-        match needs(entry, aim.deadline, front) {
+    fn rely(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
+        match needs(entry, aim.deadline, progress) {
             None => Filed::NOTHING,
-            Some(Role::Holder) => self.refile(entry, aim, front),
-            Some(Role::Beside) => self.refile_as(Role::Beside, entry, aim, front),
+            Some(Role::Holder) => self.refile(entry, aim, progress),
+            Some(Role::Beside) => self.refile_as(Role::Beside, entry, aim, progress),
         }
     }
 
@@ -472,8 +477,8 @@ impl<T> Shard<T> {
 /// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
 /// its `next_visit` has to be looked at once more; and as whom to file it.
 #[inline]
-fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
-    if !in_time(entry.next_visit.load(), deadline, front.swept()) {
+fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Role> {
+    if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
         return Some(Role::Holder);
     }
     // `next_visit` may have been lowered just now by a resetter that has not rung yet: its flag is
@@ -485,9 +490,14 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, front: &Front) -> Option<Role> {
 /// no flag: as [`needs`] finds out, but for a next visit that tells of another by now, or another
 /// state.
 #[inline]
-fn still_waits<T>(entry: &Entry<T>, state: EntryState, next_visit: Tick, front: &Front) -> bool {
+fn still_waits<T>(
+    entry: &Entry<T>,
+    state: EntryState,
+    next_visit: Tick,
+    progress: &Progress,
+) -> bool {
     entry.next_visit.load() == next_visit
-        && front.swept() < next_visit
+        && progress.swept() < next_visit
         && entry.state.load() == state
 }
 

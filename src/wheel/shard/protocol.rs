@@ -59,7 +59,7 @@
 //!
 //! **A reference visited before its expiry.** A sweep that moves on by more than one slot takes a
 //! slot for an expiry that is past, and may find in it a reference that was filed a moment ago, by
-//! the tick just announced, for its next expiry. `next_visit` then refers to this very slot, and so
+//! the tick just published, for its next expiry. `next_visit` then refers to this very slot, and so
 //! the reference is filed again, not taken for redundant. While a resetter holds the flag,
 //! `next_visit` may refer to this slot now, or when the resetter has written it: so the reference
 //! goes back there, whatever else is filed, and `next_visit` tells the truth when the flag is
@@ -91,8 +91,8 @@
 //! truth.
 //!
 //! **An inserter held up after choosing its slot** finds at its second look that the slot's expiry
-//! has come ([`crate::wheel::front::swept`]). What it filed there is visited a revolution later, as
-//! stale, redundant or, at worst, early, and then filed again.
+//! has come ([`crate::wheel::progress::swept`]). What it filed there is visited a revolution later,
+//! as stale, redundant or, at worst, early, and then filed again.
 //!
 //! **An inserter or resetter held up while the sweep leaps.** The state holds the low bits of a
 //! deadline, which mean another once the sweep has left it behind by

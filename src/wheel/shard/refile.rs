@@ -5,9 +5,9 @@
 
 use super::unfiled::forget;
 use super::{Aim, Filed, Role, Shard, at, has_passed, in_time};
-use crate::wheel::front::Front;
-use crate::wheel::front::swept::full_fence;
 use crate::wheel::hierarchy::geometry::Place;
+use crate::wheel::progress::Progress;
+use crate::wheel::progress::swept::full_fence;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::slab::state::{AtomicEntryState, EntryState};
@@ -18,14 +18,14 @@ impl<T> Shard<T> {
     /// Files an earlier reference of an armed timer, as the holder of the refiling flag if it is
     /// free.
     #[cold]
-    pub(super) fn refile(&self, entry: &Entry<T>, aim: Aim, front: &Front) -> Filed {
+    pub(super) fn refile(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
         let mut seen = entry.state.load();
         while seen.generation() == aim.id.generation() {
             if seen.is_refiling() {
-                return self.refile_as(Role::Beside, entry, aim, front);
+                return self.refile_as(Role::Beside, entry, aim, progress);
             }
             match entry.state.try_reset(seen, seen.refiling()) {
-                Ok(()) => return self.refile_as(Role::Holder, entry, aim, front),
+                Ok(()) => return self.refile_as(Role::Holder, entry, aim, progress),
                 Err(now) => seen = now,
             }
         }
@@ -39,7 +39,7 @@ impl<T> Shard<T> {
         role: Role,
         entry: &Entry<T>,
         Aim { id, mut deadline }: Aim,
-        front: &Front,
+        progress: &Progress,
     ) -> Filed {
         // In C, for `ci/genmc`: `refile_as`.
         let _flag = (role == Role::Holder).then(|| Flag(&entry.state));
@@ -49,7 +49,7 @@ impl<T> Shard<T> {
             if state.generation() != id.generation() {
                 return filed;
             }
-            let (swept, unfiled) = (front.swept(), self.unfiled());
+            let (swept, unfiled) = (progress.swept(), self.unfiled());
             if deadline.is_left_behind(swept) {
                 state = renew(entry, state, deadline, swept.oldest());
                 deadline = swept.oldest();
@@ -60,7 +60,7 @@ impl<T> Shard<T> {
             let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
             let Some(more) = self.file(id.index(), place) else {
                 self.unfiled.add();
-                front.alarm().ring();
+                progress.alarm().ring();
                 return filed;
             };
             filed = filed.and(more);
@@ -72,8 +72,8 @@ impl<T> Shard<T> {
                 forget(&entry.next_visit, |next_visit| next_visit == at(place, swept));
                 continue;
             }
-            if !has_passed(place, deadline, front.swept()) {
-                front.alarm().check(at(place, swept));
+            if !has_passed(place, deadline, progress.swept()) {
+                progress.alarm().check(at(place, swept));
                 return filed;
             }
         }

@@ -26,7 +26,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{Acquire, AtomicU64, Release};
-use crate::wheel::front::swept::full_fence;
+use crate::wheel::progress::swept::full_fence;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
 use crate::wheel::tick::Tick;
 

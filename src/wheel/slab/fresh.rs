@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Whoever puts a page in takes as many of its entries as it wants, and leaves the rest here;
-//! whoever finds the vacant stack empty takes some from the front, by one exchange. They are a
+//! whoever finds the vacant stack empty takes some from the progress, by one exchange. They are a
 //! range of indices, so that nobody has to walk along their states, which are written when they are
 //! taken: on a page of which few are needed, the memory of the others is not touched.
 //!
@@ -34,7 +34,7 @@ impl Fresh {
     }
 
     // In C, for `ci/genmc`: `take_fresh` in `stack.c`.
-    /// Takes up to `most` entries from the front, if there are any.
+    /// Takes up to `most` entries from the progress, if there are any.
     pub(crate) fn take(&self, most: u32) -> Option<Rounds> {
         // Relaxed: the exchange decides.
         let mut seen = self.0.load(Relaxed);

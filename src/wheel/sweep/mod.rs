@@ -7,7 +7,7 @@
 //! * [`leap`]: how long to wait for it, and leaps in virtual time.
 //! * [`upkeep`]: looks after memory, in slices.
 //!
-//! What all others see of it is the wheel's [`front`](super::front).
+//! What all others see of it is the wheel's [`progress`](super::progress).
 
 #![forbid(unsafe_code)]
 

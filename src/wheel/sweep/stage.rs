@@ -111,7 +111,8 @@ impl Hand {
             };
         };
         self.from = taken.from;
-        let (counts, blocks) = (engine.front().counts(), engine.shard(taken.from.shard).blocks());
+        let (counts, blocks) =
+            (engine.progress().counts(), engine.shard(taken.from.shard).blocks());
         while self.references.len() < most {
             match taken.chain.read_block(&mut self.references, blocks) {
                 None => {
@@ -135,10 +136,10 @@ impl Hand {
             return;
         };
         self.from = Source { shard: number, slot: None };
-        let (shard, swept) = (engine.shard(number), engine.front().swept());
+        let (shard, swept) = (engine.shard(number), engine.progress().swept());
         let more = shard.read_unfiled(page, swept, &mut self.references, &pin());
         self.pages[number] = more.then_some(page + 1);
-        engine.front().counts().add(SweepCount::Extra, self.references.len() as u64);
+        engine.progress().counts().add(SweepCount::Extra, self.references.len() as u64);
     }
 
     fn read_kept<T>(&mut self, engine: &Engine<T>) {
@@ -147,7 +148,7 @@ impl Hand {
         self.from = kept.from;
         // In C, for `ci/genmc`: `work_kept`.
         if kept.unwritten.look(&mut self.references, engine.shard(kept.from.shard).blocks()) {
-            engine.front().counts().add(SweepCount::BlocksFreed, 1);
+            engine.progress().counts().add(SweepCount::BlocksFreed, 1);
         } else {
             self.kept.push_back(kept);
         }

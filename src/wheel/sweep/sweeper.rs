@@ -1,10 +1,10 @@
 //! [`Sweeper`]: hands over the timers that are due.
 //!
-//! A sweep goes from occupied slot to occupied slot: it announces the tick ([`Front`]), takes the
-//! slots whose expiry has come by it, and visits the references in them ([`Shard::visit`]). Where
-//! it is, and what it has taken and not visited yet, is its [`Stage`] and its [`Hand`]. Timers that
-//! a panicking handler left stay in the batch, for the next sweep. No handler ever runs under a
-//! guard ([`memory`](crate::wheel::memory)).
+//! A sweep goes from occupied slot to occupied slot: it publishes the tick ([`Progress`]), takes
+//! the slots whose expiry has come by it, and visits the references in them ([`Shard::visit`]).
+//! Where it is, and what it has taken and not visited yet, is its [`Stage`] and its [`Hand`].
+//! Timers that a panicking handler left stay in the batch, for the next sweep. No handler ever runs
+//! under a guard ([`memory`](crate::wheel::memory)).
 //!
 //! **A sweep has one end**, the present of the call in which it began, however many calls it
 //! takes. What is overdue is taken when a sweep begins; a sweep whose end moved on with the clock
@@ -13,11 +13,11 @@
 //! **What lies in no slot** must not wait until its deadlines leave the window that the packed
 //! words can tell apart. References that are overdue are taken when a sweep begins, and again
 //! whenever it has gone [`Tick::LONGEST_REST`] ticks farther; blocks that were not all written are
-//! looked at when a sweep begins and at each tick that it announces. Timers that may have no
+//! looked at when a sweep begins and at each tick that it publishes. Timers that may have no
 //! reference, because there was no memory for it ([`unfiled`]), are looked at with what is overdue,
 //! and when a sweep ends.
 //!
-//! [`Front`]: crate::wheel::front::Front
+//! [`Progress`]: crate::wheel::progress::Progress
 //! [`unfiled`]: crate::wheel::shard
 //! [`Shard::visit`]: crate::wheel::shard::Shard::visit
 
@@ -115,8 +115,8 @@ impl<T> HandedOver<'_, T> {
             _ => Lateness::bucket(self.now.saturating_duration_since(timer.deadline)),
         };
         self.last = Some((timer.deadline, bucket));
-        self.engine.front().counts().add_late(bucket);
-        self.engine.front().counts().add(SweepCount::Fired, 1);
+        self.engine.progress().counts().add_late(bucket);
+        self.engine.progress().counts().add(SweepCount::Fired, 1);
     }
 }
 
@@ -132,7 +132,7 @@ const LOOKS: usize = 1 << 9;
 
 impl<T: Send> Sweeper<T> {
     pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
-        let swept = inner.engine.front().swept();
+        let swept = inner.engine.progress().swept();
         let start = inner.engine.timeline().instant(swept);
         Self {
             upkeep: Upkeep::new(inner.engine.shards().len()),
@@ -270,19 +270,19 @@ impl<T: Send> Sweeper<T> {
             self.upkeep.begin_if_idle(engine);
         }
         if self.has_work() || self.upkeep.is_busy() {
-            return Some(engine.timeline().instant(engine.front().swept()));
+            return Some(engine.timeline().instant(engine.progress().swept()));
         }
         let mut next = self.next_expiry();
         loop {
             // Steps 1 to 3 of the alarm.
-            engine.front().alarm().set(next);
+            engine.progress().alarm().set(next);
             let again = self.next_expiry();
             if again >= next {
                 break;
             }
             next = again;
         }
-        let swept = engine.front().swept();
+        let swept = engine.progress().swept();
         if self.upkeep.begin_before_rest(engine, next.since(swept)) {
             return Some(engine.timeline().instant(swept));
         }
@@ -357,7 +357,7 @@ impl<T: Send> Sweeper<T> {
     fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
         let inner = Arc::clone(&self.inner);
         let engine = &inner.engine;
-        engine.front().alarm().clear();
+        engine.progress().alarm().clear();
         let present = engine.timeline().floor(now);
         if !self.is_under_way() {
             self.stage = Stage::Begun;
@@ -368,7 +368,7 @@ impl<T: Send> Sweeper<T> {
         let finished = self.go_on(engine, batch, limit);
         let took = self.inner.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        engine.front().counts().add_sweep(nanos);
+        engine.progress().counts().add_sweep(nanos);
         self.upkeep.begin(engine);
         self.upkeep.advance(engine, &mut self.hand.kept, finished, slice);
         finished
@@ -399,7 +399,7 @@ impl<T: Send> Sweeper<T> {
                     self.hand.look_at_kept();
                     self.stage = Stage::Overdue;
                 }
-                Stage::Slots if engine.front().swept() >= self.end => {
+                Stage::Slots if engine.progress().swept() >= self.end => {
                     self.hand.take_unfiled(engine);
                     self.stage = Stage::Unfiled;
                 }
@@ -411,14 +411,14 @@ impl<T: Send> Sweeper<T> {
 
     /// Takes the slots whose expiry comes next into the hand.
     fn take_next(&mut self, engine: &Engine<T>) {
-        let (front, shards) = (engine.front(), engine.shards());
+        let (progress, shards) = (engine.progress(), engine.shards());
         // To find the next slot is a look at each shard.
         self.looks = self.looks.saturating_sub(shards.len());
-        let swept = front.swept();
+        let swept = progress.swept();
         let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
         let next = self.next_slot(swept).min(self.upkeep.next_expiry());
         let tick = next.min(self.end).min(farthest);
-        front.announce(tick);
+        progress.publish(tick);
         let taken = &mut self.hand.taken;
         taken.extend(self.upkeep.take_due(tick));
         for shard in shards {
@@ -435,7 +435,7 @@ impl<T: Send> Sweeper<T> {
 
     /// Takes what is overdue into the hand.
     fn take_overdue(&mut self, engine: &Engine<T>) {
-        let swept = engine.front().swept();
+        let swept = engine.progress().swept();
         let overdue = engine.shards().iter().filter_map(|shard| shard.take_overdue(swept));
         self.hand.taken.extend(overdue);
         self.hand.take_unfiled(engine);
@@ -469,7 +469,7 @@ impl<T: Send> Sweeper<T> {
         }
         let Source { shard: number, slot } = self.hand.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
-        let expiry = SlotExpiry { slot, swept: engine.front().swept() };
+        let expiry = SlotExpiry { slot, swept: engine.progress().swept() };
         for reference in &self.hand.references {
             shard.prefetch(reference.index(), &guard);
         }
@@ -496,7 +496,7 @@ impl<T: Send> Sweeper<T> {
         shard.release(&mut gathered.released, &guard);
         let ended = (self.batch.len() - before) as u64;
         engine.make_room(number, ended);
-        let counts = engine.front().counts();
+        let counts = engine.progress().counts();
         counts.add(SweepCount::Ended, ended);
         counts.add(SweepCount::Discarded, discarded);
         counts.add(SweepCount::Requeued, requeued);
@@ -520,7 +520,7 @@ impl<T: Send> Sweeper<T> {
     /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
     fn next_expiry(&self) -> Tick {
         let engine = &self.inner.engine;
-        let swept = engine.front().swept();
+        let swept = engine.progress().swept();
         let overdue = engine.shards().iter().any(|shard| shard.has_overdue());
         if overdue || self.hand.has_news(engine) {
             return swept;
@@ -546,8 +546,8 @@ impl<T> Drop for Sweeper<T> {
             .map(|timer| (timer.id, engine.timeline().ceil(timer.deadline), timer.value))
             .collect();
         // They have not been handed over after all: their references were visited, and discarded.
-        engine.front().counts().take_back(SweepCount::Ended, timers.len() as u64);
-        engine.front().counts().add(SweepCount::Discarded, timers.len() as u64);
+        engine.progress().counts().take_back(SweepCount::Ended, timers.len() as u64);
+        engine.progress().counts().add(SweepCount::Discarded, timers.len() as u64);
         engine.leave(timers);
         // It rings. A waker that panics while a handler's panic unwinds would end the process.
         match std::thread::panicking() {

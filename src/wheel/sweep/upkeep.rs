@@ -20,12 +20,12 @@
 #![forbid(unsafe_code)]
 
 use crate::wheel::engine::Engine;
-use crate::wheel::front::flag::{Held, INTERVAL, SLACK};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
+use crate::wheel::progress::flag::{Held, INTERVAL, SLACK};
 use crate::wheel::shard::visit::SlotExpiry;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tally::SweepCount;
@@ -199,8 +199,10 @@ impl Upkeep {
 
     /// Hoards while a burst fires and enough entries are vacant.
     fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
-        let (fired, swept) =
-            (engine.front().counts().get(SweepCount::Ended) / INTERVAL, engine.front().swept());
+        let (fired, swept) = (
+            engine.progress().counts().get(SweepCount::Ended) / INTERVAL,
+            engine.progress().swept(),
+        );
         if std::mem::replace(&mut self.fired_then, fired) != fired {
             engine.upkeep().look(engine.held());
             let held: u64 = self.trims.iter().map(|trims| trims.entries.held()).sum();
@@ -302,7 +304,7 @@ impl Upkeep {
             };
             self.tidying = Some((number, slot.0 + 1));
             self.in_hand =
-                shard.take_early(slot, engine.front().swept()).map(|taken| (slot, taken));
+                shard.take_early(slot, engine.progress().swept()).map(|taken| (slot, taken));
             budget -= 1;
         }
     }
@@ -344,7 +346,7 @@ fn tidy_slot<T>(
     budget: usize,
 ) -> (usize, bool) {
     let shard = engine.shard(taken.from.shard);
-    let expiry = SlotExpiry { slot: Some(slot), swept: engine.front().swept() };
+    let expiry = SlotExpiry { slot: Some(slot), swept: engine.progress().swept() };
     let mut references = Vec::<EntryRef>::new();
     let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
@@ -368,8 +370,8 @@ fn tidy_slot<T>(
             }
         }
     }
-    engine.front().counts().add(SweepCount::Discarded, (looked - put_back) as u64);
-    engine.front().counts().add(SweepCount::BlocksFreed, freed);
-    engine.front().counts().add(SweepCount::BlocksMade, made);
+    engine.progress().counts().add(SweepCount::Discarded, (looked - put_back) as u64);
+    engine.progress().counts().add(SweepCount::BlocksFreed, freed);
+    engine.progress().counts().add(SweepCount::BlocksMade, made);
     (looked, done)
 }

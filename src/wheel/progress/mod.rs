@@ -1,4 +1,4 @@
-//! [`Front`]: what the sweeper shows the callers of a wheel, and they look at after each change:
+//! [`Progress`]: what the sweeper shows the callers of a wheel, and they look at after each change:
 //! how far the sweep has come ([`swept`]), until when it rests ([`alarm`]), and what it has
 //! counted; and what callers show the sweeper, whether memory is to be looked after ([`flag`]).
 
@@ -8,21 +8,21 @@ pub(crate) mod alarm;
 pub(crate) mod flag;
 pub(crate) mod swept;
 
-use crate::wheel::front::alarm::Alarm;
-use crate::wheel::front::swept::SweptTick;
+use crate::wheel::progress::alarm::Alarm;
+use crate::wheel::progress::swept::SweptTick;
 use crate::wheel::tally::SweeperTally;
 use crate::wheel::tick::Tick;
 use crossbeam_utils::CachePadded;
 
 /// How far the sweep is, when it wakes, and what it has counted.
 #[derive(Debug)]
-pub(crate) struct Front {
+pub(crate) struct Progress {
     swept: CachePadded<SweptTick>,
     alarm: CachePadded<Alarm>,
     counts: CachePadded<SweeperTally>,
 }
 
-impl Front {
+impl Progress {
     pub(crate) fn new(origin: Tick, alarm: Alarm) -> Self {
         Self {
             swept: CachePadded::new(SweptTick::new(origin)),
@@ -37,10 +37,10 @@ impl Front {
         self.swept.get()
     }
 
-    /// [`SweptTick::announce`].
+    /// [`SweptTick::publish`].
     #[inline]
-    pub(crate) fn announce(&self, tick: Tick) {
-        self.swept.announce(tick);
+    pub(crate) fn publish(&self, tick: Tick) {
+        self.swept.publish(tick);
     }
 
     /// [`Alarm`]: what callers look at and ring, and the sweeper sets.

@@ -1,16 +1,16 @@
 //! How far the sweep has come: one tick for the whole wheel, written by the sweeper alone.
 //!
-//! The sweeper [`announce`](SweptTick::announce)s a tick before it takes the slots whose expiry
+//! The sweeper [`publish`](SweptTick::publish)s a tick before it takes the slots whose expiry
 //! has come by it. An inserter chooses its slot by the tick it reads, publishes, passes a fence
 //! and reads again. The two fences are ordered one way or the other:
 //!
 //! 1. the inserter's first: then the sweeper's look at the occupied slots, after its own fence,
 //!    finds the reference;
-//! 2. the sweeper's first: then the inserter's second look finds the announced tick, knows that
+//! 2. the sweeper's first: then the inserter's second look finds the published tick, knows that
 //!    its slot's expiry has passed, and files the reference again in a slot still to come.
 //!
-//! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::front::alarm) and
-//! at whether the wheel is closed. One that files no reference, and arms by an exchange, passes
+//! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::progress::alarm)
+//! and at whether the wheel is closed. One that files no reference, and arms by an exchange, passes
 //! none.
 
 #![forbid(unsafe_code)]
@@ -38,10 +38,10 @@ impl SweptTick {
         Tick(self.0.load(Relaxed))
     }
 
-    // In C, for `ci/genmc`: `announce`.
+    // In C, for `ci/genmc`: `publish`.
     /// Steps one of the sweeper: from here on the slots up to `tick` are being taken.
     #[inline]
-    pub(crate) fn announce(&self, tick: Tick) {
+    pub(crate) fn publish(&self, tick: Tick) {
         // Relaxed: ordered by the fence.
         self.0.store(tick.0, Relaxed);
         full_fence();
@@ -49,9 +49,9 @@ impl SweptTick {
 }
 
 // In C, for `ci/genmc`: `FULL_FENCE`.
-/// The fence between publishing something and looking at what others announced, on both sides of
+/// The fence between publishing something and looking at what others published, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
-/// ([`Alarm`](crate::wheel::front::alarm::Alarm)), inserter and closer
+/// ([`Alarm`](crate::wheel::progress::alarm::Alarm)), inserter and closer
 /// ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
 pub(crate) fn full_fence() {

@@ -18,7 +18,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{AtomicU64, Relaxed};
-use crate::wheel::front::swept::full_fence;
+use crate::wheel::progress::swept::full_fence;
 use crate::wheel::tick::Tick;
 use std::fmt;
 
