@@ -45,8 +45,8 @@ use crate::wheel::local::{Local, Locals};
 use crate::wheel::memory::{Guard, pin};
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::alarm::Alarm;
-use crate::wheel::progress::flag::{Held, UpkeepFlag};
 use crate::wheel::progress::swept::full_fence;
+use crate::wheel::progress::upkeep_flag::{UpkeepFlag, Usage};
 use crate::wheel::shard::Shard;
 use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::{Tick, Timeline};
@@ -204,8 +204,8 @@ impl<T> Engine<T> {
     }
 
     /// What the wheel holds.
-    pub(crate) fn held(&self) -> Held {
-        Held {
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
             armed: self.armed(),
             references: self.references(),
             entries: self.entries(),
@@ -474,7 +474,7 @@ impl<T> Engine<T> {
     /// from then on: it may be about to wait for long, with a page for each entry in its hand.
     #[cold]
     fn look_at_memory(&self) {
-        let wanted = !self.upkeep.is_wanted() && self.upkeep.look(self.held());
+        let wanted = !self.upkeep.is_wanted() && self.upkeep.look(self.usage());
         let (local, surplus) = (self.local(), self.upkeep.has_surplus());
         if wanted || surplus {
             self.empty(local, &pin());

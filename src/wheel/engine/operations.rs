@@ -16,7 +16,7 @@ use crate::wheel::caller::Caller;
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::Local;
-use crate::wheel::progress::flag::UpkeepFlag;
+use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::arm::{Filled, First};
 use crate::wheel::shard::{Filed, Named, Shard};
 use crate::wheel::slab::Claimed;

@@ -1,12 +1,13 @@
 //! [`Progress`]: what the sweeper shows the callers of a wheel, and they look at after each change:
 //! how far the sweep has come ([`swept`]), until when it rests ([`alarm`]), and what it has
-//! counted; and what callers show the sweeper, whether memory is to be looked after ([`flag`]).
+//! counted; and what callers show the sweeper, whether memory is to be looked after
+//! ([`upkeep_flag`]).
 
 #![forbid(unsafe_code)]
 
 pub(crate) mod alarm;
-pub(crate) mod flag;
 pub(crate) mod swept;
+pub(crate) mod upkeep_flag;
 
 use crate::wheel::progress::alarm::Alarm;
 use crate::wheel::progress::swept::SweptTick;

@@ -25,7 +25,7 @@ use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Taken};
 use crate::wheel::memory;
-use crate::wheel::progress::flag::{Held, INTERVAL, SLACK};
+use crate::wheel::progress::upkeep_flag::{INTERVAL, SLACK, Usage};
 use crate::wheel::shard::visit::SlotExpiry;
 use crate::wheel::slab::trim::Trim;
 use crate::wheel::tally::SweepCount;
@@ -134,22 +134,22 @@ impl Upkeep {
         if !engine.upkeep().take() {
             return;
         }
-        let held = engine.held();
-        if self.tidying.is_none() && held.too_many_references() {
+        let usage = engine.usage();
+        if self.tidying.is_none() && usage.too_many_references() {
             self.tidying = Some((0, 0));
         }
-        self.begin_trimming_if_wanted(engine, held);
+        self.begin_trimming_if_wanted(engine, usage);
     }
 
     /// Trims if that is wanted: by blocks of references that were discarded, too.
-    fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>, held: Held) {
+    fn begin_trimming_if_wanted<T>(&mut self, engine: &Engine<T>, usage: Usage) {
         // A sweeper that hoards waits for the end of the burst.
         if self.trimming.is_some() || self.hoards {
             return;
         }
-        if engine.upkeep().too_many_entries(held) {
+        if engine.upkeep().too_many_entries(usage) {
             self.begin_trimming(engine);
-        } else if engine.upkeep().too_many_blocks(held) {
+        } else if engine.upkeep().too_many_blocks(usage) {
             self.begin_with(Part::Blocks);
         }
     }
@@ -204,7 +204,7 @@ impl Upkeep {
             engine.progress().swept(),
         );
         if std::mem::replace(&mut self.fired_then, fired) != fired {
-            engine.upkeep().look(engine.held());
+            engine.upkeep().look(engine.usage());
             let held: u64 = self.trims.iter().map(|trims| trims.entries.held()).sum();
             self.hoards = engine.entries() > engine.armed() + held + SLACK;
             self.fired_at = swept;
@@ -224,7 +224,7 @@ impl Upkeep {
         if self.trimming.is_some() {
             return;
         }
-        if hoarded && engine.upkeep().too_many_entries(engine.held()) {
+        if hoarded && engine.upkeep().too_many_entries(engine.usage()) {
             self.begin_trimming(engine);
         } else {
             self.give_back(engine);
@@ -295,7 +295,7 @@ impl Upkeep {
             let Some((number, from)) = self.tidying else { return };
             let Some(shard) = engine.shards().get(number) else {
                 self.tidying = None;
-                self.begin_trimming_if_wanted(engine, engine.held());
+                self.begin_trimming_if_wanted(engine, engine.usage());
                 return;
             };
             let Some(slot) = shard.next_occupied(from) else {
@@ -312,7 +312,7 @@ impl Upkeep {
     fn trim_slice<T>(&mut self, engine: &Engine<T>, slice: usize) {
         let Some((number, part)) = self.trimming else { return };
         let Some(shard) = engine.shards().get(number) else {
-            engine.upkeep().trimmed(engine.held());
+            engine.upkeep().trimmed(engine.usage());
             self.trimming = None;
             return;
         };

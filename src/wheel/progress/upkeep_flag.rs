@@ -1,5 +1,5 @@
 //! [`UpkeepFlag`]: whether the sweeper is to look after the memory
-//! ([`Upkeep`](crate::wheel::sweep)), as the figures of the wheel ([`Held`]) say.
+//! ([`Upkeep`](crate::wheel::sweep)), as the figures of the wheel ([`Usage`]) say.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ pub(crate) const INTERVAL: u64 = if cfg!(tiny) { 4 } else { 1 << 10 };
 
 /// What a wheel holds at present.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Usage {
     /// Timers armed.
     pub(crate) armed: u64,
     /// References filed, stale ones included.
@@ -32,7 +32,7 @@ pub(crate) struct Held {
     pub(crate) blocks_slack: u64,
 }
 
-impl Held {
+impl Usage {
     /// Whether there are more references than twice the armed timers and [`SLACK`].
     pub(crate) fn too_many_references(self) -> bool {
         self.references > 2 * self.armed + SLACK
@@ -104,11 +104,12 @@ impl UpkeepFlag {
     }
 
     /// Looks whether upkeep is wanted, and tells the sweeper if so.
-    pub(crate) fn look(&self, held: Held) -> bool {
+    pub(crate) fn look(&self, usage: Usage) -> bool {
         // Relaxed: a guess, by which callers give back what they have in their hands.
-        self.surplus.store(held.vacant() > held.armed + SLACK, Relaxed);
-        let wanted =
-            held.too_many_references() || self.too_many_entries(held) || self.too_many_blocks(held);
+        self.surplus.store(usage.vacant() > usage.armed + SLACK, Relaxed);
+        let wanted = usage.too_many_references()
+            || self.too_many_entries(usage)
+            || self.too_many_blocks(usage);
         if wanted {
             // Relaxed: a wish; the figures behind it are looked at again.
             self.wanted.store(true, Relaxed);
@@ -135,29 +136,29 @@ impl UpkeepFlag {
     }
 
     /// Whether more entries are vacant than armed, and enough to try again.
-    pub(crate) fn too_many_entries(&self, held: Held) -> bool {
-        let vacant = held.vacant();
-        let left_behind = held.left_behind > 0 && vacant > held.armed + SLACK;
-        left_behind || self.entries.are_worth_it(vacant, held.armed, SLACK)
+    pub(crate) fn too_many_entries(&self, usage: Usage) -> bool {
+        let vacant = usage.vacant();
+        let left_behind = usage.left_behind > 0 && vacant > usage.armed + SLACK;
+        left_behind || self.entries.are_worth_it(vacant, usage.armed, SLACK)
     }
 
     /// Whether more blocks of references are vacant than in use, and enough to try again.
-    pub(crate) fn too_many_blocks(&self, held: Held) -> bool {
-        self.blocks.are_worth_it(held.vacant_blocks(), held.blocks_in_use, held.blocks_slack)
+    pub(crate) fn too_many_blocks(&self, usage: Usage) -> bool {
+        self.blocks.are_worth_it(usage.vacant_blocks(), usage.blocks_in_use, usage.blocks_slack)
     }
 
     /// Trimming has come to its end, and could not give back what is left.
-    pub(crate) fn trimmed(&self, held: Held) {
-        self.entries.ended(held.vacant(), held.armed);
-        self.blocks.ended(held.vacant_blocks(), held.blocks_in_use);
+    pub(crate) fn trimmed(&self, usage: Usage) {
+        self.entries.ended(usage.vacant(), usage.armed);
+        self.blocks.ended(usage.vacant_blocks(), usage.blocks_in_use);
     }
 }
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Held, SLACK, UpkeepFlag};
+    use super::{SLACK, UpkeepFlag, Usage};
 
-    const NOTHING: Held = Held {
+    const NOTHING: Usage = Usage {
         armed: 0,
         references: 0,
         entries: 0,
@@ -171,11 +172,11 @@ mod tests {
     fn a_round_that_gave_nothing_back_is_not_begun_anew() {
         for armed in [0, 1] {
             let flag = UpkeepFlag::new();
-            let held = Held { armed, entries: 2 * SLACK, ..NOTHING };
-            assert!(flag.look(held) && flag.take());
-            flag.trimmed(held);
-            assert!(!flag.look(held) && !flag.look(Held { armed: 0, ..held }));
-            assert!(flag.look(Held { left_behind: 1, ..held }), "there is more to give back");
+            let usage = Usage { armed, entries: 2 * SLACK, ..NOTHING };
+            assert!(flag.look(usage) && flag.take());
+            flag.trimmed(usage);
+            assert!(!flag.look(usage) && !flag.look(Usage { armed: 0, ..usage }));
+            assert!(flag.look(Usage { left_behind: 1, ..usage }), "there is more to give back");
         }
     }
 
@@ -183,12 +184,12 @@ mod tests {
     fn blocks_that_are_not_in_use_are_given_back_without_entries() {
         let flag = UpkeepFlag::new();
         let few = NOTHING.blocks_slack;
-        assert!(!flag.look(Held { blocks: 3 * few, blocks_in_use: few, ..NOTHING }));
-        let held = Held { blocks: 3 * few + 1, blocks_in_use: few, ..NOTHING };
-        assert!(flag.look(held) && flag.take());
-        flag.trimmed(held);
-        assert!(!flag.look(held));
-        assert!(flag.look(Held { blocks: 5 * few + 3, ..held }), "twice as many");
-        assert!(flag.look(Held { blocks_in_use: few / 10, ..held }), "an eighth in use");
+        assert!(!flag.look(Usage { blocks: 3 * few, blocks_in_use: few, ..NOTHING }));
+        let usage = Usage { blocks: 3 * few + 1, blocks_in_use: few, ..NOTHING };
+        assert!(flag.look(usage) && flag.take());
+        flag.trimmed(usage);
+        assert!(!flag.look(usage));
+        assert!(flag.look(Usage { blocks: 5 * few + 3, ..usage }), "twice as many");
+        assert!(flag.look(Usage { blocks_in_use: few / 10, ..usage }), "an eighth in use");
     }
 }
