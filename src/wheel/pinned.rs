@@ -6,7 +6,7 @@ use crate::error::{BeyondRange, InsertError};
 use crate::wheel::engine::{Call, Engine};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
-use crate::wheel::memory::{Held, pin};
+use crate::wheel::memory::{Pin, pin};
 use crate::wheel::shared::Inner;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
@@ -47,7 +47,7 @@ use std::time::{Duration, Instant};
 /// [`repin`]: Self::repin
 pub struct Pinned<'w, T> {
     wheel: &'w Inner<T>,
-    guard: Held,
+    guard: Pin,
     now: WheelInstant,
 }
 

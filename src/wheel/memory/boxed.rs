@@ -6,7 +6,7 @@
 use super::{Place, boxed_slice, try_boxed};
 use std::marker::PhantomData;
 
-pub(crate) use crossbeam_epoch::{Guard, Guard as Held, pin};
+pub(crate) use crossbeam_epoch::{Guard, Guard as Pin, pin};
 
 /// Runs what was retired, as far as the other threads' guards let it; the caller has none.
 ///

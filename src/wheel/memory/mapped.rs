@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An entry's address follows from its index alone, for as long as the wheel exists. So a look-up
-//! is a few instructions and needs no guard: [`Held`] is nothing, and [`pin`] does nothing.
+//! is a few instructions and needs no guard: [`Pin`] is nothing, and [`pin`] does nothing.
 //!
 //! **Giving back.** The system takes the memory of a page back and shows zeros there, until
 //! somebody writes. All zeros is a vacant entry of the first generation whose next visit tells of
@@ -48,17 +48,17 @@ pub(crate) struct Guard(());
 
 /// Such a right, held by a thread; it belongs to it, as that of the epoch does.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Pin {
     _of_its_thread: PhantomData<*const ()>,
 }
 
-impl Held {
+impl Pin {
     #[inline]
     pub(crate) fn repin(&mut self) {}
 }
 
 /// The same right for all: a reference into the caller's stack would keep it from ending in a jump.
-impl Deref for Held {
+impl Deref for Pin {
     type Target = Guard;
 
     #[inline]
@@ -67,16 +67,16 @@ impl Deref for Held {
     }
 }
 
-/// Nothing is done; but what is held is dropped here, too, so that what holds it compiles alike in
+/// Nothing is done; but the pin is dropped here, too, so that its owners compile alike in
 /// both ways.
-impl Drop for Held {
+impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {}
 }
 
 #[inline]
-pub(crate) fn pin() -> Held {
-    Held { _of_its_thread: PhantomData }
+pub(crate) fn pin() -> Pin {
+    Pin { _of_its_thread: PhantomData }
 }
 
 /// Nothing is retired here that would have to be collected.

@@ -10,7 +10,7 @@
 //!   every guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 //!
 //! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good,
-//! and `Held`, by whoever has it; and [`Place`], what an entry must be. The models of `loom-tests`
+//! and `Pin`, its owner; and [`Place`], what an entry must be. The models of `loom-tests`
 //! run `mapped`, and those of the epoch `boxed`. Miri has no mappings: there, too, pages
 //! are the allocator's, unless `--cfg tiny` makes everything small and `mapped` uses memory as the
 //! models do.
@@ -39,7 +39,7 @@
 )]
 mod chosen;
 
-pub(crate) use chosen::{Guard, Held, Places, collect, pin};
+pub(crate) use chosen::{Guard, Pin, Places, collect, pin};
 use std::{iter, ptr};
 
 /// The boxed slice that `first` was made from.
