@@ -1,6 +1,6 @@
-// A resetter that stands still after it has lowered `next_visit` and before it has rung; another, to
+// A resetter that stands still after it has lowered `next_visit` and before it has woken the sweeper; another, to
 // the same tick, that relies on this `next_visit`; a sweeper that has moved the reference and goes to rest. The
-// second must not rely on a ring that has not come.
+// second must not rely on a wake that has not come.
 //
 // The sweeper and the first resetter run one after the other on one thread: enough for the faults,
 // and few executions.
@@ -39,5 +39,5 @@ int main(void) {
   armed_in_slot_3(9);
   run(first, second, 0);
   u32 now = state_load();
-  if (IS_ARMED(now) && DEADLINE(now) == 3 && !LOAD(rung, RELAXED)) assert(rests <= 3);
+  if (IS_ARMED(now) && DEADLINE(now) == 3 && !LOAD(woken, RELAXED)) assert(rests <= 3);
 }

@@ -1,5 +1,5 @@
 // A sweeper that goes to rest while a timer is pulled forward, or another is armed: it knows of the
-// earlier tick, or it is rung.
+// earlier tick, or it is woken.
 //
 // run:
 // run: -DSWEEPS=2 -DNEW=3
@@ -42,6 +42,6 @@ int main(void) {
   generation = insert(9, &spare);
   run(caller, sweeper, 0);
   u32 now = state_load();
-  if (IS_ARMED(now) && !LOAD(rung, RELAXED)) assert(DEADLINE(now) >= rests);
+  if (IS_ARMED(now) && !LOAD(woken, RELAXED)) assert(DEADLINE(now) >= rests);
   fires_in_time();
 }

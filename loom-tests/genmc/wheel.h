@@ -180,10 +180,10 @@ static u32 take(u32 slot) {
 // Hierarchy::has_overdue
 static bool has_overdue(void) { return LOAD(heads[OVERDUE], ACQUIRE) != 0; }
 
-// ---- src/wheel/progress/swept.rs, src/wheel/progress/alarm.rs
+// ---- src/wheel/progress/swept.rs, src/wheel/progress/wakeup.rs
 
 static _Atomic Tick swept, until;
-static _Atomic u32 rung;
+static _Atomic u32 woken;
 
 // swept::full_fence
 #define FULL_FENCE(fault) \
@@ -198,9 +198,9 @@ static void publish(Tick tick) {
   FULL_FENCE(NO_FENCE_AFTER_PUBLISHING);
 }
 
-// Alarm::check. The ring is one that the models look for.
-static void alarm_check(Tick at) {
-  if (at < LOAD(until, RELAXED)) STORE(rung, 1, RELEASE);
+// Wakeup::check. The wake-up is one that the models look for.
+static void wakeup_check(Tick at) {
+  if (at < LOAD(until, RELAXED)) STORE(woken, 1, RELEASE);
 }
 
 // ---- src/wheel/slab/state.rs: generation (odd: a timer), refiling flag, deadline
@@ -283,7 +283,7 @@ static void refile_as(bool held, u32 generation, u32 *spare) {
     if (held) set_next_visit(place, swept);
     FULL_FENCE(NO_FENCE_AFTER_FILING);
     if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place)) continue;
-    alarm_check(AT(place));
+    wakeup_check(AT(place));
     break;
   }
   if (held) settle();
@@ -378,7 +378,7 @@ static u32 insert(Tick deadline, u32 *spare) {
   if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place))
     refile(generation, spare);
   else
-    alarm_check(AT(place));
+    wakeup_check(AT(place));
   return generation;
 }
 
@@ -516,7 +516,7 @@ static u32 hand[8], hand_slot[8];
 
 // Sweeper::step
 static void sweep(Tick target) {
-  STORE(until, 0, RELAXED); // Alarm::clear
+  STORE(until, 0, RELAXED); // Wakeup::clear
   if (has_overdue()) meet_all(take(OVERDUE), OVERDUE);
   work_kept();
   while (reached < target) {
@@ -550,7 +550,7 @@ static Tick next_expiry(void) { return has_overdue() || has_news() ? reached : n
 static Tick rest(void) {
   Tick next = next_expiry();
   for (;;) {
-    STORE(until, next, RELAXED); // Alarm::set
+    STORE(until, next, RELAXED); // Wakeup::set
     FULL_FENCE(NO_FENCE_BEFORE_RESTING);
     if (FAULT == NO_SECOND_LOOK_BEFORE_RESTING) return next;
     Tick again = next_expiry();

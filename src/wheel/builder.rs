@@ -11,7 +11,7 @@ use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
 use crate::wheel::lease::{self, LEASE};
-use crate::wheel::progress::alarm::{Alarm, Wake};
+use crate::wheel::progress::wakeup::{WakeFn, Wakeup};
 use crate::wheel::shared::Inner;
 use crate::wheel::sweep::Sweeper;
 use crate::wheel::tick::{Tick, Timeline};
@@ -43,7 +43,7 @@ pub struct Builder {
     shards: Option<usize>,
     capacity: Option<u64>,
     clock: Option<Box<dyn Clock>>,
-    waker: Option<Wake>,
+    waker: Option<WakeFn>,
     geometry: Geometry,
     first_tick: u64,
     lease_cycles: u64,
@@ -164,7 +164,7 @@ impl Builder {
             timeline: Timeline::new(clock.now(), origin, nanos, lag),
             lease_cycles: if leased { self.lease_cycles } else { 0 },
             origin,
-            alarm: Alarm::new(self.waker),
+            wakeup: Wakeup::new(self.waker),
         });
         let inner = Arc::new(Inner { engine, clock, leased });
         Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))

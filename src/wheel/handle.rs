@@ -571,7 +571,7 @@ impl<T> Wheel<T> {
         });
         if engine.is_closed() {
             // Whoever sweeps until nothing is armed any more: that is now.
-            engine.progress().alarm().ring();
+            engine.progress().wakeup().wake();
         }
         drained
     }

@@ -33,8 +33,8 @@
 //!   bounds.
 //!
 //! **To read it in an evening**: [`slab::state`], [`hierarchy::slot`], [`shard`],
-//! [`progress::swept`] and [`progress::alarm`], then [`sweep`]. `docs/DESIGN.md` says why it is so,
-//! and what was rejected.
+//! [`progress::swept`] and [`progress::wakeup`], then [`sweep`]. `docs/DESIGN.md` says why it is
+//! so, and what was rejected.
 
 mod bits;
 mod builder;

@@ -11,19 +11,19 @@ fn rests(
     earlier: impl Fn(&Wheel<Value>, Option<TimerId>) + Clone + Send + Sync + 'static,
 ) {
     model(2, move || {
-        let rung = Arc::new(AtomicBool::new(false));
-        let ring = Arc::clone(&rung);
-        let builder = Builder::new().waker(move || ring.store(true, Relaxed));
+        let woken = Arc::new(AtomicBool::new(false));
+        let wake = Arc::clone(&woken);
+        let builder = Builder::new().waker(move || wake.store(true, Relaxed));
         let World { wheel, mut sweeper, clock } = World::of(builder);
         let old = before.map(|ticks| wheel.insert(v(1), TICK * ticks).unwrap());
         let earlier = earlier.clone();
         let other = beside(&wheel, move |wheel| earlier(wheel, old));
         let until = sweeper.next_deadline();
         other.join().unwrap();
-        // Either the sweeper has seen the earlier timer, or it was rung.
+        // Either the sweeper has seen the earlier timer, or it was woken.
         let in_time = until.is_some_and(|until| until <= clock.now() + TICK);
-        assert!(in_time || rung.load(Relaxed), "rests until {until:?}");
-        // One ring is enough: what the sweeper learns when it wakes needs no other.
+        assert!(in_time || woken.load(Relaxed), "rests until {until:?}");
+        // One wake-up is enough: what the sweeper learns when it wakes needs no other.
         let until = sweeper.next_deadline();
         assert!(until.is_some_and(|until| until <= clock.now() + TICK), "rests until {until:?}");
     });
@@ -50,9 +50,9 @@ fn a_reset_to_earlier() {
 #[test]
 fn after_a_sweep_that_took_an_unwritten_reference() {
     model(3, || {
-        let rung = Arc::new(AtomicBool::new(false));
-        let ring = Arc::clone(&rung);
-        let builder = Builder::new().waker(move || ring.store(true, Relaxed));
+        let woken = Arc::new(AtomicBool::new(false));
+        let wake = Arc::clone(&woken);
+        let builder = Builder::new().waker(move || wake.store(true, Relaxed));
         let World { wheel, mut sweeper, clock } = World::of(builder);
         wheel.insert(v(1), Duration::ZERO).unwrap();
         let other = beside(&wheel, move |wheel| wheel.insert(v(2), Duration::ZERO).unwrap());
@@ -60,7 +60,7 @@ fn after_a_sweep_that_took_an_unwritten_reference() {
         let until = sweeper.next_deadline();
         other.join().unwrap();
         let in_time = until.is_some_and(|until| until <= clock.now());
-        assert!(fired.len() == 2 || in_time || rung.load(Relaxed), "rests until {until:?}");
+        assert!(fired.len() == 2 || in_time || woken.load(Relaxed), "rests until {until:?}");
         fired.extend(sweep(&mut sweeper));
         assert_eq!(fired.len(), 2);
     });

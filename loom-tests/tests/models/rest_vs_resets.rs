@@ -1,5 +1,5 @@
 //! A sweeper that moves a reference and goes to rest against two resets to one earlier tick: a
-//! reset that relies on the other's reference must not return before the sweeper has been rung.
+//! reset that relies on the other's reference must not return before the sweeper has been woken.
 
 use loom_tests::explorer::sync::Mutex;
 use loom_tests::explorer::sync::atomic::AtomicBool;
@@ -8,18 +8,19 @@ use loom_tests::{Builder, TICK, World, beside, model, sweep, v};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// One thread sweeps, rests and resets; its ring is held up until the other thread's reset has
-/// returned. By then the sweeper knows of the tick, or the other has rung as well.
+/// One thread sweeps, rests and resets; its wake-up is held up until the other thread's reset has
+/// returned. By then the sweeper knows of the tick, or the other has woken it as well.
 #[test]
 fn the_other_is_held_up_in_its_ring() {
     model(3, || {
-        let (rung, returned) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (woken, returned) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let main = thread::current().id();
         let builder = Builder::new().waker({
-            let (rung, returned) = (Arc::clone(&rung), Arc::clone(&returned));
+            let (woken, returned) = (Arc::clone(&woken), Arc::clone(&returned));
             move || {
                 if thread::current().id() == main {
-                    rung.store(true, Relaxed);
+                    woken.store(true, Relaxed);
                 }
                 while thread::current().id() != main && !returned.load(Relaxed) {
                     thread::park();
@@ -42,7 +43,7 @@ fn the_other_is_held_up_in_its_ring() {
         assert_eq!(wheel.reset_at(id, start + TICK * 3), Ok(true));
         let until = *rests_until.lock().unwrap();
         let sleeps = until.is_some_and(|until| until > start + TICK * 3);
-        assert!(!sleeps || rung.load(Relaxed), "asleep until {until:?}");
+        assert!(!sleeps || woken.load(Relaxed), "asleep until {until:?}");
         returned.store(true, Relaxed);
         other.thread().unpark();
         drop(other.join().unwrap());

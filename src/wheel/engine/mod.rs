@@ -44,9 +44,9 @@ use crate::wheel::id::TimerId;
 use crate::wheel::local::{Local, Locals};
 use crate::wheel::memory::{Guard, pin};
 use crate::wheel::progress::Progress;
-use crate::wheel::progress::alarm::Alarm;
 use crate::wheel::progress::swept::full_fence;
 use crate::wheel::progress::upkeep_flag::{UpkeepFlag, Usage};
+use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::shard::Shard;
 use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::{Tick, Timeline};
@@ -138,7 +138,7 @@ pub(crate) struct Parts {
     /// How long callers use a reading of the clock again.
     pub(crate) lease_cycles: u64,
     pub(crate) origin: Tick,
-    pub(crate) alarm: Alarm,
+    pub(crate) wakeup: Wakeup,
 }
 
 impl<T> Engine<T> {
@@ -146,7 +146,7 @@ impl<T> Engine<T> {
         let shard = |number| CachePadded::new(Shard::new(number, parts.geometry));
         Self {
             shards: (0..parts.shards).map(shard).collect(),
-            progress: Progress::new(parts.origin, parts.alarm),
+            progress: Progress::new(parts.origin, parts.wakeup),
             timeline: parts.timeline,
             locals: Locals::new(parts.shards, parts.capacity.is_some(), parts.lease_cycles),
             upkeep: UpkeepFlag::new(),
@@ -292,7 +292,7 @@ impl<T> Engine<T> {
     pub(crate) fn beyond_range(&self, why: OutOfRange) -> BeyondRange {
         let unswept = why == OutOfRange::Unswept;
         if unswept {
-            self.progress.alarm().ring();
+            self.progress.wakeup().wake();
         }
         BeyondRange { longest: self.timeline.longest_delay(), unswept }
     }
@@ -410,7 +410,7 @@ impl<T> Engine<T> {
         // Relaxed: ordered by the fence.
         self.closed.store(true, Relaxed);
         full_fence();
-        self.progress.alarm().ring();
+        self.progress.wakeup().wake();
     }
 
     /// Ends every armed timer and hands each back, with those that a sweeper left behind.
@@ -481,7 +481,7 @@ impl<T> Engine<T> {
         }
         local.keep(!surplus);
         if wanted {
-            self.progress.alarm().ring();
+            self.progress.wakeup().wake();
         }
     }
 

@@ -29,8 +29,8 @@
 //! passed and files the reference once more; or, if the slot was taken early or is the
 //! overdue one, the taker finds the reference: it looks at the blocks it keeps whenever it has
 //! published a tick ([`crate::wheel::progress::swept`]), and before it rests, each time after the
-//! fence that makes it see the reference or the inserter see the tick or the alarm
-//! ([`crate::wheel::progress::alarm`]).
+//! fence that makes it see the reference or the inserter see the tick or the wake-up tick
+//! ([`crate::wheel::progress::wakeup`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,16 @@
 //! [`Progress`]: what the sweeper shows the callers of a wheel, and they look at after each change:
-//! how far the sweep has come ([`swept`]), until when it rests ([`alarm`]), and what it has
+//! how far the sweep has come ([`swept`]), until when it rests ([`wakeup`]), and what it has
 //! counted; and what callers show the sweeper, whether memory is to be looked after
 //! ([`upkeep_flag`]).
 
 #![forbid(unsafe_code)]
 
-pub(crate) mod alarm;
 pub(crate) mod swept;
 pub(crate) mod upkeep_flag;
+pub(crate) mod wakeup;
 
-use crate::wheel::progress::alarm::Alarm;
 use crate::wheel::progress::swept::SweptTick;
+use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::tally::SweeperTally;
 use crate::wheel::tick::Tick;
 use crossbeam_utils::CachePadded;
@@ -19,15 +19,15 @@ use crossbeam_utils::CachePadded;
 #[derive(Debug)]
 pub(crate) struct Progress {
     swept: CachePadded<SweptTick>,
-    alarm: CachePadded<Alarm>,
+    wakeup: CachePadded<Wakeup>,
     counts: CachePadded<SweeperTally>,
 }
 
 impl Progress {
-    pub(crate) fn new(origin: Tick, alarm: Alarm) -> Self {
+    pub(crate) fn new(origin: Tick, wakeup: Wakeup) -> Self {
         Self {
             swept: CachePadded::new(SweptTick::new(origin)),
-            alarm: CachePadded::new(alarm),
+            wakeup: CachePadded::new(wakeup),
             counts: CachePadded::new(SweeperTally::new()),
         }
     }
@@ -44,10 +44,10 @@ impl Progress {
         self.swept.publish(tick);
     }
 
-    /// [`Alarm`]: what callers look at and ring, and the sweeper sets.
+    /// [`Wakeup`]: what callers read and call, and the sweeper sets.
     #[inline]
-    pub(crate) fn alarm(&self) -> &Alarm {
-        &self.alarm
+    pub(crate) fn wakeup(&self) -> &Wakeup {
+        &self.wakeup
     }
 
     /// What the sweeper has counted.

@@ -9,9 +9,9 @@
 //! 2. the sweeper's first: then the inserter's second look finds the published tick, knows that
 //!    its slot's expiry has passed, and files the reference again in a slot still to come.
 //!
-//! The same fence of the inserter serves its looks at the [`alarm`](crate::wheel::progress::alarm)
-//! and at whether the wheel is closed. One that files no reference, and arms by an exchange, passes
-//! none.
+//! The same fence of the inserter serves its looks at the
+//! [`wakeup`](crate::wheel::progress::wakeup) and at whether the wheel is closed. One that files no
+//! reference, and arms by an exchange, passes none.
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +51,7 @@ impl SweptTick {
 // In C, for `ci/genmc`: `FULL_FENCE`.
 /// The fence between publishing something and looking at what others published, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
-/// ([`Alarm`](crate::wheel::progress::alarm::Alarm)), inserter and closer
+/// ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup)), inserter and closer
 /// ([`Engine`](crate::wheel::engine::Engine)).
 #[inline]
 pub(crate) fn full_fence() {

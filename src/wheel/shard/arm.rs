@@ -103,7 +103,7 @@ impl<T> Shard<T> {
             Some(false) => return First::NotFiled(slot, at),
             Some(true) => full_fence(),
         }
-        if at <= progress.swept() || progress.alarm().is_after(at) {
+        if at <= progress.swept() || progress.wakeup().is_after(at) {
             return First::LookAgain(slot, at);
         }
         First::Done
@@ -167,7 +167,7 @@ impl<T> Shard<T> {
         if has_passed(place, aim.deadline, swept) {
             return self.refile(entry, aim, progress);
         }
-        progress.alarm().check(at(place, swept));
+        progress.wakeup().check(at(place, swept));
         Filed::NOTHING
     }
 

@@ -481,8 +481,8 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Rol
     if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
         return Some(Role::Holder);
     }
-    // `next_visit` may have been lowered just now by a resetter that has not rung yet: its flag is
-    // then still set, and the `next_visit`'s Acquire shows it.
+    // `next_visit` may have been lowered just now by a resetter that has not woken the sweeper yet:
+    // its flag is then still set, and the `next_visit`'s Acquire shows it.
     entry.state.load().is_refiling().then_some(Role::Beside)
 }
 

@@ -21,7 +21,7 @@
 //!
 //! 1. set the refiling flag (with the deadline, in the same exchange, when `next_visit` already
 //!    shows that it will be needed); 2. file a reference, half way there; 3. exchange `next_visit`;
-//!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. ring the alarm if
+//!    4. fence; 5. if the sweep has passed the slot meanwhile, again from 2; 6. wake the sweeper if
 //!    the sweeper rests for too long; 7. clear the flag.
 //!
 //! A resetter that finds the flag already set does 2, 4, 5 and 6 only and leaves `next_visit`
@@ -107,9 +107,10 @@
 //!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
 //!   exchange stands for this operation, which has not returned and so may come after the other.
 //!
-//! **Wake-ups.** Whoever relies on a reference relies also on its filer having rung the alarm: an
-//! insert rings before it returns its id, a resetter before it clears the flag (so whoever relies
-//! on a next visit looks at the flag once more, after `next_visit`), and the sweeper needs no ring.
+//! **Wake-ups.** Whoever relies on a reference relies also on its filer having woken the wakeup: an
+//! insert wakes it before it returns its id, a resetter before it clears the flag (so whoever
+//! relies on a next visit looks at the flag once more, after `next_visit`), and the sweeper itself
+//! needs none.
 //!
 //! [`refile`]: super::refile
 

@@ -60,7 +60,7 @@ impl<T> Shard<T> {
             let place = self.hierarchy.place(ahead_of(state.deadline(swept), swept), swept);
             let Some(more) = self.file(id.index(), place) else {
                 self.unfiled.add();
-                progress.alarm().ring();
+                progress.wakeup().wake();
                 return filed;
             };
             filed = filed.and(more);
@@ -73,7 +73,7 @@ impl<T> Shard<T> {
                 continue;
             }
             if !has_passed(place, deadline, progress.swept()) {
-                progress.alarm().check(at(place, swept));
+                progress.wakeup().check(at(place, swept));
                 return filed;
             }
         }

@@ -7,8 +7,8 @@
 //! added, it reads every entry of the shard that no reference in time is known of, as if each had a
 //! reference that is overdue. It hands over the timers that are due, and files a reference for each
 //! other one or, if that fails, tries again one tick later. So nothing is lost, and nothing is late
-//! by more than a tick and the sweep, which takes longer. Whoever counts a reference rings, or is
-//! the sweeper.
+//! by more than a tick and the sweep, which takes longer. Whoever counts a reference wakes the
+//! sweeper, or is the sweeper.
 //!
 //! **`next_visit` must not tell of a reference that is not there** (I2 in [`super`]):
 //!

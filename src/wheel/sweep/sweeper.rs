@@ -274,8 +274,8 @@ impl<T: Send> Sweeper<T> {
         }
         let mut next = self.next_expiry();
         loop {
-            // Steps 1 to 3 of the alarm.
-            engine.progress().alarm().set(next);
+            // Steps 1 to 3 of the wake-up protocol.
+            engine.progress().wakeup().set(next);
             let again = self.next_expiry();
             if again >= next {
                 break;
@@ -357,7 +357,7 @@ impl<T: Send> Sweeper<T> {
     fn fill(&mut self, now: Instant, batch: usize, limit: usize, slice: usize) -> bool {
         let inner = Arc::clone(&self.inner);
         let engine = &inner.engine;
-        engine.progress().alarm().clear();
+        engine.progress().wakeup().clear();
         let present = engine.timeline().floor(now);
         if !self.is_under_way() {
             self.stage = Stage::Begun;
@@ -549,7 +549,8 @@ impl<T> Drop for Sweeper<T> {
         engine.progress().counts().take_back(SweepCount::Ended, timers.len() as u64);
         engine.progress().counts().add(SweepCount::Discarded, timers.len() as u64);
         engine.leave(timers);
-        // It rings. A waker that panics while a handler's panic unwinds would end the process.
+        // It wakes the driver. A waker that panics while a handler's panic unwinds would end the
+        // process.
         match std::thread::panicking() {
             true => quietly(|| engine.close()),
             false => engine.close(),

@@ -13,7 +13,7 @@
 //! it ends, by page, and trims when the burst is over: in its midst most pages are neither full nor
 //! empty. It stops when callers make pages, who cannot use what is hoarded.
 //!
-//! A caller checks this once in [`INTERVAL`] operations that make garbage, and rings the sweeper.
+//! A caller checks this once in [`INTERVAL`] operations that make garbage, and wakes the sweeper.
 //! A round of either costs O(garbage) and at least half of what it looks at is garbage, or it is
 //! not begun again before that is so; so upkeep is O(1) for each insert.
 
