@@ -6,11 +6,11 @@ use crate::clock::{CachedClock, Clock, MonotonicClock};
 use crate::counter;
 use crate::error::BuildError;
 use crate::sync::Arc;
+use crate::wheel::cached_clock::{self, MAX_LAG};
 use crate::wheel::engine::{Engine, Parts};
 use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
-use crate::wheel::lease::{self, LEASE};
 use crate::wheel::progress::wakeup::{WakeFn, Wakeup};
 use crate::wheel::shared::Inner;
 use crate::wheel::sweep::Sweeper;
@@ -46,7 +46,7 @@ pub struct Builder {
     waker: Option<WakeFn>,
     geometry: Geometry,
     first_tick: u64,
-    lease_cycles: u64,
+    term_cycles: u64,
 }
 
 const FINEST: Duration = Duration::from_micros(1);
@@ -67,7 +67,7 @@ impl Builder {
             waker: None,
             geometry: Geometry::default(),
             first_tick: 0,
-            lease_cycles: lease::cycles(),
+            term_cycles: cached_clock::cycles(),
         }
     }
 
@@ -130,11 +130,11 @@ impl Builder {
         self
     }
 
-    /// How many cycles a reading of the clock is used for, by callers of a leased clock: for counts
-    /// of instructions, which time must not change.
+    /// How many cycles a reading of the clock is used for, by threads that cache their readings:
+    /// for counts of instructions, which time must not change.
     #[doc(hidden)]
-    pub fn __lease(mut self, cycles: u64) -> Self {
-        self.lease_cycles = cycles;
+    pub fn __term(mut self, cycles: u64) -> Self {
+        self.term_cycles = cycles;
         self
     }
 
@@ -154,19 +154,19 @@ impl Builder {
         let nanos = u64::try_from(self.resolution.as_nanos()).unwrap_or(u64::MAX);
         let origin = Tick(self.first_tick);
         let clock = self.clock.unwrap_or_else(|| default_clock(self.resolution));
-        let leased = clock.is_leased() && counter::is_the_clocks();
-        let lease = if leased { LEASE } else { Duration::ZERO };
-        let lag = clock.lag().saturating_add(lease);
+        let cached = clock.is_leased() && counter::is_the_clocks();
+        let max_lag = if cached { MAX_LAG } else { Duration::ZERO };
+        let lag = clock.lag().saturating_add(max_lag);
         let engine = Engine::new(Parts {
             shards,
             geometry: self.geometry,
             capacity: self.capacity,
             timeline: Timeline::new(clock.now(), origin, nanos, lag),
-            lease_cycles: if leased { self.lease_cycles } else { 0 },
+            term_cycles: if cached { self.term_cycles } else { 0 },
             origin,
             wakeup: Wakeup::new(self.waker),
         });
-        let inner = Arc::new(Inner { engine, clock, leased });
+        let inner = Arc::new(Inner { engine, clock, cached });
         Ok((Wheel { inner: Arc::clone(&inner) }, Sweeper::new(inner)))
     }
 
@@ -220,7 +220,8 @@ impl<T: Send> Wheel<T> {
     }
 }
 
-/// The clock of a wheel that was given none: a leased one's lag is small beside a tick of 1 ms.
+/// The clock of a wheel that was given none: the lag of a cached one is small beside a tick of 1
+/// ms.
 fn default_clock(resolution: Duration) -> Box<dyn Clock> {
     if resolution < Duration::from_millis(1) {
         return Box::new(MonotonicClock);

@@ -4,8 +4,8 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{OwnWord, Relaxed};
+use crate::wheel::cached_clock::CachedReading;
 use crate::wheel::caller::{Caller, Numbers, numbers};
-use crate::wheel::lease::Lease;
 use crate::wheel::slab::magazine::Magazines;
 use crate::wheel::tally::{Count, Counts};
 use crossbeam_utils::CachePadded;
@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 /// What a wheel keeps for one caller.
 #[derive(Debug)]
 pub(crate) struct Local {
-    pub(crate) lease: Lease,
+    pub(crate) clock: CachedReading,
     pub(crate) counts: Counts,
     /// Vacant entries of the shard [`home`](Self::home).
     pub(crate) vacant: Magazines,
@@ -68,12 +68,12 @@ impl Locals {
 
     /// Of a wheel with so many shards, with a bound on its timers or not, where readings of the
     /// clock are used again for so long.
-    pub(crate) fn new(shards: usize, bounded: bool, lease_cycles: u64) -> Self {
+    pub(crate) fn new(shards: usize, bounded: bool, term_cycles: u64) -> Self {
         let local = |number| {
             let shared = number == Caller::OWN;
             let home = if shared { NOWHERE } else { number as usize % shards };
             let local = Local {
-                lease: Lease::new(if shared { 0 } else { lease_cycles }),
+                clock: CachedReading::new(if shared { 0 } else { term_cycles }),
                 counts: Counts::new(shared),
                 vacant: Magazines::new(),
                 home,

@@ -19,7 +19,8 @@
 //!
 //! **Layers**, each on those before it:
 //!
-//! * [`bits`], [`id`], [`wheel_instant`], [`tick`]: words and times, pure; [`caller`], [`lease`],
+//! * [`bits`], [`id`], [`wheel_instant`], [`tick`]: words and times, pure; [`caller`],
+//!   [`cached_clock`],
 //!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
 //! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`tally`]), the
@@ -38,13 +39,13 @@
 
 mod bits;
 mod builder;
+mod cached_clock;
 pub(crate) mod caller;
 mod children;
 mod engine;
 mod handle;
 mod hierarchy;
 mod id;
-mod lease;
 mod local;
 mod memory;
 mod metrics;

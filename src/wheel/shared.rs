@@ -6,9 +6,9 @@
 use crate::clock::Clock;
 #[cfg(any(feature = "future", modelled))]
 use crate::error::InsertError;
+use crate::wheel::cached_clock::MAX_LAG;
 use crate::wheel::engine::{Call, Engine, OutOfRange, Reset, hand_back};
 use crate::wheel::id::TimerId;
-use crate::wheel::lease::LEASE;
 use crate::wheel::local::Local;
 use crate::wheel::memory::pin;
 use crate::wheel::tick::Tick;
@@ -16,8 +16,8 @@ use crate::wheel::wheel_instant::WheelInstant;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-/// [`LEASE`] in nanoseconds.
-const LEASE_NANOS: u64 = LEASE.subsec_nanos() as u64;
+/// [`MAX_LAG`] in nanoseconds.
+const MAX_LAG_NANOS: u64 = MAX_LAG.subsec_nanos() as u64;
 
 /// What the halves of a wheel share, with the clock that turns instants into ticks.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Inner<T> {
     pub(crate) engine: Engine<T>,
     pub(crate) clock: Box<dyn Clock>,
     /// Whether callers use a reading of the clock again.
-    pub(crate) leased: bool,
+    pub(crate) cached: bool,
 }
 
 /// A moment that was surely to come, and in range, when this was made. It belongs to the thread.
@@ -44,16 +44,16 @@ impl<T> Inner<T> {
     /// What the clock says, or said to this caller a moment ago.
     #[inline]
     pub(crate) fn now(&self, local: &Local) -> WheelInstant {
-        local.lease.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
+        local.clock.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
     }
 
-    /// The caller's last reading of the clock, if its lease lasts, and what is kept for the caller,
-    /// which then has a number of its own. Every deadline that is in range by the reading is in the
-    /// window as well.
+    /// The caller's last reading of the clock, if it is still valid, and what is kept for the
+    /// caller, which then has a number of its own. Every deadline that is in range by the reading
+    /// is in the window as well.
     #[inline]
     fn last_reading(&self) -> Option<(&Local, WheelInstant)> {
         let local = self.engine.known_local()?;
-        Some((local, local.lease.last_reading()?))
+        Some((local, local.clock.last_reading()?))
     }
 
     /// Arms a timer that is due `delay` from now, in the common case; in all others, the value
@@ -151,7 +151,7 @@ impl<T> Inner<T> {
     pub(crate) fn soon(&self, deadline: WheelInstant) -> Option<Soon<'_>> {
         let (local, now) = self.last_reading()?;
         let ahead = deadline.nanos.checked_sub(now.nanos)?;
-        if ahead <= LEASE_NANOS {
+        if ahead <= MAX_LAG_NANOS {
             return None;
         }
         Some(Soon {
@@ -169,8 +169,8 @@ impl<T> Inner<T> {
     pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
         let ahead = |now: WheelInstant| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
         match ahead(self.now(self.engine.local())) {
-            // Within its lease, the reading does not tell.
-            Some(soon) if self.leased && soon <= LEASE_NANOS => ahead(self.read_clock()),
+            // Within its bound, the reading does not tell.
+            Some(soon) if self.cached && soon <= MAX_LAG_NANOS => ahead(self.read_clock()),
             told => told,
         }
     }
@@ -196,12 +196,12 @@ impl<T> Inner<T> {
         self.engine.timeline().wheel_instant(self.clock.now())
     }
 
-    /// The tick of a deadline, by a reading that tells whether it has passed: a leased one does
-    /// not, if the deadline lies no more than a lease after it.
+    /// The tick of a deadline, by a reading that tells whether it has passed: a cached one does
+    /// not, if the deadline lies no more than [`MAX_LAG`] after it.
     #[inline]
     pub(crate) fn tick_of(&self, deadline: Instant, now: WheelInstant) -> Result<Tick, OutOfRange> {
         match self.engine.timeline().ahead(deadline, now) {
-            Some(ahead) if !self.leased || ahead > LEASE_NANOS => {
+            Some(ahead) if !self.cached || ahead > MAX_LAG_NANOS => {
                 self.engine.tick_ahead(deadline, ahead, now)
             }
             Some(_) => self.tick_by_the_clock(deadline),
@@ -209,7 +209,7 @@ impl<T> Inner<T> {
         }
     }
 
-    /// The tick of a deadline that a leased reading leaves open.
+    /// The tick of a deadline that a cached reading leaves open.
     #[cold]
     fn tick_by_the_clock(&self, deadline: Instant) -> Result<Tick, OutOfRange> {
         self.engine.tick_of(deadline, self.read_clock())

@@ -45,7 +45,7 @@ fn poll_and(sleep: &mut Sleep, act: impl FnOnce() + 'static) -> Poll<Result<(), 
 /// platform has a cached clock. The 0.1 ms that such a clock adds leave the tick as it is.
 fn leased() -> (Rc<RefCell<Sandbox>>, Sleep) {
     let clock = ManualClock::new();
-    let builder = Builder::new().shards(1).clock(Leased(clock.clone())).__lease(u64::MAX / 2);
+    let builder = Builder::new().shards(1).clock(Leased(clock.clone())).__term(u64::MAX / 2);
     let (wheel, sweeper) = builder.build().unwrap();
     let sandbox = Sandbox::on(wheel, sweeper, clock);
     // The clock is read, and there are vacant entries in the hand.

@@ -147,7 +147,7 @@ fn a_clock_behind_a_pointer_is_the_same_clock() {
 }
 
 #[test]
-fn the_lease_of_a_reading_is_added_to_every_delay() {
+fn the_lag_of_a_cached_reading_is_added_to_every_delay() {
     let start = ManualClock::new();
     let clock: Arc<dyn Clock> = Arc::new(Box::new(Leased(start.clone())));
     let (wheel, _sweeper) = Builder::new().resolution(TICK).clock(clock).build().unwrap();

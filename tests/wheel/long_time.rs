@@ -68,7 +68,7 @@ fn the_longest_delay_fires_at_its_time_and_a_longer_one_is_refused() {
 fn a_wheel_that_is_not_swept_refuses_each_time() {
     let (clock, tick) = (ManualClock::new(), Duration::from_micros(1));
     let builder = Builder::new().resolution(tick).clock(Leased(clock.clone()));
-    let (wheel, mut sweeper) = builder.__lease(u64::MAX / 2).build().unwrap();
+    let (wheel, mut sweeper) = builder.__term(u64::MAX / 2).build().unwrap();
     clock.advance(Duration::from_micros(1 << 37));
     for _ in 0..3 {
         let refused = wheel.insert(1, Duration::from_micros((1 << 37) - 2_000_000)).unwrap_err();

@@ -53,7 +53,7 @@ const ARMED: u32 = 20_000;
 
 /// A wheel that has seen the verb before.
 fn bench(verb: Verb) -> Bench {
-    let mut bench = Bench::new(ARMED, Builder::new().__lease(u64::MAX));
+    let mut bench = Bench::new(ARMED, Builder::new().__term(u64::MAX));
     (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
     bench
 }
@@ -193,7 +193,7 @@ impl<S: Sleeps> Armed<S> {
 }
 
 fn ours() -> Ours {
-    let built = Builder::new().shards(1).__lease(u64::MAX).build();
+    let built = Builder::new().shards(1).__term(u64::MAX).build();
     let (wheel, sweeper) = built.expect("the defaults are in range");
     Ours { timer: Timer::new(wheel), _sweeper: sweeper }
 }

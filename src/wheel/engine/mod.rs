@@ -136,7 +136,7 @@ pub(crate) struct Parts {
     pub(crate) capacity: Option<u64>,
     pub(crate) timeline: Timeline,
     /// How long callers use a reading of the clock again.
-    pub(crate) lease_cycles: u64,
+    pub(crate) term_cycles: u64,
     pub(crate) origin: Tick,
     pub(crate) wakeup: Wakeup,
 }
@@ -148,7 +148,7 @@ impl<T> Engine<T> {
             shards: (0..parts.shards).map(shard).collect(),
             progress: Progress::new(parts.origin, parts.wakeup),
             timeline: parts.timeline,
-            locals: Locals::new(parts.shards, parts.capacity.is_some(), parts.lease_cycles),
+            locals: Locals::new(parts.shards, parts.capacity.is_some(), parts.term_cycles),
             upkeep: UpkeepFlag::new(),
             leftovers: OnceBox::new(),
             closed: AtomicBool::new(false),

@@ -1,18 +1,18 @@
-//! Leases: a reading of the clock that its thread may use again for a moment.
+//! A thread's last reading of the clock, which it may reuse for a bounded time.
 //!
-//! A precise reading costs a plain operation more than the wheel does: besides its own time, the
-//! ordered read of the processor's counter keeps it from waiting for the memory of neighbouring
-//! operations at once. So each caller keeps its last reading, with the [counter]
-//! from just before it, and uses it again until the counter has gone on by so many
-//! [cycles] as it makes in [`TERM`]. Such a reading lies behind the truth by at most
-//! [`LEASE`], which is added to every delay as the clock's own lag is: nothing fires early.
+//! A precise reading costs more than the rest of a plain operation. Besides its own time, the
+//! ordered read of the processor's counter keeps the thread from waiting for the memory of
+//! neighbouring operations at once. Each thread therefore keeps its last reading together with the
+//! [counter] from just before it, and reuses the reading until the counter has advanced by as many
+//! [cycles] as it makes in [`TERM`]. Such a reading lags the clock by at most [`MAX_LAG`]. The
+//! wheel adds this to every delay, as it adds the lag of the clock itself, so nothing fires early.
 //!
-//! Readings are leased only where the kernel computes its own clock from the counter: if the
-//! counter went wrong, the clock would too. Whenever a reading is renewed, the two of them are
-//! compared with the counter. Should the clock have gone on by more than [`LEASE`] in the cycles of
-//! one lease (the counter of a virtual machine may be slower than it says, and the kernel may turn
-//! to another clock), the caller leases no more. Its first lease is taken on trust: there is
-//! nothing to compare it with.
+//! Readings are reused only where the kernel computes its own clock from the counter, because a
+//! wrong counter would then make the clock wrong too. Each new reading is compared with the last
+//! one and the counter. If the clock has advanced by more than [`MAX_LAG`] in the cycles of one
+//! term, the thread stops reusing readings: the counter of a virtual machine may be slower than it
+//! claims, and the kernel may switch to another clock. The first reading is reused without that
+//! check, since there is nothing to compare it with.
 
 #![forbid(unsafe_code)]
 
@@ -21,43 +21,43 @@ use crate::sync::{AtomicU64, Relaxed};
 use crate::wheel::wheel_instant::WheelInstant;
 use std::time::Duration;
 
-/// How far a leased reading may lie behind the clock.
-pub(crate) const LEASE: Duration = Duration::from_micros(100);
+/// The most by which a reused reading may lag the clock.
+pub(crate) const MAX_LAG: Duration = Duration::from_micros(100);
 
-/// How long a lease lasts at most, by the rate of the counter. The rest of [`LEASE`] is for what
-/// two readings of clock and counter may differ by.
+/// The longest time for which a reading is reused, by the rate of the counter. The rest of
+/// [`MAX_LAG`] covers the time between a reading of the clock and one of the counter.
 const TERM: Duration = Duration::from_micros(80);
 
-/// How many cycles a lease lasts; none, where there is no counter or it is too slow.
+/// The cycles for which a reading is reused; zero if there is no counter or it is too slow.
 pub(crate) fn cycles() -> u64 {
     cycles_at(counter::rate())
 }
 
-/// How many whole cycles there are in [`TERM`], at so many a second.
+/// The whole cycles in [`TERM`] at this rate per second.
 fn cycles_at(rate: u64) -> u64 {
     let cycles = u128::from(rate) * TERM.as_nanos() / Duration::from_secs(1).as_nanos();
     u64::try_from(cycles).unwrap_or(0)
 }
 
-/// One caller's last reading; only its thread uses it.
+/// One thread's last reading; no other thread uses it.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    /// How many cycles it lasts; none, if readings are not used again.
+pub(crate) struct CachedReading {
+    /// The cycles for which it is reused; zero if readings are not reused.
     lasts: AtomicU64,
     /// The counter just before the reading.
     since: AtomicU64,
     nanos: AtomicU64,
 }
 
-impl Lease {
-    /// Readings are used again for so many cycles, from the next one on; or never.
+impl CachedReading {
+    /// No reading yet. Readings are reused for `lasts` cycles; never, if that is zero.
     pub(crate) fn new(lasts: u64) -> Self {
         let since = AtomicU64::new(counter::read().wrapping_sub(lasts));
         Self { lasts: AtomicU64::new(lasts), since, nanos: AtomicU64::new(UNREAD) }
     }
 
-    /// The caller's last reading, if its lease lasts, or the one that `read` makes; that may be
-    /// used again if `may_last`.
+    /// The thread's last reading if it is still valid, or else the one that `read` makes, which
+    /// is kept for reuse if `may_last`.
     #[inline]
     pub(crate) fn reading(
         &self,
@@ -67,14 +67,14 @@ impl Lease {
         self.reading_by(counter::read, read, may_last)
     }
 
-    /// The caller's last reading, if its lease lasts.
+    /// The thread's last reading, if it is still valid.
     #[inline]
     pub(crate) fn last_reading(&self) -> Option<WheelInstant> {
         self.last_by(counter::read)
     }
 
-    /// By this counter, which is not read where nothing is leased: that may cost a virtual machine
-    /// a call of its host.
+    /// As [`last_reading`](Self::last_reading), by this counter. It is not read where readings are
+    /// not reused, because in a virtual machine that may cost a call of the host.
     #[inline]
     fn last_by(&self, counter: impl FnOnce() -> u64) -> Option<WheelInstant> {
         // Relaxed, as all here: only the thread that has the caller's number comes here, and it
@@ -122,9 +122,9 @@ impl Lease {
     }
 }
 
-/// Returns `true` if `nanos` is more than [`LEASE`] for each lease of `lasts` cycles in `cycles`.
+/// Returns `true` if `nanos` is more than [`MAX_LAG`] for each term of `lasts` cycles in `cycles`.
 fn outruns(nanos: u64, cycles: u64, lasts: u64) -> bool {
-    u128::from(nanos) * u128::from(lasts) > u128::from(cycles) * LEASE.as_nanos()
+    u128::from(nanos) * u128::from(lasts) > u128::from(cycles) * MAX_LAG.as_nanos()
 }
 
 /// Nothing was read yet, or the moment at which the wheel was built.
@@ -132,14 +132,14 @@ const UNREAD: u64 = 0;
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{LEASE, Lease, cycles, cycles_at, outruns};
+    use super::{CachedReading, MAX_LAG, cycles, cycles_at, outruns};
     use crate::clock::{Clock, MonotonicClock};
     use crate::counter;
     use crate::wheel::wheel_instant::WheelInstant;
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::{Duration, Instant};
 
-    /// The cycles of a lease, in tests that bring their own counter.
+    /// The cycles of a term, in tests that bring their own counter.
     const CYCLES: u64 = 1 << 15;
 
     /// Returns `true` if the counter can be trusted. Arm's tells its rate, whatever the clock is.
@@ -147,9 +147,9 @@ mod tests {
         cfg!(target_arch = "aarch64") && counter::rate() > 0 || counter::is_the_clocks()
     }
 
-    /// How long a lease lasts, by a count over 20 ms: too long, if the thread was held up between a
-    /// reading of the clock and one of the counter.
-    fn measured_lease() -> Duration {
+    /// How long a reading is reused, by a count over 20 ms: too long, if the thread was held up
+    /// between a reading of the clock and one of the counter.
+    fn measured_term() -> Duration {
         let (begun, first) = (MonotonicClock.now(), counter::read());
         while MonotonicClock.now().duration_since(begun) < Duration::from_millis(20) {
             std::hint::spin_loop();
@@ -161,35 +161,35 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_no_longer_than_what_is_added_for_it() {
+    fn a_term_is_no_longer_than_what_is_added_for_it() {
         if is_trusted() {
-            let measured = (0..3).map(|_| measured_lease()).min().unwrap();
-            assert!(measured < LEASE, "{measured:?} by the true counter");
+            let measured = (0..3).map(|_| measured_term()).min().unwrap();
+            assert!(measured < MAX_LAG, "{measured:?} by the true counter");
         }
     }
 
-    /// However long the thread is held up between two lines: what is used again was no older than
-    /// a lease when the counter was read, and the clock was read before that.
+    /// However long the thread stalls between two lines: what is reused was no older than
+    /// [`MAX_LAG`] when the counter was read, and the clock was read before that.
     #[test]
-    fn a_reading_that_is_used_again_is_no_older_than_a_lease() {
+    fn a_reused_reading_is_no_older_than_its_bound() {
         if !is_trusted() {
             return;
         }
-        let (start, lease) = (MonotonicClock.now(), Lease::new(cycles()));
+        let (start, clock) = (MonotonicClock.now(), CachedReading::new(cycles()));
         let since = |now: Instant| u64::try_from(now.duration_since(start).as_nanos()).unwrap() + 1;
         let mut used_again = 0;
         while used_again < 10_000 {
             let before = since(MonotonicClock.now());
             let read = || WheelInstant { nanos: since(MonotonicClock.now()) };
-            let reading = lease.reading(read, |_| true).nanos;
+            let reading = clock.reading(read, |_| true).nanos;
             used_again += u32::from(reading < before);
             assert!(before.saturating_sub(reading) < 100_000, "{reading} at {before}");
-            assert!(lease.lasts.load(Relaxed) > 0, "the counter is slower than it says");
+            assert!(clock.lasts.load(Relaxed) > 0, "the counter is slower than it says");
         }
     }
 
     #[test]
-    fn a_lease_of_any_counter_is_shorter_than_what_is_added_for_it() {
+    fn a_term_of_any_counter_is_shorter_than_what_is_added_for_it() {
         for rate in [1_000_000, 24_000_000, 62_500_000, 1_000_000_000, u64::from(u32::MAX)] {
             let cycles = cycles_at(rate);
             let nanos = u128::from(cycles) * 1_000_000_000 / u128::from(rate);
@@ -199,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_is_used_again_until_its_lease_ends() {
-        let lease = Lease::new(CYCLES);
-        let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
+    fn a_reading_is_reused_until_its_term_ends() {
+        let clock = CachedReading::new(CYCLES);
+        let start = clock.since.load(Relaxed).wrapping_add(CYCLES);
         let reading = |after: u64, nanos| {
             let cycles = start.wrapping_add(after);
-            lease.reading_by(|| cycles, || WheelInstant { nanos }, |_| true).nanos
+            clock.reading_by(|| cycles, || WheelInstant { nanos }, |_| true).nanos
         };
         assert_eq!(reading(0, 10), 10);
         assert_eq!(reading(CYCLES - 1, 11), 10);
@@ -215,27 +215,27 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_may_not_last_is_not_used_again() {
-        let lease = Lease::new(CYCLES);
+    fn a_reading_that_may_not_last_is_not_reused() {
+        let clock = CachedReading::new(CYCLES);
         for nanos in 1..4 {
-            assert_eq!(lease.reading(|| WheelInstant { nanos }, |_| false).nanos, nanos);
+            assert_eq!(clock.reading(|| WheelInstant { nanos }, |_| false).nanos, nanos);
         }
     }
 
     #[test]
-    fn a_clock_that_outruns_the_counter_is_leased_no_more() {
-        let lease = Lease::new(CYCLES);
-        let start = lease.since.load(Relaxed).wrapping_add(CYCLES);
+    fn a_clock_that_outruns_the_counter_is_cached_no_more() {
+        let clock = CachedReading::new(CYCLES);
+        let start = clock.since.load(Relaxed).wrapping_add(CYCLES);
         let reading = |counts: [u64; 2], nanos| {
-            // Before the lease is looked at, and the clock, or after that.
+            // Before the reading is checked, and the clock read, or after that.
             let counted = std::cell::Cell::new(0);
             let counter = || {
                 counted.set(counted.get() + 1);
                 start.wrapping_add(counts[usize::from(counted.get() > 2)])
             };
-            lease.reading_by(counter, || WheelInstant { nanos }, |_| true).nanos
+            clock.reading_by(counter, || WheelInstant { nanos }, |_| true).nanos
         };
-        let lasts = || lease.lasts.load(Relaxed) > 0;
+        let lasts = || clock.lasts.load(Relaxed) > 0;
         assert_eq!(reading([0, 0], 50), 50);
         // At 1 GHz; then held up for long between the counter and the clock.
         assert_eq!(reading([CYCLES, CYCLES], CYCLES + 50), CYCLES + 50);
@@ -251,20 +251,20 @@ mod tests {
 
     #[test]
     fn how_much_time_a_counter_allows_for() {
-        let lease = u64::try_from(LEASE.as_nanos()).unwrap();
+        let lag = u64::try_from(MAX_LAG.as_nanos()).unwrap();
         for times in [1, 7, 1 << 40] {
-            assert!(!outruns(times * lease, times * CYCLES, CYCLES));
-            assert!(outruns(times * lease + 1, times * CYCLES, CYCLES));
+            assert!(!outruns(times * lag, times * CYCLES, CYCLES));
+            assert!(outruns(times * lag + 1, times * CYCLES, CYCLES));
         }
         assert!(!outruns(0, 0, CYCLES) && outruns(1, 0, CYCLES));
         assert!(!outruns(u64::MAX, u64::MAX, CYCLES));
     }
 
     #[test]
-    fn who_has_no_lease_reads_each_time() {
-        let lease = Lease::new(0);
+    fn a_thread_that_caches_nothing_reads_each_time() {
+        let clock = CachedReading::new(0);
         for nanos in 1..4 {
-            assert_eq!(lease.reading(|| WheelInstant { nanos }, |_| true).nanos, nanos);
+            assert_eq!(clock.reading(|| WheelInstant { nanos }, |_| true).nanos, nanos);
         }
     }
 }
