@@ -98,7 +98,7 @@ impl Grace {
                 State::Waiting => TURNS,
                 State::New | State::Over => 0,
                 State::Held { until, left } => {
-                    let ended = ready!(Pin::new(&mut **until).poll(context));
+                    let ended = ready!(until.poll_by_clock(context));
                     if ended.is_ok() && is_late(until) { *left } else { 0 }
                 }
             };

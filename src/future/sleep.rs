@@ -298,6 +298,18 @@ impl Sleep {
         &self.timer
     }
 
+    /// Polls the sleep, which has also elapsed if its deadline has passed by the clock, even if the
+    /// timer has not been swept since.
+    ///
+    /// For a task that is awake whatever the timer does: the thread that sweeps may be held up, or
+    /// missing in a forked child.
+    pub(crate) fn poll_by_clock(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        match self.is_elapsed() {
+            true => Poll::Ready(Ok(())),
+            false => Pin::new(self).poll(context),
+        }
+    }
+
     fn wheel(&self) -> &Wheel<Wake> {
         self.timer.wheel()
     }

@@ -53,6 +53,26 @@ impl Alarm {
         self.grace.is_held()
     }
 
+    /// Returns `Ready` when the runtime has polled its sockets since `deadline`, which has passed.
+    /// Does not wait for the timer to be swept, because the task is awake without it.
+    pub(super) fn poll_passed(
+        &mut self,
+        deadline: WheelInstant,
+        wheel: &Wheel<Woken>,
+        task: &Waker,
+    ) -> Poll<()> {
+        self.signal.attach(task);
+        if self.armed.is_none_or(|armed| armed > deadline) {
+            self.sleep.reset(wheel.instant(deadline));
+            self.armed = Some(deadline);
+        }
+        let mut context = Context::from_waker(&self.waker);
+        let held = self.grace.hold(Poll::Ready(Ok(())), &self.sleep, &mut context);
+        ready!(held.map(drop));
+        self.armed = None;
+        Poll::Ready(())
+    }
+
     /// Returns `Ready` when `until` has come and the runtime has polled its sockets since, or when
     /// the timer refuses to wait. If the task was woken longer ago than `patience`, the wait has
     /// ended unnoticed and the result is ready at once.

@@ -159,8 +159,9 @@ impl Watch {
         }
     }
 
-    /// Returns `true` if a deadline that has passed ends the direction: at once, or where tasks are
-    /// woken independently of their runtime, after that has polled its sockets.
+    /// Returns `true` if a deadline that has passed ends the direction. This is at once, or, if
+    /// tasks are woken independently of their runtime, after the runtime has polled its sockets. On
+    /// a closed wheel, such as that of a forked child, nothing would end a wait for the runtime.
     #[cold]
     fn is_reported(
         &mut self,
@@ -170,10 +171,10 @@ impl Watch {
     ) -> bool {
         let timer = self.timer.share();
         let wait = self.wait_of(direction);
-        if timer.ignores_runtimes() {
+        if timer.ignores_runtimes() && !timer.wheel().is_closed() {
             let alarm = wait.alarm.get_or_insert_with(|| Alarm::new(&timer, deadline));
             let was_held = alarm.is_held();
-            let polled = alarm.poll(deadline, Duration::MAX, timer.wheel(), context.waker());
+            let polled = alarm.poll_passed(deadline, timer.wheel(), context.waker());
             if polled.is_pending() || was_held {
                 return false;
             }

@@ -1,6 +1,8 @@
-//! A runtime whose thread is held up over a limit: bytes that came before it are read.
+//! A runtime whose thread is held up over a limit: bytes that came before it are read. And a driver
+//! whose thread is held up: a stream that is always ready ends at its deadline.
 //!
-//! In real time and over sockets, since the subject is the order in which a runtime sees them.
+//! The former in real time and over sockets, since the subject is the order in which a runtime sees
+//! them; the latter in virtual time.
 
 #![allow(clippy::disallowed_methods, reason = "the thread is held up by a sleep")]
 
@@ -15,18 +17,20 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::{self, TcpListener};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder as RuntimeBuilder, Runtime};
-use tourbillon::Builder;
-use tourbillon::future::Timer;
+use tourbillon::future::{Sleep, Timer};
 use tourbillon::http::TimeoutBody;
 use tourbillon::io::TimeoutStream;
+use tourbillon::{Builder, Clock, ManualClock};
 
 const LIMIT: Duration = Duration::from_millis(150);
+const MS: Duration = Duration::from_millis(1);
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 3;
 
@@ -169,6 +173,125 @@ fn a_peer_without_end_is_ended_though_bytes_win() {
                 assert!(timer.now() < deadline + 100 * LIMIT, "the body goes on");
             }
         });
+    }
+}
+
+/// The time of a clock that is moved by hand; but a driver is not woken when it is moved.
+#[derive(Debug)]
+struct Running(ManualClock);
+
+impl Clock for Running {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+}
+
+/// A timer whose tick thread is in a waker for as long as this lives.
+struct HeldUp {
+    clock: ManualClock,
+    timer: Timer,
+    _sleep: Sleep,
+    _release: mpsc::Sender<()>,
+}
+
+/// Holds up the thread that wakes it.
+struct Holds {
+    entered: mpsc::Sender<()>,
+    released: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Wake for Holds {
+    fn wake(self: Arc<Self>) {
+        self.entered.send(()).unwrap();
+        let _ = self.released.lock().unwrap().recv();
+    }
+}
+
+impl HeldUp {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let driver = Builder::new().clock(Running(clock.clone())).driver();
+        let timer = Timer::spawn(driver).unwrap();
+        let (entered, inside) = mpsc::channel();
+        let (release, released) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Holds { entered, released: Mutex::new(released) }));
+        let mut sleep = timer.sleep(MS);
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        clock.advance(2 * MS);
+        inside.recv().unwrap();
+        Self { clock, timer, _sleep: sleep, _release: release }
+    }
+
+    /// A stream that has waited for its first byte, is always ready from then on, and is past its
+    /// deadline.
+    fn busy(&self) -> TimeoutStream<Busy> {
+        let deadline = self.timer.now() + LIMIT;
+        let mut stream = TimeoutStream::new(&self.timer, Busy(false)).with_deadline(deadline);
+        assert!(read(&mut stream).is_pending());
+        assert!(matches!(read(&mut stream), Poll::Ready(Ok(()))), "before the deadline");
+        self.clock.advance(2 * LIMIT);
+        stream
+    }
+}
+
+/// Waits at the first read.
+struct Busy(bool);
+
+impl AsyncRead for Busy {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+}
+
+fn read(stream: &mut TimeoutStream<Busy>) -> Poll<io::Result<()>> {
+    let mut buffer = ReadBuf::new(&mut []);
+    Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer)
+}
+
+/// A runtime has polled its sockets a tick after the deadline, whatever the driver does.
+#[test]
+fn a_busy_stream_does_not_wait_for_the_tick_thread_at_its_deadline() {
+    let held_up = HeldUp::new();
+    let mut stream = held_up.busy();
+    let mut reads = 0;
+    let error = loop {
+        match read(&mut stream) {
+            Poll::Ready(Err(error)) => break error,
+            more => assert!(matches!(more, Poll::Ready(Ok(())))),
+        }
+        held_up.clock.advance(MS);
+        reads += 1;
+        assert!(reads < 10, "it waits for the tick thread");
+    };
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+/// As in a forked child, which has no tick thread at all.
+#[test]
+fn a_busy_stream_ends_at_once_at_its_deadline_where_the_wheel_is_closed() {
+    let held_up = HeldUp::new();
+    let mut stream = held_up.busy();
+    held_up.timer.wheel().close();
+    let Poll::Ready(Err(error)) = read(&mut stream) else { panic!("it goes on") };
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_busy_body_does_not_wait_for_the_tick_thread_at_its_limit() {
+    let held_up = HeldUp::new();
+    let body = TimeoutBody::new(Endless, &held_up.timer, 100 * LIMIT).with_total_timeout(LIMIT);
+    let mut body = pin!(body);
+    held_up.clock.advance(2 * LIMIT);
+    let mut frames = 0;
+    let mut context = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(Ok(_))) = body.as_mut().poll_frame(&mut context) {
+        held_up.clock.advance(MS);
+        frames += 1;
+        assert!(frames < 10, "it waits for the tick thread");
     }
 }
 

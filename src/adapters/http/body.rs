@@ -85,10 +85,7 @@ impl Total {
     /// Ready when the limit has passed and the runtime has polled its sockets since, or when the
     /// timer refuses to wait.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        let polled = match self.sleep.is_elapsed() {
-            true => Poll::Ready(Ok(())),
-            false => Pin::new(&mut self.sleep).poll(context),
-        };
+        let polled = self.sleep.poll_by_clock(context);
         self.grace.hold(polled, &self.sleep, context)
     }
 
