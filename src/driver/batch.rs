@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::bell::Bell;
 use super::events::{Handed, Teller};
+use super::parker::Parker;
 use crate::panics::{ignore_poison, quietly, unless_locked};
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Inside, Mutex, Relaxed};
 use crate::wheel::{ClosedInChildren, Expired, LATENESS_BUCKETS, Lateness, TimerId, Wheel};
@@ -38,7 +38,7 @@ pub(super) struct Shared<T> {
     pub(super) quiet: Condvar,
     pub(super) quiet_lock: Mutex<()>,
     pub(super) last_sweep: LastSweep,
-    pub(super) bell: Arc<Bell>,
+    pub(super) parker: Arc<Parker>,
     pub(super) teller: Teller,
 }
 
@@ -77,7 +77,7 @@ impl<T> Shared<T> {
     /// Returns `true` in a child of the process that started the driver. A child has none of the
     /// driver's threads, and waits for no lock that one of them may have held at the fork.
     pub(super) fn is_forked(&self) -> bool {
-        self.bell.is_forked()
+        self.parker.is_forked()
     }
 
     /// Takes the timers that an executor dropped unrun.
@@ -103,7 +103,7 @@ impl<T> Shared<T> {
         let before = self.timers_in_flight.fetch_sub(timers, AcqRel);
         // The tick thread alone adds to the count, and waits only if it is at the bound.
         if before >= self.max_in_flight {
-            self.bell.ring();
+            self.parker.unpark();
         }
     }
 }
@@ -176,7 +176,7 @@ impl<T: Send> Drop for Batch<T> {
         }
         // The thread whose handler made the first room may have been preempted before it rang.
         if shared.max_in_flight < usize::MAX {
-            shared.bell.ring();
+            shared.parker.unpark();
         }
     }
 }

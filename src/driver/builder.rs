@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::batch::{LastSweep, PanicObserver, SaysLast, Shared};
-use super::bell::Bell;
 use super::events::{Limits, Teller, Watch};
 use super::executor::{Executor, default_executor};
+use super::parker::Parker;
 use super::{Driver, TickThread};
 use crate::error::BuildError;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Process, thread};
@@ -309,10 +309,10 @@ impl DriverBuilder {
             Some(executor) => executor,
             None => default_executor(&self.thread_name).map_err(BuildError::Thread)?,
         };
-        let bell = Arc::new(Bell::new(process));
-        let (ring, moved) = (Arc::clone(&bell), Arc::downgrade(&bell));
-        let (wheel, sweeper) = self.wheel.waker(move || ring.ring()).build()?;
-        let moved = move || moved.upgrade().inspect(|bell| bell.ring()).is_some();
+        let parker = Arc::new(Parker::new(process));
+        let (wakes, moved) = (Arc::clone(&parker), Arc::downgrade(&parker));
+        let (wheel, sweeper) = self.wheel.waker(move || wakes.unpark()).build()?;
+        let moved = move || moved.upgrade().inspect(|parker| parker.unpark()).is_some();
         wheel.clock().subscribe(Box::new(moved));
         let shared = Arc::new(Shared {
             handler: Box::new(make(wheel.clone())),
@@ -330,7 +330,7 @@ impl DriverBuilder {
             quiet: Condvar::new(),
             quiet_lock: Mutex::new(()),
             last_sweep: LastSweep::new(),
-            bell,
+            parker,
             teller: Teller::new(&self.thread_name, self.limits),
         });
         let ticking = TickThread {

@@ -29,10 +29,10 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod bell;
 mod builder;
 mod events;
 mod executor;
+mod parker;
 
 pub use builder::DriverBuilder;
 #[cfg(feature = "rayon")]
@@ -302,7 +302,7 @@ impl<T> Driver<T> {
         self.wheel().close();
         // Release: pairs with the Acquire of the tick thread's look.
         let first = !self.shared.stopping.swap(true, Release);
-        self.shared.bell.ring();
+        self.shared.parker.unpark();
         if waits && thread::current().id() != self.tick_thread && !self.shared.is_forked() {
             // A tick thread that panicked has dropped its sweeper too; the drain finds the rest.
             self.shared.last_sweep.wait();
@@ -348,7 +348,7 @@ struct TickThread<T> {
 
 impl<T: Send + 'static> TickThread<T> {
     fn run(mut self) {
-        self.shared.bell.hang_up();
+        self.shared.parker.register_current();
         // Acquire: pairs with the Release of `Driver::stop`.
         while !self.shared.stopping.load(Acquire) {
             // Acquire: pairs with the Release of `Shared::no_longer_in_flight`.
@@ -392,6 +392,6 @@ impl<T: Send + 'static> TickThread<T> {
     /// Parks until the alarm, a batch, the clock or the instant, if there is one, wakes the thread.
     fn wait(&self, until: Option<Instant>) {
         let clock = self.shared.wheel.clock();
-        self.shared.bell.wait(until.and_then(|until| clock.timeout(until)));
+        self.shared.parker.park(until.and_then(|until| clock.timeout(until)));
     }
 }
