@@ -3,8 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::bell::Bell;
 use super::budget::let_go;
+use super::drive_task::DriveTask;
 use super::timer::Timer;
 use super::wake::Wake;
 use crate::panics::quietly;
@@ -55,7 +55,7 @@ where
     S: Future,
 {
     let (wheel, undriven) = driven(builder)?;
-    let timer = Timer::driven(wheel, Arc::clone(&undriven.bell));
+    let timer = Timer::driven(wheel, Arc::clone(&undriven.task));
     Ok((timer, undriven.by(sleep, |timer: Expired<Wake>| timer.value.wake())))
 }
 
@@ -102,23 +102,23 @@ where
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn driven<T: Send>(builder: Builder) -> Result<(Wheel<T>, Undriven<T>), BuildError> {
-    let bell = Arc::new(Bell::default());
-    let ringing = Arc::clone(&bell);
-    let (wheel, sweeper) = builder.or_shards(1).waker(move || ringing.ring()).build()?;
-    let moved = Arc::downgrade(&bell);
+    let task = Arc::new(DriveTask::default());
+    let woken = Arc::clone(&task);
+    let (wheel, sweeper) = builder.or_shards(1).waker(move || woken.wake()).build()?;
+    let moved = Arc::downgrade(&task);
     wheel.clock().subscribe(Box::new(move || {
-        let bell = moved.upgrade();
-        bell.inspect(|bell| bell.ring()).is_some()
+        let task = moved.upgrade();
+        task.inspect(|task| task.wake()).is_some()
     }));
     let swept = Swept { wheel: wheel.clone(), sweeper: Some(sweeper) };
-    Ok((wheel, Undriven { swept, bell }))
+    Ok((wheel, Undriven { swept, task }))
 }
 
 /// What a future is to sweep, and does not yet; made by [`driven`].
 #[must_use = "nothing sweeps the wheel unless a future does"]
 pub struct Undriven<T: Send> {
     swept: Swept<T>,
-    bell: Arc<Bell>,
+    task: Arc<DriveTask>,
 }
 
 impl<T: Send> Undriven<T> {
@@ -131,8 +131,8 @@ impl<T: Send> Undriven<T> {
         S: Future,
         H: FnMut(Expired<T>),
     {
-        let Self { swept, bell } = self;
-        Drive { swept, bell, sleep, handler, until: None, sleeping: None }
+        let Self { swept, task } = self;
+        Drive { swept, task, sleep, handler, until: None, sleeping: None }
     }
 }
 
@@ -149,7 +149,7 @@ pin_project! {
         T: Send,
     {
         swept: Swept<T>,
-        bell: Arc<Bell>,
+        task: Arc<DriveTask>,
         sleep: F,
         handler: H,
         // When what is slept ends.
@@ -200,7 +200,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         // Before the sweep: who arms an earlier timer after it finds the task here.
-        this.bell.register(context.waker());
+        this.task.register(context.waker());
         let Swept { wheel, sweeper: Some(sweeper) } = this.swept else {
             return Poll::Ready(());
         };
@@ -209,7 +209,7 @@ where
             if !sweep.finished {
                 return let_go(context.waker());
             }
-            if wheel.is_closed() && (wheel.is_empty() || this.bell.has_ended()) {
+            if wheel.is_closed() && (wheel.is_empty() || this.task.has_ended()) {
                 this.sleeping.set(None);
                 this.swept.end();
                 return Poll::Ready(());
@@ -271,7 +271,7 @@ mod tests {
         assert!(sleep.as_mut().poll(&mut context).is_pending());
         timer.wheel().close();
         assert!(pin!(&mut driving).poll(&mut context).is_pending());
-        driving.bell.end();
+        driving.task.end();
         assert!(pin!(&mut driving).poll(&mut context).is_ready());
         let closed = Err(crate::Refusal::Closed);
         assert_eq!(sleep.poll(&mut context), Poll::Ready(closed), "and nobody waits for it");

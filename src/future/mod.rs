@@ -73,13 +73,13 @@
 
 #![forbid(unsafe_code)]
 
-mod bell;
 mod budget;
 #[cfg(not(modelled))]
 mod current;
 mod deadline;
 mod delay_queue;
 mod drive;
+mod drive_task;
 #[cfg(not(modelled))]
 mod free;
 pub(crate) mod grace;

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::bell::Bell;
+use super::drive_task::DriveTask;
 use super::wake::Wake;
 use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Wheel, WheelInstant};
 use std::sync::Arc;
@@ -88,7 +88,7 @@ enum SweptBy {
 #[derive(Debug)]
 struct Driven {
     wheel: Wheel<Wake>,
-    bell: Arc<Bell>,
+    task: Arc<DriveTask>,
 }
 
 impl Drop for Driven {
@@ -128,9 +128,9 @@ impl Timer {
         Self::of(wheel, SweptBy::Other)
     }
 
-    /// A timer on a wheel that a future sweeps, which the bell wakes.
-    pub(super) fn driven(wheel: Wheel<Wake>, bell: Arc<Bell>) -> Self {
-        let driven = Driven { wheel: wheel.clone(), bell };
+    /// A timer on a wheel that a future sweeps, which the task wakes.
+    pub(super) fn driven(wheel: Wheel<Wake>, task: Arc<DriveTask>) -> Self {
+        let driven = Driven { wheel: wheel.clone(), task };
         Self::of(wheel, SweptBy::Future(Arc::new(driven)))
     }
 
@@ -237,7 +237,7 @@ impl Timer {
         }
         if let SweptBy::Future(driven) = &self.0.swept_by {
             // The wheel is empty now.
-            driven.bell.end();
+            driven.task.end();
         }
     }
 

@@ -1,4 +1,4 @@
-//! [`Bell`]: wakes the task that sweeps a timer, and tells it that this has ended.
+//! [`DriveTask`]: wakes the task that sweeps a timer, and tells it that this has ended.
 
 #![forbid(unsafe_code)]
 
@@ -8,20 +8,20 @@ use std::task::Waker;
 
 /// Wakes the task that has registered last.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
-    task: AtomicWaker,
+pub(super) struct DriveTask {
+    waker: AtomicWaker,
     ended: AtomicBool,
 }
 
-impl Bell {
+impl DriveTask {
     /// From here on it is this task that is woken.
     pub(super) fn register(&self, task: &Waker) {
-        self.task.register(task);
+        self.waker.register(task);
     }
 
     /// Wakes the task, if there is one.
-    pub(super) fn ring(&self) {
-        self.task.wake();
+    pub(super) fn wake(&self) {
+        self.waker.wake();
     }
 
     /// Rings for the last time: nothing waits in the wheel any more, whatever its counts say yet.
@@ -29,7 +29,7 @@ impl Bell {
         // Relaxed: it is seen by whoever this wakes, and by whoever registers too late for that
         // (both synchronize, in `AtomicWaker`).
         self.ended.store(true, Relaxed);
-        self.ring();
+        self.wake();
     }
 
     /// Whether it has rung for the last time. To be asked after [`register`](Self::register).
