@@ -100,14 +100,14 @@ pub struct DelayQueue<T> {
 /// ```
 pub struct DelayQueueHandle<T> {
     wheel: Wheel<T>,
-    stream: Arc<StreamBell>,
+    stream: Arc<StreamTask>,
 }
 
 /// Wakes the task that polls the stream.
 #[derive(Default)]
-struct StreamBell {
+struct StreamTask {
     /// Set when the stream is to be polled; cleared by who then wakes its task.
-    rung: AtomicBool,
+    wake_requested: AtomicBool,
     task: AtomicWaker,
     /// How many handles there are, the queue's own included.
     handles: AtomicUsize,
@@ -115,27 +115,27 @@ struct StreamBell {
     /// that finds it so and is `Pending`; counted down by removals. Inserts do not count: the
     /// stream may be woken too early, and sets it again. Before the first such poll, and once it
     /// has been counted down, it means nothing: then the stream waits for nobody, or was woken.
-    left: AtomicUsize,
+    remaining: AtomicUsize,
 }
 
-impl StreamBell {
+impl StreamTask {
     /// Notes that the stream is to be polled.
-    fn ring(&self) {
-        // Release: pairs with the Acquire of `wake_if_rung`: who wakes the task has what rang
+    fn request_wake(&self) {
+        // Release: pairs with the Acquire of `wake_if_requested`: who wakes the task has what rang
         // behind it. An exchange, so that of several ringers each is seen.
-        self.rung.swap(true, Release);
+        self.wake_requested.swap(true, Release);
     }
 
-    /// Wakes the task, if the bell has rung.
+    /// Wakes the task, if the bell has wake_requested.
     ///
     /// One thread does it for all that have rung by then. Should it be preempted on the way, the
     /// wake-up waits for it, as it would inside of any waker that is handed from thread to thread.
     #[inline]
-    fn wake_if_rung(&self) {
+    fn wake_if_requested(&self) {
         // Relaxed: the ringer is this thread, or one that will come here itself.
-        if self.rung.load(Relaxed) {
-            // Acquire: pairs with the Release of `ring`.
-            if self.rung.swap(false, Acquire) {
+        if self.wake_requested.load(Relaxed) {
+            // Acquire: pairs with the Release of `request_wake`.
+            if self.wake_requested.swap(false, Acquire) {
                 self.task.wake();
             }
         }
@@ -185,9 +185,9 @@ impl<T: Send> DelayQueue<T> {
     ///
     /// As [`Builder::build`].
     pub fn new(timer: &Timer, builder: Builder) -> Result<Self, BuildError> {
-        let stream = Arc::new(StreamBell::default());
-        let bell = Arc::clone(&stream);
-        let builder = builder.clock(ClockOf(timer.share())).waker(move || bell.ring());
+        let stream = Arc::new(StreamTask::default());
+        let waker = Arc::clone(&stream);
+        let builder = builder.clock(ClockOf(timer.share())).waker(move || waker.request_wake());
         let (wheel, sweeper) = builder.or_shards(1).build()?;
         let sleep = timer.sleep_until(timer.now());
         let handle = DelayQueueHandle::new(wheel, stream);
@@ -243,20 +243,20 @@ impl<T: Send> DelayQueue<T> {
             return false;
         }
         // SeqCst: the wheel is seen closed, then what is armed is counted; against an insert, which
-        // counts itself, passes a fence and looks whether the wheel is closed (`tried`).
+        // counts itself, passes a fence and looks whether the wheel is closed (`recheck_closed`).
         fence(SeqCst);
         let left = wheel.len();
         if alone {
             // Relaxed: nobody else uses the queue now, which is borrowed exclusively, and whoever
             // removes from it next comes after this borrow.
-            stream.left.store(left, Relaxed);
+            stream.remaining.store(left, Relaxed);
         }
         left == 0
     }
 }
 
 impl<T: Send> DelayQueueHandle<T> {
-    fn new(wheel: Wheel<T>, stream: Arc<StreamBell>) -> Self {
+    fn new(wheel: Wheel<T>, stream: Arc<StreamTask>) -> Self {
         // Relaxed: whoever makes a handle has one, or is the queue's maker.
         stream.handles.fetch_add(1, Relaxed);
         Self { wheel, stream }
@@ -268,7 +268,7 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::insert`]; the value comes back.
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
-        self.then_wake(|wheel| self.tried(wheel.insert(value, delay)))
+        self.and_wake(|wheel| self.recheck_closed(wheel.insert(value, delay)))
     }
 
     /// As [`insert`](Self::insert), at `deadline`.
@@ -277,30 +277,30 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::insert_at`]; the value comes back.
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.then_wake(|_| self.insert_silently(value, deadline))
+        self.and_wake(|_| self.insert_without_wake(value, deadline))
     }
 
     /// Takes a value out before its time: if and only if it has not come out, and never will.
     /// O(1), lock-free.
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.then_wake(|_| self.cancel_silently(id))
+        self.and_wake(|_| self.cancel_without_wake(id))
     }
 
     /// As [`cancel`](Self::cancel), with the deadline. O(1), lock-free.
     pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
-        self.then_wake(|wheel| wheel.cancel_with_deadline(id).inspect(|_| self.perhaps_the_last()))
+        self.and_wake(|wheel| wheel.cancel_with_deadline(id).inspect(|_| self.note_removal()))
     }
 
-    pub(super) fn insert_silently(
+    pub(super) fn insert_without_wake(
         &self,
         value: T,
         deadline: Instant,
     ) -> Result<TimerId, InsertError<T>> {
-        self.tried(self.wheel.insert_at(value, deadline))
+        self.recheck_closed(self.wheel.insert_at(value, deadline))
     }
 
-    pub(super) fn cancel_silently(&self, id: TimerId) -> Option<T> {
-        self.wheel.cancel(id).inspect(|_| self.perhaps_the_last())
+    pub(super) fn cancel_without_wake(&self, id: TimerId) -> Option<T> {
+        self.wheel.cancel(id).inspect(|_| self.note_removal())
     }
 
     /// Sets when a value comes out to `delay` from now, earlier or later; whether it was still in
@@ -310,7 +310,7 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::reset`]; it keeps its deadline.
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
-        self.then_wake(|wheel| wheel.reset(id, delay))
+        self.and_wake(|wheel| wheel.reset(id, delay))
     }
 
     /// As [`reset`](Self::reset), to `deadline`.
@@ -319,7 +319,7 @@ impl<T: Send> DelayQueueHandle<T> {
     ///
     /// As [`Wheel::reset_at`]; it keeps its deadline.
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
-        self.then_wake(|wheel| wheel.reset_at(id, deadline))
+        self.and_wake(|wheel| wheel.reset_at(id, deadline))
     }
 
     /// When a value comes out, rounded up to the wheel's resolution; `None` if it is not in the
@@ -363,11 +363,11 @@ impl<T: Send> DelayQueueHandle<T> {
 
     /// Takes all values out. O(entries of the wheel).
     pub fn drain(&self) -> Vec<Unfired<T>> {
-        self.then_wake(|wheel| {
+        self.and_wake(|wheel| {
             let drained = wheel.drain();
             match self.is_alone() {
-                true => self.stream.ring(),
-                false => self.ring_if_closed(),
+                true => self.stream.request_wake(),
+                false => self.request_wake_if_closed(),
             }
             drained
         })
@@ -401,7 +401,7 @@ impl<T: Send> DelayQueueHandle<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.then_wake(Wheel::close);
+        self.and_wake(Wheel::close);
     }
 
     /// A snapshot of what the queue's wheel counts.
@@ -428,30 +428,33 @@ impl<T: Send> DelayQueueHandle<T> {
     /// borrows the queue that the stream is polled by. So its last poll has counted what was left.
     /// (A handle that was there at that poll rings when it goes.)
     #[inline]
-    fn perhaps_the_last(&self) {
+    fn note_removal(&self) {
         if !self.is_alone() {
-            self.ring_if_closed();
+            self.request_wake_if_closed();
         // Relaxed: of several removals one is the last, and the poll that it brings about comes
         // after all of them, by the borrow.
-        } else if self.stream.left.fetch_sub(1, Relaxed) == 1 {
-            self.stream.ring();
+        } else if self.stream.remaining.fetch_sub(1, Relaxed) == 1 {
+            self.stream.request_wake();
         }
     }
 
     /// Rings for a stream whose queue is closed, and which may be empty now.
-    fn ring_if_closed(&self) {
+    fn request_wake_if_closed(&self) {
         // SeqCst: the end of a timer was counted, then the wheel is seen open; against the closer,
         // who closes it, passes a fence of its own and wakes the stream, which counts.
         fence(SeqCst);
         if self.wheel.is_closed() {
-            self.stream.ring();
+            self.stream.request_wake();
         }
     }
 
     /// What came of an insert, once more in order with a close: the stream counts what is armed,
     /// and not by looking at each timer as a drain does.
     #[inline]
-    fn tried(&self, inserted: Result<TimerId, InsertError<T>>) -> Result<TimerId, InsertError<T>> {
+    fn recheck_closed(
+        &self,
+        inserted: Result<TimerId, InsertError<T>>,
+    ) -> Result<TimerId, InsertError<T>> {
         let kept = inserted.and_then(|id| {
             // SeqCst: the timer is counted, then the wheel is seen open; against the stream, which
             // sees it closed, passes a fence of its own and counts.
@@ -464,14 +467,14 @@ impl<T: Send> DelayQueueHandle<T> {
         });
         // One that is refused may have been counted for a moment, and have kept the stream from its
         // end.
-        kept.inspect_err(|_| self.ring_if_closed())
+        kept.inspect_err(|_| self.request_wake_if_closed())
     }
 
     /// Wakes the stream's task after an operation that has rung for it.
     #[inline]
-    fn then_wake<R>(&self, operation: impl FnOnce(&Wheel<T>) -> R) -> R {
+    fn and_wake<R>(&self, operation: impl FnOnce(&Wheel<T>) -> R) -> R {
         let done = operation(&self.wheel);
-        self.stream.wake_if_rung();
+        self.stream.wake_if_requested();
         done
     }
 }
@@ -479,8 +482,8 @@ impl<T: Send> DelayQueueHandle<T> {
 /// For the drop of what holds the wake-up back, whatever the values are.
 impl<T> DelayQueueHandle<T> {
     /// Wakes the stream's task, if an operation has rung for it.
-    pub(super) fn wake_if_rung(&self) {
-        self.stream.wake_if_rung();
+    pub(super) fn wake_if_requested(&self) {
+        self.stream.wake_if_requested();
     }
 }
 
@@ -517,8 +520,8 @@ impl<T> Drop for DelayQueueHandle<T> {
         // Release: pairs with the Acquire of the stream's look at its end. Acquire: keeps the
         // chain over several handles.
         if self.stream.handles.fetch_sub(1, AcqRel) == 2 {
-            self.stream.ring();
-            self.stream.wake_if_rung();
+            self.stream.request_wake();
+            self.stream.wake_if_requested();
         }
     }
 }

@@ -77,18 +77,18 @@ impl<T: Send> HeldWake<'_, T> {
     ///
     /// As [`Wheel::insert_at`](crate::Wheel::insert_at); the value comes back.
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
-        self.handle.insert_silently(value, deadline)
+        self.handle.insert_without_wake(value, deadline)
     }
 
     /// As [`DelayQueueHandle::cancel`].
     pub fn cancel(&self, id: TimerId) -> Option<T> {
-        self.handle.cancel_silently(id)
+        self.handle.cancel_without_wake(id)
     }
 }
 
 impl<T> Drop for HeldWake<'_, T> {
     fn drop(&mut self) {
-        self.handle.wake_if_rung();
+        self.handle.wake_if_requested();
     }
 }
 
