@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::limits::{Direction, Settings};
+use super::settings::{Direction, Settings};
 use crate::future::Timer;
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};
@@ -16,20 +16,20 @@ use std::time::{Duration, Instant};
 /// settings and leaves its waker under one acquisition of the lock, so a change is either read by
 /// the task or wakes it.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct StreamShared {
     timer: Timer,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct StreamState {
     settings: Settings,
     /// The tasks that wait to read and to write.
     waiting: [Option<Waker>; 2],
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl StreamShared {
+    fn lock(&self) -> MutexGuard<'_, StreamState> {
         ignore_poison(self.state.lock())
     }
 
@@ -40,7 +40,7 @@ impl Shared {
     /// Returns the settings, and wakes the task when they change.
     pub(super) fn settings_for(&self, direction: Direction, task: &Waker) -> Settings {
         let mut state = self.lock();
-        let replaced = remember(&mut state.waiting[direction as usize], task);
+        let replaced = store_waker(&mut state.waiting[direction as usize], task);
         let settings = state.settings;
         drop(state);
         drop(replaced);
@@ -63,7 +63,7 @@ impl Shared {
 
 /// Stores a task's waker under a lock. Returns the previous waker, which the caller drops after the
 /// lock is released.
-pub(super) fn remember(place: &mut Option<Waker>, task: &Waker) -> Option<Waker> {
+pub(super) fn store_waker(place: &mut Option<Waker>, task: &Waker) -> Option<Waker> {
     match place {
         Some(known) if known.will_wake(task) => None,
         _ => place.replace(task.clone()),
@@ -120,16 +120,16 @@ pub(super) fn remember(place: &mut Option<Waker>, task: &Waker) -> Option<Waker>
 /// ```
 #[derive(Clone, Debug)]
 pub struct StreamHandle {
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
 }
 
 impl StreamHandle {
     pub(super) fn new(timer: Timer, settings: Settings) -> Self {
-        let state = Mutex::new(State { settings, waiting: [None, None] });
-        Self { shared: Arc::new(Shared { timer, state }) }
+        let state = Mutex::new(StreamState { settings, waiting: [None, None] });
+        Self { shared: Arc::new(StreamShared { timer, state }) }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<StreamShared> {
         &self.shared
     }
 
@@ -185,7 +185,7 @@ impl StreamHandle {
 #[derive(Debug)]
 #[must_use = "the pause is over when the guard is dropped"]
 pub struct StreamPause {
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
 }
 
 impl Drop for StreamPause {

@@ -121,16 +121,16 @@
 
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod error;
 mod handle;
 #[cfg(feature = "hyper-util")]
 mod hyper;
-mod limits;
+mod settings;
 mod stream;
 #[cfg(feature = "tokio")]
 mod tokio;
-mod watch;
+mod wait_timer;
+mod waits;
 
 pub use error::{Limit, StreamError};
 pub use handle::{StreamHandle, StreamPause};

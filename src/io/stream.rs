@@ -4,8 +4,8 @@
 
 use super::error::{Limit, StreamError};
 use super::handle::StreamHandle;
-use super::limits::Direction;
-use super::watch::{Operation, Watch};
+use super::settings::Direction;
+use super::waits::{Operation, Waits};
 use crate::future::Timer;
 use futures_io::{AsyncRead, AsyncWrite};
 use pin_project_lite::pin_project;
@@ -57,7 +57,7 @@ pin_project! {
     pub struct TimeoutStream<S> {
         #[pin]
         stream: S,
-        watch: Watch,
+        waits: Waits,
     }
 }
 
@@ -65,7 +65,7 @@ impl<S> TimeoutStream<S> {
     /// A stream without limits, which are kept by `timer`: pass a clone for each connection, or for
     /// each thread, so that they share no counter.
     pub fn new(timer: &Timer, stream: S) -> Self {
-        Self { stream, watch: Watch::new(timer.share()) }
+        Self { stream, waits: Waits::new(timer.share()) }
     }
 
     /// Limits how long a read may wait for its peer, as
@@ -122,7 +122,7 @@ impl<S> TimeoutStream<S> {
     /// How long a read may wait for its peer.
     #[must_use]
     pub fn read_timeout(&self) -> Option<Duration> {
-        self.watch.settings().read.limit
+        self.waits.settings().read.limit
     }
 
     /// Sets how long a read may wait for its peer; `None` for as long as it takes.
@@ -132,13 +132,13 @@ impl<S> TimeoutStream<S> {
     /// [restart it](Self::set_writes_restart_reads). Calling this method restarts a wait in
     /// progress at its next poll, but wakes no task.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) {
-        self.watch.set(|settings| settings.read.set(limit));
+        self.waits.set(|settings| settings.read.set(limit));
     }
 
     /// Returns `true` if a write of bytes restarts the wait of a read.
     #[must_use]
     pub fn writes_restart_reads(&self) -> bool {
-        self.watch.writes_restart_reads()
+        self.waits.writes_restart_reads()
     }
 
     /// Sets whether a write of bytes restarts the [wait of a read](Self::set_read_timeout). It does
@@ -168,13 +168,13 @@ impl<S> TimeoutStream<S> {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn set_writes_restart_reads(&mut self, restart: bool) {
-        self.watch.set_writes_restart_reads(restart);
+        self.waits.set_writes_restart_reads(restart);
     }
 
     /// How long a write, flush or shutdown may wait for its peer.
     #[must_use]
     pub fn write_timeout(&self) -> Option<Duration> {
-        self.watch.settings().write.limit
+        self.waits.settings().write.limit
     }
 
     /// Sets how long a write, flush or shutdown may wait for its peer; `None` for as long as it
@@ -185,13 +185,13 @@ impl<S> TimeoutStream<S> {
     /// for seconds. The [module](super#how-long-a-limit-for-writes-must-be) explains how long the
     /// limit must be.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
-        self.watch.set(|settings| settings.write.set(limit));
+        self.waits.set(|settings| settings.write.set(limit));
     }
 
     /// How long there may be silence in both directions.
     #[must_use]
     pub fn idle_timeout(&self) -> Option<Duration> {
-        self.watch.settings().idle.limit
+        self.waits.settings().idle.limit
     }
 
     /// Sets how long there may be silence in both directions; `None` for as long as it takes.
@@ -201,13 +201,13 @@ impl<S> TimeoutStream<S> {
     /// nobody asks for anything is not idle. Whatever waits ends when it has passed. It takes
     /// effect as that of [reads](Self::set_read_timeout) does.
     pub fn set_idle_timeout(&mut self, limit: Option<Duration>) {
-        self.watch.set(|settings| settings.idle.set(limit));
+        self.waits.set(|settings| settings.idle.set(limit));
     }
 
     /// By when all must be done.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.watch.deadline()
+        self.waits.deadline()
     }
 
     /// Sets by when all must be done, such as the rest of a message; `None` for whenever it is.
@@ -220,7 +220,7 @@ impl<S> TimeoutStream<S> {
     /// it, or if they notice it late. Bytes that the system received before the deadline are
     /// therefore read even if another task blocked the runtime's thread.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.watch.set_deadline(deadline);
+        self.waits.set_deadline(deadline);
     }
 
     /// Returns a handle with which other code, such as the service that works on a request, can
@@ -247,7 +247,7 @@ impl<S> TimeoutStream<S> {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn handle(&self) -> StreamHandle {
-        self.watch.handle()
+        self.waits.handle()
     }
 
     /// The stream.
@@ -279,7 +279,7 @@ impl<S> TimeoutStream<S> {
         context: &mut Context<'_>,
         operation: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        if self.as_mut().project().watch.is_over(direction, context) {
+        if self.as_mut().project().waits.is_over(direction, context) {
             return Poll::Ready(Err(StreamError::Elapsed(Limit::Deadline).into()));
         }
         self.waiting(direction, does, context, operation)
@@ -296,10 +296,10 @@ impl<S> TimeoutStream<S> {
     ) -> Poll<io::Result<R>> {
         let this = self.project();
         if let Poll::Ready(done) = operation(this.stream, context) {
-            this.watch.is_ready(direction, does);
+            this.waits.is_ready(direction, does);
             return Poll::Ready(done);
         }
-        let given_up = ready!(this.watch.poll_limits(direction, does, context));
+        let given_up = ready!(this.waits.poll_limits(direction, does, context));
         Poll::Ready(Err(given_up.into()))
     }
 }

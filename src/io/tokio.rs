@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::limits::Direction;
+use super::settings::Direction;
 use super::stream::TimeoutStream;
-use super::watch::Operation;
+use super::waits::Operation;
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use std::io::{self, IoSlice};
 use std::pin::Pin;

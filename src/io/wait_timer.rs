@@ -1,13 +1,13 @@
-//! [`Alarm`]: the timer that ends a wait of a stream.
+//! [`WaitTimer`]: the timer that ends a wait of a stream.
 //!
 //! A future that waits on a stream may be dropped without notice to the stream. Its timer then
-//! wakes a task that does not poll the stream. The timer therefore holds a [`Signal`] instead of
-//! the task's waker, and the signal records when it woke the task. A poll that comes long after
+//! wakes a task that does not poll the stream. The timer therefore holds a [`WakeRecorder`] instead of
+//! the task's waker, and the recorder records when it woke the task. A poll that comes long after
 //! that is not the one for which the task was woken, and begins a new wait.
 
 #![forbid(unsafe_code)]
 
-use super::handle::remember;
+use super::handle::store_waker;
 use crate::future::grace::Grace;
 use crate::future::{Sleep, Timer, Wake as Woken};
 use crate::panics::ignore_poison;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 
 /// A timer that was armed once.
 #[derive(Debug)]
-pub(super) struct Alarm {
+pub(super) struct WaitTimer {
     sleep: Sleep,
     /// Delays the end of a wait until the runtime has polled its sockets.
     grace: Grace,
     /// The moment for which it is armed, unless it has fired.
     armed: Option<WheelInstant>,
-    signal: Arc<Signal>,
-    /// The signal's.
+    recorder: Arc<WakeRecorder>,
+    /// The recorder's.
     waker: Waker,
 }
 
@@ -40,12 +40,12 @@ pub(super) enum End {
     Unnoticed,
 }
 
-impl Alarm {
+impl WaitTimer {
     pub(super) fn new(timer: &Timer, at: WheelInstant) -> Self {
         let sleep = timer.sleep_until(timer.wheel().instant(at));
-        let signal = Arc::new(Signal { timer: timer.share(), state: Mutex::default() });
-        let waker = Waker::from(Arc::clone(&signal));
-        Self { sleep, grace: Grace::default(), armed: Some(at), signal, waker }
+        let recorder = Arc::new(WakeRecorder { timer: timer.share(), state: Mutex::default() });
+        let waker = Waker::from(Arc::clone(&recorder));
+        Self { sleep, grace: Grace::default(), armed: Some(at), recorder, waker }
     }
 
     /// Returns `true` while an end is held back until the runtime has polled its sockets.
@@ -61,7 +61,7 @@ impl Alarm {
         wheel: &Wheel<Woken>,
         task: &Waker,
     ) -> Poll<()> {
-        self.signal.attach(task);
+        self.recorder.attach(task);
         if self.armed.is_none_or(|armed| armed > deadline) {
             self.sleep.reset(wheel.instant(deadline));
             self.armed = Some(deadline);
@@ -83,8 +83,8 @@ impl Alarm {
         wheel: &Wheel<Woken>,
         task: &Waker,
     ) -> Poll<Result<End, Refusal>> {
-        let end = match self.signal.attach(task) {
-            Some(woken) if self.signal.since(woken) > patience => End::Unnoticed,
+        let end = match self.recorder.attach(task) {
+            Some(woken) if self.recorder.since(woken) > patience => End::Unnoticed,
             _ => End::InTime,
         };
         let mut context = Context::from_waker(&self.waker);
@@ -99,13 +99,13 @@ impl Alarm {
             self.armed = Some(armed);
             // The end of a sleep for a moment before `until` is not reported, and not delayed.
             let reported = armed == until && end == End::InTime;
-            let rung = ready!(match reported {
+            let slept = ready!(match reported {
                 true => self.grace.poll(&mut self.sleep, &mut context),
                 false => Pin::new(&mut self.sleep).poll(&mut context),
             });
             self.armed = None;
-            if armed == until || rung.is_err() {
-                return Poll::Ready(rung.map(|()| end));
+            if armed == until || slept.is_err() {
+                return Poll::Ready(slept.map(|()| end));
             }
         }
     }
@@ -113,21 +113,21 @@ impl Alarm {
 
 /// Wakes a task and records when.
 #[derive(Debug)]
-struct Signal {
+struct WakeRecorder {
     timer: Timer,
-    state: Mutex<Signalled>,
+    state: Mutex<WakeRecord>,
 }
 
 #[derive(Debug, Default)]
-struct Signalled {
+struct WakeRecord {
     /// The waiting task, until it is woken.
     task: Option<Waker>,
     /// The time at which a task was woken, until one polls.
     at: Option<Instant>,
 }
 
-impl Signal {
-    fn lock(&self) -> MutexGuard<'_, Signalled> {
+impl WakeRecorder {
+    fn lock(&self) -> MutexGuard<'_, WakeRecord> {
         ignore_poison(self.state.lock())
     }
 
@@ -135,7 +135,7 @@ impl Signal {
     /// one was.
     fn attach(&self, task: &Waker) -> Option<Instant> {
         let mut state = self.lock();
-        let replaced = remember(&mut state.task, task);
+        let replaced = store_waker(&mut state.task, task);
         let woken = state.at.take();
         drop(state);
         drop(replaced);
@@ -147,7 +147,7 @@ impl Signal {
     }
 }
 
-impl Wake for Signal {
+impl Wake for WakeRecorder {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

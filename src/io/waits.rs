@@ -1,4 +1,4 @@
-//! [`Watch`]: what a stream waits for, until when, and the timers that end it.
+//! [`Waits`]: what a stream waits for, until when, and the timers that end it.
 //!
 //! Each direction has a wait of its own. It begins with a first pending poll, and ends with one
 //! that is ready, or gives up; but a flush that is ready without having waited says nothing of a
@@ -15,10 +15,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::alarm::{Alarm, End};
 use super::error::{Limit, StreamError};
-use super::handle::{Shared, StreamHandle};
-use super::limits::{Direction, Settings};
+use super::handle::{StreamHandle, StreamShared};
+use super::settings::{Direction, Settings};
+use super::wait_timer::{End, WaitTimer};
 use crate::future::{Timer, Wake};
 use crate::{Wheel, WheelInstant};
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct Waits {
     timer: Timer,
     /// As this stream last saw them.
     settings: Settings,
@@ -55,7 +55,7 @@ struct Wait {
     finishes: bool,
     /// Whether its limits have begun anew since the last bytes, because they passed unnoticed.
     renewed: bool,
-    alarm: Option<Alarm>,
+    timer: Option<WaitTimer>,
 }
 
 /// What is done to a stream.
@@ -67,7 +67,7 @@ pub(super) enum Operation {
     Finish,
 }
 
-impl Watch {
+impl Waits {
     pub(super) fn new(timer: Timer) -> Self {
         Self {
             timer,
@@ -84,7 +84,7 @@ impl Watch {
         self.shared.get_or_init(new).clone()
     }
 
-    fn shared(&self) -> Option<&Arc<Shared>> {
+    fn shared(&self) -> Option<&Arc<StreamShared>> {
         self.shared.get().map(StreamHandle::shared)
     }
 
@@ -172,9 +172,9 @@ impl Watch {
         let timer = self.timer.share();
         let wait = self.wait_of(direction);
         if timer.ignores_runtimes() && !timer.wheel().is_closed() {
-            let alarm = wait.alarm.get_or_insert_with(|| Alarm::new(&timer, deadline));
-            let was_held = alarm.is_held();
-            let polled = alarm.poll_passed(deadline, timer.wheel(), context.waker());
+            let wait_timer = wait.timer.get_or_insert_with(|| WaitTimer::new(&timer, deadline));
+            let was_held = wait_timer.is_held();
+            let polled = wait_timer.poll_passed(deadline, timer.wheel(), context.waker());
             if polled.is_pending() || was_held {
                 return false;
             }
@@ -226,12 +226,12 @@ impl Watch {
         if let Some(settings) = shared.map(|at| at.settings_for(direction, context.waker())) {
             self.adopt(settings);
         }
-        let given_up = ready!(self.poll_alarm(direction, operation, context));
+        let given_up = ready!(self.poll_wait(direction, operation, context));
         self.wait_of(direction).end();
         Poll::Ready(given_up)
     }
 
-    fn poll_alarm(
+    fn poll_wait(
         &mut self,
         direction: Direction,
         operation: Operation,
@@ -271,8 +271,8 @@ impl Watch {
                 Some(time) if !wait.renewed => (time / 4).min(LONGEST_PATIENCE),
                 _ => Duration::MAX,
             };
-            let alarm = wait.alarm.get_or_insert_with(|| Alarm::new(timer, until));
-            match ready!(alarm.poll(until, patience, wheel, context.waker())) {
+            let wait_timer = wait.timer.get_or_insert_with(|| WaitTimer::new(timer, until));
+            match ready!(wait_timer.poll(until, patience, wheel, context.waker())) {
                 Ok(End::InTime) => return Poll::Ready(StreamError::Elapsed(limit)),
                 Ok(End::Unnoticed) => wait.renew(),
                 Err(refusal) => return Poll::Ready(StreamError::Refused(refusal)),
@@ -282,7 +282,7 @@ impl Watch {
 }
 
 /// Removes the tasks' wakers, so that handles that outlive the stream keep no task alive.
-impl Drop for Watch {
+impl Drop for Waits {
     fn drop(&mut self) {
         drop(self.shared().map(|shared| shared.take_tasks()));
     }
