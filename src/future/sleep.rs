@@ -193,7 +193,7 @@ impl Sleep {
             State::Elapsed => true,
             State::Refused(_) => false,
             State::Armed(Armed { id, handed_out: true, .. }) => {
-                !self.wheel().contains(id) && self.fired(true)
+                !self.wheel().contains(id) && self.has_fired(true)
             }
             State::Idle { .. } | State::Armed(_) => self.has_passed(),
         }
@@ -319,7 +319,7 @@ impl Sleep {
     }
 
     /// Whether a timer that is gone has fired for good.
-    fn fired(&self, handed_out: bool) -> bool {
+    fn has_fired(&self, handed_out: bool) -> bool {
         match handed_out {
             true => !self.wheel().is_closed(),
             false => self.has_passed(),
@@ -345,10 +345,10 @@ impl Sleep {
         let slack = Slack::of(soon.ahead);
         let (wake, waker) = Wake::of(task);
         match wheel.insert_soon(wake, soon) {
-            Ok(id) => self.is_armed(id, waker, slack),
+            Ok(id) => self.set_armed(id, waker, slack),
             Err(wake) => {
                 let armed = wheel.insert_soon_any(wake, soon);
-                self.see(armed, (waker, slack), task)
+                self.finish_arming(armed, (waker, slack), task)
             }
         }
     }
@@ -363,26 +363,26 @@ impl Sleep {
         let slack = Slack::of(ahead);
         let (wake, waker) = Wake::of(task);
         let armed = insert(self.wheel(), wake, self.deadline);
-        self.see(armed, (waker, slack), task)
+        self.finish_arming(armed, (waker, slack), task)
     }
 
     /// Notes that its timer has this id.
     #[inline]
-    fn is_armed(&mut self, id: TimerId, waker: Identity, slack: Slack) -> Poll<()> {
+    fn set_armed(&mut self, id: TimerId, waker: Identity, slack: Slack) -> Poll<()> {
         self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
         Poll::Pending
     }
 
     /// Notes what came of arming.
     #[inline(never)]
-    fn see(
+    fn finish_arming(
         &mut self,
         armed: Result<TimerId, InsertError<Wake>>,
         (waker, slack): (Identity, Slack),
         task: &Waker,
     ) -> Poll<()> {
         match armed {
-            Ok(id) => self.is_armed(id, waker, slack),
+            Ok(id) => self.set_armed(id, waker, slack),
             Err(InsertError { reason, value }) => {
                 value.forget();
                 if let State::Idle { let_go: false } = self.state {
@@ -395,8 +395,8 @@ impl Sleep {
     }
 
     /// The timer is not in the wheel any more.
-    fn gone(&mut self, handed_out: bool, waker: &Waker) -> Poll<()> {
-        if self.fired(handed_out) {
+    fn poll_ended(&mut self, handed_out: bool, waker: &Waker) -> Poll<()> {
+        if self.has_fired(handed_out) {
             return self.elapse();
         }
         if handed_out {
@@ -430,7 +430,7 @@ impl Sleep {
                     return Poll::Pending;
                 }
                 let Some(sure) = keeps(self.wheel(), id, at) else {
-                    return self.gone(handed_out, task);
+                    return self.poll_ended(handed_out, task);
                 };
                 if let State::Armed(armed) = &mut self.state {
                     (armed.earlier, armed.sure) = (false, sure);
@@ -464,14 +464,14 @@ impl Sleep {
         };
         let (wake, waker) = Wake::of(task);
         let armed = self.wheel().insert_over_capacity(wake, self.deadline);
-        self.see(armed, (waker, Slack::of(ahead)), task)
+        self.finish_arming(armed, (waker, Slack::of(ahead)), task)
     }
 
     /// Another task than before polls, or the deadline was moved to the past: takes the waker out
     /// and, if the time has not come, puts the task's in its place.
     fn change_hands(&mut self, id: TimerId, handed_out: bool, waker: &Waker) -> Poll<()> {
         let Some(taken) = self.wheel().cancel_with_deadline(id) else {
-            return self.gone(handed_out, waker);
+            return self.poll_ended(handed_out, waker);
         };
         taken.value.forget();
         if handed_out {

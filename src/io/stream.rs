@@ -279,7 +279,7 @@ impl<S> TimeoutStream<S> {
         context: &mut Context<'_>,
         operation: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        if self.as_mut().project().waits.is_over(direction, context) {
+        if self.as_mut().project().waits.poll_deadline(direction, context).is_ready() {
             return Poll::Ready(Err(StreamError::Elapsed(Limit::Deadline).into()));
         }
         self.waiting(direction, does, context, operation)
@@ -296,7 +296,7 @@ impl<S> TimeoutStream<S> {
     ) -> Poll<io::Result<R>> {
         let this = self.project();
         if let Poll::Ready(done) = operation(this.stream, context) {
-            this.waits.is_ready(direction, does);
+            this.waits.finish_operation(direction, does);
             return Poll::Ready(done);
         }
         let given_up = ready!(this.waits.poll_limits(direction, does, context));

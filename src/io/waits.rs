@@ -145,30 +145,34 @@ impl Waits {
         }
     }
 
-    /// Ends the direction's wait if no operation may begin any more, and returns `true` then.
+    /// Ends the direction's wait if no operation may begin any more, and is ready then.
     #[inline]
-    pub(super) fn is_over(&mut self, direction: Direction, context: &mut Context<'_>) -> bool {
+    pub(super) fn poll_deadline(
+        &mut self,
+        direction: Direction,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
         if let Some(settings) = self.shared().map(|shared| shared.settings()) {
             self.adopt(settings);
         }
         match self.settings.deadline {
             Some(at) if self.timer.wheel().has_passed(at) => {
-                self.is_reported(at, direction, context)
+                self.poll_passed_deadline(at, direction, context)
             }
-            _ => false,
+            _ => Poll::Pending,
         }
     }
 
-    /// Returns `true` if a deadline that has passed ends the direction. This is at once, or, if
+    /// Returns `Ready` if a deadline that has passed ends the direction. This is at once, or, if
     /// tasks are woken independently of their runtime, after the runtime has polled its sockets. On
     /// a closed wheel, such as that of a forked child, nothing would end a wait for the runtime.
     #[cold]
-    fn is_reported(
+    fn poll_passed_deadline(
         &mut self,
         deadline: WheelInstant,
         direction: Direction,
         context: &mut Context<'_>,
-    ) -> bool {
+    ) -> Poll<()> {
         let timer = self.timer.share();
         let wait = self.wait_of(direction);
         if timer.ignores_runtimes() && !timer.wheel().is_closed() {
@@ -176,11 +180,11 @@ impl Waits {
             let was_held = wait_timer.is_held();
             let polled = wait_timer.poll_passed(deadline, timer.wheel(), context.waker());
             if polled.is_pending() || was_held {
-                return false;
+                return Poll::Pending;
             }
         }
         wait.end();
-        true
+        Poll::Ready(())
     }
 
     fn wait_of(&mut self, direction: Direction) -> &mut Wait {
@@ -192,7 +196,7 @@ impl Waits {
 
     /// An operation is ready.
     #[inline]
-    pub(super) fn is_ready(&mut self, direction: Direction, operation: Operation) {
+    pub(super) fn finish_operation(&mut self, direction: Direction, operation: Operation) {
         let Self { timer, settings, writes_restart_reads, reads, writes, .. } = self;
         let (wait, other) = match direction {
             Direction::Reads => (reads, writes),

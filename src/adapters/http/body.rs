@@ -70,18 +70,18 @@ pin_project! {
         // Whether the sleep counts: set by a poll that finds no frame; cleared by the next frame.
         waits: bool,
         // None without a limit for the whole, and at the end of the body.
-        total: Option<Total>,
+        total: Option<TotalLimit>,
     }
 }
 
 /// The limit for a whole body.
 #[derive(Debug)]
-struct Total {
+struct TotalLimit {
     sleep: Sleep,
     grace: Grace,
 }
 
-impl Total {
+impl TotalLimit {
     /// Ready when the limit has passed and the runtime has polled its sockets since, or when the
     /// timer refuses to wait.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
@@ -89,11 +89,14 @@ impl Total {
         self.grace.hold(polled, &self.sleep, context)
     }
 
-    /// Returns `true` if a frame that is ready is no longer returned. Arms no timer before the
+    /// Returns `Ready` if a frame that is ready is no longer returned. Arms no timer before the
     /// limit has passed.
-    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+    fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let was_held = self.grace.is_held();
-        self.sleep.is_elapsed() && self.poll(context).is_ready() && !was_held
+        if self.sleep.is_elapsed() && self.poll(context).is_ready() && !was_held {
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 }
 
@@ -138,8 +141,10 @@ impl<B> TimeoutBody<B> {
     /// ```
     #[must_use]
     pub fn with_total_timeout(mut self, limit: Duration) -> Self {
-        let total =
-            |sleep: &Sleep| Total { sleep: sleep.timer().sleep(limit), grace: Grace::default() };
+        let total = |sleep: &Sleep| TotalLimit {
+            sleep: sleep.timer().sleep(limit),
+            grace: Grace::default(),
+        };
         self.total = self.sleep.as_ref().map(total);
         self
     }
@@ -175,28 +180,29 @@ where
         let Some(sleep) = this.sleep else {
             return Poll::Ready(None);
         };
-        let error = if this.total.as_mut().is_some_and(|total| total.is_over(context)) {
-            BodyTimeoutError::Total
-        } else if let Poll::Ready(frame) = this.body.poll_frame(context) {
-            *this.waits = false;
-            if !matches!(frame, Some(Ok(_))) {
-                (*this.sleep, *this.total) = (None, None);
-            }
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
-        } else {
-            if !*this.waits {
-                *this.waits = true;
-                sleep.reset_after(*this.timeout);
-            }
-            let (slept, passed) = match (this.grace.poll(sleep, context), this.total.as_mut()) {
-                (Poll::Ready(slept), _) => (slept, BodyTimeoutError::Elapsed),
-                (Poll::Pending, Some(total)) => {
-                    (ready!(total.poll(context)), BodyTimeoutError::Total)
+        let error =
+            if this.total.as_mut().is_some_and(|total| total.poll_overdue(context).is_ready()) {
+                BodyTimeoutError::Total
+            } else if let Poll::Ready(frame) = this.body.poll_frame(context) {
+                *this.waits = false;
+                if !matches!(frame, Some(Ok(_))) {
+                    (*this.sleep, *this.total) = (None, None);
                 }
-                (Poll::Pending, None) => return Poll::Pending,
+                return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+            } else {
+                if !*this.waits {
+                    *this.waits = true;
+                    sleep.reset_after(*this.timeout);
+                }
+                let (slept, passed) = match (this.grace.poll(sleep, context), this.total.as_mut()) {
+                    (Poll::Ready(slept), _) => (slept, BodyTimeoutError::Elapsed),
+                    (Poll::Pending, Some(total)) => {
+                        (ready!(total.poll(context)), BodyTimeoutError::Total)
+                    }
+                    (Poll::Pending, None) => return Poll::Pending,
+                };
+                slept.map_or_else(BodyTimeoutError::Refused, |()| passed)
             };
-            slept.map_or_else(BodyTimeoutError::Refused, |()| passed)
-        };
         (*this.sleep, *this.total) = (None, None);
         Poll::Ready(Some(Err(error.into())))
     }
