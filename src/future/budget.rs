@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 const MOST: u8 = 64;
 
 /// Wakes the task and returns `Pending`: it is polled again when the others have had their turn.
-pub(super) fn let_go<R>(waker: &Waker) -> Poll<R> {
+pub(super) fn yield_once<R>(waker: &Waker) -> Poll<R> {
     waker.wake_by_ref();
     Poll::Pending
 }
@@ -32,7 +32,7 @@ impl Budget {
             return Poll::Ready(());
         }
         self.ready = 0;
-        let_go(waker)
+        yield_once(waker)
     }
 
     /// Counts what a poll returned, and passes it on.

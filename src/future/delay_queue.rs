@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::budget::{Budget, let_go};
+use super::budget::{Budget, yield_once};
 use super::sleep::Sleep;
 use super::timer::Timer;
 use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicUsize, Relaxed, Release, SeqCst, fence};
@@ -215,7 +215,7 @@ impl<T: Send> DelayQueue<T> {
         }
         if !sweep.finished {
             // It has met as many names as it may. The sleep would be a tick late.
-            return let_go(context.waker());
+            return yield_once(context.waker());
         }
         // The wheel's range of deadlines moves with the sweeps.
         let latest = self.handle.wheel.clock().now() + self.sweeper.longest_rest();
@@ -225,7 +225,7 @@ impl<T: Send> DelayQueue<T> {
             // good as never: it has room again when one of its sleeps ends, and notifies no other
             // of that.
             Ok(()) | Err(Refusal::AtCapacity { .. } | Refusal::OutOfMemory) => {
-                let_go(context.waker())
+                yield_once(context.waker())
             }
             Err(_) => {
                 // Nobody would take out what came after this.

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::budget::let_go;
+use super::budget::yield_once;
 use super::drive_task::DriveTask;
 use super::timer::Timer;
 use super::wake::Wake;
@@ -207,7 +207,7 @@ where
         for _ in 0..SWEEPS {
             let sweep = sweeper.sweep_some(SHARE, |timer| quietly(|| (this.handler)(timer)));
             if !sweep.finished {
-                return let_go(context.waker());
+                return yield_once(context.waker());
             }
             if wheel.is_closed() && (wheel.is_empty() || this.task.has_ended()) {
                 this.sleeping.set(None);
@@ -224,7 +224,7 @@ where
                     this.sleeping.set(None);
                     return Poll::Pending;
                 }
-                Some(Duration::ZERO) => return let_go(context.waker()),
+                Some(Duration::ZERO) => return yield_once(context.waker()),
                 // One that ends sooner than it need is kept: it is looked again then.
                 Some(rest) if this.until.is_none_or(|until| until > next) => {
                     let sleeping = (this.sleep)(rest);
@@ -238,7 +238,7 @@ where
             }
             *this.until = None;
         }
-        let_go(context.waker())
+        yield_once(context.waker())
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::budget::let_go;
+use super::budget::yield_once;
 use super::timer::Timer;
 use super::wake::{Identity, Wake};
 use crate::{InsertError, Refusal, TimerId, Wheel, WheelInstant};
@@ -56,29 +56,29 @@ use std::time::{Duration, Instant};
 pub struct Sleep {
     timer: Timer,
     deadline: WheelInstant,
-    state: State,
+    state: SleepState,
 }
 
 #[derive(Clone, Copy)]
-enum State {
-    /// Not in the wheel. `let_go`: was refused, and has let the task go to be polled once more.
-    Idle { let_go: bool },
+enum SleepState {
+    /// Not in the wheel. `yielded`: was refused, and has let the task go to be polled once more.
+    Idle { yielded: bool },
     /// Was put into the wheel.
-    Armed(Armed),
+    Armed(ArmedSleep),
     /// Has resolved: its time has come.
     Elapsed,
     /// Has resolved: it cannot be armed.
     Refused(Refusal),
 }
 
-impl State {
+impl SleepState {
     /// Of a sleep that is made or made again: never polled.
-    const NEW: State = State::Idle { let_go: false };
+    const NEW: SleepState = SleepState::Idle { yielded: false };
 }
 
 /// A sleep that was put into the wheel.
 #[derive(Clone, Copy)]
-struct Armed {
+struct ArmedSleep {
     id: TimerId,
     /// With that waker.
     waker: Identity,
@@ -86,25 +86,25 @@ struct Armed {
     at: WheelInstant,
     slack: Slack,
     /// Whether others know the id.
-    handed_out: bool,
+    id_shared: bool,
     /// Whether the deadline was moved earlier than the wheel may have noticed, and no poll has
     /// looked at the clock since.
-    earlier: bool,
-    /// Whether a poll has seen since that the wheel [`keeps`] it.
-    sure: bool,
+    moved_earlier: bool,
+    /// Whether a poll has seen since that the wheel [`covers`] it.
+    confirmed: bool,
 }
 
-impl Armed {
+impl ArmedSleep {
     #[inline]
     fn new(id: TimerId, waker: Identity, at: WheelInstant, slack: Slack) -> Self {
-        Self { id, waker, at, slack, handed_out: false, earlier: false, sure: false }
+        Self { id, waker, at, slack, id_shared: false, moved_earlier: false, confirmed: false }
     }
 
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
     /// Not where the wheel has a bound: the sleep would give up its place, which another may take.
     #[inline]
-    fn may_keep(&self, wheel: &Wheel<Wake>, deadline: WheelInstant) -> bool {
-        let may = !self.handed_out && !wheel.is_closed() && !wheel.is_bounded();
+    fn can_keep_timer(&self, wheel: &Wheel<Wake>, deadline: WheelInstant) -> bool {
+        let may = !self.id_shared && !wheel.is_closed() && !wheel.is_bounded();
         may && self.slack.reaches(self.at, deadline)
     }
 }
@@ -155,7 +155,7 @@ impl Timer {
 impl Sleep {
     #[inline]
     pub(super) fn new(timer: Timer, deadline: WheelInstant) -> Self {
-        Self { timer, deadline, state: State::NEW }
+        Self { timer, deadline, state: SleepState::NEW }
     }
 
     /// When it is due. (A reset [by its id](Self::id) is not seen here.)
@@ -190,12 +190,12 @@ impl Sleep {
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         match self.state {
-            State::Elapsed => true,
-            State::Refused(_) => false,
-            State::Armed(Armed { id, handed_out: true, .. }) => {
+            SleepState::Elapsed => true,
+            SleepState::Refused(_) => false,
+            SleepState::Armed(ArmedSleep { id, id_shared: true, .. }) => {
                 !self.wheel().contains(id) && self.has_fired(true)
             }
-            State::Idle { .. } | State::Armed(_) => self.has_passed(),
+            SleepState::Idle { .. } | SleepState::Armed(_) => self.has_passed(),
         }
     }
 
@@ -226,29 +226,29 @@ impl Sleep {
     fn move_to(&mut self, deadline: WheelInstant, passed: bool) {
         let moved_earlier = passed || deadline < self.deadline;
         self.deadline = deadline;
-        let State::Armed(armed) = &mut self.state else {
-            self.state = State::NEW;
+        let SleepState::Armed(armed) = &mut self.state else {
+            self.state = SleepState::NEW;
             return;
         };
-        armed.earlier |= moved_earlier;
-        if !armed.may_keep(self.timer.wheel(), deadline) {
-            self.tell_wheel();
+        armed.moved_earlier |= moved_earlier;
+        if !armed.can_keep_timer(self.timer.wheel(), deadline) {
+            self.update_wheel();
         }
     }
 
     /// Sets the deadline of the timer in the wheel.
     #[inline(never)]
-    fn tell_wheel(&mut self) {
+    fn update_wheel(&mut self) {
         let (wheel, deadline) = (self.timer.wheel(), self.deadline);
-        let State::Armed(armed) = &mut self.state else { return };
+        let SleepState::Armed(armed) = &mut self.state else { return };
         let id = armed.id;
         armed.slack = Slack::of(wheel.ahead(deadline).unwrap_or(0));
         armed.at = deadline;
-        armed.sure = false;
+        armed.confirmed = false;
         match wheel.reset_at_wheel_instant(id, deadline) {
             Ok(true) => {}
-            Ok(false) => self.state = State::NEW,
-            Err(_) => self.hop_again(id),
+            Ok(false) => self.state = SleepState::NEW,
+            Err(_) => self.hop(id),
         }
     }
 
@@ -284,14 +284,14 @@ impl Sleep {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn id(&mut self) -> Option<TimerId> {
-        if matches!(&self.state, State::Armed(armed) if armed.at != self.deadline) {
-            self.tell_wheel();
+        if matches!(&self.state, SleepState::Armed(armed) if armed.at != self.deadline) {
+            self.update_wheel();
         }
-        let State::Armed(armed) = &mut self.state else {
+        let SleepState::Armed(armed) = &mut self.state else {
             return None;
         };
-        armed.handed_out |= keeps(self.timer.wheel(), armed.id, self.deadline) == Some(true);
-        armed.handed_out.then_some(armed.id)
+        armed.id_shared |= covers(self.timer.wheel(), armed.id, self.deadline) == Some(true);
+        armed.id_shared.then_some(armed.id)
     }
 
     pub(crate) fn timer(&self) -> &Timer {
@@ -319,20 +319,20 @@ impl Sleep {
     }
 
     /// Whether a timer that is gone has fired for good.
-    fn has_fired(&self, handed_out: bool) -> bool {
-        match handed_out {
+    fn has_fired(&self, id_shared: bool) -> bool {
+        match id_shared {
             true => !self.wheel().is_closed(),
             false => self.has_passed(),
         }
     }
 
     fn elapse(&mut self) -> Poll<()> {
-        self.state = State::Elapsed;
+        self.state = SleepState::Elapsed;
         Poll::Ready(())
     }
 
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
-        self.state = State::Refused(refusal);
+        self.state = SleepState::Refused(refusal);
         Poll::Ready(())
     }
 
@@ -369,7 +369,7 @@ impl Sleep {
     /// Notes that its timer has this id.
     #[inline]
     fn set_armed(&mut self, id: TimerId, waker: Identity, slack: Slack) -> Poll<()> {
-        self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
+        self.state = SleepState::Armed(ArmedSleep::new(id, waker, self.deadline, slack));
         Poll::Pending
     }
 
@@ -385,9 +385,9 @@ impl Sleep {
             Ok(id) => self.set_armed(id, waker, slack),
             Err(InsertError { reason, value }) => {
                 value.forget();
-                if let State::Idle { let_go: false } = self.state {
-                    self.state = State::Idle { let_go: true };
-                    return let_go(task);
+                if let SleepState::Idle { yielded: false } = self.state {
+                    self.state = SleepState::Idle { yielded: true };
+                    return yield_once(task);
                 }
                 self.refuse(reason)
             }
@@ -395,11 +395,11 @@ impl Sleep {
     }
 
     /// The timer is not in the wheel any more.
-    fn poll_ended(&mut self, handed_out: bool, waker: &Waker) -> Poll<()> {
-        if self.has_fired(handed_out) {
+    fn poll_ended(&mut self, id_shared: bool, waker: &Waker) -> Poll<()> {
+        if self.has_fired(id_shared) {
             return self.elapse();
         }
-        if handed_out {
+        if id_shared {
             return self.refuse(Refusal::Closed);
         }
         self.arm(waker)
@@ -410,34 +410,42 @@ impl Sleep {
     #[inline(never)]
     fn result(&self) -> Result<(), Refusal> {
         match self.state {
-            State::Refused(refusal) => Err(refusal),
+            SleepState::Refused(refusal) => Err(refusal),
             _ => Ok(()),
         }
     }
 
-    /// Polls: ready when the [state](State) tells the [result](Self::result).
+    /// Polls: ready when the [state](SleepState) tells the [result](Self::result).
     #[inline]
     fn poll_state(&mut self, task: &Waker) -> Poll<()> {
         match self.state {
-            State::Idle { .. } => self.arm(task),
-            State::Armed(Armed { id, waker, at, handed_out, earlier, sure, .. }) => {
-                if waker != Identity::of(task) || earlier && self.has_passed() {
-                    return self.change_hands(id, handed_out, task);
+            SleepState::Idle { .. } => self.arm(task),
+            SleepState::Armed(ArmedSleep {
+                id,
+                waker,
+                at,
+                id_shared,
+                moved_earlier,
+                confirmed,
+                ..
+            }) => {
+                if waker != Identity::of(task) || moved_earlier && self.has_passed() {
+                    return self.replace_waker(id, id_shared, task);
                 }
                 // Who has not been told its id has not moved it, and so its entry, which may be far
                 // away, need not be looked at.
-                if sure && !handed_out && self.wheel().surely_waits(at) {
+                if confirmed && !id_shared && self.wheel().surely_waits(at) {
                     return Poll::Pending;
                 }
-                let Some(sure) = keeps(self.wheel(), id, at) else {
-                    return self.poll_ended(handed_out, task);
+                let Some(confirmed) = covers(self.wheel(), id, at) else {
+                    return self.poll_ended(id_shared, task);
                 };
-                if let State::Armed(armed) = &mut self.state {
-                    (armed.earlier, armed.sure) = (false, sure);
+                if let SleepState::Armed(armed) = &mut self.state {
+                    (armed.moved_earlier, armed.confirmed) = (false, confirmed);
                 }
                 Poll::Pending
             }
-            State::Elapsed | State::Refused(_) => Poll::Ready(()),
+            SleepState::Elapsed | SleepState::Refused(_) => Poll::Ready(()),
         }
     }
 
@@ -447,8 +455,8 @@ impl Sleep {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Refusal>> {
-        if let State::Idle { let_go } = &mut self.state {
-            *let_go = true;
+        if let SleepState::Idle { yielded } = &mut self.state {
+            *yielded = true;
         }
         let polled = Pin::new(&mut *self).poll(context);
         if let Poll::Ready(Err(Refusal::AtCapacity { .. })) = polled {
@@ -469,12 +477,12 @@ impl Sleep {
 
     /// Another task than before polls, or the deadline was moved to the past: takes the waker out
     /// and, if the time has not come, puts the task's in its place.
-    fn change_hands(&mut self, id: TimerId, handed_out: bool, waker: &Waker) -> Poll<()> {
+    fn replace_waker(&mut self, id: TimerId, id_shared: bool, waker: &Waker) -> Poll<()> {
         let Some(taken) = self.wheel().cancel_with_deadline(id) else {
-            return self.poll_ended(handed_out, waker);
+            return self.poll_ended(id_shared, waker);
         };
         taken.value.forget();
-        if handed_out {
+        if id_shared {
             // Others may have moved it.
             self.deadline = self.wheel().wheel_instant(taken.deadline);
         }
@@ -482,15 +490,15 @@ impl Sleep {
     }
 
     /// The deadline was reset beyond the wheel's range: the same waker hops towards it.
-    fn hop_again(&mut self, id: TimerId) {
-        let State::Armed(Armed { waker, slack, .. }) = self.state else {
+    fn hop(&mut self, id: TimerId) {
+        let SleepState::Armed(ArmedSleep { waker, slack, .. }) = self.state else {
             return;
         };
-        self.state = State::NEW;
+        self.state = SleepState::NEW;
         if let Some(taken) = self.wheel().cancel_with_deadline(id) {
             // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
             if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
-                self.state = State::Armed(Armed::new(id, waker, self.deadline, slack));
+                self.state = SleepState::Armed(ArmedSleep::new(id, waker, self.deadline, slack));
             }
         }
     }
@@ -499,7 +507,7 @@ impl Sleep {
 /// Whether the wheel has a timer for no earlier than its deadline, if it has it: earlier on a hop,
 /// and where the deadline had passed before it was set.
 #[inline]
-fn keeps(wheel: &Wheel<Wake>, id: TimerId, deadline: WheelInstant) -> Option<bool> {
+fn covers(wheel: &Wheel<Wake>, id: TimerId, deadline: WheelInstant) -> Option<bool> {
     wheel.wheel_instant_of(id).map(|at| at >= deadline)
 }
 
@@ -528,13 +536,13 @@ impl Future for Sleep {
 
 impl FusedFuture for Sleep {
     fn is_terminated(&self) -> bool {
-        matches!(self.state, State::Elapsed | State::Refused(_))
+        matches!(self.state, SleepState::Elapsed | SleepState::Refused(_))
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let State::Armed(Armed { id, .. }) = self.state {
+        if let SleepState::Armed(ArmedSleep { id, .. }) = self.state {
             if let Some(wake) = self.wheel().cancel(id) {
                 wake.forget();
             }
