@@ -37,17 +37,17 @@ const PUNCTUAL: Duration = Duration::from_millis(1);
 /// A limit polls what it limits, and if that is pending this in place of its sleep. It keeps one
 /// for as long as the sleep, through all resets.
 #[derive(Debug, Default)]
-pub(crate) struct Grace(State);
+pub(crate) struct Grace(GraceState);
 
 #[derive(Debug, Default)]
-enum State {
+enum GraceState {
     /// The limit's sleep was not polled yet.
     #[default]
     New,
     /// The limit's sleep was pending.
     Waiting,
     /// The limit's sleep has ended, which is reported at the end of another.
-    Held { until: Box<Sleep>, left: u8 },
+    Delaying { until: Box<Sleep>, left: u8 },
     /// The end of the limit's sleep was reported.
     Over,
 }
@@ -64,19 +64,19 @@ impl Grace {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Refusal>> {
         let polled = Pin::new(&mut *limit).poll(context);
-        self.hold(polled, limit, context)
+        self.delay(polled, limit, context)
     }
 
     /// As [`poll`](Self::poll), for a caller that has polled the sleep.
-    pub(crate) fn hold(
+    pub(crate) fn delay(
         &mut self,
         polled: Poll<Result<(), Refusal>>,
         limit: &Sleep,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Refusal>> {
         match polled {
-            Poll::Pending => self.0 = State::Waiting,
-            Poll::Ready(Ok(())) => ready!(self.poll_held(limit, context)),
+            Poll::Pending => self.0 = GraceState::Waiting,
+            Poll::Ready(Ok(())) => ready!(self.poll_delay(limit, context)),
             Poll::Ready(Err(_)) => {}
         }
         polled
@@ -86,28 +86,28 @@ impl Grace {
     /// after the grace may then be done once more, because the runtime polls its sockets and wakes
     /// a task for both before the task is polled.
     #[cfg(any(feature = "http", feature = "io"))]
-    pub(crate) fn is_held(&self) -> bool {
-        matches!(self.0, State::Held { .. })
+    pub(crate) fn is_delaying(&self) -> bool {
+        matches!(self.0, GraceState::Delaying { .. })
     }
 
     #[cold]
-    fn poll_held(&mut self, limit: &Sleep, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_delay(&mut self, limit: &Sleep, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let left = match &mut self.0 {
-                State::New if is_late(limit) => TURNS,
-                State::Waiting => TURNS,
-                State::New | State::Over => 0,
-                State::Held { until, left } => {
+                GraceState::New if is_late(limit) => TURNS,
+                GraceState::Waiting => TURNS,
+                GraceState::New | GraceState::Over => 0,
+                GraceState::Delaying { until, left } => {
                     let ended = ready!(until.poll_by_clock(context));
                     if ended.is_ok() && is_late(until) { *left } else { 0 }
                 }
             };
             let timer = limit.timer();
             if left == 0 || !timer.ignores_runtimes() {
-                self.0 = State::Over;
+                self.0 = GraceState::Over;
                 return Poll::Ready(());
             }
-            self.0 = State::Held { until: Box::new(timer.sleep(TURN)), left: left - 1 };
+            self.0 = GraceState::Delaying { until: Box::new(timer.sleep(TURN)), left: left - 1 };
         }
     }
 }

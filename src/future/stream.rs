@@ -104,7 +104,7 @@ impl<S: Stream> Stream for ItemTimeout<S> {
             this.repeating.sleep.reset_after(*this.delay);
         }
         let polled = this.repeating.poll(context);
-        let slept = ready!(this.grace.hold(polled, &this.repeating.sleep, context));
+        let slept = ready!(this.grace.delay(polled, &this.repeating.sleep, context));
         *this.waits = false;
         let error = slept.map_or_else(TimeoutError::Refused, |()| TimeoutError::Elapsed);
         Poll::Ready(Some(Err(error)))

@@ -68,24 +68,24 @@ pub struct Ticks<R> {
     rule: R,
     jitter: Jitter,
     last: LastRun,
-    state: State,
+    state: TicksState,
     budget: Budget,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum TicksState {
     /// The rule is to be asked; whether a run ends by that.
-    Asks {
-        ends: bool,
+    Ask {
+        run_ended: bool,
     },
     /// The sleep ends with a tick, put off by so much. Where the rule told when that is due, this
     /// is it: the sleep's deadline may have been rounded up to the making of its timer.
-    Ticks {
+    Tick {
         due: Option<Instant>,
-        put_off: Duration,
+        jittered: Duration,
     },
     /// The sleep ends with another question.
-    Looks,
+    AskAgain,
     Ended,
 }
 
@@ -97,7 +97,7 @@ impl Timer {
             rule,
             jitter: Jitter::default(),
             last: LastRun::none(self.now()),
-            state: State::Asks { ends: false },
+            state: TicksState::Ask { run_ended: false },
             budget: Budget::default(),
         }
     }
@@ -132,13 +132,13 @@ impl<R: Rule> Ticks<R> {
     ) -> Poll<Option<Result<Instant, Refusal>>> {
         loop {
             match self.state {
-                State::Ended => return Poll::Ready(None),
-                State::Asks { ends } => {
+                TicksState::Ended => return Poll::Ready(None),
+                TicksState::Ask { run_ended } => {
                     // A rule that wants to be asked at once, again and again, is counted too.
                     ready!(self.budget.poll_left(context.waker()));
-                    self.ask(ends);
+                    self.ask(run_ended);
                 }
-                State::Ticks { .. } | State::Looks => {
+                TicksState::Tick { .. } | TicksState::AskAgain => {
                     let polled = self.repeating.poll(context);
                     if let Err(refusal) = ready!(self.budget.counted(polled)) {
                         return Poll::Ready(Some(Err(refusal)));
@@ -157,41 +157,41 @@ impl<R: Rule> Ticks<R> {
     #[must_use]
     pub fn next_time(&self) -> Option<SystemTime> {
         match self.state {
-            State::Ticks { .. } | State::Looks => self.rule.next_time(),
-            State::Asks { .. } | State::Ended => None,
+            TicksState::Tick { .. } | TicksState::AskAgain => self.rule.next_time(),
+            TicksState::Ask { .. } | TicksState::Ended => None,
         }
     }
 
-    fn ask(&mut self, ends: bool) {
-        if ends {
+    fn ask(&mut self, run_ended: bool) {
+        if run_ended {
             self.last.ended = self.repeating.sleep.timer().now();
         }
-        let put_off = self.jitter.draw();
+        let jittered = self.jitter.draw();
         self.state = match self.rule.next(&self.last) {
             Next::At(due) => {
-                self.repeating.sleep.reset(due.checked_add(put_off).unwrap_or(due));
-                State::Ticks { due: Some(due), put_off }
+                self.repeating.sleep.reset(due.checked_add(jittered).unwrap_or(due));
+                TicksState::Tick { due: Some(due), jittered }
             }
             Next::After(delay) => {
-                self.repeating.sleep.reset_after(delay.saturating_add(put_off));
-                State::Ticks { due: None, put_off }
+                self.repeating.sleep.reset_after(delay.saturating_add(jittered));
+                TicksState::Tick { due: None, jittered }
             }
             Next::AskAfter(delay) => {
                 self.repeating.sleep.reset_after(delay);
-                State::Looks
+                TicksState::AskAgain
             }
-            Next::End => State::Ended,
+            Next::End => TicksState::Ended,
         };
     }
 
     /// The sleep has ended. Returns when the tick was due, if that was what it was for.
     fn begin(&mut self) -> Option<Instant> {
-        let state = std::mem::replace(&mut self.state, State::Asks { ends: false });
-        let State::Ticks { due, put_off } = state else { return None };
-        self.state = State::Asks { ends: true };
+        let state = std::mem::replace(&mut self.state, TicksState::Ask { run_ended: false });
+        let TicksState::Tick { due, jittered } = state else { return None };
+        self.state = TicksState::Ask { run_ended: true };
         let deadline = self.repeating.sleep.deadline();
         let timer = self.repeating.sleep.timer();
-        let due = due.or_else(|| deadline.checked_sub(put_off)).unwrap_or(deadline);
+        let due = due.or_else(|| deadline.checked_sub(jittered)).unwrap_or(deadline);
         let began = timer.now();
         // Deadlines round up to the resolution: that much is not late.
         let late = began.saturating_duration_since(deadline);

@@ -49,8 +49,8 @@ impl WaitTimer {
     }
 
     /// Returns `true` while an end is held back until the runtime has polled its sockets.
-    pub(super) fn is_held(&self) -> bool {
-        self.grace.is_held()
+    pub(super) fn is_delaying(&self) -> bool {
+        self.grace.is_delaying()
     }
 
     /// Returns `Ready` when the runtime has polled its sockets since `deadline`, which has passed.
@@ -67,8 +67,8 @@ impl WaitTimer {
             self.armed = Some(deadline);
         }
         let mut context = Context::from_waker(&self.waker);
-        let held = self.grace.hold(Poll::Ready(Ok(())), &self.sleep, &mut context);
-        ready!(held.map(drop));
+        let delayed = self.grace.delay(Poll::Ready(Ok(())), &self.sleep, &mut context);
+        ready!(delayed.map(drop));
         self.armed = None;
         Poll::Ready(())
     }

@@ -177,9 +177,9 @@ impl Waits {
         let wait = self.wait_of(direction);
         if timer.ignores_runtimes() && !timer.wheel().is_closed() {
             let wait_timer = wait.timer.get_or_insert_with(|| WaitTimer::new(&timer, deadline));
-            let was_held = wait_timer.is_held();
+            let was_delaying = wait_timer.is_delaying();
             let polled = wait_timer.poll_passed(deadline, timer.wheel(), context.waker());
-            if polled.is_pending() || was_held {
+            if polled.is_pending() || was_delaying {
                 return Poll::Pending;
             }
         }

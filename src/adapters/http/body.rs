@@ -86,14 +86,14 @@ impl TotalLimit {
     /// timer refuses to wait.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         let polled = self.sleep.poll_by_clock(context);
-        self.grace.hold(polled, &self.sleep, context)
+        self.grace.delay(polled, &self.sleep, context)
     }
 
     /// Returns `Ready` if a frame that is ready is no longer returned. Arms no timer before the
     /// limit has passed.
     fn poll_overdue(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let was_held = self.grace.is_held();
-        if self.sleep.is_elapsed() && self.poll(context).is_ready() && !was_held {
+        let was_delaying = self.grace.is_delaying();
+        if self.sleep.is_elapsed() && self.poll(context).is_ready() && !was_delaying {
             return Poll::Ready(());
         }
         Poll::Pending
