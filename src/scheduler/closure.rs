@@ -29,8 +29,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::aim::{Aim, Plan};
 use super::ending::{Cancel, Ending};
+use super::next_run::{NextRun, Schedule};
 use super::phase::{Armed, Phase, State, Wanted};
 use super::rule::{LastRun, Next};
 use super::shared::Shared;
@@ -103,7 +103,7 @@ const ATTEMPTS: u32 = 64;
 /// How a closure begins: with a first run at `first`, which its rule returned when it was asked
 /// with `last`.
 pub(super) struct Start {
-    pub(super) first: Plan,
+    pub(super) first: Schedule,
     pub(super) last: LastRun,
     pub(super) repeats: bool,
     pub(super) observer: Option<Arc<dyn Observer>>,
@@ -155,9 +155,9 @@ impl Closure {
         // A timer that fires before the work is there waits for this lock.
         let mut state = ignore_poison(closure.state.lock());
         let pinned = wheel.pin();
-        let armed = first.aim(wheel, &pinned).and_then(|aim| {
-            let aim = aim.map(|aim| closure.arm(&mut state, &pinned, aim));
-            aim.transpose()
+        let armed = first.resolve(wheel, &pinned).and_then(|next_run| {
+            let next_run = next_run.map(|next_run| closure.arm(&mut state, &pinned, next_run));
+            next_run.transpose()
         });
         match armed {
             Ok(None) => {}
@@ -176,18 +176,22 @@ impl Closure {
     pub(super) fn fire(self: &Arc<Self>, number: u64, wheel: &Wheel<Due>, deadline: Instant) {
         let Some(armed) = self.begin(number) else { return };
         if armed.on_the_way {
-            let _ = self.finish(wheel, Ok(Some(armed.aim)), Ending::Done, true);
+            let _ = self.finish(wheel, Ok(Some(armed.next_run)), Ending::Done, true);
             return;
         }
         // Once, or twice where a question is followed by a run.
-        let mut acts = Some(armed.aim);
-        while let Some(aim) = acts {
+        let mut acts = Some(armed.next_run);
+        while let Some(next_run) = acts {
             let outcome = match &mut *ignore_poison(self.work.lock()) {
-                Some((work, last)) => work.act(last, aim, deadline, || wheel.pin().now()),
-                None => Outcome { next: Plan::plain(Next::End), ending: Ending::Done, panic: None },
+                Some((work, last)) => work.act(last, next_run, deadline, || wheel.pin().now()),
+                None => Outcome {
+                    next: Schedule::exactly(Next::End),
+                    ending: Ending::Done,
+                    panic: None,
+                },
             };
             let may_be_moved = outcome.ending == Ending::Done;
-            let next = outcome.next.aim(wheel, &wheel.pin());
+            let next = outcome.next.resolve(wheel, &wheel.pin());
             acts = self.finish(wheel, next, outcome.ending, may_be_moved);
             // Reported as any panic of a handler is.
             if let Some(payload) = outcome.panic {
@@ -230,19 +234,21 @@ impl Closure {
             return Ok(false);
         }
         let pinned = wheel.pin();
-        let Some(aim) = Plan::plain(next).aim(wheel, &pinned)? else { return Ok(false) };
-        let aim = Aim { moved: true, ..aim };
+        let Some(next_run) = Schedule::exactly(next).resolve(wheel, &pinned)? else {
+            return Ok(false);
+        };
+        let next_run = NextRun { moved: true, ..next_run };
         if let Phase::Busy { wanted, .. } = &mut state.phase {
-            *wanted = Some(Wanted::Aim(aim));
+            *wanted = Some(Wanted::NextRun(next_run));
             return Ok(true);
         }
         let Phase::Armed(armed) = state.phase else { return Ok(false) };
         if state.paused {
-            state.phase = Phase::Armed(Armed { aim, ..armed });
+            state.phase = Phase::Armed(Armed { next_run, ..armed });
             return Ok(true);
         }
         if let Some(timer) = armed.timer {
-            let (moved, on_the_way) = match pinned.reset_at(timer, aim.due) {
+            let (moved, on_the_way) = match pinned.reset_at(timer, next_run.due) {
                 Err(beyond) => {
                     self.list(&mut state);
                     (pinned.reset(timer, beyond.longest), true)
@@ -250,12 +256,12 @@ impl Closure {
                 moved => (moved, false),
             };
             if moved.map_err(Refusal::BeyondRange)? {
-                state.phase = Phase::Armed(Armed { aim, on_the_way, ..armed });
+                state.phase = Phase::Armed(Armed { next_run, on_the_way, ..armed });
                 return Ok(true);
             }
         }
         // The sweeper has taken its timer, which finds that it was overtaken.
-        state.phase = Phase::Armed(self.arm(&mut state, &pinned, aim)?);
+        state.phase = Phase::Armed(self.arm(&mut state, &pinned, next_run)?);
         Ok(true)
     }
 
@@ -267,7 +273,7 @@ impl Closure {
         }
         state.paused = true;
         let Phase::Armed(armed) = state.phase else { return true };
-        let Some(parked) = self.park(&mut state, wheel, armed.aim) else {
+        let Some(parked) = self.park(&mut state, wheel, armed.next_run) else {
             self.stop(state, Ending::ShutDown);
             return false;
         };
@@ -286,7 +292,7 @@ impl Closure {
             return Ok(false);
         }
         if let Phase::Armed(parked) = state.phase {
-            state.phase = Phase::Armed(self.arm(&mut state, &wheel.pin(), parked.aim)?);
+            state.phase = Phase::Armed(self.arm(&mut state, &wheel.pin(), parked.next_run)?);
         }
         state.paused = false;
         Ok(true)
@@ -308,10 +314,10 @@ impl Closure {
     }
 
     /// What is to come, unless it is paused.
-    fn coming(&self) -> Option<Aim> {
+    fn coming(&self) -> Option<NextRun> {
         let state = ignore_poison(self.state.lock());
         match state.phase {
-            Phase::Armed(armed) if !state.paused => Some(armed.aim),
+            Phase::Armed(armed) if !state.paused => Some(armed.next_run),
             _ => None,
         }
     }
@@ -368,7 +374,7 @@ impl Closure {
     fn begin(&self, number: u64) -> Option<Armed> {
         let mut state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
-        let runs = !armed.on_the_way && !armed.aim.asks;
+        let runs = !armed.on_the_way && !armed.next_run.asks_rule;
         if runs && !self.repeats {
             self.give_place(&mut state);
         }
@@ -381,10 +387,10 @@ impl Closure {
     fn finish(
         self: &Arc<Self>,
         wheel: &Wheel<Due>,
-        next: Result<Option<Aim>, Refusal>,
+        next: Result<Option<NextRun>, Refusal>,
         ending: Ending,
         may_be_moved: bool,
-    ) -> Option<Aim> {
+    ) -> Option<NextRun> {
         let mut state = ignore_poison(self.state.lock());
         let Phase::Busy { thread, runs, wanted } = state.phase else { return None };
         let next = match wanted {
@@ -392,24 +398,24 @@ impl Closure {
                 self.stop(state, ending);
                 return None;
             }
-            Some(Wanted::Aim(aim)) if may_be_moved => Ok(Some(aim)),
+            Some(Wanted::NextRun(next_run)) if may_be_moved => Ok(Some(next_run)),
             _ => next,
         };
         let armed = match next {
             Ok(Some(_)) if runs && self.shared.is_closed() => Err(Refusal::Closed),
-            Ok(Some(aim)) if state.paused => {
-                self.park(&mut state, wheel, aim).map(Some).ok_or(Refusal::Closed)
+            Ok(Some(next_run)) if state.paused => {
+                self.park(&mut state, wheel, next_run).map(Some).ok_or(Refusal::Closed)
             }
-            Ok(Some(aim)) if !runs && aim.is_due && !aim.moved => {
+            Ok(Some(next_run)) if !runs && next_run.is_due && !next_run.moved => {
                 state.armings += 1; // for those who wait for the run before
                 state.phase = Phase::Busy { thread, runs: true, wanted: None };
                 self.tell(state, false);
-                return Some(aim);
+                return Some(next_run);
             }
-            Ok(Some(aim)) => match self.arm(&mut state, &wheel.pin(), aim) {
+            Ok(Some(next_run)) => match self.arm(&mut state, &wheel.pin(), next_run) {
                 // A run was to come, and a shutdown hands it back.
                 Err(Refusal::Closed) if !runs => {
-                    self.park(&mut state, wheel, aim).map(Some).ok_or(Refusal::Closed)
+                    self.park(&mut state, wheel, next_run).map(Some).ok_or(Refusal::Closed)
                 }
                 armed => armed.map(Some),
             },
@@ -467,14 +473,19 @@ impl Closure {
 
     /// Armed without a timer; `None` if neither a shutdown nor a handle could do anything with it
     /// any more.
-    fn park(self: &Arc<Self>, state: &mut State, wheel: &Wheel<Due>, aim: Aim) -> Option<Armed> {
+    fn park(
+        self: &Arc<Self>,
+        state: &mut State,
+        wheel: &Wheel<Due>,
+        next_run: NextRun,
+    ) -> Option<Armed> {
         self.list(state);
         // In this order: where a scheduler has a driver, the wheel is closed before the list goes.
         if !self.shared.has_list() && wheel.is_closed() {
             return None;
         }
         state.armings += 1;
-        Some(Armed { number: state.armings, timer: None, aim, on_the_way: false })
+        Some(Armed { number: state.armings, timer: None, next_run, on_the_way: false })
     }
 
     /// Gives its place to others, if it has one.
@@ -501,18 +512,18 @@ impl Closure {
         self: &Arc<Self>,
         state: &mut State,
         pinned: &Pinned<'_, Due>,
-        aim: Aim,
+        next_run: NextRun,
     ) -> Result<Armed, Refusal> {
         state.armings += 1;
         let number = state.armings;
         // Before the timer is in the wheel: a shutdown drains that first, and then reads the list.
-        if aim.asks {
+        if next_run.asks_rule {
             self.list(state);
         }
         let mut due = Due::new(Arc::clone(self), number);
         let mut attempts = if state.has_place { ATTEMPTS } else { 1 };
         loop {
-            let (inserted, on_the_way) = match pinned.insert_at(due, aim.due) {
+            let (inserted, on_the_way) = match pinned.insert_at(due, next_run.due) {
                 Err(InsertError { reason: Refusal::BeyondRange(beyond), value }) => {
                     self.list(state);
                     (pinned.insert(value, beyond.longest), true)
@@ -521,7 +532,7 @@ impl Closure {
             };
             attempts -= 1;
             match inserted {
-                Ok(id) => return Ok(Armed { number, timer: Some(id), aim, on_the_way }),
+                Ok(id) => return Ok(Armed { number, timer: Some(id), next_run, on_the_way }),
                 Err(InsertError { reason: Refusal::AtCapacity { .. }, value }) if attempts > 0 => {
                     due = value;
                     thread::yield_now();

@@ -22,12 +22,12 @@
 
 #![forbid(unsafe_code)]
 
-mod aim;
 #[cfg(feature = "cron")]
 mod calendar;
 mod closure;
 mod ending;
 mod handle;
+mod next_run;
 mod owned;
 mod phase;
 mod repeat;
@@ -55,9 +55,9 @@ pub use work::AfterPanic;
 
 use crate::panics::quietly;
 use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
-pub(crate) use aim::Jitter;
-use aim::{Aim, Plan};
 use closure::{Closure, Start};
+pub(crate) use next_run::Jitter;
+use next_run::{NextRun, Schedule};
 use result::result;
 use rule::Once;
 use shared::Shared;
@@ -187,7 +187,7 @@ impl Drop for Keeper {
 pub struct Unrun {
     work: Work,
     last: LastRun,
-    aim: Aim,
+    next_run: NextRun,
     scheduled: Scheduled,
 }
 
@@ -487,7 +487,7 @@ impl Scheduler {
             }
         };
         let none = LastRun::none(self.wheel.pin().now());
-        let first = Plan::plain(next);
+        let first = Schedule::exactly(next);
         let start = Start { first, last: none, repeats: false, observer: None };
         let closure = Closure::schedule(&self.wheel, &self.shared, start, closure, work)?;
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
@@ -501,23 +501,27 @@ impl Scheduler {
         Some(self.unrun(closure, work))
     }
 
-    fn unrun(&self, closure: Arc<Closure>, HandedOver { work, last, aim }: HandedOver) -> Unrun {
+    fn unrun(
+        &self,
+        closure: Arc<Closure>,
+        HandedOver { work, last, next_run }: HandedOver,
+    ) -> Unrun {
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
-        Unrun { work, last, aim, scheduled }
+        Unrun { work, last, next_run, scheduled }
     }
 }
 
 impl Unrun {
     /// Runs it, here and now, once.
     pub fn run(mut self) {
-        (self.work.body)(Run::after(&self.last, self.aim));
+        (self.work.body)(Run::after(&self.last, self.next_run));
     }
 
     /// When it was due, as [`Scheduled::next_run`]: that of a calendar is its next run, and not its
     /// next look at the clock. `None` if its rule does not know.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        self.aim.runs_at
+        self.next_run.runs_at
     }
 
     /// What the wall clock would have said, as [`Scheduled::next_time`].
@@ -541,7 +545,7 @@ impl Unrun {
     /// ```
     #[must_use]
     pub fn time(&self) -> Option<SystemTime> {
-        self.aim.time
+        self.next_run.time
     }
 
     /// Which closure it is: equal to what its caller was given when it was scheduled.

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::aim::Aim;
 use super::ending::Ending;
+use super::next_run::NextRun;
 use crate::TimerId;
 use std::thread::ThreadId;
 
@@ -40,14 +40,14 @@ pub(super) struct Armed {
     pub(super) number: u64,
     /// None if it is parked.
     pub(super) timer: Option<TimerId>,
-    pub(super) aim: Aim,
-    /// Whether its timer was due before the aim is, because that is beyond the range.
+    pub(super) next_run: NextRun,
+    /// Whether its timer was due before the next run is, because that is beyond the range.
     pub(super) on_the_way: bool,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
-    Aim(Aim),
+    NextRun(NextRun),
     End(Ending),
 }
 
@@ -63,7 +63,7 @@ impl Phase {
 impl Armed {
     /// Whether the timer that it has, if any, is none of a run.
     pub(super) fn has_no_run_yet(&self) -> bool {
-        self.timer.is_none() || self.on_the_way || self.aim.asks
+        self.timer.is_none() || self.on_the_way || self.next_run.asks_rule
     }
 }
 

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::Scheduler;
-use super::aim::{Jitter, Plan};
 use super::closure::{Closure, Observer, Start};
 use super::handle::Scheduled;
+use super::next_run::{Jitter, Schedule};
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
 use super::run::Run;
 use super::tasks::{Overlap, Task, Tasks};
@@ -84,7 +84,7 @@ pub struct By<'s, R> {
 /// A repetition that is to be started.
 struct Repetition<'s> {
     scheduler: &'s Scheduler,
-    first: Plan,
+    first: Schedule,
     none: LastRun,
     rule: Box<dyn Rule>,
     jitter: Jitter,
@@ -343,7 +343,7 @@ impl<'s> Every<'s> {
             true => Box::new(FixedDelay(period)),
             false => Box::new(FixedRate { period, missed }),
         };
-        let first = Plan::put_off(first.unwrap_or(Next::After(period)), jitter);
+        let first = Schedule::with_jitter(first.unwrap_or(Next::After(period)), jitter);
         let none = LastRun::none(scheduler.wheel().pin().now());
         Ok(Repetition { scheduler, first, none, rule, jitter, after_panic })
     }
@@ -359,8 +359,8 @@ impl<'s, R: Rule> By<'s, R> {
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
         let Self { scheduler, mut rule, jitter, after_panic } = self;
         let none = LastRun::none(scheduler.wheel().pin().now());
-        let first = Plan::ask(&mut rule, &none, jitter);
-        if first.ends() {
+        let first = Schedule::by_rule(&mut rule, &none, jitter);
+        if first.is_end() {
             return Err(RepeatRefusal::Never);
         }
         Ok(Repetition { scheduler, first, none, rule: Box::new(rule), jitter, after_panic })

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::aim::Aim;
+use super::next_run::NextRun;
 use super::rule::LastRun;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -57,15 +57,19 @@ pub struct Run {
 
 impl Run {
     /// The run that `last` tells of, which was aimed at so.
-    pub(super) fn of(last: &LastRun, aim: Aim) -> Self {
+    pub(super) fn of(last: &LastRun, next_run: NextRun) -> Self {
         let LastRun { runs: number, due, late, moved, .. } = *last;
-        Self { number, due, time: aim.time, late, moved }
+        Self { number, due, time: next_run.time, late, moved }
     }
 
     /// The run after `last`, which a shutdown handed back and which begins before it is due.
-    pub(super) fn after(last: &LastRun, aim: Aim) -> Self {
-        let due = if aim.asks { aim.runs_at.unwrap_or(aim.due) } else { aim.wanted() };
+    pub(super) fn after(last: &LastRun, next_run: NextRun) -> Self {
+        let due = if next_run.asks_rule {
+            next_run.runs_at.unwrap_or(next_run.due)
+        } else {
+            next_run.due_by_rule()
+        };
         let (number, late) = (last.runs + 1, Duration::ZERO);
-        Self { number, due, time: aim.time, late, moved: aim.moved }
+        Self { number, due, time: next_run.time, late, moved: next_run.moved }
     }
 }

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::aim::Aim;
 use super::closure::{Closure, Due};
 use super::ending::Ending;
+use super::next_run::NextRun;
 use super::phase::{Armed, Phase, State, Wanted};
 use super::rule::LastRun;
 use super::work::Work;
@@ -17,7 +17,7 @@ use std::thread;
 pub(super) struct HandedOver {
     pub(super) work: Work,
     pub(super) last: LastRun,
-    pub(super) aim: Aim,
+    pub(super) next_run: NextRun,
 }
 
 impl Closure {
@@ -56,7 +56,7 @@ impl Closure {
         let work = ignore_poison(self.work.lock()).take();
         self.tell(state, true);
         let (work, last) = work?;
-        Some(HandedOver { work, last, aim: armed.aim })
+        Some(HandedOver { work, last, next_run: armed.next_run })
     }
 
     /// No handle is left that could shut the scheduler down and so have this closure back. If it is

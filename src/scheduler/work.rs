@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::aim::{Aim, Jitter, Plan};
 use super::ending::Ending;
+use super::next_run::{Jitter, NextRun, Schedule};
 use super::rule::{LastRun, Next, Rule};
 use super::run::Run;
 use crate::panics::discard;
@@ -55,7 +55,7 @@ type Payload = Box<dyn Any + Send>;
 
 /// How an attempt to run ended.
 pub(super) struct Outcome {
-    pub(super) next: Plan,
+    pub(super) next: Schedule,
     pub(super) ending: Ending,
     pub(super) panic: Option<Payload>,
 }
@@ -65,25 +65,25 @@ impl Work {
     pub(super) fn act(
         &mut self,
         last: &mut LastRun,
-        aim: Aim,
+        next_run: NextRun,
         deadline: Instant,
         now: impl Fn() -> Instant,
     ) -> Outcome {
         let mut panic = None;
-        if !aim.asks {
+        if !next_run.asks_rule {
             last.runs += 1;
-            last.due = aim.wanted();
-            last.moved = aim.moved;
+            last.due = next_run.due_by_rule();
+            last.moved = next_run.moved;
             last.began = now();
-            last.late = last.began.saturating_duration_since(aim.due.max(deadline));
-            let run = Run::of(last, aim);
+            last.late = last.began.saturating_duration_since(next_run.due.max(deadline));
+            let run = Run::of(last, next_run);
             panic = catch_unwind(AssertUnwindSafe(|| (self.body)(run))).err();
             last.ended = now();
         }
         if panic.is_some() && self.after_panic == AfterPanic::Stop {
-            return Outcome { next: Plan::plain(Next::End), ending: Ending::Panicked, panic };
+            return Outcome { next: Schedule::exactly(Next::End), ending: Ending::Panicked, panic };
         }
-        let ask = AssertUnwindSafe(|| Plan::ask(&mut *self.rule, last, self.jitter));
+        let ask = AssertUnwindSafe(|| Schedule::by_rule(&mut *self.rule, last, self.jitter));
         match catch_unwind(ask) {
             Ok(next) => Outcome { next, ending: Ending::Done, panic },
             Err(payload) => {
@@ -94,7 +94,7 @@ impl Work {
                     }
                     None => payload,
                 };
-                let next = Plan::plain(Next::End);
+                let next = Schedule::exactly(Next::End);
                 Outcome { next, ending: Ending::Panicked, panic: Some(first) }
             }
         }
