@@ -31,9 +31,9 @@
 
 use super::ending::{Cancel, Ending};
 use super::next_run::{NextRun, Schedule};
-use super::phase::{Armed, Phase, State, Wanted};
 use super::rule::{LastRun, Next};
 use super::shared::Shared;
+use super::state::{Arming, ClosureState, HandleRequest, Phase};
 use super::work::{Outcome, Work};
 use crate::panics::ignore_poison;
 use crate::{InsertError, Pinned, Refusal, Wheel};
@@ -114,7 +114,7 @@ pub(super) struct Closure {
     shared: Arc<Shared<Closure>>,
     repeats: bool,
     observer: Option<Arc<dyn Observer>>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ClosureState>,
     pub(super) work: Mutex<Option<(Work, LastRun)>>,
     /// Notified when the closure is no longer busy.
     quiet: Condvar,
@@ -141,7 +141,7 @@ impl Closure {
             shared: Arc::clone(shared),
             repeats,
             observer,
-            state: Mutex::new(State {
+            state: Mutex::new(ClosureState {
                 phase: Phase::Ended(Ending::Done),
                 armings: 0,
                 waiting: 0,
@@ -175,7 +175,7 @@ impl Closure {
     /// The closure's timer has fired.
     pub(super) fn fire(self: &Arc<Self>, number: u64, wheel: &Wheel<Due>, deadline: Instant) {
         let Some(armed) = self.begin(number) else { return };
-        if armed.on_the_way {
+        if armed.is_hop {
             let _ = self.finish(wheel, Ok(Some(armed.next_run)), Ending::Done, true);
             return;
         }
@@ -219,9 +219,11 @@ impl Closure {
                 drop(timer);
                 Cancel::Prevented
             }
-            Phase::Busy { wanted: Some(Wanted::End(_)), .. } | Phase::Ended(_) => Cancel::Ended,
-            Phase::Busy { runs, wanted, .. } => {
-                *wanted = Some(Wanted::End(Ending::Cancelled));
+            Phase::Busy { requested: Some(HandleRequest::End(_)), .. } | Phase::Ended(_) => {
+                Cancel::Ended
+            }
+            Phase::Busy { runs, requested, .. } => {
+                *requested = Some(HandleRequest::End(Ending::Cancelled));
                 if *runs { Cancel::LastRun } else { Cancel::Prevented }
             }
         }
@@ -238,17 +240,17 @@ impl Closure {
             return Ok(false);
         };
         let next_run = NextRun { moved: true, ..next_run };
-        if let Phase::Busy { wanted, .. } = &mut state.phase {
-            *wanted = Some(Wanted::NextRun(next_run));
+        if let Phase::Busy { requested, .. } = &mut state.phase {
+            *requested = Some(HandleRequest::Reset(next_run));
             return Ok(true);
         }
         let Phase::Armed(armed) = state.phase else { return Ok(false) };
         if state.paused {
-            state.phase = Phase::Armed(Armed { next_run, ..armed });
+            state.phase = Phase::Armed(Arming { next_run, ..armed });
             return Ok(true);
         }
         if let Some(timer) = armed.timer {
-            let (moved, on_the_way) = match pinned.reset_at(timer, next_run.due) {
+            let (moved, is_hop) = match pinned.reset_at(timer, next_run.due) {
                 Err(beyond) => {
                     self.list(&mut state);
                     (pinned.reset(timer, beyond.longest), true)
@@ -256,7 +258,7 @@ impl Closure {
                 moved => (moved, false),
             };
             if moved.map_err(Refusal::BeyondRange)? {
-                state.phase = Phase::Armed(Armed { next_run, on_the_way, ..armed });
+                state.phase = Phase::Armed(Arming { next_run, is_hop, ..armed });
                 return Ok(true);
             }
         }
@@ -353,8 +355,8 @@ impl Closure {
     /// Waits until the closure may no longer be busy as it is.
     pub(super) fn wait_for_a_change<'s>(
         &'s self,
-        mut state: MutexGuard<'s, State>,
-    ) -> MutexGuard<'s, State> {
+        mut state: MutexGuard<'s, ClosureState>,
+    ) -> MutexGuard<'s, ClosureState> {
         state.waiting += 1;
         let mut state = ignore_poison(self.quiet.wait(state));
         state.waiting -= 1;
@@ -362,23 +364,23 @@ impl Closure {
     }
 
     /// Whether a handle may still say when, or that not.
-    fn has_run_to_come(&self, state: &State) -> bool {
+    fn has_run_to_come(&self, state: &ClosureState) -> bool {
         match state.phase {
-            Phase::Busy { wanted: Some(Wanted::End(_)), .. } | Phase::Ended(_) => false,
+            Phase::Busy { requested: Some(HandleRequest::End(_)), .. } | Phase::Ended(_) => false,
             Phase::Busy { runs, .. } => self.repeats || !runs,
             Phase::Armed(_) => true,
         }
     }
 
     /// From armed by this timer to busy.
-    fn begin(&self, number: u64) -> Option<Armed> {
+    fn begin(&self, number: u64) -> Option<Arming> {
         let mut state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
-        let runs = !armed.on_the_way && !armed.next_run.asks_rule;
+        let runs = !armed.is_hop && !armed.next_run.asks_rule;
         if runs && !self.repeats {
             self.give_place(&mut state);
         }
-        state.phase = Phase::Busy { thread: thread::current().id(), runs, wanted: None };
+        state.phase = Phase::Busy { thread: thread::current().id(), runs, requested: None };
         Some(armed)
     }
 
@@ -392,13 +394,13 @@ impl Closure {
         may_be_moved: bool,
     ) -> Option<NextRun> {
         let mut state = ignore_poison(self.state.lock());
-        let Phase::Busy { thread, runs, wanted } = state.phase else { return None };
-        let next = match wanted {
-            Some(Wanted::End(ending)) => {
+        let Phase::Busy { thread, runs, requested } = state.phase else { return None };
+        let next = match requested {
+            Some(HandleRequest::End(ending)) => {
                 self.stop(state, ending);
                 return None;
             }
-            Some(Wanted::NextRun(next_run)) if may_be_moved => Ok(Some(next_run)),
+            Some(HandleRequest::Reset(next_run)) if may_be_moved => Ok(Some(next_run)),
             _ => next,
         };
         let armed = match next {
@@ -408,7 +410,7 @@ impl Closure {
             }
             Ok(Some(next_run)) if !runs && next_run.is_due && !next_run.moved => {
                 state.armings += 1; // for those who wait for the run before
-                state.phase = Phase::Busy { thread, runs: true, wanted: None };
+                state.phase = Phase::Busy { thread, runs: true, requested: None };
                 self.tell(state, false);
                 return Some(next_run);
             }
@@ -436,12 +438,12 @@ impl Closure {
     }
 
     /// Ends where a run was still to come.
-    pub(super) fn stop(&self, state: MutexGuard<'_, State>, ending: Ending) {
+    pub(super) fn stop(&self, state: MutexGuard<'_, ClosureState>, ending: Ending) {
         self.end(state, ending, true);
     }
 
     /// Ends, and drops the work where no lock is held: it is the user's.
-    fn end(&self, mut state: MutexGuard<'_, State>, ending: Ending, stopped: bool) {
+    fn end(&self, mut state: MutexGuard<'_, ClosureState>, ending: Ending, stopped: bool) {
         state.phase = Phase::Ended(ending);
         let work = ignore_poison(self.work.lock()).take();
         self.tell(state, stopped);
@@ -449,7 +451,7 @@ impl Closure {
     }
 
     /// Lets go of the state, and tells the threads that wait for a run to end.
-    pub(super) fn tell(&self, state: MutexGuard<'_, State>, stopped: bool) {
+    pub(super) fn tell(&self, state: MutexGuard<'_, ClosureState>, stopped: bool) {
         let waiting = state.waiting > 0;
         match state.phase {
             Phase::Ended(_) => self.leave(state),
@@ -464,7 +466,7 @@ impl Closure {
     }
 
     /// Has a shutdown look at this closure: its next timer is none of a run, or it has none.
-    fn list(self: &Arc<Self>, state: &mut State) {
+    fn list(self: &Arc<Self>, state: &mut ClosureState) {
         if !state.listed {
             state.listed = true;
             self.shared.list(self);
@@ -475,21 +477,21 @@ impl Closure {
     /// any more.
     fn park(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut ClosureState,
         wheel: &Wheel<Due>,
         next_run: NextRun,
-    ) -> Option<Armed> {
+    ) -> Option<Arming> {
         self.list(state);
         // In this order: where a scheduler has a driver, the wheel is closed before the list goes.
         if !self.shared.has_list() && wheel.is_closed() {
             return None;
         }
         state.armings += 1;
-        Some(Armed { number: state.armings, timer: None, next_run, on_the_way: false })
+        Some(Arming { number: state.armings, timer: None, next_run, is_hop: false })
     }
 
     /// Gives its place to others, if it has one.
-    fn give_place(&self, state: &mut State) {
+    fn give_place(&self, state: &mut ClosureState) {
         if std::mem::take(&mut state.has_place) {
             self.shared.give_place();
         }
@@ -497,7 +499,7 @@ impl Closure {
 
     /// Lets go of the state of a closure that has ended, or has not begun, and of all that the
     /// scheduler keeps for it.
-    fn leave(&self, mut state: MutexGuard<'_, State>) {
+    fn leave(&self, mut state: MutexGuard<'_, ClosureState>) {
         self.give_place(&mut state);
         let listed = state.listed;
         drop(state);
@@ -510,10 +512,10 @@ impl Closure {
     /// state.
     fn arm(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut ClosureState,
         pinned: &Pinned<'_, Due>,
         next_run: NextRun,
-    ) -> Result<Armed, Refusal> {
+    ) -> Result<Arming, Refusal> {
         state.armings += 1;
         let number = state.armings;
         // Before the timer is in the wheel: a shutdown drains that first, and then reads the list.
@@ -523,7 +525,7 @@ impl Closure {
         let mut due = Due::new(Arc::clone(self), number);
         let mut attempts = if state.has_place { ATTEMPTS } else { 1 };
         loop {
-            let (inserted, on_the_way) = match pinned.insert_at(due, next_run.due) {
+            let (inserted, is_hop) = match pinned.insert_at(due, next_run.due) {
                 Err(InsertError { reason: Refusal::BeyondRange(beyond), value }) => {
                     self.list(state);
                     (pinned.insert(value, beyond.longest), true)
@@ -532,7 +534,7 @@ impl Closure {
             };
             attempts -= 1;
             match inserted {
-                Ok(id) => return Ok(Armed { number, timer: Some(id), next_run, on_the_way }),
+                Ok(id) => return Ok(Arming { number, timer: Some(id), next_run, is_hop }),
                 Err(InsertError { reason: Refusal::AtCapacity { .. }, value }) if attempts > 0 => {
                     due = value;
                     thread::yield_now();
@@ -563,12 +565,12 @@ mod tests {
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a waiter is a thread")]
     fn a_wait_is_for_one_run() {
-        let busy = |thread| Phase::Busy { thread, runs: true, wanted: None };
+        let busy = |thread| Phase::Busy { thread, runs: true, requested: None };
         let closure = Arc::new(Closure {
             shared: Arc::new(Shared::new(None)),
             repeats: true,
             observer: None,
-            state: Mutex::new(State {
+            state: Mutex::new(ClosureState {
                 phase: busy(thread::current().id()),
                 armings: 1,
                 waiting: 0,

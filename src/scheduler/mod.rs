@@ -29,13 +29,13 @@ mod ending;
 mod handle;
 mod next_run;
 mod owned;
-mod phase;
 mod repeat;
 mod result;
 mod rule;
 mod run;
 mod shared;
 mod shutdown;
+mod state;
 mod tasks;
 mod work;
 

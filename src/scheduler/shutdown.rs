@@ -5,8 +5,8 @@
 use super::closure::{Closure, Due};
 use super::ending::Ending;
 use super::next_run::NextRun;
-use super::phase::{Armed, Phase, State, Wanted};
 use super::rule::LastRun;
+use super::state::{Arming, ClosureState, HandleRequest, Phase};
 use super::work::Work;
 use crate::Wheel;
 use crate::panics::ignore_poison;
@@ -35,10 +35,10 @@ impl Closure {
     /// Waits for a rule that is being asked, unless the rule itself shuts the scheduler down.
     pub(super) fn shut_down_listed(&self) -> Option<HandedOver> {
         let mut state = ignore_poison(self.state.lock());
-        while let Phase::Busy { thread, runs: false, wanted } = &mut state.phase {
+        while let Phase::Busy { thread, runs: false, requested } = &mut state.phase {
             if *thread == thread::current().id() {
-                if !matches!(wanted, Some(Wanted::End(_))) {
-                    *wanted = Some(Wanted::End(Ending::ShutDown));
+                if !matches!(requested, Some(HandleRequest::End(_))) {
+                    *requested = Some(HandleRequest::End(Ending::ShutDown));
                 }
                 return None;
             }
@@ -51,7 +51,11 @@ impl Closure {
     }
 
     /// Ends, and gives the work to a shutdown.
-    fn hand_over(&self, mut state: MutexGuard<'_, State>, armed: Armed) -> Option<HandedOver> {
+    fn hand_over(
+        &self,
+        mut state: MutexGuard<'_, ClosureState>,
+        armed: Arming,
+    ) -> Option<HandedOver> {
         state.phase = Phase::Ended(Ending::ShutDown);
         let work = ignore_poison(self.work.lock()).take();
         self.tell(state, true);
@@ -63,7 +67,7 @@ impl Closure {
     /// parked, it ends where the wheel is closed too; else a handle of its own may resume it.
     pub(super) fn let_go(&self, wheel: &Wheel<Due>) {
         let state = ignore_poison(self.state.lock());
-        if wheel.is_closed() && matches!(state.phase, Phase::Armed(Armed { timer: None, .. })) {
+        if wheel.is_closed() && matches!(state.phase, Phase::Armed(Arming { timer: None, .. })) {
             self.stop(state, Ending::ShutDown);
         }
     }

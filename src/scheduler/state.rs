@@ -1,4 +1,4 @@
-//! [`State`] of a scheduled closure: its phase, and what goes with it.
+//! [`ClosureState`] of a scheduled closure: its phase, and what goes with it.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +8,7 @@ use crate::TimerId;
 use std::thread::ThreadId;
 
 /// What is behind the lock of a closure's state.
-pub(super) struct State {
+pub(super) struct ClosureState {
     pub(super) phase: Phase,
     /// How many timers it has had.
     pub(super) armings: u64,
@@ -24,30 +24,30 @@ pub(super) struct State {
 
 #[derive(Clone, Copy)]
 pub(super) enum Phase {
-    Armed(Armed),
+    Armed(Arming),
     /// A thread has the work: it runs, or asks the rule.
     Busy {
         thread: ThreadId,
         runs: bool,
         /// What a handle wants to happen next, in place of what the rule says.
-        wanted: Option<Wanted>,
+        requested: Option<HandleRequest>,
     },
     Ended(Ending),
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Armed {
+pub(super) struct Arming {
     pub(super) number: u64,
     /// None if it is parked.
     pub(super) timer: Option<TimerId>,
     pub(super) next_run: NextRun,
     /// Whether its timer was due before the next run is, because that is beyond the range.
-    pub(super) on_the_way: bool,
+    pub(super) is_hop: bool,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Wanted {
-    NextRun(NextRun),
+pub(super) enum HandleRequest {
+    Reset(NextRun),
     End(Ending),
 }
 
@@ -60,20 +60,20 @@ impl Phase {
     }
 }
 
-impl Armed {
+impl Arming {
     /// Whether the timer that it has, if any, is none of a run.
     pub(super) fn has_no_run_yet(&self) -> bool {
-        self.timer.is_none() || self.on_the_way || self.next_run.asks_rule
+        self.timer.is_none() || self.is_hop || self.next_run.asks_rule
     }
 }
 
-impl State {
+impl ClosureState {
     pub(super) fn is_paused(&self) -> bool {
         self.paused && self.phase.ending().is_none()
     }
 
     /// Armed by the timer of this number, or not.
-    pub(super) fn armed_as(&self, number: u64) -> Option<Armed> {
+    pub(super) fn armed_as(&self, number: u64) -> Option<Arming> {
         match self.phase {
             Phase::Armed(armed) if armed.number == number => Some(armed),
             _ => None,
