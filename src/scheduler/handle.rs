@@ -4,7 +4,7 @@
 
 use super::closure::{Closure, Due};
 use super::ending::{Cancel, Ending};
-use super::result::Awaited;
+use super::result_channel::ResultReceiver;
 use super::rule::Next;
 use crate::{Refusal, WaitError, Wheel};
 use std::any::Any;
@@ -238,7 +238,7 @@ impl Scheduled {
 #[must_use = "it holds the result; drop it if that is not wanted"]
 pub struct Joined<R> {
     pub(super) scheduled: Scheduled,
-    pub(super) result: Awaited<R>,
+    pub(super) result: ResultReceiver<R>,
 }
 
 /// Why there is no result.
@@ -286,12 +286,12 @@ impl<R> Joined<R> {
     ///
     /// The closure panicked, or was not run.
     pub fn join(self) -> Result<R, JoinError> {
-        joined(self.alone().wait())
+        join_result(self.into_result().wait())
     }
 
     /// The result to come, without the closure: that, and with it who tells the result, may live by
     /// this handle alone.
-    fn alone(self) -> Awaited<R> {
+    fn into_result(self) -> ResultReceiver<R> {
         let Self { scheduled, result } = self;
         drop(scheduled);
         result
@@ -324,15 +324,15 @@ impl<R> Joined<R> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_join(&self) -> Result<Option<R>, JoinError> {
-        match self.result.look() {
+        match self.result.try_take() {
             Err(()) => Ok(None),
-            Ok(told) => joined(told).map(Some),
+            Ok(result) => join_result(result).map(Some),
         }
     }
 }
 
-fn joined<R>(told: Option<thread::Result<R>>) -> Result<R, JoinError> {
-    told.map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
+fn join_result<R>(result: Option<thread::Result<R>>) -> Result<R, JoinError> {
+    result.map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
 }
 
 impl<R> IntoFuture for Joined<R> {
@@ -340,7 +340,7 @@ impl<R> IntoFuture for Joined<R> {
     type IntoFuture = Joining<R>;
 
     fn into_future(self) -> Joining<R> {
-        Joining { result: self.alone() }
+        Joining { result: self.into_result() }
     }
 }
 
@@ -369,14 +369,14 @@ impl<R> IntoFuture for Joined<R> {
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Joining<R> {
-    result: Awaited<R>,
+    result: ResultReceiver<R>,
 }
 
 impl<R> Future for Joining<R> {
     type Output = Result<R, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.result.poll(context).map(joined)
+        self.result.poll(context).map(join_result)
     }
 }
 

@@ -30,7 +30,7 @@ mod handle;
 mod next_run;
 mod owned;
 mod repeat;
-mod result;
+mod result_channel;
 mod rule;
 mod run;
 mod shared;
@@ -58,7 +58,7 @@ use crate::{BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wh
 use closure::{Closure, Start};
 pub(crate) use next_run::Jitter;
 use next_run::{NextRun, Schedule};
-use result::result;
+use result_channel::result_channel;
 use rule::Once;
 use shared::Shared;
 use shutdown::HandedOver;
@@ -470,12 +470,12 @@ impl Scheduler {
     ) -> Result<Joined<R>, InsertError<F>> {
         let (teller, result) = result();
         let work = |closure: F| {
-            let mut once = Some((closure, teller));
+            let mut once = Some((closure, sender));
             let body = move |_run| {
-                let Some((closure, teller)) = once.take() else { return };
+                let Some((closure, sender)) = once.take() else { return };
                 let ran = catch_unwind(AssertUnwindSafe(closure));
                 // Nobody waits for it: then it is a handler's panic.
-                if let Some(Err(payload)) = teller.tell(ran) {
+                if let Some(Err(payload)) = sender.send(ran) {
                     resume_unwind(payload);
                 }
             };

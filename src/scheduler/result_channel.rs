@@ -9,68 +9,68 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 /// Makes the two ends.
-pub(super) fn result<R>() -> (Teller<R>, Awaited<R>) {
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State { told: Told::NotYet, waits: false, task: None }),
+pub(super) fn result_channel<R>() -> (ResultSender<R>, ResultReceiver<R>) {
+    let shared = Arc::new(ResultChannel {
+        state: Mutex::new(ChannelState { delivery: Delivery::Pending, waits: false, task: None }),
         changed: Condvar::new(),
     });
-    (Teller(Some(Arc::clone(&shared))), Awaited(shared))
+    (ResultSender(Some(Arc::clone(&shared))), ResultReceiver(shared))
 }
 
 /// The end of the closure. Dropping it says that no result comes.
-pub(super) struct Teller<R>(Option<Arc<Shared<R>>>);
+pub(super) struct ResultSender<R>(Option<Arc<ResultChannel<R>>>);
 
 /// The end of whoever joins.
-pub(super) struct Awaited<R>(Arc<Shared<R>>);
+pub(super) struct ResultReceiver<R>(Arc<ResultChannel<R>>);
 
 /// What both ends share.
-pub(super) struct Shared<R> {
-    state: Mutex<State<R>>,
+pub(super) struct ResultChannel<R> {
+    state: Mutex<ChannelState<R>>,
     changed: Condvar,
 }
 
-struct State<R> {
-    told: Told<R>,
+struct ChannelState<R> {
+    delivery: Delivery<R>,
     /// Whether a thread sleeps until that changes.
     waits: bool,
     /// The task that does.
     task: Option<Waker>,
 }
 
-enum Told<R> {
-    NotYet,
-    Ran(thread::Result<R>),
+enum Delivery<R> {
+    Pending,
+    Ready(thread::Result<R>),
     /// No result comes, or it has been taken.
-    Nothing,
+    Closed,
 }
 
-impl<R> Teller<R> {
+impl<R> ResultSender<R> {
     /// Tells how the run ended; if nobody can join any more, that comes back.
-    pub(super) fn tell(mut self, ran: thread::Result<R>) -> Option<thread::Result<R>> {
+    pub(super) fn send(mut self, ran: thread::Result<R>) -> Option<thread::Result<R>> {
         let shared = self.0.take()?;
         if Arc::strong_count(&shared) == 1 {
             return Some(ran);
         }
-        shared.change(Told::Ran(ran));
+        shared.deliver(Delivery::Ready(ran));
         None
     }
 }
 
-impl<R> Drop for Teller<R> {
+impl<R> Drop for ResultSender<R> {
     fn drop(&mut self) {
         if let Some(shared) = self.0.take() {
-            shared.change(Told::Nothing);
+            shared.deliver(Delivery::Closed);
         }
     }
 }
 
-impl<R> Awaited<R> {
+impl<R> ResultReceiver<R> {
     /// The result, once; `None` if none comes. Waits for it.
     pub(super) fn wait(self) -> Option<thread::Result<R>> {
         let mut state = self.0.lock();
         loop {
-            if let Ok(told) = state.look() {
-                return told;
+            if let Ok(delivery) = state.try_take() {
+                return delivery;
             }
             state.waits = true;
             state = ignore_poison(self.0.changed.wait(state));
@@ -82,8 +82,8 @@ impl<R> Awaited<R> {
         // Before the lock: a waker is its runtime's code.
         let waker = context.waker().clone();
         let mut state = self.0.lock();
-        if let Ok(told) = state.look() {
-            return Poll::Ready(told);
+        if let Ok(delivery) = state.try_take() {
+            return Poll::Ready(delivery);
         }
         let replaced = state.task.replace(waker);
         drop(state);
@@ -92,19 +92,19 @@ impl<R> Awaited<R> {
     }
 
     /// The result, once, or `Err` if it may still come.
-    pub(super) fn look(&self) -> Result<Option<thread::Result<R>>, ()> {
-        self.0.lock().look()
+    pub(super) fn try_take(&self) -> Result<Option<thread::Result<R>>, ()> {
+        self.0.lock().try_take()
     }
 }
 
-impl<R> Shared<R> {
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
+impl<R> ResultChannel<R> {
+    fn lock(&self) -> MutexGuard<'_, ChannelState<R>> {
         ignore_poison(self.state.lock())
     }
 
-    fn change(&self, told: Told<R>) {
+    fn deliver(&self, delivery: Delivery<R>) {
         let mut state = self.lock();
-        state.told = told;
+        state.delivery = delivery;
         let (waits, task) = (state.waits, state.task.take());
         drop(state);
         if waits {
@@ -116,22 +116,22 @@ impl<R> Shared<R> {
     }
 }
 
-impl<R> State<R> {
+impl<R> ChannelState<R> {
     /// The result, once, or `Err` if it may still come.
-    fn look(&mut self) -> Result<Option<thread::Result<R>>, ()> {
-        match std::mem::replace(&mut self.told, Told::Nothing) {
-            Told::Ran(ran) => Ok(Some(ran)),
-            Told::Nothing => Ok(None),
-            Told::NotYet => {
-                self.told = Told::NotYet;
+    fn try_take(&mut self) -> Result<Option<thread::Result<R>>, ()> {
+        match std::mem::replace(&mut self.delivery, Delivery::Closed) {
+            Delivery::Ready(ran) => Ok(Some(ran)),
+            Delivery::Closed => Ok(None),
+            Delivery::Pending => {
+                self.delivery = Delivery::Pending;
                 Err(())
             }
         }
     }
 }
 
-impl<R> fmt::Debug for Awaited<R> {
+impl<R> fmt::Debug for ResultReceiver<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Awaited").finish_non_exhaustive()
+        f.debug_struct("ResultReceiver").finish_non_exhaustive()
     }
 }
