@@ -25,14 +25,14 @@
 //!
 //! **Parked.** A closure that is paused is armed without a timer, until it is resumed. So is one
 //! that is on the way and whose next timer a closed wheel refuses. Both are on the scheduler's list
-//! ([`Shared`]), for a shutdown to hand them back.
+//! ([`SchedulerShared`]), for a shutdown to hand them back.
 
 #![forbid(unsafe_code)]
 
 use super::ending::{Cancel, Ending};
 use super::next_run::{NextRun, Schedule};
 use super::rule::{LastRun, Next};
-use super::shared::Shared;
+use super::shared::SchedulerShared;
 use super::state::{Arming, ClosureState, HandleRequest, Phase};
 use super::work::{Outcome, Work};
 use crate::panics::ignore_poison;
@@ -111,7 +111,7 @@ pub(super) struct Start {
 
 /// A scheduled closure.
 pub(super) struct Closure {
-    shared: Arc<Shared<Closure>>,
+    shared: Arc<SchedulerShared<Closure>>,
     repeats: bool,
     observer: Option<Arc<dyn Observer>>,
     pub(super) state: Mutex<ClosureState>,
@@ -125,7 +125,7 @@ impl Closure {
     /// comes back otherwise.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
-        shared: &Arc<Shared<Self>>,
+        shared: &Arc<SchedulerShared<Self>>,
         Start { first, last, repeats, observer }: Start,
         f: F,
         work: impl FnOnce(F) -> Work,
@@ -133,8 +133,8 @@ impl Closure {
         if shared.is_closed() {
             return Err(InsertError { reason: Refusal::Closed, value: f });
         }
-        let has_place = match shared.take_place() {
-            Ok(has_place) => has_place,
+        let has_permit = match shared.acquire_permit() {
+            Ok(has_permit) => has_permit,
             Err(reason) => return Err(InsertError { reason, value: f }),
         };
         let closure = Arc::new(Self {
@@ -146,7 +146,7 @@ impl Closure {
                 armings: 0,
                 waiting: 0,
                 listed: false,
-                has_place,
+                has_permit,
                 paused: false,
             }),
             work: Mutex::new(None),
@@ -378,7 +378,7 @@ impl Closure {
         let armed = state.armed_as(number)?;
         let runs = !armed.is_hop && !armed.next_run.asks_rule;
         if runs && !self.repeats {
-            self.give_place(&mut state);
+            self.release_permit(&mut state);
         }
         state.phase = Phase::Busy { thread: thread::current().id(), runs, requested: None };
         Some(armed)
@@ -491,16 +491,16 @@ impl Closure {
     }
 
     /// Gives its place to others, if it has one.
-    fn give_place(&self, state: &mut ClosureState) {
-        if std::mem::take(&mut state.has_place) {
-            self.shared.give_place();
+    fn release_permit(&self, state: &mut ClosureState) {
+        if std::mem::take(&mut state.has_permit) {
+            self.shared.release_permit();
         }
     }
 
     /// Lets go of the state of a closure that has ended, or has not begun, and of all that the
     /// scheduler keeps for it.
     fn leave(&self, mut state: MutexGuard<'_, ClosureState>) {
-        self.give_place(&mut state);
+        self.release_permit(&mut state);
         let listed = state.listed;
         drop(state);
         if listed {
@@ -523,7 +523,7 @@ impl Closure {
             self.list(state);
         }
         let mut due = Due::new(Arc::clone(self), number);
-        let mut attempts = if state.has_place { ATTEMPTS } else { 1 };
+        let mut attempts = if state.has_permit { ATTEMPTS } else { 1 };
         loop {
             let (inserted, is_hop) = match pinned.insert_at(due, next_run.due) {
                 Err(InsertError { reason: Refusal::BeyondRange(beyond), value }) => {
@@ -567,7 +567,7 @@ mod tests {
     fn a_wait_is_for_one_run() {
         let busy = |thread| Phase::Busy { thread, runs: true, requested: None };
         let closure = Arc::new(Closure {
-            shared: Arc::new(Shared::new(None)),
+            shared: Arc::new(SchedulerShared::new(None)),
             repeats: true,
             observer: None,
             state: Mutex::new(ClosureState {
@@ -575,7 +575,7 @@ mod tests {
                 armings: 1,
                 waiting: 0,
                 listed: false,
-                has_place: false,
+                has_permit: false,
                 paused: false,
             }),
             work: Mutex::new(None),

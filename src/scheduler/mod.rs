@@ -60,7 +60,7 @@ pub(crate) use next_run::Jitter;
 use next_run::{NextRun, Schedule};
 use result_channel::result_channel;
 use rule::Once;
-use shared::Shared;
+use shared::SchedulerShared;
 use shutdown::HandedOver;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -125,7 +125,7 @@ use work::Work;
 #[must_use = "dropping the last clone of one with a driver of its own ends it"]
 pub struct Scheduler {
     wheel: Wheel<Due>,
-    shared: Arc<Shared<Closure>>,
+    shared: Arc<SchedulerShared<Closure>>,
     /// None in a [handle](Self::handle).
     keeper: Option<Arc<Keeper>>,
 }
@@ -135,7 +135,7 @@ pub struct Scheduler {
 #[derive(Debug)]
 struct Keeper {
     wheel: Wheel<Due>,
-    shared: Arc<Shared<Closure>>,
+    shared: Arc<SchedulerShared<Closure>>,
     /// None on a wheel that is swept elsewhere.
     driver: Option<Driver<Due>>,
     /// Whether a wheel that is swept elsewhere ends with the scheduler.
@@ -260,7 +260,7 @@ impl Scheduler {
     }
 
     fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>, ends_wheel: bool) -> Self {
-        let shared = Arc::new(Shared::new(wheel.capacity()));
+        let shared = Arc::new(SchedulerShared::new(wheel.capacity()));
         let keeper =
             Keeper { wheel: wheel.clone(), shared: Arc::clone(&shared), driver, ends_wheel };
         Self { wheel, shared, keeper: Some(Arc::new(keeper)) }

@@ -1,4 +1,4 @@
-//! [`Shared`]: what the handles of a scheduler and its closures share.
+//! [`SchedulerShared`]: what the handles of a scheduler and its closures share.
 //!
 //! **The list.** A closure whose next run takes more than one timer (a calendar asks its rule again
 //! and again, a delay may be longer than the wheel's range), or that is paused, has no run in the
@@ -6,7 +6,7 @@
 //! and a shutdown looks through the list after it has drained the wheel. The lock of a closure's
 //! state may be held while the list's is taken, and never the other way round.
 //!
-//! **Places.** The wheel frees the place of a timer when that is swept, and anything may be armed
+//! **ClosurePermits.** The wheel frees the place of a timer when that is swept, and anything may be armed
 //! before a repetition is armed anew. So on a wheel with a capacity the scheduler counts closures,
 //! and not timers: each takes a place when it is scheduled and gives it back when its last run
 //! begins or it ends. There are never more timers than places taken, so a closure that has a place
@@ -23,36 +23,36 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// What the handles of a scheduler and its closures, of type `C`, share.
-pub(super) struct Shared<C> {
+pub(super) struct SchedulerShared<C> {
     /// Whether new closures are refused and repetitions end with their next run.
     closed: AtomicBool,
     /// None on a wheel without a capacity.
-    places: Option<Places>,
+    permits: Option<ClosurePermits>,
     /// The closures that a shutdown looks through, by their address; `None` once no handle is left
     /// that could shut the scheduler down.
     listed: Mutex<Option<HashMap<usize, Arc<C>>>>,
 }
 
-struct Places {
+struct ClosurePermits {
     capacity: u64,
     taken: AtomicU64,
 }
 
-impl<C> Shared<C> {
+impl<C> SchedulerShared<C> {
     /// For a wheel of that capacity.
     pub(super) fn new(capacity: Option<u64>) -> Self {
         Self {
             closed: AtomicBool::new(false),
-            places: capacity.map(|capacity| Places { capacity, taken: AtomicU64::new(0) }),
+            permits: capacity.map(|capacity| ClosurePermits { capacity, taken: AtomicU64::new(0) }),
             listed: Mutex::new(Some(HashMap::new())),
         }
     }
 
     /// Takes a place in the wheel for a new closure. Returns whether places are counted.
-    pub(super) fn take_place(&self) -> Result<bool, Refusal> {
-        let Some(Places { capacity, taken }) = &self.places else { return Ok(false) };
+    pub(super) fn acquire_permit(&self) -> Result<bool, Refusal> {
+        let Some(ClosurePermits { capacity, taken }) = &self.permits else { return Ok(false) };
         let one_more = |taken| (taken < *capacity).then_some(taken + 1);
-        // Acquire: pairs with the Release of `give_place`. The room that the closure before had in
+        // Acquire: pairs with the Release of `release_permit`. The room that the closure before had in
         // the wheel is there for this one.
         match taken.fetch_update(Acquire, Relaxed, one_more) {
             Ok(_) => Ok(true),
@@ -61,9 +61,9 @@ impl<C> Shared<C> {
     }
 
     /// Gives back a place that was taken.
-    pub(super) fn give_place(&self) {
-        if let Some(Places { taken, .. }) = &self.places {
-            // Release: pairs with the Acquire of `take_place`.
+    pub(super) fn release_permit(&self) {
+        if let Some(ClosurePermits { taken, .. }) = &self.permits {
+            // Release: pairs with the Acquire of `acquire_permit`.
             taken.fetch_sub(1, Release);
         }
     }
@@ -114,9 +114,9 @@ impl<C> Shared<C> {
     }
 }
 
-impl<C> fmt::Debug for Shared<C> {
+impl<C> fmt::Debug for SchedulerShared<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the list: the lock of a closure's state is never taken under its own.
-        f.debug_struct("Shared").field("closed", &self.is_closed()).finish_non_exhaustive()
+        f.debug_struct("SchedulerShared").field("closed", &self.is_closed()).finish_non_exhaustive()
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct ClosureState {
     /// Whether it is on the scheduler's list.
     pub(super) listed: bool,
     /// Whether it has a place that is counted, in a wheel with a capacity.
-    pub(super) has_place: bool,
+    pub(super) has_permit: bool,
     /// Whether a handle has paused it.
     pub(super) paused: bool,
 }
