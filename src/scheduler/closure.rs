@@ -85,7 +85,7 @@ impl Due {
 impl Drop for Due {
     fn drop(&mut self) {
         if let Some((closure, number)) = self.take() {
-            closure.lose(number);
+            closure.on_timer_dropped(number);
         }
     }
 }
@@ -93,7 +93,7 @@ impl Drop for Due {
 /// Is told, where no lock is held, that no run is under way any more; `stopped`: nor is to be,
 /// since the closure was cancelled, or shut down before its next run. To be told does not panic.
 pub(super) trait Observer: Send + Sync {
-    fn is_quiet(&self, stopped: bool);
+    fn on_idle(&self, stopped: bool);
 }
 
 /// How often a closure that has a place tries to find room in the wheel. Each refusal means that
@@ -117,7 +117,7 @@ pub(super) struct Closure {
     pub(super) state: Mutex<ClosureState>,
     pub(super) work: Mutex<Option<(Work, LastRun)>>,
     /// Notified when the closure is no longer busy.
-    quiet: Condvar,
+    idle: Condvar,
 }
 
 impl Closure {
@@ -150,7 +150,7 @@ impl Closure {
                 paused: false,
             }),
             work: Mutex::new(None),
-            quiet: Condvar::new(),
+            idle: Condvar::new(),
         });
         // A timer that fires before the work is there waits for this lock.
         let mut state = ignore_poison(closure.state.lock());
@@ -163,7 +163,7 @@ impl Closure {
             Ok(None) => {}
             Ok(Some(armed)) => state.phase = Phase::Armed(armed),
             Err(reason) => {
-                closure.leave(state);
+                closure.deregister(state);
                 return Err(InsertError { reason, value: f });
             }
         }
@@ -201,7 +201,7 @@ impl Closure {
     }
 
     /// The closure's timer was dropped unfired.
-    pub(super) fn lose(&self, number: u64) {
+    pub(super) fn on_timer_dropped(&self, number: u64) {
         let state = ignore_poison(self.state.lock());
         if state.armed_as(number).is_some() {
             self.stop(state, Ending::ShutDown);
@@ -232,7 +232,7 @@ impl Closure {
     /// Lets the next run come at another time, if there is one to come. Returns whether there is.
     pub(super) fn reset(self: &Arc<Self>, wheel: &Wheel<Due>, next: Next) -> Result<bool, Refusal> {
         let mut state = ignore_poison(self.state.lock());
-        if !self.has_run_to_come(&state) {
+        if !self.has_pending_run(&state) {
             return Ok(false);
         }
         let pinned = wheel.pin();
@@ -270,7 +270,7 @@ impl Closure {
     /// Lets no run begin until it is resumed. Returns whether one was to come.
     pub(super) fn pause(self: &Arc<Self>, wheel: &Wheel<Due>) -> bool {
         let mut state = ignore_poison(self.state.lock());
-        if !self.has_run_to_come(&state) {
+        if !self.has_pending_run(&state) {
             return false;
         }
         state.paused = true;
@@ -307,16 +307,16 @@ impl Closure {
 
     /// When the next run is due, as far as the rule knows.
     pub(super) fn next_run(&self) -> Option<Instant> {
-        self.coming()?.runs_at
+        self.upcoming()?.runs_at
     }
 
     /// What the wall clock says at the next run, if its rule goes by that.
     pub(super) fn next_time(&self) -> Option<SystemTime> {
-        self.coming()?.time
+        self.upcoming()?.time
     }
 
     /// What is to come, unless it is paused.
-    fn coming(&self) -> Option<NextRun> {
+    fn upcoming(&self) -> Option<NextRun> {
         let state = ignore_poison(self.state.lock());
         match state.phase {
             Phase::Armed(armed) if !state.paused => Some(armed.next_run),
@@ -347,24 +347,24 @@ impl Closure {
             if thread == thread::current().id() {
                 return false;
             }
-            state = self.wait_for_a_change(state);
+            state = self.wait_for_change(state);
         }
         true
     }
 
     /// Waits until the closure may no longer be busy as it is.
-    pub(super) fn wait_for_a_change<'s>(
+    pub(super) fn wait_for_change<'s>(
         &'s self,
         mut state: MutexGuard<'s, ClosureState>,
     ) -> MutexGuard<'s, ClosureState> {
         state.waiting += 1;
-        let mut state = ignore_poison(self.quiet.wait(state));
+        let mut state = ignore_poison(self.idle.wait(state));
         state.waiting -= 1;
         state
     }
 
     /// Whether a handle may still say when, or that not.
-    fn has_run_to_come(&self, state: &ClosureState) -> bool {
+    fn has_pending_run(&self, state: &ClosureState) -> bool {
         match state.phase {
             Phase::Busy { requested: Some(HandleRequest::End(_)), .. } | Phase::Ended(_) => false,
             Phase::Busy { runs, .. } => self.repeats || !runs,
@@ -411,7 +411,7 @@ impl Closure {
             Ok(Some(next_run)) if !runs && next_run.is_due && !next_run.moved => {
                 state.armings += 1; // for those who wait for the run before
                 state.phase = Phase::Busy { thread, runs: true, requested: None };
-                self.tell(state, false);
+                self.notify(state, false);
                 return Some(next_run);
             }
             Ok(Some(next_run)) => match self.arm(&mut state, &wheel.pin(), next_run) {
@@ -427,7 +427,7 @@ impl Closure {
         match armed {
             Ok(Some(armed)) => {
                 state.phase = Phase::Armed(armed);
-                self.tell(state, false);
+                self.notify(state, false);
             }
             Ok(None) => self.end(state, ending, false),
             // The wheel was closed before this run ended, which is the last one.
@@ -446,22 +446,22 @@ impl Closure {
     fn end(&self, mut state: MutexGuard<'_, ClosureState>, ending: Ending, stopped: bool) {
         state.phase = Phase::Ended(ending);
         let work = ignore_poison(self.work.lock()).take();
-        self.tell(state, stopped);
+        self.notify(state, stopped);
         drop(work);
     }
 
     /// Lets go of the state, and tells the threads that wait for a run to end.
-    pub(super) fn tell(&self, state: MutexGuard<'_, ClosureState>, stopped: bool) {
+    pub(super) fn notify(&self, state: MutexGuard<'_, ClosureState>, stopped: bool) {
         let waiting = state.waiting > 0;
         match state.phase {
-            Phase::Ended(_) => self.leave(state),
+            Phase::Ended(_) => self.deregister(state),
             _ => drop(state),
         }
         if waiting {
-            self.quiet.notify_all();
+            self.idle.notify_all();
         }
         if let Some(observer) = &self.observer {
-            observer.is_quiet(stopped);
+            observer.on_idle(stopped);
         }
     }
 
@@ -499,7 +499,7 @@ impl Closure {
 
     /// Lets go of the state of a closure that has ended, or has not begun, and of all that the
     /// scheduler keeps for it.
-    fn leave(&self, mut state: MutexGuard<'_, ClosureState>) {
+    fn deregister(&self, mut state: MutexGuard<'_, ClosureState>) {
         self.release_permit(&mut state);
         let listed = state.listed;
         drop(state);
@@ -579,7 +579,7 @@ mod tests {
                 paused: false,
             }),
             work: Mutex::new(None),
-            quiet: Condvar::new(),
+            idle: Condvar::new(),
         });
         let waits = Arc::clone(&closure);
         let waiter = thread::spawn(move || waits.wait());
@@ -594,7 +594,7 @@ mod tests {
         state.armings = 2;
         state.phase = busy(waiter.thread().id());
         drop(state);
-        closure.quiet.notify_all();
+        closure.idle.notify_all();
         assert!(waiter.join().unwrap(), "it waited for the run that it came for");
     }
 }

@@ -61,7 +61,7 @@ use next_run::{NextRun, Schedule};
 use result_channel::result_channel;
 use rule::Once;
 use shared::SchedulerShared;
-use shutdown::HandedOver;
+use shutdown::UnrunWork;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -127,13 +127,13 @@ pub struct Scheduler {
     wheel: Wheel<Due>,
     shared: Arc<SchedulerShared<Closure>>,
     /// None in a [handle](Self::handle).
-    keeper: Option<Arc<Keeper>>,
+    guard: Option<Arc<ShutdownGuard>>,
 }
 
 /// What the clones of a scheduler share and its [handles](Scheduler::handle) do not have: with it
 /// goes the last one that could shut the scheduler down.
 #[derive(Debug)]
-struct Keeper {
+struct ShutdownGuard {
     wheel: Wheel<Due>,
     shared: Arc<SchedulerShared<Closure>>,
     /// None on a wheel that is swept elsewhere.
@@ -142,7 +142,7 @@ struct Keeper {
     ends_wheel: bool,
 }
 
-impl Drop for Keeper {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         // First, since it closes the wheel.
         drop(self.driver.take());
@@ -153,7 +153,7 @@ impl Drop for Keeper {
         }
         for closure in self.shared.drop_list() {
             // What a closure holds is the user's, and may panic when it is dropped.
-            quietly(move || closure.let_go(wheel));
+            quietly(move || closure.abandon(wheel));
         }
     }
 }
@@ -261,9 +261,9 @@ impl Scheduler {
 
     fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>, ends_wheel: bool) -> Self {
         let shared = Arc::new(SchedulerShared::new(wheel.capacity()));
-        let keeper =
-            Keeper { wheel: wheel.clone(), shared: Arc::clone(&shared), driver, ends_wheel };
-        Self { wheel, shared, keeper: Some(Arc::new(keeper)) }
+        let guard =
+            ShutdownGuard { wheel: wheel.clone(), shared: Arc::clone(&shared), driver, ends_wheel };
+        Self { wheel, shared, guard: Some(Arc::new(guard)) }
     }
 
     /// A handle for closures that schedule others: one that does not keep the driver running.
@@ -295,7 +295,7 @@ impl Scheduler {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn handle(&self) -> Self {
-        Self { wheel: self.wheel.clone(), shared: Arc::clone(&self.shared), keeper: None }
+        Self { wheel: self.wheel.clone(), shared: Arc::clone(&self.shared), guard: None }
     }
 
     /// The driver, if this scheduler has one of its own: to wait for the runs that are under way,
@@ -315,7 +315,7 @@ impl Scheduler {
     /// ```
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<Due>> {
-        self.keeper.as_ref()?.driver.as_ref()
+        self.guard.as_ref()?.driver.as_ref()
     }
 
     /// Runs `closure` once, when `delay` has passed. A delay that an [`Instant`] cannot tell counts
@@ -501,11 +501,7 @@ impl Scheduler {
         Some(self.unrun(closure, work))
     }
 
-    fn unrun(
-        &self,
-        closure: Arc<Closure>,
-        HandedOver { work, last, next_run }: HandedOver,
-    ) -> Unrun {
+    fn unrun(&self, closure: Arc<Closure>, UnrunWork { work, last, next_run }: UnrunWork) -> Unrun {
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Unrun { work, last, next_run, scheduled }
     }

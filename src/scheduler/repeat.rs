@@ -242,8 +242,8 @@ macro_rules! repeats {
             J: FnMut() -> F + Send + 'static,
             F: Future<Output = ()> + Send + 'static,
         {
-            let told = |mut job: J| move |_run| job();
-            Repetition::start_tasks(self.repetition(), overlap, (spawn, job), told)
+            let with_run = |mut job: J| move |_run| job();
+            Repetition::start_tasks(self.repetition(), overlap, (spawn, job), with_run)
         }
 
         /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives
@@ -390,22 +390,22 @@ impl Repetition<'_> {
         }
     }
 
-    /// Schedules a closure that begins tasks. `told` makes a job that receives a description of its
+    /// Schedules a closure that begins tasks. `with_run` makes a job that receives a description of its
     /// runs.
     fn start_tasks<S, J, B, F>(
         repetition: Result<Self, RepeatRefusal>,
         overlap: Overlap,
         spawn_and_job: (S, J),
-        told: impl FnOnce(J) -> B,
+        with_run: impl FnOnce(J) -> B,
     ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
     where
         S: FnMut(Task) + Send + 'static,
         B: FnMut(Run) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        Tasks::start(|running| {
-            let body = |(spawn, job)| running.body(overlap, spawn, told(job));
-            Self::start(repetition, Some(running.clone()), spawn_and_job, body)
+        Tasks::start(|set| {
+            let body = |(spawn, job)| set.body(overlap, spawn, with_run(job));
+            Self::start(repetition, Some(set.clone()), spawn_and_job, body)
         })
     }
 }

@@ -14,7 +14,7 @@ use std::sync::MutexGuard;
 use std::thread;
 
 /// What a shutdown has of a closure that was still to run.
-pub(super) struct HandedOver {
+pub(super) struct UnrunWork {
     pub(super) work: Work,
     pub(super) last: LastRun,
     pub(super) next_run: NextRun,
@@ -23,17 +23,17 @@ pub(super) struct HandedOver {
 impl Closure {
     /// The scheduler was shut down and has this closure's timer back. Returns the work, if it was
     /// still to run.
-    pub(super) fn shut_down(&self, number: u64) -> Option<HandedOver> {
+    pub(super) fn shut_down(&self, number: u64) -> Option<UnrunWork> {
         let state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
-        self.hand_over(state, armed)
+        self.take_unrun(state, armed)
     }
 
     /// The scheduler was shut down and the wheel drained, and this closure is on the list. Returns
     /// the work, if it was still to run and no timer of a run is on its way.
     ///
     /// Waits for a rule that is being asked, unless the rule itself shuts the scheduler down.
-    pub(super) fn shut_down_listed(&self) -> Option<HandedOver> {
+    pub(super) fn shut_down_listed(&self) -> Option<UnrunWork> {
         let mut state = ignore_poison(self.state.lock());
         while let Phase::Busy { thread, runs: false, requested } = &mut state.phase {
             if *thread == thread::current().id() {
@@ -42,30 +42,30 @@ impl Closure {
                 }
                 return None;
             }
-            state = self.wait_for_a_change(state);
+            state = self.wait_for_change(state);
         }
         match state.phase {
-            Phase::Armed(armed) if armed.has_no_run_yet() => self.hand_over(state, armed),
+            Phase::Armed(armed) if armed.has_no_run_yet() => self.take_unrun(state, armed),
             _ => None,
         }
     }
 
     /// Ends, and gives the work to a shutdown.
-    fn hand_over(
+    fn take_unrun(
         &self,
         mut state: MutexGuard<'_, ClosureState>,
         armed: Arming,
-    ) -> Option<HandedOver> {
+    ) -> Option<UnrunWork> {
         state.phase = Phase::Ended(Ending::ShutDown);
         let work = ignore_poison(self.work.lock()).take();
-        self.tell(state, true);
+        self.notify(state, true);
         let (work, last) = work?;
-        Some(HandedOver { work, last, next_run: armed.next_run })
+        Some(UnrunWork { work, last, next_run: armed.next_run })
     }
 
     /// No handle is left that could shut the scheduler down and so have this closure back. If it is
     /// parked, it ends where the wheel is closed too; else a handle of its own may resume it.
-    pub(super) fn let_go(&self, wheel: &Wheel<Due>) {
+    pub(super) fn abandon(&self, wheel: &Wheel<Due>) {
         let state = ignore_poison(self.state.lock());
         if wheel.is_closed() && matches!(state.phase, Phase::Armed(Arming { timer: None, .. })) {
             self.stop(state, Ending::ShutDown);

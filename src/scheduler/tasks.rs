@@ -66,13 +66,13 @@ pub enum Overlap {
 
 /// What a runtime polls of one run: the future of a job, counted while it lives.
 pub struct Task {
-    running: Arc<Running>,
+    set: Arc<TaskSet>,
     number: u64,
     /// None when it has ended or was replaced.
-    future: Option<Job>,
+    future: Option<TaskFuture>,
 }
 
-type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a caller keeps of a repetition of tasks. Clones are of the same one; dropping them changes
 /// nothing.
@@ -99,17 +99,17 @@ type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone, Debug)]
 pub struct Tasks {
     scheduled: Scheduled,
-    running: Arc<Running>,
+    set: Arc<TaskSet>,
 }
 
 /// The tasks of a repetition that work.
 #[derive(Default)]
-pub(super) struct Running {
-    state: Mutex<State>,
+pub(super) struct TaskSet {
+    state: Mutex<TaskSetState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TaskSetState {
     /// How many tasks there have been.
     begun: u64,
     /// Those that work, with what wakes them once they have been polled.
@@ -117,19 +117,19 @@ struct State {
     /// Tasks up to this number are to be dropped.
     replaced: u64,
     /// What the task that works goes on with when it has ended.
-    queued: Option<Job>,
+    queued: Option<TaskFuture>,
     /// Those who wait until all is quiet.
     waiting: Waiters,
 }
 
 /// The closure's end of the running tasks.
-struct Begins {
-    running: Arc<Running>,
+struct TaskStarter {
+    set: Arc<TaskSet>,
     overlap: Overlap,
 }
 
 /// A task that waits until all is quiet.
-struct Quiet<'t> {
+struct UntilIdle<'t> {
     tasks: &'t Tasks,
     place: Place,
 }
@@ -137,11 +137,11 @@ struct Quiet<'t> {
 impl Tasks {
     /// A repetition of tasks, by what schedules the closure that begins them.
     pub(super) fn start<E>(
-        schedule: impl FnOnce(&Arc<Running>) -> Result<Scheduled, E>,
+        schedule: impl FnOnce(&Arc<TaskSet>) -> Result<Scheduled, E>,
     ) -> Result<Self, E> {
-        let running = Arc::default();
-        let scheduled = schedule(&running)?;
-        Ok(Self { scheduled, running })
+        let set = Arc::default();
+        let scheduled = schedule(&set)?;
+        Ok(Self { scheduled, set })
     }
 
     /// The closure that begins the tasks. To cancel it leaves those that work alone.
@@ -153,14 +153,14 @@ impl Tasks {
     /// How many tasks work: were spawned, and are neither ended nor dropped.
     #[must_use]
     pub fn working(&self) -> usize {
-        self.running.lock().working.len()
+        self.set.lock().working.len()
     }
 
     /// Lets no more begin, as [`Scheduled::cancel`], and has those that work dropped at their next
     /// poll, for which they are woken.
     pub fn abort(&self) -> Cancel {
         // First, so that no task works on if what the closure holds panics when it is dropped.
-        let replaced = self.running.lock().replace(u64::MAX);
+        let replaced = self.set.lock().replace(u64::MAX);
         replaced.wake();
         self.scheduled.cancel()
     }
@@ -169,16 +169,16 @@ impl Tasks {
     /// end, cancel before. A task of these, or the job that makes them, would wait for itself.
     /// Dropping the future changes nothing.
     pub async fn wait(&self) {
-        Quiet { tasks: self, place: Place::default() }.await;
+        UntilIdle { tasks: self, place: Place::default() }.await;
     }
 }
 
-impl Future for Quiet<'_> {
+impl Future for UntilIdle<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let (waker, this) = (context.waker().clone(), &mut *self);
-        let replaced = this.tasks.running.lock().waiting.wait(&mut this.place, waker);
+        let replaced = this.tasks.set.lock().waiting.wait(&mut this.place, waker);
         drop(replaced);
         match this.tasks.scheduled.is_running() || this.tasks.working() > 0 {
             true => Poll::Pending,
@@ -187,26 +187,26 @@ impl Future for Quiet<'_> {
     }
 }
 
-impl Drop for Quiet<'_> {
+impl Drop for UntilIdle<'_> {
     fn drop(&mut self) {
-        let waker = self.tasks.running.lock().waiting.give_up(&self.place);
+        let waker = self.tasks.set.lock().waiting.give_up(&self.place);
         drop(waker);
     }
 }
 
-impl Observer for Running {
-    fn is_quiet(&self, stopped: bool) {
+impl Observer for TaskSet {
+    fn on_idle(&self, stopped: bool) {
         let mut state = self.lock();
         let queued = state.queued.take_if(|_| stopped);
-        let told = state.quiet();
+        let wakers = state.take_waiters_if_idle();
         drop(state);
-        told.wake();
+        wakers.wake();
         // Whoever stops it may have others to see to, and work of the user's to drop as well.
         quietly(|| drop(queued));
     }
 }
 
-impl Running {
+impl TaskSet {
     /// What the scheduler's closure does: it begins a task at each run.
     pub(super) fn body<F: Future<Output = ()> + Send + 'static>(
         self: &Arc<Self>,
@@ -214,21 +214,21 @@ impl Running {
         mut spawn: impl FnMut(Task) + Send + 'static,
         mut job: impl FnMut(Run) -> F + Send + 'static,
     ) -> impl FnMut(Run) + Send + 'static {
-        let begins = Begins { running: Arc::clone(self), overlap };
+        let starter = TaskStarter { set: Arc::clone(self), overlap };
         move |run| {
-            let task = begins.has_room().then(|| begins.begin(Box::pin(job(run)))).flatten();
+            let task = starter.has_room().then(|| starter.start(Box::pin(job(run)))).flatten();
             if let Some(task) = task {
                 spawn(task);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TaskSetState> {
         ignore_poison(self.state.lock())
     }
 
     /// Before a poll. Returns whether the task is still wanted; then `waker` will wake it.
-    fn is_wanted(&self, number: u64, waker: Waker) -> bool {
+    fn register_waker(&self, number: u64, waker: Waker) -> bool {
         let mut state = self.lock();
         let wanted = number > state.replaced;
         let last = match state.working.get_mut(&number) {
@@ -242,22 +242,22 @@ impl Running {
     }
 
     /// A task's future has ended. Returns what it goes on with; if nothing, it works no more.
-    fn next(&self, number: u64) -> Option<Job> {
+    fn next(&self, number: u64) -> Option<TaskFuture> {
         let mut state = self.lock();
         if let Some(queued) = state.queued.take() {
             return Some(queued);
         }
-        let left = state.leave(number);
+        let finished = state.remove_task(number);
         drop(state);
-        left.end();
+        finished.end();
         None
     }
 }
 
-impl Begins {
+impl TaskStarter {
     /// Whether a run that comes now is to have a future.
     fn has_room(&self) -> bool {
-        let state = self.running.lock();
+        let state = self.set.lock();
         state.working.is_empty()
             || match self.overlap {
                 Overlap::Forbid => false,
@@ -267,8 +267,8 @@ impl Begins {
     }
 
     /// A task for a run's future, to be spawned; `None` if one that works will go on with it.
-    fn begin(&self, future: Job) -> Option<Task> {
-        let mut state = self.running.lock();
+    fn start(&self, future: TaskFuture) -> Option<Task> {
+        let mut state = self.set.lock();
         if self.overlap == Overlap::Queue && !state.working.is_empty() {
             state.queued = Some(future);
             return None;
@@ -283,11 +283,11 @@ impl Begins {
         state.working.insert(number, None);
         drop(state);
         replaced.wake();
-        Some(Task { running: Arc::clone(&self.running), number, future: Some(future) })
+        Some(Task { set: Arc::clone(&self.set), number, future: Some(future) })
     }
 }
 
-impl State {
+impl TaskSetState {
     /// Has the tasks up to this number dropped, once they are woken by what this returns.
     fn replace(&mut self, number: u64) -> Told {
         self.replaced = self.replaced.max(number);
@@ -296,7 +296,7 @@ impl State {
     }
 
     /// Those to be told if no task works.
-    fn quiet(&mut self) -> Told {
+    fn take_waiters_if_idle(&mut self) -> Told {
         match self.working.is_empty() {
             true => self.waiting.tell(),
             false => Told::default(),
@@ -304,25 +304,25 @@ impl State {
     }
 
     /// Counts a task no more. Returns what is to be dropped and woken without the lock.
-    fn leave(&mut self, number: u64) -> Left {
+    fn remove_task(&mut self, number: u64) -> FinishedTask {
         let own = self.working.remove(&number);
         // A run waits for its turn behind one task alone.
         let queued = own.as_ref().and_then(|_| self.queued.take());
-        Left { own: own.flatten(), queued, told: self.quiet() }
+        FinishedTask { own: own.flatten(), queued, wakers: self.take_waiters_if_idle() }
     }
 }
 
 /// What a task has left that works no more.
-struct Left {
+struct FinishedTask {
     own: Option<Waker>,
-    queued: Option<Job>,
-    told: Told,
+    queued: Option<TaskFuture>,
+    wakers: Told,
 }
 
-impl Left {
+impl FinishedTask {
     /// Tells who waits, and drops what is the user's, also because of a panic.
     fn end(self) {
-        self.told.wake();
+        self.wakers.wake();
         let mut each = DropEach::default();
         each.drop_one(self.own);
         each.drop_one(self.queued);
@@ -334,7 +334,7 @@ impl Future for Task {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            if !self.running.is_wanted(self.number, context.waker().clone()) {
+            if !self.set.register_waker(self.number, context.waker().clone()) {
                 self.end();
             }
             let Some(future) = &mut self.future else { return Poll::Ready(()) };
@@ -342,7 +342,7 @@ impl Future for Task {
                 return Poll::Pending;
             }
             self.future = None;
-            self.future = self.running.next(self.number);
+            self.future = self.set.next(self.number);
         }
     }
 }
@@ -352,8 +352,8 @@ impl Task {
     fn end(&mut self) {
         let mut each = DropEach::default();
         each.drop_one(self.future.take());
-        let left = self.running.lock().leave(self.number);
-        left.end();
+        let finished = self.set.lock().remove_task(self.number);
+        finished.end();
     }
 }
 
@@ -369,8 +369,8 @@ impl fmt::Debug for Task {
     }
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for TaskSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("working", &self.lock().working.len()).finish()
+        f.debug_struct("TaskSet").field("working", &self.lock().working.len()).finish()
     }
 }
