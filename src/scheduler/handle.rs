@@ -337,10 +337,10 @@ fn join_result<R>(result: Option<thread::Result<R>>) -> Result<R, JoinError> {
 
 impl<R> IntoFuture for Joined<R> {
     type Output = Result<R, JoinError>;
-    type IntoFuture = Joining<R>;
+    type IntoFuture = JoinFuture<R>;
 
-    fn into_future(self) -> Joining<R> {
-        Joining { result: self.into_result() }
+    fn into_future(self) -> JoinFuture<R> {
+        JoinFuture { result: self.into_result() }
     }
 }
 
@@ -368,11 +368,11 @@ impl<R> IntoFuture for Joined<R> {
 /// ```
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
-pub struct Joining<R> {
+pub struct JoinFuture<R> {
     result: ResultReceiver<R>,
 }
 
-impl<R> Future for Joining<R> {
+impl<R> Future for JoinFuture<R> {
     type Output = Result<R, JoinError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

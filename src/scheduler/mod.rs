@@ -45,12 +45,12 @@ pub use calendar::{
 };
 pub use closure::Due;
 pub use ending::{Cancel, Ending};
-pub use handle::{JoinError, Joined, Joining, Scheduled};
+pub use handle::{JoinError, JoinFuture, Joined, Scheduled};
 pub use owned::OwnedClosure;
 pub use repeat::{By, Every, RepeatRefusal};
 pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
 pub use run::Run;
-pub use tasks::{Overlap, Task, Tasks};
+pub use tasks::{Overlap, ScheduledTask, Tasks};
 pub use work::AfterPanic;
 
 use crate::panics::quietly;

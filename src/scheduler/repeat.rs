@@ -8,7 +8,7 @@ use super::handle::Scheduled;
 use super::next_run::{Jitter, Schedule};
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
 use super::run::Run;
-use super::tasks::{Overlap, Task, Tasks};
+use super::tasks::{Overlap, ScheduledTask, Tasks};
 use super::work::{AfterPanic, Work};
 use crate::{InsertError, Refusal, Refused};
 use std::error::Error;
@@ -238,7 +238,7 @@ macro_rules! repeats {
             job: J,
         ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
         where
-            S: FnMut(Task) + Send + 'static,
+            S: FnMut(ScheduledTask) + Send + 'static,
             J: FnMut() -> F + Send + 'static,
             F: Future<Output = ()> + Send + 'static,
         {
@@ -259,7 +259,7 @@ macro_rules! repeats {
             job: J,
         ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
         where
-            S: FnMut(Task) + Send + 'static,
+            S: FnMut(ScheduledTask) + Send + 'static,
             J: FnMut(Run) -> F + Send + 'static,
             F: Future<Output = ()> + Send + 'static,
         {
@@ -399,7 +399,7 @@ impl Repetition<'_> {
         with_run: impl FnOnce(J) -> B,
     ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
     where
-        S: FnMut(Task) + Send + 'static,
+        S: FnMut(ScheduledTask) + Send + 'static,
         B: FnMut(Run) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {

@@ -1,5 +1,5 @@
-//! Repeated tasks: [`Task`] is what a runtime polls of one run, [`Tasks`] what the caller keeps of
-//! all, [`Overlap`] says what becomes of a run that comes while a task still works.
+//! Repeated tasks: [`ScheduledTask`] is what a runtime polls of one run, [`Tasks`] what the caller keeps
+//! of all, [`Overlap`] says what becomes of a run that comes while a task still works.
 //!
 //! A run of the scheduler's closure is short: it makes a task and gives it away. The tasks that
 //! work are counted in one state under a lock, which is held while neither futures nor wakers nor
@@ -65,7 +65,7 @@ pub enum Overlap {
 }
 
 /// What a runtime polls of one run: the future of a job, counted while it lives.
-pub struct Task {
+pub struct ScheduledTask {
     set: Arc<TaskSet>,
     number: u64,
     /// None when it has ended or was replaced.
@@ -211,7 +211,7 @@ impl TaskSet {
     pub(super) fn body<F: Future<Output = ()> + Send + 'static>(
         self: &Arc<Self>,
         overlap: Overlap,
-        mut spawn: impl FnMut(Task) + Send + 'static,
+        mut spawn: impl FnMut(ScheduledTask) + Send + 'static,
         mut job: impl FnMut(Run) -> F + Send + 'static,
     ) -> impl FnMut(Run) + Send + 'static {
         let starter = TaskStarter { set: Arc::clone(self), overlap };
@@ -267,7 +267,7 @@ impl TaskStarter {
     }
 
     /// A task for a run's future, to be spawned; `None` if one that works will go on with it.
-    fn start(&self, future: TaskFuture) -> Option<Task> {
+    fn start(&self, future: TaskFuture) -> Option<ScheduledTask> {
         let mut state = self.set.lock();
         if self.overlap == Overlap::Queue && !state.working.is_empty() {
             state.queued = Some(future);
@@ -283,7 +283,7 @@ impl TaskStarter {
         state.working.insert(number, None);
         drop(state);
         replaced.wake();
-        Some(Task { set: Arc::clone(&self.set), number, future: Some(future) })
+        Some(ScheduledTask { set: Arc::clone(&self.set), number, future: Some(future) })
     }
 }
 
@@ -329,7 +329,7 @@ impl FinishedTask {
     }
 }
 
-impl Future for Task {
+impl Future for ScheduledTask {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -347,7 +347,7 @@ impl Future for Task {
     }
 }
 
-impl Task {
+impl ScheduledTask {
     /// Drops the future, and is counted no more, also if that panics.
     fn end(&mut self) {
         let mut each = DropEach::default();
@@ -357,15 +357,15 @@ impl Task {
     }
 }
 
-impl Drop for Task {
+impl Drop for ScheduledTask {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl fmt::Debug for Task {
+impl fmt::Debug for ScheduledTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("ScheduledTask").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
