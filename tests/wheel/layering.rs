@@ -237,7 +237,7 @@ fn each_thing_outside_has_one_door() {
                 "scheduler/calendar/exclusions.rs",
                 "scheduler/calendar/expression.rs",
                 "scheduler/calendar/listing.rs",
-                "scheduler/calendar/moments.rs",
+                "scheduler/calendar/occurrences.rs",
             ],
         ),
         ("SystemTime::now", &["clock/wall.rs"]),

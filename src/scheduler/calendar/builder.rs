@@ -285,7 +285,9 @@ impl<'e> CalendarBuilder<'e> {
         let Self { expressions, except, except_days, dialect, zone, missed, wall } = self;
         let zone = match zone {
             Zone::Given(zone) => zone,
-            Zone::Named(name) => named(name).ok_or_else(|| CalendarError::Zone(name.to_owned()))?,
+            Zone::Named(name) => {
+                find_zone(name).ok_or_else(|| CalendarError::Zone(name.to_owned()))?
+            }
             Zone::System => TimeZone::try_system()
                 .map_err(|error| CalendarError::SystemZone(error.to_string()))?,
         };
@@ -297,20 +299,20 @@ impl<'e> CalendarBuilder<'e> {
         let calendar = Calendar {
             times: expressions.iter().map(read).collect::<Result<_, _>>()?,
             except: Exclusions {
-                days: except_days.into_iter().map(day).collect::<Result<_, _>>()?,
+                days: except_days.into_iter().map(parse_day).collect::<Result<_, _>>()?,
                 expressions: except.into_iter().map(read_exclusion).collect::<Result<_, _>>()?,
             },
             zone,
             missed,
             wall,
-            unseen: Duration::ZERO,
-            coming: None,
+            unpolled: Duration::ZERO,
+            upcoming: None,
             runs: 0,
         };
         let now = Timestamp::try_from(calendar.wall.now()).ok();
         // A clock that is out of its mind may come to itself.
-        let told = now.filter(|now| now.to_zoned(TimeZone::UTC).year() < Expression::NO_YEAR);
-        match told.and_then(|now| calendar.never(now)) {
+        let known = now.filter(|now| now.to_zoned(TimeZone::UTC).year() < Expression::END_YEAR);
+        match known.and_then(|now| calendar.without_occurrence(now)) {
             Some(never) => Err(CalendarError::Never(never)),
             None => Ok(calendar),
         }
@@ -318,7 +320,7 @@ impl<'e> CalendarBuilder<'e> {
 }
 
 /// Finds a zone. No name of the database begins with a sign.
-fn named(name: &str) -> Option<TimeZone> {
+fn find_zone(name: &str) -> Option<TimeZone> {
     match name.starts_with(['+', '-']) {
         true => DateTimeParser::new().parse_time_zone(name).ok(),
         false => TimeZone::get(name).ok(),
@@ -326,7 +328,7 @@ fn named(name: &str) -> Option<TimeZone> {
 }
 
 /// Reads a day, in one way only.
-fn day(text: &str) -> Result<Date, CalendarError> {
+fn parse_day(text: &str) -> Result<Date, CalendarError> {
     let read = text.parse::<Date>().ok().filter(|day| day.to_string() == text);
     read.ok_or_else(|| CalendarError::Day(text.to_owned()))
 }

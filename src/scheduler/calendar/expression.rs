@@ -31,7 +31,7 @@ const ALWAYS: [u64; 3] = [(1 << 60) - 1, (1 << 60) - 1, (1 << 24) - 1];
 
 impl Expression {
     /// From this year on no times are found.
-    pub(super) const NO_YEAR: i16 = 5000;
+    pub(super) const END_YEAR: i16 = 5000;
 
     /// Reads one that names times: at the full minute, if it tells no seconds.
     pub(super) fn read(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {

@@ -1,4 +1,4 @@
-//! [`Field`]: one field of a cron expression, and how it is written.
+//! [`CronField`]: one field of a cron expression, and how it is written.
 //!
 //! ```text
 //! field = part { "," part }
@@ -25,7 +25,7 @@ const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 const LENGTHS: RangeInclusive<i8> = 28..=31;
 
 /// How a field is written.
-pub(super) struct Field {
+pub(super) struct CronField {
     pub(super) name: &'static str,
     kind: Kind,
     /// The numbers that may be written.
@@ -48,7 +48,7 @@ enum Kind {
 
 /// What a field means.
 #[derive(Default)]
-pub(super) struct Values {
+pub(super) struct FieldValues {
     /// The numbers, as `croner` counts.
     pub(super) numbers: BTreeSet<u16>,
     /// Days that depend on the month, as `croner` writes them.
@@ -63,7 +63,7 @@ pub(super) struct Values {
 }
 
 /// Why a part of a field cannot be read.
-pub(super) struct Fault {
+pub(super) struct FieldError {
     pub(super) part: String,
     pub(super) reason: &'static str,
     pub(super) allowed: Option<RangeInclusive<u16>>,
@@ -72,7 +72,7 @@ pub(super) struct Fault {
 /// A fault before it is known in which part it is.
 type Unread = (&'static str, Option<RangeInclusive<u16>>);
 
-impl Field {
+impl CronField {
     /// Returns the fields of an expression, from seconds to years.
     pub(super) fn all(dialect: Dialect) -> [Self; 7] {
         let field = |name, kind, allowed: RangeInclusive<u16>| {
@@ -95,9 +95,9 @@ impl Field {
     }
 
     /// Reads `text`.
-    pub(super) fn read(&self, text: &str) -> Result<Values, Fault> {
+    pub(super) fn read(&self, text: &str) -> Result<FieldValues, FieldError> {
         let upper = text.to_ascii_uppercase();
-        let fault = |part: &str, (reason, allowed): Unread| Fault {
+        let fault = |part: &str, (reason, allowed): Unread| FieldError {
             part: if part.is_empty() { text } else { part }.to_owned(),
             reason,
             allowed,
@@ -105,7 +105,7 @@ impl Field {
         if let Some(values) = self.read_alone(&upper).map_err(|unread| fault(text, unread))? {
             return Ok(values);
         }
-        let mut values = Values { any: upper == "*", ..Values::default() };
+        let mut values = FieldValues { any: upper == "*", ..FieldValues::default() };
         for (part, written) in upper.split(',').zip(text.split(',')) {
             self.read_part(part, &mut values).map_err(|unread| fault(written, unread))?;
         }
@@ -113,15 +113,17 @@ impl Field {
     }
 
     /// Reads what stands alone in its field; `None` if `text` is not of that kind.
-    fn read_alone(&self, text: &str) -> Result<Option<Values>, Unread> {
+    fn read_alone(&self, text: &str) -> Result<Option<FieldValues>, Unread> {
         let quartz = self.dialect == Dialect::Quartz;
         let values = match (self.kind, text) {
-            (Kind::DayOfMonth | Kind::DayOfWeek, "?") => Values { any: true, ..Values::default() },
+            (Kind::DayOfMonth | Kind::DayOfWeek, "?") => {
+                FieldValues { any: true, ..FieldValues::default() }
+            }
             (Kind::DayOfMonth, "LW") => {
-                Values { words: vec!["LW".to_owned()], ..Values::default() }
+                FieldValues { words: vec!["LW".to_owned()], ..FieldValues::default() }
             }
             (Kind::DayOfWeek, "L") if quartz => {
-                Values { numbers: BTreeSet::from([6]), ..Values::default() }
+                FieldValues { numbers: BTreeSet::from([6]), ..FieldValues::default() }
             }
             (Kind::DayOfMonth, _) if text.starts_with("L-") => return self.before_last(&text[2..]),
             _ => return Ok(None),
@@ -129,7 +131,7 @@ impl Field {
         Ok(Some(values))
     }
 
-    fn before_last(&self, days: &str) -> Result<Option<Values>, Unread> {
+    fn before_last(&self, days: &str) -> Result<Option<FieldValues>, Unread> {
         if self.dialect == Dialect::Unix {
             return Err(("days before the last of a month are read in `Dialect::Quartz`", None));
         }
@@ -140,10 +142,10 @@ impl Field {
         let before = before.ok_or(("too many days before the last of a month", Some(0..=30)))?;
         let days = LENGTHS.filter_map(|length| u16::try_from(length - before).ok());
         let numbers = days.filter(|&day| day > 0).collect();
-        Ok(Some(Values { numbers, before_last: Some(before), ..Values::default() }))
+        Ok(Some(FieldValues { numbers, before_last: Some(before), ..FieldValues::default() }))
     }
 
-    fn read_part(&self, part: &str, values: &mut Values) -> Result<(), Unread> {
+    fn read_part(&self, part: &str, values: &mut FieldValues) -> Result<(), Unread> {
         if part.is_empty() {
             return Err(("a part of the list is empty", None));
         }
@@ -245,7 +247,7 @@ impl Field {
     }
 }
 
-impl Values {
+impl FieldValues {
     /// As `croner` writes it.
     pub(super) fn text(&self) -> String {
         if self.any {

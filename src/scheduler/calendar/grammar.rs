@@ -6,7 +6,7 @@
 
 use super::dialect::Dialect;
 use super::error::CalendarError;
-use super::field::{Fault, Field, Values};
+use super::field::{CronField, FieldError, FieldValues};
 
 /// A cron expression, as `croner` is to have it.
 pub(super) struct Fields {
@@ -28,13 +28,13 @@ const DAY_OF_WEEK: usize = 5;
 impl Fields {
     /// Reads an expression. `seconds` stands for those of one that has none.
     pub(super) fn read(text: &str, dialect: Dialect, seconds: &str) -> Result<Self, CalendarError> {
-        let (given, dialect) = cut(text, dialect, seconds)?;
-        let fields = Field::all(dialect);
-        let unreadable = |place: usize, Fault { part, reason, allowed }| {
+        let (given, dialect) = split_fields(text, dialect, seconds)?;
+        let fields = CronField::all(dialect);
+        let unreadable = |place: usize, FieldError { part, reason, allowed }| {
             let (expression, field) = (text.to_owned(), Some(fields[place].name));
             CalendarError::Expression { expression, field, part, reason, allowed }
         };
-        let mut values: [Values; 7] = Default::default();
+        let mut values: [FieldValues; 7] = Default::default();
         for (place, field) in fields.iter().enumerate() {
             values[place] = field.read(given[place]).map_err(|fault| unreadable(place, fault))?;
         }
@@ -45,9 +45,10 @@ impl Fields {
         let starts_with_star = |day: &str| day.len() > 1 && day.starts_with('*');
         let [second, minute, hour, ..] = &values;
         let time = [second, minute, hour];
-        let bits = |field: &Values| field.numbers.iter().fold(0, |bits, number| bits | 1 << number);
+        let bits =
+            |field: &FieldValues| field.numbers.iter().fold(0, |bits, number| bits | 1 << number);
         Ok(Self {
-            text: values.each_ref().map(Values::text).join(" "),
+            text: values.each_ref().map(FieldValues::text).join(" "),
             time: time.map(bits),
             fixed: !time.iter().any(|field| field.is_open),
             before_last: values[DAY_OF_MONTH].before_last,
@@ -57,7 +58,7 @@ impl Fields {
 }
 
 /// Cuts an expression into seven fields. The dialect of a nickname is that of Unix.
-fn cut<'t>(
+fn split_fields<'t>(
     text: &'t str,
     dialect: Dialect,
     seconds: &'t str,
@@ -67,11 +68,12 @@ fn cut<'t>(
         Err(CalendarError::Expression { expression, field: None, part, reason, allowed: None })
     };
     let given: Vec<&str> = text.split_whitespace().collect();
-    if let Some((part, reason)) = given.iter().find_map(|part| Some((part, foreign(part)?))) {
+    if let Some((part, reason)) = given.iter().find_map(|part| Some((part, foreign_syntax(part)?)))
+    {
         return refused(part, reason);
     }
     match (dialect, &given[..]) {
-        (_, &[nickname]) if nickname.starts_with('@') => match meant_by(nickname) {
+        (_, &[nickname]) if nickname.starts_with('@') => match expand_nickname(nickname) {
             Some([minute, hour, day, month, weekday]) => {
                 Ok(([seconds, minute, hour, day, month, weekday, "*"], Dialect::Unix))
             }
@@ -104,7 +106,7 @@ fn cut<'t>(
 }
 
 /// The five fields that a nickname stands for.
-fn meant_by(nickname: &str) -> Option<[&'static str; 5]> {
+fn expand_nickname(nickname: &str) -> Option<[&'static str; 5]> {
     match nickname.to_ascii_lowercase().as_str() {
         "@yearly" | "@annually" => Some(["0", "0", "1", "1", "*"]),
         "@monthly" => Some(["0", "0", "1", "*", "*"]),
@@ -116,7 +118,7 @@ fn meant_by(nickname: &str) -> Option<[&'static str; 5]> {
 }
 
 /// What other programs read in an expression, and what to use in its place.
-fn foreign(part: &str) -> Option<&'static str> {
+fn foreign_syntax(part: &str) -> Option<&'static str> {
     let upper = part.to_ascii_uppercase();
     match upper.as_str() {
         "@REBOOT" => Some("not a time of the calendar; use `Scheduler::after` at the start"),
@@ -130,11 +132,11 @@ fn foreign(part: &str) -> Option<&'static str> {
 }
 
 /// Refuses what Quartz refuses: one of both days is `?`.
-fn check_days(days: [&str; 2]) -> Result<(), Fault> {
+fn check_days(days: [&str; 2]) -> Result<(), FieldError> {
     let reason = match days.map(|day| day == "?") {
         [true, false] | [false, true] => return Ok(()),
         [true, true] => "the day of the month is `?` too, which only one of both days may be",
         [false, false] => "the day of the month is given too; one of both must be `?`",
     };
-    Err(Fault { part: days[1].to_owned(), reason, allowed: None })
+    Err(FieldError { part: days[1].to_owned(), reason, allowed: None })
 }

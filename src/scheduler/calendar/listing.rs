@@ -49,7 +49,7 @@ impl Calendar {
     #[must_use]
     pub fn previous_before(&self, time: SystemTime) -> Option<SystemTime> {
         let before = Timestamp::try_from(time).ok()?;
-        let next = |from| self.next(from).filter(|next| *next < before);
+        let next = |from| self.next_occurrence(from).filter(|next| *next < before);
         let mut span = SignedDuration::from_secs(1);
         let mut found = loop {
             let from = before.checked_sub(span).unwrap_or(FIRST).max(FIRST);
@@ -85,7 +85,7 @@ impl Iterator for TimesAfter<'_> {
     type Item = SystemTime;
 
     fn next(&mut self) -> Option<SystemTime> {
-        self.last = self.calendar.next(self.last?);
+        self.last = self.calendar.next_occurrence(self.last?);
         self.last.map(SystemTime::from)
     }
 }

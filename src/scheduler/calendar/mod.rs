@@ -2,10 +2,10 @@
 //! knows the wall clock, and the crates that know calendars (`croner`, `jiff`).
 //!
 //! The wheel runs on monotonic time, and the wall clock may be set at any moment. So nothing is
-//! armed far ahead: the rule is asked again after [`LOOK`] at most, and each time looks at the wall
+//! armed far ahead: the rule is asked again after [`POLL_INTERVAL`] at most, and each time looks at the wall
 //! clock anew. What has run is remembered by its wall time.
 //!
-//! An `Expression` finds the times on a wall clock that never changes, and `Moments` maps them to
+//! An `Expression` finds the times on a wall clock that never changes, and `Occurrences` maps them to
 //! moments where the clocks change.
 
 #![forbid(unsafe_code)]
@@ -18,7 +18,7 @@ mod expression;
 mod field;
 mod grammar;
 mod listing;
-mod moments;
+mod occurrences;
 
 pub use builder::{CalendarBuilder, MissedTimes};
 pub use dialect::Dialect;
@@ -31,13 +31,13 @@ use exclusions::Exclusions;
 use expression::Expression;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use moments::Moments;
+use occurrences::Occurrences;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How long a step of the wall clock may stay unnoticed.
-const LOOK: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Where a [`Calendar`] and its clones read the time of day. Every `Fn() -> SystemTime` is one that
 /// threads may share.
@@ -146,9 +146,9 @@ pub struct Calendar {
     missed: MissedTimes,
     wall: Arc<dyn WallClock>,
     /// How long the calendar does not look at the wall clock before it is asked again.
-    unseen: Duration,
+    unpolled: Duration,
     /// The next run.
-    coming: Option<Timestamp>,
+    upcoming: Option<Timestamp>,
     /// How many runs this rule knows of, its own and others'.
     runs: u64,
 }
@@ -205,20 +205,20 @@ impl Calendar {
     #[must_use]
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
         let time = Timestamp::try_from(time).ok()?;
-        self.next(time).map(SystemTime::from)
+        self.next_occurrence(time).map(SystemTime::from)
     }
 
-    fn next(&self, after: Timestamp) -> Option<Timestamp> {
+    fn next_occurrence(&self, after: Timestamp) -> Option<Timestamp> {
         let Self { times, except, zone, .. } = self;
-        let moments = times.iter().map(|times| times.moments(except, zone));
-        moments.filter_map(|moments| moments.after(after)).min()
+        let occurrences = times.iter().map(|times| times.occurrences(except, zone));
+        occurrences.filter_map(|occurrences| occurrences.after(after)).min()
     }
 
     /// Returns what has no time to come: an expression whose times are all left out, or else all
     /// expressions. One of several whose last year is over may come when the clock is set back.
-    fn never(&self, now: Timestamp) -> Option<String> {
+    fn without_occurrence(&self, now: Timestamp) -> Option<String> {
         let Self { times, except, zone, .. } = self;
-        let has_some = |times: &Times| times.moments(except, zone).after(now).is_some();
+        let has_some = |times: &Times| times.occurrences(except, zone).after(now).is_some();
         let is_left_out = |times: &&Times| {
             !has_some(times) && times.expression.next(&zone.to_datetime(now), false).is_some()
         };
@@ -253,58 +253,61 @@ impl Clone for Calendar {
             zone: self.zone.clone(),
             missed: self.missed,
             wall: Arc::clone(&self.wall),
-            unseen: Duration::ZERO,
-            coming: None,
+            unpolled: Duration::ZERO,
+            upcoming: None,
             runs: 0,
         }
     }
 }
 
 impl Times {
-    fn moments<'c>(&'c self, except: &'c Exclusions, zone: &'c TimeZone) -> Moments<'c> {
-        Moments { expression: &self.expression, except, zone }
+    fn occurrences<'c>(&'c self, except: &'c Exclusions, zone: &'c TimeZone) -> Occurrences<'c> {
+        Occurrences { expression: &self.expression, except, zone }
     }
 }
 
 impl Rule for Calendar {
     fn next(&mut self, last: &LastRun) -> Next {
-        self.coming = None;
-        let unseen = std::mem::replace(&mut self.unseen, LOOK);
+        self.upcoming = None;
+        let unpolled = std::mem::replace(&mut self.unpolled, POLL_INTERVAL);
         // A wall clock that is out of its mind may come to itself.
-        let Ok(now) = Timestamp::try_from(self.wall.now()) else { return Next::AskAfter(LOOK) };
+        let Ok(now) = Timestamp::try_from(self.wall.now()) else {
+            return Next::AskAfter(POLL_INTERVAL);
+        };
         let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
         // A run that a handle has moved stands for all that had come by then. One that another rule
         // wanted, where a rule unites several, stands for nothing here.
         let moved = (has_run && last.moved).then_some(now);
         let left_out = self.missed_before(now);
         for times in &mut self.times {
-            let moments = times.moments(&self.except, &self.zone);
-            let passed = times.passed.map_or(now, |passed| moments.resume(passed, now, unseen));
+            let occurrences = times.occurrences(&self.except, &self.zone);
+            let passed =
+                times.passed.map_or(now, |passed| occurrences.resume(passed, now, unpolled));
             let passed = [moved, left_out].into_iter().flatten().fold(passed, Timestamp::max);
-            self.coming = self.coming.into_iter().chain(moments.after(passed)).min();
+            self.upcoming = self.upcoming.into_iter().chain(occurrences.after(passed)).min();
             times.passed = Some(passed);
         }
-        let Some(next) = self.coming else { return Next::AskAfter(LOOK) };
+        let Some(next) = self.upcoming else { return Next::AskAfter(POLL_INTERVAL) };
         if next <= now {
             let passed = Some(if self.missed.is_one_each() { next } else { now });
             for times in &mut self.times {
                 times.passed = times.passed.max(passed);
             }
-            self.unseen = Duration::ZERO;
+            self.unpolled = Duration::ZERO;
             return Next::After(Duration::ZERO);
         }
-        self.unseen = next.duration_since(now).unsigned_abs().min(LOOK);
-        Next::AskAfter(self.unseen)
+        self.unpolled = next.duration_since(now).unsigned_abs().min(POLL_INTERVAL);
+        Next::AskAfter(self.unpolled)
     }
 
     fn next_time(&self) -> Option<SystemTime> {
-        self.coming.map(SystemTime::from)
+        self.upcoming.map(SystemTime::from)
     }
 
     fn next_delay(&self) -> Option<Duration> {
         // The clock may have come to that time since the question.
         let now = Timestamp::try_from(self.wall.now()).ok()?;
-        Some(Duration::try_from(self.coming?.duration_since(now)).unwrap_or_default())
+        Some(Duration::try_from(self.upcoming?.duration_since(now)).unwrap_or_default())
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Moments`]: when the times of an [`Expression`] come, where a time zone changes the clocks and
+//! [`Occurrences`]: when the times of an [`Expression`] come, where a time zone changes the clocks and
 //! where the wall clock is set. The only place that treats fixed times and steps differently.
 //!
 //! Both follow Vixie's cron. A step follows the wall clock through an hour that comes again, and a
@@ -22,13 +22,13 @@ const CORRECTION: SignedDuration = SignedDuration::from_secs(1);
 
 /// The moments at which the times of an expression come.
 #[derive(Clone, Copy)]
-pub(super) struct Moments<'c> {
+pub(super) struct Occurrences<'c> {
     pub(super) expression: &'c Expression,
     pub(super) except: &'c Exclusions,
     pub(super) zone: &'c TimeZone,
 }
 
-impl Moments<'_> {
+impl Occurrences<'_> {
     /// Returns the first one after `after`.
     pub(super) fn after(self, after: Timestamp) -> Option<Timestamp> {
         if self.expression.fixed { self.fixed_after(after) } else { self.step_after(after) }
@@ -36,13 +36,13 @@ impl Moments<'_> {
 
     /// Returns the time up to which everything counts as run, where that was `passed` and the wall
     /// clock now reads `now`, after the calendar has not looked at it for the time `unseen`.
-    pub(super) fn resume(self, passed: Timestamp, now: Timestamp, unseen: Duration) -> Timestamp {
+    pub(super) fn resume(self, passed: Timestamp, now: Timestamp, unpolled: Duration) -> Timestamp {
         let held = if self.expression.fixed { SET_BACK } else { CORRECTION };
         if passed.duration_since(now) <= held {
             return passed;
         }
         // The clock may have been set as early as the last look, and times have come since.
-        now.checked_sub(unseen).unwrap_or(now)
+        now.checked_sub(unpolled).unwrap_or(now)
     }
 
     /// Returns the first moment after `after` at which the wall clock reaches a time of the
@@ -50,7 +50,7 @@ impl Moments<'_> {
     fn fixed_after(self, after: Timestamp) -> Option<Timestamp> {
         let mut time = self.zone.to_datetime(after);
         loop {
-            time = self.named(&time, false)?;
+            time = self.next_local(&time, false)?;
             let ambiguous = self.zone.to_ambiguous_timestamp(time);
             let reached = match ambiguous.offset() {
                 AmbiguousOffset::Gap { after, .. } => {
@@ -75,7 +75,7 @@ impl Moments<'_> {
         loop {
             let offset = self.zone.to_offset(from);
             let time = offset.to_datetime(from);
-            let time = self.named(&time, inclusive)?;
+            let time = self.next_local(&time, inclusive)?;
             let next = offset.to_timestamp(time).ok()?;
             match self.zone.following(from).next() {
                 Some(change) if change.timestamp() <= next => {
@@ -86,7 +86,7 @@ impl Moments<'_> {
         }
     }
 
-    fn named(self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
+    fn next_local(self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
         self.except.next(self.expression, time, inclusive)
     }
 }
