@@ -4,14 +4,14 @@
 #![forbid(unsafe_code)]
 
 use super::KeyedTimers;
-use super::shared::{Owner, Slot};
-use super::timer::{KeyedTimer, What, When};
+use super::shared::{KeyState, OwnerId};
+use super::timer::{KeyedTimer, TimerKind, When};
 use crate::{BeyondRange, InsertError, Refusal, TimerId};
 use std::borrow::Borrow;
 use std::hash::Hash;
 
 /// What the map's `enter` is given for a key without a slot: its slot, and what `enter` returns.
-type Entered<V, R> = (Option<Slot<V>>, Result<R, InsertError<V>>);
+type Entered<V, R> = (Option<KeyState<V>>, Result<R, InsertError<V>>);
 
 impl<K, V> KeyedTimers<K, V>
 where
@@ -23,10 +23,10 @@ where
         key: K,
         value: V,
         when: When,
-        owner: Owner,
+        owner: OwnerId,
     ) -> Result<Option<V>, InsertError<V>> {
-        self.shared.map.enter(key, |key, slot| match slot {
-            Some(slot) => (None, self.replace(key, slot, value, when, owner)),
+        self.shared.map.enter(key, |key, state| match state {
+            Some(state) => (None, self.replace(key, state, value, when, owner)),
             None => self.arm_new(key, value, when, owner),
         })
     }
@@ -35,17 +35,17 @@ where
     pub(super) fn replace(
         &self,
         key: &K,
-        slot: &mut Slot<V>,
+        state: &mut KeyState<V>,
         value: V,
         when: When,
-        owner: Owner,
+        owner: OwnerId,
     ) -> Result<Option<V>, InsertError<V>> {
         // A timer that has vacated its slot has ended, so that this arms another.
-        if let Err(reason) = self.rearm(key, slot, when) {
+        if let Err(reason) = self.rearm(key, state, when) {
             return Err(InsertError { reason, value });
         }
-        slot.owner = owner;
-        let old = slot.put(value);
+        state.owner = owner;
+        let old = state.put(value);
         if old.is_none() {
             self.shared.discount_vacated();
         }
@@ -58,24 +58,24 @@ where
         key: &K,
         value: V,
         when: When,
-        owner: Owner,
+        owner: OwnerId,
     ) -> Entered<V, Option<R>> {
         match self.arm(key, when) {
-            Ok(id) => (Some(Slot::new(value, id, owner)), Ok(None)),
+            Ok(id) => (Some(KeyState::new(value, id, owner)), Ok(None)),
             Err(reason) => (None, Err(InsertError { reason, value })),
         }
     }
 
     /// Cancels a key, if `which` says so of its slot.
-    pub(super) fn cancel_if<Q>(&self, key: &Q, which: impl Fn(&Slot<V>) -> bool) -> Option<V>
+    pub(super) fn cancel_if<Q>(&self, key: &Q, which: impl Fn(&KeyState<V>) -> bool) -> Option<V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let (_, slot) = self.shared.map.remove_if(key, which)?;
+        let (_, state) = self.shared.map.remove_if(key, which)?;
         // A firing on its way finds no such id.
-        drop(self.wheel.cancel(slot.id));
-        self.shared.value_of(slot)
+        drop(self.wheel.cancel(state.id));
+        self.shared.value_of(state)
     }
 
     pub(super) fn reset_when<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
@@ -83,7 +83,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        match self.shared.map.look(key, |slot| when.reset(&self.wheel, slot.id)) {
+        match self.shared.map.read(key, |state| when.reset(&self.wheel, state.id)) {
             None => Ok(false),
             Some(Ok(false)) => self.overtake(key, when),
             Some(moved) => moved,
@@ -97,8 +97,9 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let rearm =
-            |key: &K, slot: &mut Slot<V>| slot.is_armed().then(|| self.rearm(key, slot, when));
+        let rearm = |key: &K, state: &mut KeyState<V>| {
+            state.is_armed().then(|| self.rearm(key, state, when))
+        };
         match self.shared.map.change(key, rearm).flatten() {
             Some(Ok(())) => Ok(true),
             Some(Err(Refusal::BeyondRange(beyond))) => Err(beyond),
@@ -108,13 +109,13 @@ where
     }
 
     fn arm(&self, key: &K, when: When) -> Result<TimerId, Refusal> {
-        when.insert(&self.wheel, KeyedTimer(What::Key(key.clone())))
+        when.insert(&self.wheel, KeyedTimer(TimerKind::Key(key.clone())))
     }
 
     /// Sets an armed key's deadline; with a new timer if the old one has ended (step 3).
-    fn rearm(&self, key: &K, slot: &mut Slot<V>, when: When) -> Result<(), Refusal> {
-        if !when.reset(&self.wheel, slot.id)? {
-            slot.id = self.arm(key, when)?;
+    fn rearm(&self, key: &K, state: &mut KeyState<V>, when: When) -> Result<(), Refusal> {
+        if !when.reset(&self.wheel, state.id)? {
+            state.id = self.arm(key, when)?;
         }
         Ok(())
     }

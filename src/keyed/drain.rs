@@ -1,6 +1,6 @@
 //! [`Drain`]: keys that were taken out together, handed to a function in parts.
 //!
-//! For each part a [`DrainPart`] lies in the wheel and comes through the executor like every other
+//! For each part a [`DrainToken`] lies in the wheel and comes through the executor like every other
 //! timer; whoever it comes to runs one part, whichever. So does whoever waits for the drain, and
 //! then finds parts run by others at most, never by nobody: waiting cannot deadlock where no
 //! executor is free or nothing sweeps. A token that nobody can run any more is dropped, and takes
@@ -75,7 +75,7 @@ pub struct Drained {
 /// ```
 #[must_use = "the drain has not ended yet"]
 pub struct Drain {
-    parts: Arc<dyn Parts>,
+    parts: Arc<dyn DrainParts>,
 }
 
 impl Drain {
@@ -83,7 +83,7 @@ impl Drain {
     pub(super) fn begin<K, V>(
         pairs: Vec<(K, V)>,
         each: impl Fn(K, V) + Send + Sync + 'static,
-    ) -> (Self, Vec<DrainPart>)
+    ) -> (Self, Vec<DrainToken>)
     where
         K: Send + 'static,
         V: Send + 'static,
@@ -94,11 +94,11 @@ impl Drain {
             parts.push(pairs.by_ref().take(PART).collect());
         }
         let tokens = parts.len();
-        let state = State { parts, running: 0, drained: Drained::default(), waker: None };
+        let state = DrainState { parts, running: 0, drained: Drained::default(), waker: None };
         let draining =
-            Draining { each: Box::new(each), state: Mutex::new(state), ended: Condvar::new() };
-        let parts: Arc<dyn Parts> = Arc::new(draining);
-        let tokens = (0..tokens).map(|_| DrainPart(Some(Arc::clone(&parts)))).collect();
+            DrainWork { each: Box::new(each), state: Mutex::new(state), ended: Condvar::new() };
+        let parts: Arc<dyn DrainParts> = Arc::new(draining);
+        let tokens = (0..tokens).map(|_| DrainToken(Some(Arc::clone(&parts)))).collect();
         (Self { parts }, tokens)
     }
 
@@ -133,9 +133,9 @@ impl fmt::Debug for Drain {
 }
 
 /// Lies in the wheel for one part of a drain.
-pub(super) struct DrainPart(Option<Arc<dyn Parts>>);
+pub(super) struct DrainToken(Option<Arc<dyn DrainParts>>);
 
-impl DrainPart {
+impl DrainToken {
     /// Runs a part, if one is left. The first panic of its calls comes back.
     pub(super) fn run(mut self) -> Result<(), Panic> {
         self.0.take().map_or(Ok(false), |parts| parts.run()).map(drop)
@@ -152,7 +152,7 @@ impl DrainPart {
     }
 }
 
-impl Drop for DrainPart {
+impl Drop for DrainToken {
     fn drop(&mut self) {
         if let Some(parts) = self.0.take() {
             parts.abandon();
@@ -161,7 +161,7 @@ impl Drop for DrainPart {
 }
 
 /// A drain's parts, whatever their keys and values are.
-trait Parts: Send + Sync {
+trait DrainParts: Send + Sync {
     /// Runs a part: `false` if none is left. The first panic of its calls is the error.
     fn run(&self) -> Result<bool, Panic>;
     /// Drops a part, if one is left.
@@ -172,13 +172,13 @@ trait Parts: Send + Sync {
     fn poll(&self, waker: &Waker) -> Poll<Drained>;
 }
 
-struct Draining<K, V> {
+struct DrainWork<K, V> {
     each: Box<dyn Fn(K, V) + Send + Sync>,
-    state: Mutex<State<K, V>>,
+    state: Mutex<DrainState<K, V>>,
     ended: Condvar,
 }
 
-struct State<K, V> {
+struct DrainState<K, V> {
     /// Those that nobody has begun.
     parts: Vec<Vec<(K, V)>>,
     running: usize,
@@ -187,20 +187,20 @@ struct State<K, V> {
     waker: Option<Waker>,
 }
 
-impl<K, V> State<K, V> {
+impl<K, V> DrainState<K, V> {
     fn has_ended(&self) -> bool {
         self.parts.is_empty() && self.running == 0
     }
 }
 
-impl<K, V> Draining<K, V> {
+impl<K, V> DrainWork<K, V> {
     /// The state: no call of user code is made under its lock.
-    fn state(&self) -> MutexGuard<'_, State<K, V>> {
+    fn state(&self) -> MutexGuard<'_, DrainState<K, V>> {
         ignore_poison(self.state.lock())
     }
 
     /// Tells whoever waits, if this was the end.
-    fn tell(&self, mut state: MutexGuard<'_, State<K, V>>) {
+    fn notify_if_ended(&self, mut state: MutexGuard<'_, DrainState<K, V>>) {
         if !state.has_ended() {
             return;
         }
@@ -213,7 +213,7 @@ impl<K, V> Draining<K, V> {
     }
 }
 
-impl<K: Send, V: Send> Parts for Draining<K, V> {
+impl<K: Send, V: Send> DrainParts for DrainWork<K, V> {
     fn run(&self) -> Result<bool, Panic> {
         let mut state = self.state();
         let Some(part) = state.parts.pop() else {
@@ -235,14 +235,14 @@ impl<K: Send, V: Send> Parts for Draining<K, V> {
         state.running -= 1;
         state.drained.keys += keys;
         state.drained.panics += panics;
-        self.tell(state);
+        self.notify_if_ended(state);
         first.map_or(Ok(true), Err)
     }
 
     fn abandon(&self) {
         let mut state = self.state();
         let part = state.parts.pop();
-        self.tell(state);
+        self.notify_if_ended(state);
         drop(part);
     }
 

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::KeyedTimers;
-use super::shared::Slot;
-use super::timer::{KeyedTimer, What, When};
+use super::shared::KeyState;
+use super::timer::{KeyedTimer, TimerKind, When};
 use crate::{ArmError, Expired, TimerId};
 use std::fmt;
 use std::hash::Hash;
@@ -86,18 +86,18 @@ where
     #[must_use = "the value has not been handled yet"]
     pub fn fire_with_token(&self, expired: Expired<KeyedTimer<K>>) -> Option<Fired<K, V>> {
         let (key, id) = match expired.value.0 {
-            What::Key(key) => (key, expired.id),
-            What::Part(part) => {
+            TimerKind::Key(key) => (key, expired.id),
+            TimerKind::Part(part) => {
                 part.run_or_resume();
                 return None;
             }
         };
-        let vacate = |_: &K, slot: &mut Slot<V>| {
-            let value = (slot.id == id).then(|| slot.vacate()).flatten();
+        let vacate = |_: &K, state: &mut KeyState<V>| {
+            let value = (state.id == id).then(|| state.vacate()).flatten();
             value.inspect(|_| self.shared.count_vacated())
         };
         let value = self.shared.map.change(&key, vacate).flatten()?;
-        let timers = Self { running: None, ..self.clone() };
+        let timers = Self { guard: None, ..self.clone() };
         Some(Fired { value, token: Token { timers, key: key.clone(), id }, key })
     }
 }
@@ -133,16 +133,16 @@ where
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         let map = &self.timers.shared.map;
-        !map.look(&self.key, |slot| slot.is_vacated_by(self.id)).unwrap_or(false)
+        !map.read(&self.key, |state| state.is_vacated_by(self.id)).unwrap_or(false)
     }
 
     fn rearm_when(self, value: V, when: When) -> Result<(), ArmError<V>> {
         let timers = &self.timers;
         let mut left = Some(value);
-        let rearmed = timers.shared.map.change(&self.key, |key, slot| {
-            if slot.is_vacated_by(self.id) {
+        let rearmed = timers.shared.map.change(&self.key, |key, state| {
+            if state.is_vacated_by(self.id) {
                 let value = left.take()?;
-                Some(timers.replace(key, slot, value, when, slot.owner))
+                Some(timers.replace(key, state, value, when, state.owner))
             } else {
                 None
             }
@@ -163,9 +163,10 @@ where
 {
     fn drop(&mut self) {
         let shared = &self.timers.shared;
-        if let Some((_, slot)) = shared.map.remove_if(&self.key, |slot| slot.is_vacated_by(self.id))
+        if let Some((_, state)) =
+            shared.map.remove_if(&self.key, |state| state.is_vacated_by(self.id))
         {
-            drop(shared.value_of(slot));
+            drop(shared.value_of(state));
         }
     }
 }

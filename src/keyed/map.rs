@@ -1,4 +1,4 @@
-//! [`Map`]: from keys to slots, with the few operations that the keyed timers need. The only file
+//! [`KeyMap`]: from keys to slots, with the few operations that the keyed timers need. The only file
 //! that knows of dashmap.
 //!
 //! Each operation is atomic for its key: what it is given runs under the lock of that key, and so
@@ -13,7 +13,7 @@
 
 #![forbid(unsafe_code)]
 
-pub(super) use source::Map;
+pub(super) use source::KeyMap;
 
 #[cfg(not(modelled))]
 mod source {
@@ -22,23 +22,23 @@ mod source {
     use std::hash::{BuildHasher, Hash};
 
     /// Keys with their slots.
-    pub(in crate::keyed) struct Map<K, S>(DashMap<K, S>);
+    pub(in crate::keyed) struct KeyMap<K, S>(DashMap<K, S>);
 
     /// A table of so few places is not worth to be shrunk.
     const WORTH: usize = 128;
 
-    impl<K: Hash + Eq, S> Map<K, S> {
+    impl<K: Hash + Eq, S> KeyMap<K, S> {
         pub(in crate::keyed) fn new() -> Self {
             Self(DashMap::new())
         }
 
         /// What `look` makes of the key's slot, if it has one; beside others that look.
-        pub(in crate::keyed) fn look<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
+        pub(in crate::keyed) fn read<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
         where
             K: Borrow<Q>,
             Q: Hash + Eq + ?Sized,
         {
-            self.0.view(key, |_, slot| look(slot))
+            self.0.view(key, |_, state| look(state))
         }
 
         /// What `change` makes of the key's slot, if it has one; alone.
@@ -52,8 +52,8 @@ mod source {
             Q: Hash + Eq + ?Sized,
         {
             let mut found = self.0.get_mut(key)?;
-            let (key, slot) = found.pair_mut();
-            Some(change(key, slot))
+            let (key, state) = found.pair_mut();
+            Some(change(key, state))
         }
 
         /// As [`change`](Self::change), also for a key without a slot: it gets the one that
@@ -66,13 +66,13 @@ mod source {
             match self.0.entry(key) {
                 Entry::Occupied(occupied) => {
                     let mut found = occupied.into_ref();
-                    let (key, slot) = found.pair_mut();
-                    change(key, Some(slot)).1
+                    let (key, state) = found.pair_mut();
+                    change(key, Some(state)).1
                 }
                 Entry::Vacant(vacant) => {
-                    let (slot, answer) = change(vacant.key(), None);
-                    if let Some(slot) = slot {
-                        vacant.insert(slot);
+                    let (state, answer) = change(vacant.key(), None);
+                    if let Some(state) = state {
+                        vacant.insert(state);
                     }
                     answer
                 }
@@ -95,21 +95,21 @@ mod source {
             let shard = self.0.determine_shard(hash as usize);
             let mut table = self.0.shards()[shard].write();
             let is_it =
-                |(other, slot): &(K, SharedValue<S>)| other.borrow() == key && which(slot.get());
-            let (key, slot) = table.remove_entry(hash, is_it)?;
+                |(other, state): &(K, SharedValue<S>)| other.borrow() == key && which(state.get());
+            let (key, state) = table.remove_entry(hash, is_it)?;
             let (len, places) = (table.len(), table.buckets());
             if places > WORTH && len <= places / 4 {
                 // So many fill a half of half the table, or of a smaller one.
                 table.shrink_to(len + len / 2, |(key, _)| hasher.hash_one(key));
             }
-            Some((key, slot.into_inner()))
+            Some((key, state.into_inner()))
         }
 
         /// Takes everything out: one shard after another, each in O(1) under its lock.
         pub(in crate::keyed) fn take_all(&self) -> Vec<(K, S)> {
             let shards = self.0.shards().iter();
             let taken = shards.flat_map(|shard| std::mem::take(&mut *shard.write()));
-            taken.map(|(key, slot)| (key, slot.into_inner())).collect()
+            taken.map(|(key, state)| (key, state.into_inner())).collect()
         }
 
         pub(in crate::keyed) fn len(&self) -> usize {
@@ -126,25 +126,25 @@ mod source {
     use std::collections::HashMap;
     use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
-    type Slots<K, S> = HashMap<K, S, BuildHasherDefault<DefaultHasher>>;
+    type States<K, S> = HashMap<K, S, BuildHasherDefault<DefaultHasher>>;
 
-    pub(in crate::keyed) struct Map<K, S>(ModelledMutex<Slots<K, S>>);
+    pub(in crate::keyed) struct KeyMap<K, S>(ModelledMutex<States<K, S>>);
 
-    impl<K: Hash + Eq, S> Map<K, S> {
+    impl<K: Hash + Eq, S> KeyMap<K, S> {
         pub(in crate::keyed) fn new() -> Self {
-            Self(ModelledMutex::new(Slots::default()))
+            Self(ModelledMutex::new(States::default()))
         }
 
-        fn slots(&self) -> ModelledGuard<'_, Slots<K, S>> {
+        fn states(&self) -> ModelledGuard<'_, States<K, S>> {
             ignore_poison(self.0.lock())
         }
 
-        pub(in crate::keyed) fn look<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
+        pub(in crate::keyed) fn read<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
         where
             K: Borrow<Q>,
             Q: Hash + Eq + ?Sized,
         {
-            self.slots().get(key).map(look)
+            self.states().get(key).map(look)
         }
 
         pub(in crate::keyed) fn change<Q, R>(
@@ -156,10 +156,10 @@ mod source {
             K: Borrow<Q>,
             Q: Hash + Eq + ?Sized,
         {
-            let mut slots = self.slots();
-            let (key, mut slot) = slots.remove_entry(key)?;
-            let answer = change(&key, &mut slot);
-            slots.insert(key, slot);
+            let mut states = self.states();
+            let (key, mut state) = states.remove_entry(key)?;
+            let answer = change(&key, &mut state);
+            states.insert(key, state);
             Some(answer)
         }
 
@@ -168,10 +168,10 @@ mod source {
             key: K,
             change: impl FnOnce(&K, Option<&mut S>) -> (Option<S>, R),
         ) -> R {
-            let mut slots = self.slots();
-            let (slot, answer) = change(&key, slots.get_mut(&key));
-            if let Some(slot) = slot {
-                slots.insert(key, slot);
+            let mut states = self.states();
+            let (state, answer) = change(&key, states.get_mut(&key));
+            if let Some(state) = state {
+                states.insert(key, state);
             }
             answer
         }
@@ -185,16 +185,16 @@ mod source {
             K: Borrow<Q>,
             Q: Hash + Eq + ?Sized,
         {
-            let mut slots = self.slots();
-            slots.get(key).is_some_and(which).then(|| slots.remove_entry(key))?
+            let mut states = self.states();
+            states.get(key).is_some_and(which).then(|| states.remove_entry(key))?
         }
 
         pub(in crate::keyed) fn take_all(&self) -> Vec<(K, S)> {
-            std::mem::take(&mut *self.slots()).into_iter().collect()
+            std::mem::take(&mut *self.states()).into_iter().collect()
         }
 
         pub(in crate::keyed) fn len(&self) -> usize {
-            self.slots().len()
+            self.states().len()
         }
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::KeyedTimers;
-use super::shared::Owner;
+use super::shared::OwnerId;
 use super::timer::When;
 use crate::InsertError;
 use std::borrow::Borrow;
@@ -163,7 +163,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.shared.map.change(key, |_, slot| slot.value().map(change)).flatten()
+        self.shared.map.change(key, |_, state| state.value().map(change)).flatten()
     }
 
     /// What `merge` makes of an armed key's value and the new one; `None` if the key has been armed
@@ -175,15 +175,15 @@ where
         when: When,
         merge: impl FnOnce(&mut V, V) -> Option<R>,
     ) -> Result<Option<R>, InsertError<V>> {
-        self.shared.map.enter(key, |key, slot| match slot {
-            Some(slot) => match slot.value() {
+        self.shared.map.enter(key, |key, state| match state {
+            Some(state) => match state.value() {
                 Some(old) => (None, Ok(merge(old, value))),
                 None => {
-                    let armed = self.replace(key, slot, value, when, Owner::NOBODY);
+                    let armed = self.replace(key, state, value, when, OwnerId::NONE);
                     (None, armed.map(|_| None))
                 }
             },
-            None => self.arm_new(key, value, when, Owner::NOBODY),
+            None => self.arm_new(key, value, when, OwnerId::NONE),
         })
     }
 }

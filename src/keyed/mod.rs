@@ -40,12 +40,12 @@
 
 mod arm;
 mod drain;
+mod driver_guard;
 mod exclusive;
 mod fired;
 mod map;
 mod merge;
 mod owned;
-mod running;
 mod shared;
 mod timer;
 
@@ -56,14 +56,14 @@ pub use owned::OwnedKey;
 pub use timer::KeyedTimer;
 
 use crate::{BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
-use running::Running;
-use shared::{Owner, Shared, Slot};
+use driver_guard::DriverGuard;
+use shared::{KeyState, KeyedShared, OwnerId};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use timer::{What, When};
+use timer::{TimerKind, When};
 
 /// One timer for each key, with a value: any thread sets, moves and removes them by key.
 ///
@@ -111,9 +111,9 @@ use timer::{What, When};
 #[must_use = "dropping the last handle of a driver's ends it, and its timers"]
 pub struct KeyedTimers<K, V> {
     wheel: Wheel<KeyedTimer<K>>,
-    shared: Arc<Shared<K, V>>,
+    shared: Arc<KeyedShared<K, V>>,
     /// Keeps the driver running; the handler's own handle has none.
-    running: Option<Arc<Running<K, V>>>,
+    guard: Option<Arc<DriverGuard<K, V>>>,
 }
 
 impl<K, V> KeyedTimers<K, V>
@@ -145,7 +145,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(wheel: Wheel<KeyedTimer<K>>) -> Self {
-        Self { wheel, shared: Arc::new(Shared::new()), running: None }
+        Self { wheel, shared: Arc::new(KeyedShared::new()), guard: None }
     }
 
     /// Timers with a driver of their own: `handler` is called once for each key that is due, where
@@ -215,17 +215,17 @@ where
         builder: DriverBuilder,
         make: impl FnOnce(Self) -> H,
     ) -> Result<Self, BuildError> {
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(KeyedShared::new());
         let inside = Arc::clone(&shared);
         let driver = builder
             .detach_on_drop()
-            .spawn_with(|wheel| make(Self { wheel, shared: inside, running: None }))?;
+            .spawn_with(|wheel| make(Self { wheel, shared: inside, guard: None }))?;
         let driver = Arc::new(driver);
         // Empty before: a handler that stops the timers by now closes the wheel only.
         let _ = shared.driver.set(Arc::downgrade(&driver));
         let wheel = driver.wheel().clone();
-        let running = Arc::new(Running::new(driver, Arc::clone(&shared)));
-        Ok(Self { wheel, shared, running: Some(running) })
+        let guard = Arc::new(DriverGuard::new(driver, Arc::clone(&shared)));
+        Ok(Self { wheel, shared, guard: Some(guard) })
     }
 
     /// The key and value of a timer that has expired, for the caller to handle. `None`: the value
@@ -240,12 +240,12 @@ where
     #[must_use = "the value has not been handled yet"]
     pub fn fire(&self, expired: Expired<KeyedTimer<K>>) -> Option<(K, V)> {
         match expired.value.0 {
-            What::Key(key) => {
-                let is_it = |slot: &Slot<V>| slot.is_armed() && slot.id == expired.id;
-                let (key, slot) = self.shared.map.remove_if(&key, is_it)?;
-                self.shared.value_of(slot).map(|value| (key, value))
+            TimerKind::Key(key) => {
+                let is_it = |state: &KeyState<V>| state.is_armed() && state.id == expired.id;
+                let (key, state) = self.shared.map.remove_if(&key, is_it)?;
+                self.shared.value_of(state).map(|value| (key, value))
             }
-            What::Part(part) => {
+            TimerKind::Part(part) => {
                 part.run_or_resume();
                 None
             }
@@ -273,7 +273,7 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn insert(&self, key: K, value: V, delay: Duration) -> Result<Option<V>, InsertError<V>> {
-        self.insert_when(key, value, When::After(delay), Owner::NOBODY)
+        self.insert_when(key, value, When::After(delay), OwnerId::NONE)
     }
 
     /// As [`insert`](Self::insert), due at `deadline`; at the next sweep if that has passed.
@@ -287,7 +287,7 @@ where
         value: V,
         deadline: Instant,
     ) -> Result<Option<V>, InsertError<V>> {
-        self.insert_when(key, value, When::At(deadline), Owner::NOBODY)
+        self.insert_when(key, value, When::At(deadline), OwnerId::NONE)
     }
 
     /// Sets the deadline of an armed key to `delay` from now, earlier or later.
@@ -374,7 +374,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.shared.map.look(key, Slot::is_armed).unwrap_or(false)
+        self.shared.map.read(key, KeyState::is_armed).unwrap_or(false)
     }
 
     /// A clone of the value that `key` is armed with. It is made alone under the key's lock.
@@ -397,7 +397,7 @@ where
         Q: Hash + Eq + ?Sized,
         V: Clone,
     {
-        self.shared.map.change(key, |_, slot| slot.value().cloned()).flatten()
+        self.shared.map.change(key, |_, state| state.value().cloned()).flatten()
     }
 
     /// When `key` is due, rounded up to the wheel's resolution; `None` if it is not armed, or is
@@ -422,7 +422,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.shared.map.look(key, |slot| self.wheel.deadline(slot.id))?
+        self.shared.map.read(key, |state| self.wheel.deadline(state.id))?
     }
 
     /// How many keys are armed. It sums over the parts of the map: not for a hot path. While other
@@ -492,13 +492,13 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain(&self, each: impl Fn(K, V) + Send + Sync + 'static) -> Drain {
-        let taken = self.shared.map.take_all().into_iter().filter_map(|(key, slot)| {
-            drop(self.wheel.cancel(slot.id));
-            self.shared.value_of(slot).map(|value| (key, value))
+        let taken = self.shared.map.take_all().into_iter().filter_map(|(key, state)| {
+            drop(self.wheel.cancel(state.id));
+            self.shared.value_of(state).map(|value| (key, value))
         });
         let (drain, tokens) = Drain::begin(taken.collect(), each);
         for token in tokens {
-            let part = KeyedTimer(What::Part(token));
+            let part = KeyedTimer(TimerKind::Part(token));
             if let Err(refused) = self.wheel.insert(part, Duration::ZERO) {
                 refused.value.end_here();
             }
@@ -535,10 +535,10 @@ where
         // Closed first: whoever comes to a part of the map after it was emptied is refused.
         self.wheel.close();
         let now = self.wheel.pin().now();
-        let taken = self.shared.map.take_all().into_iter().filter_map(|(key, slot)| {
-            let deadline = self.wheel.deadline(slot.id).unwrap_or(now);
-            drop(self.wheel.cancel(slot.id));
-            self.shared.value_of(slot).map(|value| (key, value, deadline))
+        let taken = self.shared.map.take_all().into_iter().filter_map(|(key, state)| {
+            let deadline = self.wheel.deadline(state.id).unwrap_or(now);
+            drop(self.wheel.cancel(state.id));
+            self.shared.value_of(state).map(|value| (key, value, deadline))
         });
         let stopped = taken.collect();
         let left = match self.driver() {
@@ -555,7 +555,7 @@ impl<K, V> Clone for KeyedTimers<K, V> {
         Self {
             wheel: self.wheel.clone(),
             shared: Arc::clone(&self.shared),
-            running: self.running.clone(),
+            guard: self.guard.clone(),
         }
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::KeyedTimers;
-use super::shared::Owner;
+use super::shared::OwnerId;
 use super::timer::When;
 use crate::InsertError;
 use std::fmt;
@@ -44,7 +44,7 @@ where
 {
     timers: KeyedTimers<K, V>,
     key: K,
-    owner: Owner,
+    owner: OwnerId,
     let_go: bool,
 }
 
@@ -68,7 +68,7 @@ where
     ) -> Result<(OwnedKey<K, V>, Option<V>), InsertError<V>> {
         let owner = self.shared.next_owner();
         let old = self.insert_when(key.clone(), value, When::After(delay), owner)?;
-        let timers = Self { running: None, ..self.clone() };
+        let timers = Self { guard: None, ..self.clone() };
         Ok((OwnedKey { timers, key, owner, let_go: false }, old))
     }
 }
@@ -93,7 +93,7 @@ where
     }
 
     fn end(&self) -> Option<V> {
-        self.timers.cancel_if(&self.key, |slot| slot.owner == self.owner)
+        self.timers.cancel_if(&self.key, |state| state.owner == self.owner)
     }
 }
 

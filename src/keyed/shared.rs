@@ -1,4 +1,4 @@
-//! [`Shared`]: what all handles of the timers share: the map, and how to reach the driver.
+//! [`KeyedShared`]: what all handles of the timers share: the map, and how to reach the driver.
 //!
 //! A key that has fired for a handler with a [token](super::fired::Token) keeps its slot, without a
 //! value, until the handler has ended: so a cancel or an insert of another value finds it, takes it
@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::exclusive::Exclusive;
-use super::map::Map;
+use super::map::KeyMap;
 use super::timer::KeyedTimer;
 use crate::sync::{AtomicU64, AtomicUsize, Relaxed};
 use crate::{Driver, TimerId};
@@ -15,18 +15,18 @@ use std::hash::Hash;
 use std::sync::{OnceLock, Weak};
 
 /// What the map holds for a key.
-pub(super) struct Slot<V> {
+pub(super) struct KeyState<V> {
     /// `None` while the slot is vacated.
     value: Exclusive<Option<V>>,
     /// The timer that it is armed with, or that has vacated it.
     pub(super) id: TimerId,
-    pub(super) owner: Owner,
+    pub(super) owner: OwnerId,
     /// Whether it has a value, for readers that share the lock.
     armed: bool,
 }
 
-impl<V> Slot<V> {
-    pub(super) fn new(value: V, id: TimerId, owner: Owner) -> Self {
+impl<V> KeyState<V> {
+    pub(super) fn new(value: V, id: TimerId, owner: OwnerId) -> Self {
         Self { value: Exclusive::new(Some(value)), id, owner, armed: true }
     }
 
@@ -63,26 +63,26 @@ impl<V> Slot<V> {
 
 /// Whose a key is: a number for each owner that there ever was.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner(u64);
+pub(super) struct OwnerId(u64);
 
-impl Owner {
+impl OwnerId {
     /// No owner's.
-    pub(super) const NOBODY: Owner = Owner(0);
+    pub(super) const NONE: OwnerId = OwnerId(0);
 }
 
 /// What all handles share.
-pub(super) struct Shared<K, V> {
-    pub(super) map: Map<K, Slot<V>>,
+pub(super) struct KeyedShared<K, V> {
+    pub(super) map: KeyMap<K, KeyState<V>>,
     pub(super) driver: OnceLock<Weak<Driver<KeyedTimer<K>>>>,
     /// How many slots are vacated.
     vacated: AtomicUsize,
     owners: AtomicU64,
 }
 
-impl<K: Hash + Eq, V> Shared<K, V> {
+impl<K: Hash + Eq, V> KeyedShared<K, V> {
     pub(super) fn new() -> Self {
         Self {
-            map: Map::new(),
+            map: KeyMap::new(),
             driver: OnceLock::new(),
             vacated: AtomicUsize::new(0),
             owners: AtomicU64::new(0),
@@ -106,16 +106,16 @@ impl<K: Hash + Eq, V> Shared<K, V> {
     }
 
     /// The value of a slot that was taken out of the map.
-    pub(super) fn value_of(&self, slot: Slot<V>) -> Option<V> {
-        if !slot.is_armed() {
+    pub(super) fn value_of(&self, state: KeyState<V>) -> Option<V> {
+        if !state.is_armed() {
             self.discount_vacated();
         }
-        slot.into_value()
+        state.into_value()
     }
 
     /// One that no key has.
-    pub(super) fn next_owner(&self) -> Owner {
+    pub(super) fn next_owner(&self) -> OwnerId {
         // Relaxed: any number that is not given out twice.
-        Owner(self.owners.fetch_add(1, Relaxed) + 1)
+        OwnerId(self.owners.fetch_add(1, Relaxed) + 1)
     }
 }

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::drain::DrainPart;
+use super::drain::DrainToken;
 use crate::{BeyondRange, Refusal, TimerId, Wheel};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -35,19 +35,19 @@ use std::time::{Duration, Instant};
 /// assert_eq!(due(&mut sweeper, &peers), [(7, String::from("silent"))]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct KeyedTimer<K>(pub(super) What<K>);
+pub struct KeyedTimer<K>(pub(super) TimerKind<K>);
 
-pub(super) enum What<K> {
+pub(super) enum TimerKind<K> {
     /// The key is due.
     Key(K),
     /// A part of a drain is to be run.
-    Part(DrainPart),
+    Part(DrainToken),
 }
 
 impl<K> KeyedTimer<K> {
     /// Sees to it that a drain goes on, where no handler will.
     pub(super) fn end_here(self) {
-        if let What::Part(token) = self.0 {
+        if let TimerKind::Part(token) = self.0 {
             token.run_quietly();
         }
     }

@@ -3,23 +3,23 @@
 
 #![forbid(unsafe_code)]
 
-use super::shared::Shared;
-use super::timer::{KeyedTimer, What};
+use super::shared::KeyedShared;
+use super::timer::{KeyedTimer, TimerKind};
 use crate::panics::quietly;
 use crate::{Driver, Unfired};
 use std::hash::Hash;
 use std::sync::Arc;
 
 /// What the handles of the caller's own hold together.
-pub(super) struct Running<K, V> {
+pub(super) struct DriverGuard<K, V> {
     driver: Arc<Driver<KeyedTimer<K>>>,
-    shared: Arc<Shared<K, V>>,
-    /// [`Running::end`], for `drop`, which knows nothing of the key.
+    shared: Arc<KeyedShared<K, V>>,
+    /// [`DriverGuard::end`], for `drop`, which knows nothing of the key.
     end: fn(&Self),
 }
 
-impl<K: Hash + Eq + Send + 'static, V> Running<K, V> {
-    pub(super) fn new(driver: Arc<Driver<KeyedTimer<K>>>, shared: Arc<Shared<K, V>>) -> Self {
+impl<K: Hash + Eq + Send + 'static, V> DriverGuard<K, V> {
+    pub(super) fn new(driver: Arc<Driver<KeyedTimer<K>>>, shared: Arc<KeyedShared<K, V>>) -> Self {
         Self { driver, shared, end: Self::end }
     }
 
@@ -31,15 +31,15 @@ impl<K: Hash + Eq + Send + 'static, V> Running<K, V> {
     fn end(&self) {
         for Unfired { value, id, .. } in self.driver.shutdown_detached() {
             quietly(|| match &value.0 {
-                What::Key(key) => drop(self.shared.map.remove_if(key, |slot| slot.id == id)),
-                What::Part(_) => {}
+                TimerKind::Key(key) => drop(self.shared.map.remove_if(key, |state| state.id == id)),
+                TimerKind::Part(_) => {}
             });
             quietly(|| drop(value));
         }
     }
 }
 
-impl<K, V> Drop for Running<K, V> {
+impl<K, V> Drop for DriverGuard<K, V> {
     fn drop(&mut self) {
         (self.end)(self);
     }
