@@ -34,7 +34,7 @@ use super::next_run::{NextRun, Schedule};
 use super::rule::{LastRun, Next};
 use super::shared::SchedulerShared;
 use super::state::{Arming, ClosureState, HandleRequest, Phase};
-use super::work::{Outcome, Work};
+use super::work::{RunOutcome, Work};
 use crate::panics::ignore_poison;
 use crate::{InsertError, Pinned, Refusal, Wheel};
 use std::fmt;
@@ -180,11 +180,13 @@ impl Closure {
             return;
         }
         // Once, or twice where a question is followed by a run.
-        let mut acts = Some(armed.next_run);
-        while let Some(next_run) = acts {
+        let mut due_run = Some(armed.next_run);
+        while let Some(next_run) = due_run {
             let outcome = match &mut *ignore_poison(self.work.lock()) {
-                Some((work, last)) => work.act(last, next_run, deadline, || wheel.pin().now()),
-                None => Outcome {
+                Some((work, last)) => {
+                    work.run_or_ask(last, next_run, deadline, || wheel.pin().now())
+                }
+                None => RunOutcome {
                     next: Schedule::exactly(Next::End),
                     ending: Ending::Done,
                     panic: None,
@@ -192,7 +194,7 @@ impl Closure {
             };
             let may_be_moved = outcome.ending == Ending::Done;
             let next = outcome.next.resolve(wheel, &wheel.pin());
-            acts = self.finish(wheel, next, outcome.ending, may_be_moved);
+            due_run = self.finish(wheel, next, outcome.ending, may_be_moved);
             // Reported as any panic of a handler is.
             if let Some(payload) = outcome.panic {
                 resume_unwind(payload);

@@ -54,7 +54,7 @@ pub(super) struct Work {
 type Payload = Box<dyn Any + Send>;
 
 /// How an attempt to run ended.
-pub(super) struct Outcome {
+pub(super) struct RunOutcome {
     pub(super) next: Schedule,
     pub(super) ending: Ending,
     pub(super) panic: Option<Payload>,
@@ -62,13 +62,13 @@ pub(super) struct Outcome {
 
 impl Work {
     /// Runs, if that is what the timer was for, and asks the rule what comes next.
-    pub(super) fn act(
+    pub(super) fn run_or_ask(
         &mut self,
         last: &mut LastRun,
         next_run: NextRun,
         deadline: Instant,
         now: impl Fn() -> Instant,
-    ) -> Outcome {
+    ) -> RunOutcome {
         let mut panic = None;
         if !next_run.asks_rule {
             last.runs += 1;
@@ -81,11 +81,15 @@ impl Work {
             last.ended = now();
         }
         if panic.is_some() && self.after_panic == AfterPanic::Stop {
-            return Outcome { next: Schedule::exactly(Next::End), ending: Ending::Panicked, panic };
+            return RunOutcome {
+                next: Schedule::exactly(Next::End),
+                ending: Ending::Panicked,
+                panic,
+            };
         }
         let ask = AssertUnwindSafe(|| Schedule::by_rule(&mut *self.rule, last, self.jitter));
         match catch_unwind(ask) {
-            Ok(next) => Outcome { next, ending: Ending::Done, panic },
+            Ok(next) => RunOutcome { next, ending: Ending::Done, panic },
             Err(payload) => {
                 let first = match panic {
                     Some(first) => {
@@ -95,7 +99,7 @@ impl Work {
                     None => payload,
                 };
                 let next = Schedule::exactly(Next::End);
-                Outcome { next, ending: Ending::Panicked, panic: Some(first) }
+                RunOutcome { next, ending: Ending::Panicked, panic: Some(first) }
             }
         }
     }
