@@ -126,11 +126,11 @@ use work::Work;
 pub struct Scheduler {
     wheel: Wheel<Due>,
     shared: Arc<SchedulerShared<Closure>>,
-    /// None in a [handle](Self::handle).
+    /// None in a [weak clone](Self::downgrade).
     guard: Option<Arc<ShutdownGuard>>,
 }
 
-/// What the clones of a scheduler share and its [handles](Scheduler::handle) do not have: with it
+/// What the clones of a scheduler share and its [weak clones](Scheduler::downgrade) do not have: with it
 /// goes the last one that could shut the scheduler down.
 #[derive(Debug)]
 struct ShutdownGuard {
@@ -193,7 +193,7 @@ pub struct Unrun {
 
 impl Scheduler {
     /// A scheduler with a driver of its own, which ends when the last clone is dropped. For
-    /// closures that schedule others there is [`handle`](Self::handle).
+    /// closures that schedule others there is [`downgrade`](Self::downgrade).
     ///
     /// Closures that are due together run side by side, as far as the driver's
     /// [executor](DriverBuilder::executor) has threads. For many short ones, due at once, larger
@@ -211,7 +211,7 @@ impl Scheduler {
     /// As [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
         let driver = driver.default_batch(1).detach_on_drop().spawn_with(|wheel| {
-            let scheduler = Self::new(wheel).handle();
+            let scheduler = Self::new(wheel).downgrade();
             move |timer| scheduler.fire(timer)
         })?;
         Ok(Self::on(driver.wheel().clone(), Some(driver), false))
@@ -255,8 +255,8 @@ impl Scheduler {
         wheel: Wheel<Due>,
     ) -> (Self, impl Fn(Expired<Due>) + Clone + Send + Sync + 'static) {
         let scheduler = Self::on(wheel, None, true);
-        let handle = scheduler.handle();
-        (scheduler, move |timer| handle.fire(timer))
+        let weak = scheduler.downgrade();
+        (scheduler, move |timer| weak.fire(timer))
     }
 
     fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>, ends_wheel: bool) -> Self {
@@ -266,7 +266,7 @@ impl Scheduler {
         Self { wheel, shared, guard: Some(Arc::new(guard)) }
     }
 
-    /// A handle for closures that schedule others: one that does not keep the driver running.
+    /// A weak clone for closures that schedule others: one that does not keep the driver running.
     ///
     /// A clone in a closure would, for as long as that waits to be run: the driver would never end.
     ///
@@ -290,11 +290,11 @@ impl Scheduler {
     ///
     /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
     /// let (send, done) = mpsc::channel();
-    /// attempt(0, scheduler.handle(), send);
+    /// attempt(0, scheduler.downgrade(), send);
     /// assert_eq!(done.recv()?, 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn handle(&self) -> Self {
+    pub fn downgrade(&self) -> Self {
         Self { wheel: self.wheel.clone(), shared: Arc::clone(&self.shared), guard: None }
     }
 

@@ -138,7 +138,7 @@ impl<F: FnMut() + Send + 'static> Rule for Asked<F> {
 #[test]
 fn a_rule_may_shut_its_scheduler_down() {
     let mut desk = Desk::new();
-    let scheduler = desk.scheduler.handle();
+    let scheduler = desk.scheduler.downgrade();
     let (send, handed_back) = mpsc::channel();
     let other = desk.scheduler.by(Asked(2, || ())).run(|| ()).unwrap();
     let rule = Asked(0, move || send.send(scheduler.shutdown()).unwrap());
@@ -184,7 +184,7 @@ fn nothing_waits_for_a_closure_without_a_timer_once_its_scheduler_is_gone() {
     for closes_first in [true, false] {
         let mut desk = Desk::of(builder());
         let far = desk.scheduler.after(HOUR * 480, || ()).unwrap();
-        let fires = desk.scheduler.handle();
+        let fires = desk.scheduler.downgrade();
         desk.scheduler.wheel().close();
         let timer = desk.take(HOUR * 48).pop().unwrap();
         let fire = |scheduler: &Scheduler| scheduler.fire(timer);
@@ -275,7 +275,7 @@ fn a_future_that_sweeps_ends_with_the_last_handle_of_the_scheduler() {
     clock.advance(SECOND);
     assert!(poll().is_pending());
     assert_eq!(soon.join().unwrap(), 42);
-    let handle = scheduler.handle();
+    let handle = scheduler.downgrade();
     drop(scheduler);
     assert!(matches!(late.join(), Err(JoinError::NotRun)));
     assert_eq!(handle.after(SECOND, || ()).unwrap_err().reason, Refusal::Closed);

@@ -277,7 +277,7 @@ fn what_is_paused_ends_with_its_scheduler() {
     let lost = desk.scheduler.after(SECOND, || 43).unwrap();
     assert!(once.scheduled().pause() && lost.scheduled().pause());
     let Desk { clock, mut sweeper, scheduler } = desk;
-    let fires = scheduler.handle();
+    let fires = scheduler.downgrade();
     drop(scheduler);
     assert!(matches!(lost.join(), Err(JoinError::NotRun)), "nothing could resume it any more");
     assert_eq!(once.scheduled().resume(), Ok(true));
