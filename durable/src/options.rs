@@ -222,8 +222,10 @@ impl Settings {
     pub(super) fn next(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
         let Some((expression, zone)) = &self.rule else { return Ok(None) };
         let after = system(after);
-        let calendar =
-            tourbillon::scheduler::Calendar::with_wall_clock(expression, zone, move || after);
+        let calendar = tourbillon::scheduler::Calendar::builder(expression)
+            .zone(zone)
+            .wall_clock(move || after)
+            .build();
         match calendar {
             Ok(calendar) => Ok(calendar.next_after(after).map(super::clock::due)),
             Err(tourbillon::scheduler::CalendarError::Never(_)) => Ok(None),

@@ -13,7 +13,7 @@ const HOUR: i64 = 3600;
 
 /// So many times of a calendar, from one on; RFC 3339.
 fn times(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
-    let calendar = Calendar::with_wall_clock(expression, zone, at(from)).unwrap();
+    let calendar = Calendar::builder(expression).zone(zone).wall_clock(at(from)).build().unwrap();
     let mut time = at(from)();
     let mut next = || {
         time = calendar.next_after(time).unwrap();
@@ -112,7 +112,7 @@ fn a_day_that_a_zone_leaves_out_ends_nothing() {
 /// What cron does, minute by minute: a step runs when the wall clock says its time, a fixed time
 /// when the wall clock has come that far for the first time.
 fn by_minutes(calendar: &str, step: bool, zone: &TimeZone, from: Timestamp) -> Vec<Timestamp> {
-    let day = Calendar::with_wall_clock(calendar, "UTC", at(START)).unwrap();
+    let day = Calendar::builder(calendar).zone("UTC").wall_clock(at(START)).build().unwrap();
     let matches = |time: DateTime| {
         let time = SystemTime::from(TimeZone::UTC.to_timestamp(time).unwrap());
         day.next_after(time - Duration::from_nanos(100)) == Some(time)
@@ -164,7 +164,8 @@ fn every_kind_of_change_of_clocks_is_as_minute_by_minute() {
         let tz = TimeZone::get(zone).unwrap();
         let from: Timestamp = from.parse().unwrap();
         for (expression, step) in expressions {
-            let calendar = Calendar::with_wall_clock(expression, zone, at(START)).unwrap();
+            let calendar =
+                Calendar::builder(expression).zone(zone).wall_clock(at(START)).build().unwrap();
             let expected = by_minutes(expression, step, &tz, from);
             // Asked at the run before, and at every minute.
             let next = |time: Timestamp| {
@@ -237,7 +238,7 @@ impl Desk {
             clock.advance(look);
             now
         };
-        let calendar = Calendar::with_wall_clock(expression, "UTC", wall).unwrap();
+        let calendar = Calendar::builder(expression).zone("UTC").wall_clock(wall).build().unwrap();
         let runs = Arc::clone(&self.runs);
         let counting = move || {
             runs.fetch_add(1, Relaxed);
@@ -364,7 +365,8 @@ fn what_comes_before_a_step_back_is_noticed_runs_within_a_minute() {
 fn a_correction_of_the_wall_clock_during_a_run_repeats_nothing() {
     let mut desk = Desk::new();
     let (clock, runs) = (desk.clock.clone(), Arc::clone(&desk.runs));
-    let minutely = Calendar::with_wall_clock("* * * * *", "UTC", clock.clone()).unwrap();
+    let minutely =
+        Calendar::builder("* * * * *").zone("UTC").wall_clock(clock.clone()).build().unwrap();
     let correcting = move || {
         if runs.fetch_add(1, Relaxed) == 0 {
             clock.set_wall(clock.wall() - Duration::from_millis(500));

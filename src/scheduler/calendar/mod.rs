@@ -55,7 +55,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// let clock = ManualClock::new();
 /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
 /// let scheduler = Scheduler::new(wheel);
-/// let hourly = Calendar::with_wall_clock("0 * * * *", "UTC", clock.clone())?;
+/// let hourly = Calendar::builder("0 * * * *").wall_clock(clock.clone()).build()?;
 /// let (send, runs) = mpsc::channel();
 /// scheduler.by(hourly).run(move || drop(send.send("an hour has passed")))?;
 ///
@@ -122,7 +122,7 @@ impl WallClock for ManualClock {
 ///
 /// A run begins at its second or within two ticks of the wheel after it. For a list of times to
 /// come ask a clone, by [`times_after`](Self::times_after). In virtual time,
-/// give it [a clock](Self::with_wall_clock) too: the wheel's own [`ManualClock`] will do.
+/// give it [a clock](CalendarBuilder::wall_clock) too: the wheel's own [`ManualClock`] will do.
 ///
 /// # Examples
 ///
@@ -173,19 +173,6 @@ impl Calendar {
     /// Begins to say more of a calendar than its expression: dialect, zone, missed times, clock.
     pub fn builder(expression: &str) -> CalendarBuilder<'_> {
         CalendarBuilder::new(expression)
-    }
-
-    /// As [`new`](Self::new), by another wall clock than the system's.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
-    pub fn with_wall_clock(
-        expression: &str,
-        zone: &str,
-        wall: impl WallClock,
-    ) -> Result<Self, CalendarError> {
-        Self::builder(expression).zone(zone).wall_clock(wall).build()
     }
 
     /// The first time of the calendar after `time`; `None` if none comes.
