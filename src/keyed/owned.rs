@@ -8,15 +8,13 @@ use super::timer::When;
 use crate::InsertError;
 use std::fmt;
 use std::hash::Hash;
-use std::ops::Deref;
 use std::time::Duration;
 
 /// A key that is cancelled when this is dropped, unless another insert has armed it since: for the
 /// timer of a connection or a request, that must not outlive it.
 ///
 /// So where a peer comes back before its old connection is gone, the old one's end leaves the new
-/// one's timer alone. Resets by the key do not change whose it is. It derefs to the key, and keeps
-/// no driver running.
+/// one's timer alone. Resets by the key do not change whose it is. It keeps no driver running.
 ///
 /// # Examples
 ///
@@ -78,6 +76,12 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
+    /// Returns the key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
     /// Lets the timer live on without an owner. Returns its key.
     #[must_use = "the timer has no owner any more"]
     pub fn into_key(mut self) -> K {
@@ -94,18 +98,6 @@ where
 
     fn end(&self) -> Option<V> {
         self.timers.cancel_if(&self.key, |state| state.owner == self.owner)
-    }
-}
-
-impl<K, V> Deref for OwnedKey<K, V>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Send + 'static,
-{
-    type Target = K;
-
-    fn deref(&self) -> &K {
-        &self.key
     }
 }
 

@@ -3,11 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::handle::Scheduled;
-use std::ops::Deref;
 
 /// A closure that is cancelled when this is dropped; made by [`Scheduled::own`].
 ///
-/// A run that is under way goes on to its end. It derefs to the [`Scheduled`].
+/// A run that is under way goes on to its end.
 ///
 /// # Examples
 ///
@@ -18,7 +17,7 @@ use std::ops::Deref;
 /// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
 /// let hourly = scheduler.every(Duration::from_secs(3600)).run(|| println!("an hour"))?;
 /// let report = hourly.clone().own();
-/// assert!(report.next_run().is_some());
+/// assert!(report.scheduled().next_run().is_some());
 /// drop(report);
 /// assert_eq!(hourly.ending(), Some(Ending::Cancelled));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,19 +37,17 @@ impl Scheduled {
 }
 
 impl OwnedClosure {
+    /// Returns the handle of the closure.
+    #[must_use]
+    pub fn scheduled(&self) -> &Scheduled {
+        &self.scheduled
+    }
+
     /// Lets the closure go on without an owner. Returns its handle.
     #[must_use = "the closure has no owner any more"]
     pub fn into_scheduled(mut self) -> Scheduled {
         self.let_go = true;
         self.scheduled.clone()
-    }
-}
-
-impl Deref for OwnedClosure {
-    type Target = Scheduled;
-
-    fn deref(&self) -> &Scheduled {
-        &self.scheduled
     }
 }
 

@@ -6,13 +6,12 @@ use crate::error::InsertError;
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use std::fmt;
-use std::ops::Deref;
 use std::time::Duration;
 
 /// An id that cancels its timer when it is dropped: for a time-out that belongs to a connection or
 /// a request, and must not outlive it, also when that ends by a panic or an early return.
 ///
-/// It derefs to the [`TimerId`], for resets. It keeps the wheel, not its sweeper or driver. Dropped
+/// Its [`id`](Self::id) is for resets. It keeps the wheel, not its sweeper or driver. Dropped
 /// after its timer has fired it does nothing.
 ///
 /// # Examples
@@ -24,7 +23,7 @@ use std::time::Duration;
 /// let (wheel, _sweeper) = Builder::new().build()?;
 /// {
 ///     let idle = wheel.insert_owned("connection 7", Duration::from_secs(30))?;
-///     assert!(wheel.reset(*idle, Duration::from_secs(60))?); // a packet
+///     assert!(wheel.reset(idle.id(), Duration::from_secs(60))?); // a packet
 /// } // it closes
 /// assert!(wheel.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -51,7 +50,7 @@ impl<T: Send> Wheel<T> {
     ///
     /// let (wheel, _sweeper) = tourbillon::Builder::new().build()?;
     /// let request = wheel.insert_owned("request", Duration::from_secs(1))?;
-    /// assert!(wheel.contains(*request));
+    /// assert!(wheel.contains(request.id()));
     /// drop(request);
     /// assert!(wheel.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -80,6 +79,12 @@ impl<T: Send> Wheel<T> {
 }
 
 impl<T> OwnedTimer<T> {
+    /// Returns the id of the timer.
+    #[must_use]
+    pub fn id(&self) -> TimerId {
+        self.id
+    }
+
     /// Lets the timer live on without an owner. Returns its id.
     ///
     /// # Examples
@@ -105,14 +110,6 @@ impl<T: Send> OwnedTimer<T> {
     pub fn cancel(mut self) -> Option<T> {
         self.let_go = true;
         self.wheel.cancel(self.id)
-    }
-}
-
-impl<T> Deref for OwnedTimer<T> {
-    type Target = TimerId;
-
-    fn deref(&self) -> &TimerId {
-        &self.id
     }
 }
 

@@ -112,7 +112,7 @@ fn a_day_that_a_zone_leaves_out_ends_nothing() {
 /// What cron does, minute by minute: a step runs when the wall clock says its time, a fixed time
 /// when the wall clock has come that far for the first time.
 fn by_minutes(calendar: &str, step: bool, zone: &TimeZone, from: Timestamp) -> Vec<Timestamp> {
-    let day = Calendar::builder(calendar).zone("UTC").wall_clock(at(START)).build().unwrap();
+    let day = Calendar::builder(calendar).wall_clock(at(START)).build().unwrap();
     let matches = |time: DateTime| {
         let time = SystemTime::from(TimeZone::UTC.to_timestamp(time).unwrap());
         day.next_after(time - Duration::from_nanos(100)) == Some(time)
@@ -238,7 +238,7 @@ impl Desk {
             clock.advance(look);
             now
         };
-        let calendar = Calendar::builder(expression).zone("UTC").wall_clock(wall).build().unwrap();
+        let calendar = Calendar::builder(expression).wall_clock(wall).build().unwrap();
         let runs = Arc::clone(&self.runs);
         let counting = move || {
             runs.fetch_add(1, Relaxed);
@@ -365,8 +365,7 @@ fn what_comes_before_a_step_back_is_noticed_runs_within_a_minute() {
 fn a_correction_of_the_wall_clock_during_a_run_repeats_nothing() {
     let mut desk = Desk::new();
     let (clock, runs) = (desk.clock.clone(), Arc::clone(&desk.runs));
-    let minutely =
-        Calendar::builder("* * * * *").zone("UTC").wall_clock(clock.clone()).build().unwrap();
+    let minutely = Calendar::builder("* * * * *").wall_clock(clock.clone()).build().unwrap();
     let correcting = move || {
         if runs.fetch_add(1, Relaxed) == 0 {
             clock.set_wall(clock.wall() - Duration::from_millis(500));

@@ -22,7 +22,7 @@ fn before_noon(builder: Builder) -> Desk {
 }
 
 fn noon(clock: &ManualClock) -> Calendar {
-    Calendar::builder("0 12 * * *").zone("UTC").wall_clock(clock.clone()).build().unwrap()
+    Calendar::builder("0 12 * * *").wall_clock(clock.clone()).build().unwrap()
 }
 
 /// Sweeps from deadline to deadline until so much time has passed.
@@ -224,8 +224,7 @@ fn a_calendar_that_was_cancelled_leaves_nothing_behind() {
 fn what_is_handed_back_was_due_at_its_run_and_not_at_the_next_look() {
     let mut desk = before_noon(Builder::new());
     let day = HOUR * 24;
-    let yearly =
-        Calendar::builder("0 0 1 1 *").zone("UTC").wall_clock(desk.clock.clone()).build().unwrap();
+    let yearly = Calendar::builder("0 0 1 1 *").wall_clock(desk.clock.clone()).build().unwrap();
     let (ran, year) = counting();
     let yearly = desk.scheduler.by(yearly).run(year).unwrap();
     let (done, at_noon) = counting();

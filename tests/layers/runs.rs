@@ -90,8 +90,7 @@ fn a_run_that_is_handed_back_is_due_without_its_jitter() {
 #[test]
 fn a_run_that_was_moved_is_for_no_time_of_the_wall_clock() {
     let mut desk = Desk::new();
-    let hourly =
-        Calendar::builder("0 * * * *").zone("UTC").wall_clock(desk.clock.clone()).build().unwrap();
+    let hourly = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone()).build().unwrap();
     let (moved, told) = told_by(desk.scheduler.by(hourly));
     assert_eq!(moved.reset(SECOND), Ok(true));
     desk.advance(SECOND);
@@ -103,8 +102,7 @@ fn a_run_that_was_moved_is_for_no_time_of_the_wall_clock() {
 fn a_run_that_is_handed_back_is_told_what_it_would_have_been_for() {
     let mut desk = Desk::new();
     let start = desk.clock.wall();
-    let hourly =
-        Calendar::builder("0 * * * *").zone("UTC").wall_clock(desk.clock.clone()).build().unwrap();
+    let hourly = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone()).build().unwrap();
     let (_, told) = told_by(desk.scheduler.by(hourly));
     (0..61).for_each(|_| desk.advance(SECOND * 60));
     assert_eq!(told.try_recv().unwrap().number, 1);
