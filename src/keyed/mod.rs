@@ -48,12 +48,14 @@ mod merge;
 mod owned;
 mod shared;
 mod timer;
+mod unfired_key;
 
 pub use drain::{Drain, Drained};
 pub use fired::{Fired, Token};
 pub use merge::InsertAbsentError;
 pub use owned::OwnedKey;
 pub use timer::KeyedTimer;
+pub use unfired_key::UnfiredKey;
 
 use crate::{BeyondRange, BuildError, Driver, DriverBuilder, Expired, InsertError, Unfired, Wheel};
 use driver_guard::DriverGuard;
@@ -524,21 +526,21 @@ where
     ///
     /// let timers = KeyedTimers::spawn(Builder::new().driver(), |_, _| ())?;
     /// timers.insert(7, "unfinished", Duration::from_secs(60))?;
-    /// let (key, value, _deadline) = timers.shutdown().remove(0);
-    /// assert_eq!((key, value), (7, "unfinished"));
+    /// let unfired = timers.shutdown().remove(0);
+    /// assert_eq!((unfired.key, unfired.value), (7, "unfinished"));
     ///
     /// let refused = timers.insert(7, "late", Duration::ZERO).unwrap_err();
     /// assert_eq!((refused.reason, refused.value), (Refusal::Closed, "late"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown(&self) -> Vec<(K, V, Instant)> {
+    pub fn shutdown(&self) -> Vec<UnfiredKey<K, V>> {
         // Closed first: whoever comes to a part of the map after it was emptied is refused.
         self.wheel.close();
         let now = self.wheel.pin().now();
         let taken = self.shared.map.take_all().into_iter().filter_map(|(key, state)| {
             let deadline = self.wheel.deadline(state.id).unwrap_or(now);
             drop(self.wheel.cancel(state.id));
-            self.shared.value_of(state).map(|value| (key, value, deadline))
+            self.shared.value_of(state).map(|value| UnfiredKey { key, value, deadline })
         });
         let stopped = taken.collect();
         let left = match self.driver() {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers, UnfiredKey};
 use tourbillon::{BeyondRange, Clock, InsertError, ManualClock, Refusal, Sweeper};
 
 /// An operation, by a caller or in a handler. Deadlines are in ticks around now.
@@ -304,10 +304,12 @@ impl Caller {
     fn shutdown(&self) {
         let mut stopped = self.timers.shutdown();
         self.stopped.set(true);
-        stopped.sort_unstable();
+        stopped.sort_unstable_by_key(|unfired| unfired.key);
         let known = std::mem::take(&mut *self.known.borrow_mut());
         assert_eq!(stopped.len(), known.len());
-        for ((key, value, deadline), (known_key, known)) in stopped.into_iter().zip(known) {
+        for (UnfiredKey { key, value, deadline }, (known_key, known)) in
+            stopped.into_iter().zip(known)
+        {
             assert_eq!((key, value), (known_key, known.value));
             assert!(deadline == self.instant(known.due) || known.due <= self.now());
         }

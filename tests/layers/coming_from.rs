@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tourbillon::cache::{Cache, CacheBuilder, CacheTimer};
 use tourbillon::future::{DelayQueue, TimeoutError};
-use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers, UnfiredKey};
 use tourbillon::scheduler::{AfterPanic, Cancel, Ending, JoinError, MissedTickBehavior, Scheduler};
 use tourbillon::{Builder, Clock, Expired, Inline, ManualClock, Refusal, WaitError};
 
@@ -127,7 +127,8 @@ fn go_zero_stop() {
     let keyed = Keyed::new();
     keyed.timers.insert("key", 1, SECOND).unwrap();
     let deadline = keyed.bench.clock.start() + SECOND;
-    assert_eq!(keyed.timers.shutdown(), [("key", 1, deadline)], "what was armed comes back");
+    let unfired = UnfiredKey { key: "key", value: 1, deadline };
+    assert_eq!(keyed.timers.shutdown(), [unfired], "what was armed comes back");
     assert!(keyed.timers.shutdown().is_empty(), "a second call does no harm");
     assert_eq!(keyed.timers.insert("key", 2, SECOND).unwrap_err().value, 2);
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
-use tourbillon::keyed::{KeyedTimer, KeyedTimers};
+use tourbillon::keyed::{KeyedTimer, KeyedTimers, UnfiredKey};
 use tourbillon::{Builder, Clock, Refusal};
 
 const TICK: Duration = Duration::from_millis(1);
@@ -362,7 +362,8 @@ fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_stop() {
                 timers.wheel().close();
                 assert_eq!(timers.reset("second", TICK), Ok(false));
                 assert_eq!(timers.insert("second", 3, TICK).unwrap_err().value, 3);
-                assert_eq!(timers.shutdown(), [("second", 2, now)]);
+                let second = UnfiredKey { key: "second", value: 2, deadline: now };
+                assert_eq!(timers.shutdown(), [second]);
             } else {
                 assert_eq!(
                     timers.drain(|key, value| assert_eq!((key, value), ("second", 2))).wait().keys,
@@ -383,8 +384,10 @@ fn a_stop_hands_everything_back_and_refuses() {
     keyed.timers.insert("late", 2, TICK * 90).unwrap();
     assert_eq!(keyed.advance(1), [("fired", 0)]);
     let mut stopped = keyed.timers.shutdown();
-    stopped.sort_unstable();
-    assert_eq!(stopped, [("late", 2, start + TICK * 90), ("soon", 1, start + TICK * 2)]);
+    stopped.sort_unstable_by_key(|unfired| unfired.key);
+    let late = UnfiredKey { key: "late", value: 2, deadline: start + TICK * 90 };
+    let soon = UnfiredKey { key: "soon", value: 1, deadline: start + TICK * 2 };
+    assert_eq!(stopped, [late, soon]);
     assert!(keyed.timers.shutdown().is_empty() && keyed.timers.is_empty());
     let refused = keyed.timers.insert("late", 3, TICK).unwrap_err();
     assert_eq!((refused.reason, refused.value), (Refusal::Closed, 3));

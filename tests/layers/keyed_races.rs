@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::keyed::{Fired, KeyedTimers};
+use tourbillon::keyed::{Fired, KeyedTimers, UnfiredKey};
 use tourbillon::{Builder, Clock, ExecutorJob, Inline, ManualClock, WaitError};
 
 const TICK: Duration = Duration::from_millis(1);
@@ -179,9 +179,10 @@ fn what_an_executor_drops_is_handed_back_by_a_stop() {
     clock.advance(TICK);
     drop(receive(&jobs, 1));
     let mut stopped = timers.shutdown();
-    stopped.sort_unstable();
-    let expected = [(10, 1, clock.now()), (20, 2, clock.start() + TICK * 9)];
-    assert_eq!(stopped, expected);
+    stopped.sort_unstable_by_key(|unfired| unfired.key);
+    let due = UnfiredKey { key: 10, value: 1, deadline: clock.now() };
+    let later = UnfiredKey { key: 20, value: 2, deadline: clock.start() + TICK * 9 };
+    assert_eq!(stopped, [due, later]);
     assert!(timers.shutdown().is_empty() && fired.try_recv().is_err());
     assert_eq!(timers.driver().unwrap().wait(), Ok(()));
     assert_eq!(timers.driver().unwrap().metrics().armed, 0);
@@ -258,12 +259,12 @@ fn race(timers: &KeyedTimers<u8, usize>, ledger: &Arc<Ledger>, mut meanwhile: im
                 drop(timers.drain(move |_, value| noted.end(value)));
             }
             if ledger.next.load(Relaxed) > ledger.ended.len() / 3 {
-                timers.shutdown().into_iter().for_each(|(_, value, _)| ledger.end(value));
+                timers.shutdown().into_iter().for_each(|unfired| ledger.end(unfired.value));
             }
         }
         callers.into_iter().for_each(|caller| caller.join().unwrap());
     });
-    timers.shutdown().into_iter().for_each(|(_, value, _)| ledger.end(value));
+    timers.shutdown().into_iter().for_each(|unfired| ledger.end(unfired.value));
     meanwhile(true);
     assert!(timers.is_empty());
     let begun = ledger.next.load(Relaxed);

@@ -238,7 +238,7 @@ mod shuttled {
                 });
             }
             callers.into_iter().for_each(|caller| caller.join().unwrap());
-            out.add(keyed.timers.shutdown().into_iter().map(|(_, value, _)| value));
+            out.add(keyed.timers.shutdown().into_iter().map(|unfired| unfired.value));
             assert_eq!(out.sorted(), [0, 1, 10, 11, 20, 21]);
             assert!(keyed.sweep_after(9).is_empty() && keyed.timers.wheel().is_empty());
         });
@@ -259,7 +259,7 @@ mod shuttled {
             clock.advance(TICK * 2);
             let stopper = thread::spawn({
                 let (timers, out) = (timers.clone(), out.clone());
-                move || out.add(timers.shutdown().into_iter().map(|(_, value, _)| value))
+                move || out.add(timers.shutdown().into_iter().map(|unfired| unfired.value))
             });
             let noted = drained.clone();
             let ended = timers.drain(move |_, value| noted.add([value])).wait();
