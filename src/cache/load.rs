@@ -10,7 +10,7 @@
 
 use crate::TimerId;
 use crate::panics::ignore_poison;
-use crate::sync::{Condvar, Inside, Mutex, MutexGuard, Place, Told, Waiters};
+use crate::sync::{Condvar, Inside, Mutex, MutexGuard, WaiterId, Waiters, WakeList};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -69,7 +69,7 @@ impl<V> Load<V> {
     pub(super) fn end(&self, outcome: Outcome<V>) {
         let mut state = self.lock();
         state.outcome.get_or_insert(outcome);
-        let told = state.waiting.tell();
+        let told = state.waiting.take_all();
         drop(state);
         self.wake(told);
     }
@@ -109,13 +109,13 @@ impl<V> Load<V> {
         let mut state = self.lock();
         state.carried = Some(carried);
         // Those who came meanwhile found nothing to poll.
-        let told = if state.woken { state.waiting.tell() } else { Told::default() };
+        let told = if state.woken { state.waiting.take_all() } else { WakeList::default() };
         drop(state);
         self.wake(told);
     }
 
     /// Wakes the waiting threads and tasks.
-    fn wake(&self, told: Told) {
+    fn wake(&self, told: WakeList) {
         self.changed.notify_all();
         told.wake();
     }
@@ -133,7 +133,7 @@ impl<V: Send + 'static> Load<V> {
         state.carried = Some((carried, waker));
         state.timer = Some(timer);
         state.woken = true;
-        let told = state.waiting.tell();
+        let told = state.waiting.take_all();
         drop(state);
         this.wake(told);
     }
@@ -152,7 +152,7 @@ impl<V: Send + 'static> Wake for Alarm<V> {
         let Some(load) = self.0.upgrade() else { return };
         let mut state = load.lock();
         state.woken = true;
-        let told = state.waiting.tell();
+        let told = state.waiting.take_all();
         drop(state);
         load.wake(told);
     }
@@ -183,12 +183,12 @@ impl<V: Clone> Load<V> {
 /// Waits for a load, as a future.
 pub(super) struct Joining<V> {
     load: Arc<Load<V>>,
-    place: Place,
+    waiter: WaiterId,
 }
 
 impl<V> Joining<V> {
     pub(super) fn new(load: Arc<Load<V>>) -> Self {
-        Self { load, place: Place::default() }
+        Self { load, waiter: WaiterId::default() }
     }
 }
 
@@ -199,7 +199,7 @@ impl<V: Clone> Joining<V> {
         if let Some(outcome) = &state.outcome {
             return Some(outcome.clone());
         }
-        let replaced = state.waiting.wait(&mut self.place, waker);
+        let replaced = state.waiting.register(&mut self.waiter, waker);
         drop(state);
         drop(replaced);
         None
@@ -226,7 +226,7 @@ impl<V: Clone> Future for Joining<V> {
 
 impl<V> Drop for Joining<V> {
     fn drop(&mut self) {
-        let waker = self.load.lock().waiting.give_up(&self.place);
+        let waker = self.load.lock().waiting.deregister(&self.waiter);
         drop(waker);
     }
 }

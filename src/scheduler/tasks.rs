@@ -17,7 +17,7 @@ use super::ending::Cancel;
 use super::handle::Scheduled;
 use super::run::Run;
 use crate::panics::{DropEach, ignore_poison, quietly};
-use crate::sync::{Place, Told, Waiters};
+use crate::sync::{WaiterId, Waiters, WakeList};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
@@ -131,7 +131,7 @@ struct TaskStarter {
 /// A task that waits until all is quiet.
 struct UntilIdle<'t> {
     tasks: &'t Tasks,
-    place: Place,
+    waiter: WaiterId,
 }
 
 impl Tasks {
@@ -169,7 +169,7 @@ impl Tasks {
     /// end, cancel before. A task of these, or the job that makes them, would wait for itself.
     /// Dropping the future changes nothing.
     pub async fn wait(&self) {
-        UntilIdle { tasks: self, place: Place::default() }.await;
+        UntilIdle { tasks: self, waiter: WaiterId::default() }.await;
     }
 }
 
@@ -178,7 +178,7 @@ impl Future for UntilIdle<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let (waker, this) = (context.waker().clone(), &mut *self);
-        let replaced = this.tasks.set.lock().waiting.wait(&mut this.place, waker);
+        let replaced = this.tasks.set.lock().waiting.register(&mut this.waiter, waker);
         drop(replaced);
         match this.tasks.scheduled.is_running() || this.tasks.working() > 0 {
             true => Poll::Pending,
@@ -189,7 +189,7 @@ impl Future for UntilIdle<'_> {
 
 impl Drop for UntilIdle<'_> {
     fn drop(&mut self) {
-        let waker = self.tasks.set.lock().waiting.give_up(&self.place);
+        let waker = self.tasks.set.lock().waiting.deregister(&self.waiter);
         drop(waker);
     }
 }
@@ -276,7 +276,7 @@ impl TaskStarter {
         let before = state.begun;
         let replaced = match self.overlap {
             Overlap::Replace => state.replace(before),
-            _ => Told::default(),
+            _ => WakeList::default(),
         };
         let number = before + 1;
         state.begun = number;
@@ -289,17 +289,17 @@ impl TaskStarter {
 
 impl TaskSetState {
     /// Has the tasks up to this number dropped, once they are woken by what this returns.
-    fn replace(&mut self, number: u64) -> Told {
+    fn replace(&mut self, number: u64) -> WakeList {
         self.replaced = self.replaced.max(number);
         let before = self.working.range_mut(..=number);
         before.filter_map(|(_, waker)| waker.take()).collect()
     }
 
     /// Those to be told if no task works.
-    fn take_waiters_if_idle(&mut self) -> Told {
+    fn take_waiters_if_idle(&mut self) -> WakeList {
         match self.working.is_empty() {
-            true => self.waiting.tell(),
-            false => Told::default(),
+            true => self.waiting.take_all(),
+            false => WakeList::default(),
         }
     }
 
@@ -316,7 +316,7 @@ impl TaskSetState {
 struct FinishedTask {
     own: Option<Waker>,
     queued: Option<TaskFuture>,
-    wakers: Told,
+    wakers: WakeList,
 }
 
 impl FinishedTask {

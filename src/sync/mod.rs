@@ -32,7 +32,7 @@ pub(crate) use source::sync::atomic::{
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 #[cfg(traced)]
 pub(crate) use traced::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
-pub(crate) use waiters::{Place, Told, Waiters};
+pub(crate) use waiters::{WaiterId, Waiters, WakeList};
 
 #[cfg(not(shuttle))]
 use std as blocking;

@@ -1,5 +1,5 @@
-//! [`Waiters`]: the tasks that wait for one event, each in a place of its own, which it gives back
-//! when it gives up. It lies under the lock of what they wait for.
+//! [`Waiters`]: the wakers of the tasks that wait for one event. They are guarded by the lock of the
+//! event's state.
 
 #![forbid(unsafe_code)]
 
@@ -7,55 +7,55 @@ use crate::panics::quietly;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// The tasks that wait.
+/// The tasks that wait for one event.
 #[derive(Default)]
 pub(crate) struct Waiters {
     wakers: BTreeMap<u64, Waker>,
-    /// How many places there have been.
-    places: u64,
+    /// The number of ids that were assigned.
+    registered: u64,
 }
 
-/// The place of one task, once it has waited.
+/// The id of one waiting task; empty until it registers.
 #[derive(Default)]
-pub(crate) struct Place(Option<u64>);
+pub(crate) struct WaiterId(Option<u64>);
 
-/// Tasks that are to be woken, without the lock.
+/// Wakers of tasks that are to be woken after the lock is released.
 #[derive(Default)]
 #[must_use]
-pub(crate) struct Told(Vec<Waker>);
+pub(crate) struct WakeList(Vec<Waker>);
 
 impl Waiters {
-    /// Lets a task wait, or wait again. What it returns is to be dropped without the lock, since
-    /// that is its runtime's code.
+    /// Registers the waker of a task, or replaces it. The caller drops the returned waker after it
+    /// has released the lock, because that runs the runtime's code.
     #[must_use]
-    pub(crate) fn wait(&mut self, place: &mut Place, waker: Waker) -> Option<Waker> {
-        let number = *place.0.get_or_insert_with(|| {
-            self.places += 1;
-            self.places
+    pub(crate) fn register(&mut self, id: &mut WaiterId, waker: Waker) -> Option<Waker> {
+        let number = *id.0.get_or_insert_with(|| {
+            self.registered += 1;
+            self.registered
         });
         self.wakers.insert(number, waker)
     }
 
-    /// The task waits no more. What it returns is to be dropped without the lock.
+    /// Removes a task. The caller drops the returned waker after it has released the lock.
     #[must_use]
-    pub(crate) fn give_up(&mut self, place: &Place) -> Option<Waker> {
-        place.0.and_then(|number| self.wakers.remove(&number))
+    pub(crate) fn deregister(&mut self, id: &WaiterId) -> Option<Waker> {
+        id.0.and_then(|number| self.wakers.remove(&number))
     }
 
-    /// All who wait; from here on nobody does.
-    pub(crate) fn tell(&mut self) -> Told {
+    /// Removes and returns all waiting tasks.
+    pub(crate) fn take_all(&mut self) -> WakeList {
         std::mem::take(&mut self.wakers).into_values().collect()
     }
 }
 
-impl FromIterator<Waker> for Told {
+impl FromIterator<Waker> for WakeList {
     fn from_iter<I: IntoIterator<Item = Waker>>(wakers: I) -> Self {
         Self(wakers.into_iter().collect())
     }
 }
 
-impl Told {
-    /// Wakes them. One that panics harms no other.
+impl WakeList {
+    /// Wakes the tasks. A waker that panics does not affect the others.
     pub(crate) fn wake(self) {
         for waker in self.0 {
             quietly(|| waker.wake());
