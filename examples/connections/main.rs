@@ -13,9 +13,7 @@
 #![allow(clippy::disallowed_methods, reason = "a program in real time, with threads of its own")]
 
 mod cpu;
-#[path = "../watch/endpoint.rs"]
 mod endpoint;
-#[path = "../watch/figures.rs"]
 mod figures;
 mod ledger;
 mod options;

@@ -32,7 +32,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "4s", value_parser = idle_timeout)]
     pub(crate) idle_timeout: Duration,
 
-    /// Tell the example `watch` how the wheel fares, at this address (127.0.0.1:7878).
+    /// Tell the dashboard `watch` how the wheel fares, at this address (127.0.0.1:7878).
     #[arg(long)]
     pub(crate) watch: Option<SocketAddr>,
 

@@ -1,15 +1,15 @@
-//! The dashboard of `examples/watch`: what an endpoint tells of a wheel, and what is drawn of it.
+//! The dashboard `watch`: what an endpoint tells of a wheel, and what is drawn of it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real sockets are on real time")]
 
-#[path = "../../examples/watch/endpoint.rs"]
+#[path = "../../../examples/connections/endpoint.rs"]
 mod endpoint;
-#[path = "../../examples/watch/figures.rs"]
+#[path = "../../../examples/connections/figures.rs"]
 mod figures;
-#[path = "../../examples/watch/heard.rs"]
+#[path = "../src/bin/watch/heard.rs"]
 mod heard;
-#[path = "../../examples/watch/screen.rs"]
+#[path = "../src/bin/watch/screen.rs"]
 mod screen;
 
 use figures::Figures;

@@ -5,7 +5,7 @@
 //! `POST /echo` the body that was sent. It ends when its standard input does.
 //!
 //! ```text
-//! cargo run --release -p tourbillon-integrations --example http_server -- --help
+//! cargo run --release -p tourbillon-servers --bin http_server -- --help
 //! ```
 
 #![allow(clippy::print_stdout, reason = "its address and its counts go to a program that reads")]

@@ -1,4 +1,4 @@
-//! Loads the example servers, one after another in several rounds, with many connections that are
+//! Loads the servers, one after another in several rounds, with many connections that are
 //! mostly idle, and audits their idle timeouts from the clients' side: it exits with 1 if a
 //! connection was closed early or not at all, or a timer was left behind.
 //!

@@ -1,12 +1,12 @@
-//! The echo server of `examples/idle_server`, in this process, with each kind of timers: whom it
+//! The echo server `idle_server`, in this process, with each kind of timers: which connections it
 //! closes and when, and that no way to end a connection leaves a timer behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real sockets are on real time")]
 
-#[path = "../../examples/idle_server/options.rs"]
+#[path = "../src/bin/idle_server/options.rs"]
 mod options;
-#[path = "../../examples/idle_server/server/mod.rs"]
+#[path = "../src/bin/idle_server/server/mod.rs"]
 mod server;
 
 use clap::Parser;

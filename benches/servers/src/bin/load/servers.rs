@@ -1,4 +1,4 @@
-//! The servers that are loaded. Each is an example that is built beside this one; it prints the
+//! The servers that are loaded. Each is a program that is built beside this one; it prints the
 //! address it listens on, ends when its standard input does, and then prints a line of JSON, where
 //! `left` is how many timers were left behind.
 
@@ -8,7 +8,7 @@ use std::fmt;
 /// One server, with one kind of timers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
-    /// The example's name.
+    /// The program's name.
     pub(crate) program: &'static str,
     /// What holds its timers.
     pub(crate) timers: &'static str,

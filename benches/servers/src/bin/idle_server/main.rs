@@ -6,8 +6,8 @@
 //! timer was left behind.
 //!
 //! ```text
-//! cargo run --release -p tourbillon-integrations --example idle_server -- --help
-//! cargo run --release -p tourbillon-integrations --example idle_server -- --idle 10s
+//! cargo run --release -p tourbillon-servers --bin idle_server -- --help
+//! cargo run --release -p tourbillon-servers --bin idle_server -- --idle 10s
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that reports to whoever started it")]

@@ -1,20 +1,21 @@
-//! The example `http_server`, in this process: every time-out by virtual time, over connections in
+//! The program `http_server`, in this process: every time-out by virtual time, over connections in
 //! memory; and both of its timers over sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../examples/http_server/activity.rs"]
+#[path = "../src/bin/http_server/activity.rs"]
 mod activity;
+#[path = "../../../integrations/tests/common/mod.rs"]
 mod common;
-#[path = "../../examples/http_server/server.rs"]
+#[path = "../src/bin/http_server/server.rs"]
 mod server;
-#[path = "../../examples/http_server/service.rs"]
+#[path = "../src/bin/http_server/service.rs"]
 mod service;
-#[path = "../../examples/http_server/stall.rs"]
+#[path = "../src/bin/http_server/stall.rs"]
 mod stall;
-#[path = "../../examples/http_server/tally.rs"]
+#[path = "../src/bin/http_server/tally.rs"]
 mod tally;
-#[path = "../../examples/http_server/timers.rs"]
+#[path = "../src/bin/http_server/timers.rs"]
 mod timers;
 
 use common::{MS, SECOND, Time, settle};

@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! cargo run --release --example connections -- --seconds 60 --watch 127.0.0.1:7878
-//! cargo run --release -p tourbillon-integrations --example watch -- 127.0.0.1:7878
+//! cargo run --release -p tourbillon-servers --bin watch -- 127.0.0.1:7878
 //! ```
 //!
-//! For a program of one's own copy `endpoint.rs` and `figures.rs` into it, and call
-//! `endpoint::open(wheel, "127.0.0.1:7878")`.
+//! To watch another program, copy `endpoint.rs` and `figures.rs` of the example `connections` into
+//! it, and call `endpoint::open(wheel, "127.0.0.1:7878")`.
 
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]
 #![allow(clippy::disallowed_methods, reason = "a program in real time, with threads of its own")]
 
+#[path = "../../../../../examples/connections/figures.rs"]
 mod figures;
 mod heard;
 mod screen;
