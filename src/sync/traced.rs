@@ -1,5 +1,5 @@
-//! Atomics and cells that note each access, for `ci/sharing`: under `cfg(traced)` in place of
-//! `std`'s, which they wrap.
+//! Atomics and cells that note each access, for `ci/measure sharing`. Under `cfg(traced)` they
+//! replace those of `std`, which they wrap.
 //!
 //! A line of memory is in the cache of one processor that may write it, or in those of several that
 //! may read it. Here each numbered thread is a processor with a cache of any size, and an access

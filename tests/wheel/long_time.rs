@@ -156,7 +156,7 @@ fn a_timer_in_each_slot_of_each_level() {
 /// Every generation of an entry is used up; then the entry is used no more, and with the last one
 /// of its page the page is gone for good.
 #[test]
-#[ignore = "tens of millions of timers: ci/long"]
+#[ignore = "tens of millions of timers: ci/test long"]
 fn ids_do_not_recur_when_generations_are_used_up() {
     let shape = Shape { tick: TICK, shards: 1, geometry: SMALL, first_tick: 0 };
     let mut bench = Bench::<u64>::new(shape);

@@ -1,6 +1,6 @@
-//! What `ci/instructions` counts under callgrind, whose counts are the same on a busy machine as on
-//! a quiet one: one operation, on a wheel, plain or pinned, or on sleeps, ours or tokio's; or the
-//! loop around it with nothing in it.
+//! The program that `ci/measure instructions` runs under callgrind, whose counts are the same on a
+//! busy machine as on a quiet one. It runs one operation on a wheel, plain or pinned, or on sleeps
+//! of this crate or of tokio, or the empty loop around it.
 //!
 //! What is counted runs inside of [`counted`], the preparations before it. Leases do not end here:
 //! they end with time, of which counting takes much.
@@ -15,7 +15,7 @@ use tourbillon::future::{Sleep, Timer, Wake};
 use tourbillon::{Builder, Sweeper};
 use tourbillon_benches::{BATCH, Bench, Verb, delay, now};
 
-/// Runs one operation 4096 times, for `ci/instructions`.
+/// Runs one operation 4096 times, for `ci/measure instructions`.
 #[derive(Debug, Parser)]
 struct Args {
     /// On what

@@ -1,5 +1,5 @@
-//! One page of the benchmarks, plots and checks in the present commit's documents, which needs no
-//! network: `ci/report [FILE]`. It measures nothing: each number is of the commit that its table
+//! One page with the benchmarks, plots and checks of this commit, which needs no network:
+//! `ci/measure report [FILE]`. It measures nothing. Each number is of the commit that its table
 //! names.
 //!
 //! The papers in `docs` are what it is made of: their tables, with the plots in their places. Links

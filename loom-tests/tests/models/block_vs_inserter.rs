@@ -1,7 +1,7 @@
 //! A block's end against an inserter that is late with its reference: the block outlives the
 //! reference, and the reference is read once.
 //!
-//! That no reference is stored in a freed block shows under AddressSanitizer (`ci/asan`).
+//! That no reference is stored in a freed block shows under AddressSanitizer (`ci/sanitize asan`).
 
 use loom_tests::{TICK, World, beside, model, sweep, sweep_after, v};
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! A page that leaves against a look-up by an id whose timer ended long ago: the page is freed
 //! only when the reader has let go of it.
 //!
-//! These models run the real epoch on loom's atomics (`ci/loom` builds them with crossbeam's own
-//! switch), and show freed memory when they run under AddressSanitizer (`ci/asan`).
+//! These models run the real epoch on loom's atomics (`ci/models loom` builds them with crossbeam's
+//! own switch), and show freed memory when they run under AddressSanitizer (`ci/sanitize asan`).
 
 use loom_tests::{TICK, World, beside, model, sweep_after, sweep_with_upkeep, v};
 

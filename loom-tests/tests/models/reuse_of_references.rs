@@ -2,7 +2,7 @@
 //! `next_visit` tells of has gone.
 //!
 //! What the first and the last are for, shuttle finds, and loom neither within one preemption nor
-//! within two; with two (`ci/loom 1`) they take as long as all other models together.
+//! within two; with two (`ci/models loom 1`) they take as long as all other models together.
 
 use loom_tests::{Clock, TICK, World, beside, drain, model, sweep, sweep_after, v};
 

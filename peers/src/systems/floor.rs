@@ -50,7 +50,7 @@ pub(crate) struct Entries<const PADDED: bool> {
 }
 
 /// By how many instructions a plain operation of tourbillon's is longer than the floor's
-/// (`ci/instructions`, less some 15).
+/// (`ci/measure instructions`, less some 15).
 mod longer {
     pub(super) const INSERT: usize = 200;
     pub(super) const CANCEL_INSERT: usize = 192;

@@ -1,7 +1,7 @@
 //! What a wheel takes when nobody times its verbs: memory, idle time, herds, lateness.
 //!
 //! Each row is measured in a process of its own (this program again, with `--row`), so that none
-//! inherits another's memory; it prints a line of JSON. `ci/footprint` runs them all.
+//! inherits another's memory; it prints a line of JSON. `ci/measure footprint` runs them all.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program whose output is its result")]

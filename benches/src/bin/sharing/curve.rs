@@ -1,8 +1,8 @@
 //! Throughput by cores, as it follows from what was counted.
 //!
-//! An operation takes what it takes alone (`ci/peers`), and [`TRANSFER`] for each line that it has
-//! to fetch or to take away. A line can be in one place at a time, so that nothing goes faster than
-//! the line that moves most; and what is under one lock goes one after the other, as a whole.
+//! An operation takes what it takes alone (`ci/measure peers`), and [`TRANSFER`] for each line
+//! that it has to fetch or to take away. A line can be in one place at a time, so nothing goes
+//! faster than the line that moves most. Operations under one lock follow each other as a whole.
 
 use super::replay::{Whose, Workload};
 use super::report::Row;

@@ -1,5 +1,5 @@
-//! `ci/sharing`: which lines of memory go from one thread to another, for each operation, counted
-//! and not timed; and what that says about many cores, on a machine of few.
+//! The program of `ci/measure sharing`: it counts, for each operation, the cache lines that move
+//! between threads. On a machine with few cores that predicts the throughput with many.
 //!
 //! Every access of the wheel to an atomic or a value is noted (`tourbillon::__internals::traced`,
 //! under `cfg(traced)`), as by processors with caches that never overflow. Callers are threads that
@@ -22,5 +22,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[cfg(not(traced))]
 fn main() {
-    panic!("what is not built with `--cfg traced` notes nothing: call ci/sharing");
+    panic!("what is not built with `--cfg traced` notes nothing: call ci/measure sharing");
 }

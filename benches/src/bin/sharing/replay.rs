@@ -27,7 +27,7 @@ impl Workload {
     pub(crate) const ALL: [Self; 4] =
         [Self::Insert, Self::CancelInsert, Self::ResetLater, Self::Fire];
 
-    /// As `ci/peers` calls it.
+    /// As `ci/measure peers` calls it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Draw throughput by cores, as it follows from the counts, as an SVG
     #[arg(long, requires = "times")]
     plot: Option<PathBuf>,
-    /// What an operation takes alone: what `ci/peers --json` wrote
+    /// What an operation takes alone: what `ci/measure peers --json` wrote
     #[arg(long)]
     times: Option<PathBuf>,
     /// Fail if cancel and insert, or a reset, of the caller's own timers moves more lines than this

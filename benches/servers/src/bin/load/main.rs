@@ -2,14 +2,15 @@
 //! mostly idle, and audits their idle timeouts from the clients' side: it exits with 1 if a
 //! connection was closed early or not at all, or a timer was left behind.
 //!
-//! `ci/load` builds the servers and this, and runs it. The tools that there are (wrk, oha and the
-//! like) measure the busy part, but speak HTTP only, open no idle connections and cannot see when
-//! those are closed; so the busy part is here too, and small: every client sends its next request
-//! when it has the answer to the last one, so that latencies are those of a server at its limit.
+//! `ci/load servers` builds the servers and this, and runs it. Existing tools (wrk, oha and the
+//! like) measure the busy part, but they speak only HTTP, open no idle connections and cannot see
+//! when those are closed. The busy part is therefore here too, and small. Every client sends its
+//! next request as soon as it has the answer to the last one, so latencies are those of a server at
+//! its limit.
 //!
 //! ```text
-//! ci/load --help
-//! ci/load --connections 20000 --seconds 10 --json load.json
+//! ci/load servers --help
+//! ci/load servers --connections 20000 --seconds 10 --json load.json
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]

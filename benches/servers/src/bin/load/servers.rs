@@ -17,7 +17,7 @@ pub(crate) struct Server {
     pub(crate) protocol: Protocol,
 }
 
-/// All of them. `ci/load` builds the programs that are named here.
+/// All of them. `ci/load servers` builds the programs that are named here.
 pub(crate) const SERVERS: [Server; 6] = [
     idle_server("tourbillon(own)", &["--timers", "tourbillon", "--sweeper", "own"]),
     idle_server("tourbillon(shared)", &["--timers", "tourbillon", "--sweeper", "shared"]),

@@ -19,9 +19,9 @@
 //! acknowledged; the guide says how much, and it is not what this is about.
 //!
 //! ```text
-//! ci/faults --help
-//! ci/faults --timers 3000 --seed 7 --json faults.json
-//! ci/faults --scenario silent-node
+//! ci/load durable --help
+//! ci/load durable --timers 3000 --seed 7 --json faults.json
+//! ci/load durable --scenario silent-node
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]
