@@ -6,15 +6,15 @@
 use crate::sync::{OwnWord, Relaxed};
 use crate::wheel::cached_clock::CachedReading;
 use crate::wheel::caller::{Caller, Numbers, numbers};
+use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::slab::magazine::Magazines;
-use crate::wheel::tally::{Count, Counts};
 use crossbeam_utils::CachePadded;
 
 /// What a wheel keeps for one caller.
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) clock: CachedReading,
-    pub(crate) counts: Counts,
+    pub(crate) counters: ThreadCounters,
     /// Vacant entries of the shard [`home`](Self::home).
     pub(crate) vacant: Magazines,
     /// The shard that the caller inserts into; none, where threads share a number.
@@ -74,7 +74,7 @@ impl Locals {
             let home = if shared { NOWHERE } else { number as usize % shards };
             let local = Local {
                 clock: CachedReading::new(if shared { 0 } else { term_cycles }),
-                counts: Counts::new(shared),
+                counters: ThreadCounters::new(shared),
                 vacant: Magazines::new(),
                 home,
                 bounded,
@@ -108,9 +108,9 @@ impl Locals {
     }
 
     /// What callers have counted together.
-    pub(crate) fn sum(&self, count: Count) -> u64 {
-        let own = self.own().map(|(_, local)| local.counts.get(count)).sum::<u64>();
-        own + self.all[Caller::OWN as usize].counts.get(count)
+    pub(crate) fn sum(&self, count: ThreadCount) -> u64 {
+        let own = self.own().map(|(_, local)| local.counters.get(count)).sum::<u64>();
+        own + self.all[Caller::OWN as usize].counters.get(count)
     }
 
     /// Those under numbers that threads have, or have had.

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::wheel::counters::{LATENESS_BUCKETS, SweepCount, ThreadCount};
 use crate::wheel::engine::Engine;
-use crate::wheel::tally::{Count, LATENESS_BUCKETS, SweepCount};
 use std::time::Duration;
 
 /// What a wheel has counted so far. The figures are read one by one while the wheel works, so
@@ -161,20 +161,20 @@ impl Lateness {
 
 impl Metrics {
     pub(crate) fn of<T>(engine: &Engine<T>) -> Self {
-        let counts = engine.progress().counts();
+        let counters = engine.progress().counters();
         let armed = engine.armed();
         Self {
             armed,
-            inserted: engine.count(Count::Inserted),
-            reset: engine.count(Count::Reset),
-            cancelled: engine.count(Count::Cancelled),
-            fired: counts.get(SweepCount::Fired),
-            returned: engine.count(Count::Returned),
+            inserted: engine.count(ThreadCount::Inserted),
+            reset: engine.count(ThreadCount::Reset),
+            cancelled: engine.count(ThreadCount::Cancelled),
+            fired: counters.get(SweepCount::Fired),
+            returned: engine.count(ThreadCount::Returned),
             stale_references: engine.references().saturating_sub(armed),
-            requeued: counts.get(SweepCount::Requeued),
-            sweeps: counts.get(SweepCount::Sweeps),
-            longest_sweep: Duration::from_nanos(counts.longest_nanos()),
-            lateness: Lateness::of(counts.lateness()),
+            requeued: counters.get(SweepCount::Requeued),
+            sweeps: counters.get(SweepCount::Sweeps),
+            longest_sweep: Duration::from_nanos(counters.longest_nanos()),
+            lateness: Lateness::of(counters.lateness()),
             bytes: engine.bytes(),
             ..Self::default()
         }

@@ -23,8 +23,8 @@
 //!   [`cached_clock`],
 //!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
-//! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`tally`]), the
-//!   vacant entries in its hand.
+//! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`counters`]),
+//!   the vacant entries in its hand.
 //! * [`hierarchy`]: levels of slots, and the references in them.
 //! * [`progress`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
@@ -42,6 +42,7 @@ mod builder;
 mod cached_clock;
 pub(crate) mod caller;
 mod children;
+mod counters;
 mod engine;
 mod handle;
 mod hierarchy;
@@ -63,12 +64,12 @@ mod shared;
 mod slab;
 mod snapshot;
 mod sweep;
-mod tally;
 mod tick;
 mod wheel_instant;
 
 pub use builder::Builder;
 pub(crate) use children::ClosedInChildren;
+pub(crate) use counters::LATENESS_BUCKETS;
 pub use handle::{Unfired, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
@@ -78,5 +79,4 @@ pub use pinned::Pinned;
 pub use series::Series;
 pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, SweepReport, Sweeper};
-pub(crate) use tally::LATENESS_BUCKETS;
 pub use wheel_instant::WheelInstant;

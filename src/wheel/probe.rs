@@ -4,10 +4,10 @@
 #![forbid(unsafe_code)]
 
 use crate::wheel::caller::Caller;
+use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::Generation;
 use crate::wheel::memory::pin;
-use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::Tick;
 
 /// How many ticks the packed words tell apart.
@@ -28,10 +28,10 @@ pub fn want_upkeep<T>(wheel: &Wheel<T>) {
 /// Counts so many timers that came and fired.
 pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
     let engine = &wheel.inner.engine;
-    let counts = &engine.local().counts;
-    counts.add(Count::Inserted, many);
-    counts.add(Count::Filed, many);
-    engine.progress().counts().add(SweepCount::Ended, many);
+    let counters = &engine.local().counters;
+    counters.add(ThreadCount::Inserted, many);
+    counters.add(ThreadCount::Filed, many);
+    engine.progress().counters().add(SweepCount::Ended, many);
 }
 
 /// How many entries there are, vacant or not.

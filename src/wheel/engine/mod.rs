@@ -39,6 +39,7 @@ pub(crate) use operations::hand_back;
 use crate::error::BeyondRange;
 use crate::panics::{DropEach, unless_locked};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
+use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::{Local, Locals};
@@ -48,7 +49,6 @@ use crate::wheel::progress::swept::full_fence;
 use crate::wheel::progress::upkeep_flag::{UpkeepFlag, Usage};
 use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::shard::Shard;
-use crate::wheel::tally::{Count, SweepCount};
 use crate::wheel::tick::{Tick, Timeline};
 use crate::wheel::wheel_instant::WheelInstant;
 use crossbeam_utils::CachePadded;
@@ -217,7 +217,7 @@ impl<T> Engine<T> {
     }
 
     /// How often callers have done this.
-    pub(crate) fn count(&self, count: Count) -> u64 {
+    pub(crate) fn count(&self, count: ThreadCount) -> u64 {
         self.locals.sum(count)
     }
 
@@ -333,9 +333,9 @@ impl<T> Engine<T> {
     /// How many timers are armed.
     pub(crate) fn armed(&self) -> u64 {
         // Ends first: each end that is counted here has its beginning counted below.
-        let ended = self.locals.sum(Count::Cancelled)
-            + self.locals.sum(Count::Returned)
-            + self.progress.counts().get(SweepCount::Ended);
+        let ended = self.locals.sum(ThreadCount::Cancelled)
+            + self.locals.sum(ThreadCount::Returned)
+            + self.progress.counters().get(SweepCount::Ended);
         let begun = self.begun();
         debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
         begun.saturating_sub(ended)
@@ -343,20 +343,20 @@ impl<T> Engine<T> {
 
     /// How many timers have ever been armed.
     pub(crate) fn begun(&self) -> u64 {
-        self.locals.sum(Count::Inserted)
+        self.locals.sum(ThreadCount::Inserted)
     }
 
     /// How many references are filed, stale ones included.
     pub(crate) fn references(&self) -> u64 {
-        let visited = self.progress.counts().get(SweepCount::Discarded)
-            + self.progress.counts().get(SweepCount::Ended);
+        let visited = self.progress.counters().get(SweepCount::Discarded)
+            + self.progress.counters().get(SweepCount::Ended);
         self.filed().saturating_sub(visited)
     }
 
     /// How many references have ever been filed, beyond those filed again in the place of one
     /// visited.
     pub(crate) fn filed(&self) -> u64 {
-        self.locals.sum(Count::Filed) + self.progress.counts().get(SweepCount::Extra)
+        self.locals.sum(ThreadCount::Filed) + self.progress.counters().get(SweepCount::Extra)
     }
 
     /// How many timers the shards can tell apart.
@@ -383,9 +383,9 @@ impl<T> Engine<T> {
     /// How many blocks of references are in use.
     fn blocks_in_use(&self) -> u64 {
         // What is freed first: as in `armed`.
-        let freed = self.progress.counts().get(SweepCount::BlocksFreed);
-        let made =
-            self.locals.sum(Count::Blocks) + self.progress.counts().get(SweepCount::BlocksMade);
+        let freed = self.progress.counters().get(SweepCount::BlocksFreed);
+        let made = self.locals.sum(ThreadCount::Blocks)
+            + self.progress.counters().get(SweepCount::BlocksMade);
         made.saturating_sub(freed)
     }
 
@@ -419,15 +419,15 @@ impl<T> Engine<T> {
         self.drained.store(true, Relaxed);
         let left = self.leftovers.get().and_then(|left| unless_locked(left.try_lock()));
         let left = left.map(|mut left| std::mem::take(&mut left.timers));
-        let counts = &call.local.counts;
+        let counters = &call.local.counters;
         for (id, deadline, value) in left.into_iter().flatten() {
-            counts.add(Count::Returned, 1);
+            counters.add(ThreadCount::Returned, 1);
             hand_back(id, deadline, value);
         }
         for shard in &self.shards {
             shard.drain(&self.progress, call.guard, |id, deadline, value| {
                 self.make_room(id.shard(), 1);
-                counts.add(Count::Returned, 1);
+                counters.add(ThreadCount::Returned, 1);
                 hand_back(id, deadline, value);
             });
         }

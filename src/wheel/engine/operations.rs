@@ -13,6 +13,7 @@
 use super::{Call, Engine, OutOfRange, Reset};
 use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::wheel::caller::Caller;
+use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::local::Local;
@@ -23,7 +24,6 @@ use crate::wheel::slab::Claimed;
 use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
-use crate::wheel::tally::{Count, Counts};
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::hint::black_box;
@@ -174,7 +174,7 @@ impl<T> Engine<T> {
         let Some((value, _)) = self.cancel_into_hand(call, id) else {
             return self.cancel_any(call, id);
         };
-        let cancelled = call.local.counts.add_own(Count::Cancelled, 1);
+        let cancelled = call.local.counters.add_own(ThreadCount::Cancelled, 1);
         if UpkeepFlag::is_time_to_look(cancelled, 1) {
             return self.look_at_memory_with(value);
         }
@@ -231,7 +231,7 @@ impl<T> Engine<T> {
 
     #[inline]
     fn count_cancelled(&self, local: &Local) {
-        let cancelled = local.counts.add(Count::Cancelled, 1);
+        let cancelled = local.counters.add(ThreadCount::Cancelled, 1);
         self.note_garbage(cancelled, 1);
     }
 
@@ -291,13 +291,13 @@ impl<T> Engine<T> {
     /// Sets a timer's deadline.
     #[inline(always)]
     fn reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        self.reset_and(call, id, deadline, |counts| counts.add(Count::Reset, 1))
+        self.reset_and(call, id, deadline, |counters| counters.add(ThreadCount::Reset, 1))
     }
 
     /// As [`reset`](Self::reset), where no other thread has the caller's number.
     #[inline(always)]
     pub(crate) fn reset_by_own(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
-        self.reset_and(call, id, deadline, |counts| counts.add_own(Count::Reset, 1))
+        self.reset_and(call, id, deadline, |counters| counters.add_own(ThreadCount::Reset, 1))
     }
 
     /// Sets a timer's deadline, and counts it.
@@ -307,14 +307,14 @@ impl<T> Engine<T> {
         call: Call<'_>,
         id: TimerId,
         deadline: Tick,
-        count: impl FnOnce(&Counts) -> u64,
+        count: impl FnOnce(&ThreadCounters) -> u64,
     ) -> Reset {
         let Some(shard) = self.shards.get(id.shard()) else {
             return self.reset_any(call, id, deadline);
         };
         match shard.push_back(id, deadline, &self.progress, call.guard) {
             Named::Done => {
-                count(&call.local.counts);
+                count(&call.local.counters);
                 Reset::Done
             }
             Named::NotInTime => self.see_to_reset(call, id, deadline),
@@ -330,7 +330,7 @@ impl<T> Engine<T> {
         let Some(filed) = done else {
             return Reset::NotArmed;
         };
-        call.local.counts.add(Count::Reset, 1);
+        call.local.counters.add(ThreadCount::Reset, 1);
         self.count_filed(call.local, filed);
         Reset::Done
     }
@@ -340,7 +340,7 @@ impl<T> Engine<T> {
     #[inline(never)]
     fn see_to_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
         self.see_to(call, id, deadline);
-        call.local.counts.add(Count::Reset, 1);
+        call.local.counters.add(ThreadCount::Reset, 1);
         // Were it known to be this, its caller would not end in a jump here.
         black_box(Reset::Done)
     }
@@ -413,7 +413,7 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        call.local.counts.add_own(Count::Inserted, 1);
+        call.local.counters.add_own(ThreadCount::Inserted, 1);
         let armed = shard.arm_named(claimed, value, deadline, &self.progress);
         let file = |filled| self.arm_and_file(call, shard, filled, deadline);
         self.see_through(call, shard, deadline, armed, file)
@@ -428,7 +428,7 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        call.local.counts.add(Count::Inserted, 1);
+        call.local.counters.add(ThreadCount::Inserted, 1);
         let armed = shard.arm_named(claimed, value, deadline, &self.progress);
         let file = |filled| self.arm_and_file_any(call, shard, filled, deadline);
         self.see_through(call, shard, deadline, armed, file)
@@ -469,7 +469,7 @@ impl<T> Engine<T> {
             First::NotFiled(slot, at) => return self.file_first(call, id, deadline, (slot, at)),
             First::LookAgain(slot, at) => return self.look_again(call, id, deadline, (slot, at)),
         }
-        let filed = call.local.counts.add_own(Count::Filed, 1);
+        let filed = call.local.counters.add_own(ThreadCount::Filed, 1);
         if self.is_closed() || UpkeepFlag::is_time_to_look(filed, 1) {
             return self.accept_any(call, id, filed);
         }
@@ -578,7 +578,7 @@ impl<T> Engine<T> {
         let shard = self.shards.get(id.shard());
         match shard.and_then(|shard| shard.withdraw(id, call.guard)) {
             Some(value) => {
-                call.local.counts.add(Count::Returned, 1);
+                call.local.counters.add(ThreadCount::Returned, 1);
                 Err(value)
             }
             None => Ok(id),
@@ -591,10 +591,10 @@ impl<T> Engine<T> {
         if references == 0 {
             return;
         }
-        let filed = local.counts.add(Count::Filed, u64::from(references));
+        let filed = local.counters.add(ThreadCount::Filed, u64::from(references));
         self.note_garbage(filed, u64::from(references));
         if blocks > 0 {
-            local.counts.add(Count::Blocks, u64::from(blocks));
+            local.counters.add(ThreadCount::Blocks, u64::from(blocks));
         }
     }
 }

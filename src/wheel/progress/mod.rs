@@ -9,9 +9,9 @@ pub(crate) mod swept;
 pub(crate) mod upkeep_flag;
 pub(crate) mod wakeup;
 
+use crate::wheel::counters::SweepCounters;
 use crate::wheel::progress::swept::SweptTick;
 use crate::wheel::progress::wakeup::Wakeup;
-use crate::wheel::tally::SweeperTally;
 use crate::wheel::tick::Tick;
 use crossbeam_utils::CachePadded;
 
@@ -20,7 +20,7 @@ use crossbeam_utils::CachePadded;
 pub(crate) struct Progress {
     swept: CachePadded<SweptTick>,
     wakeup: CachePadded<Wakeup>,
-    counts: CachePadded<SweeperTally>,
+    counters: CachePadded<SweepCounters>,
 }
 
 impl Progress {
@@ -28,7 +28,7 @@ impl Progress {
         Self {
             swept: CachePadded::new(SweptTick::new(origin)),
             wakeup: CachePadded::new(wakeup),
-            counts: CachePadded::new(SweeperTally::new()),
+            counters: CachePadded::new(SweepCounters::new()),
         }
     }
 
@@ -52,7 +52,7 @@ impl Progress {
 
     /// What the sweeper has counted.
     #[inline]
-    pub(crate) fn counts(&self) -> &SweeperTally {
-        &self.counts
+    pub(crate) fn counters(&self) -> &SweepCounters {
+        &self.counters
     }
 }

@@ -12,12 +12,12 @@
 
 #![forbid(unsafe_code)]
 
+use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::slot::Read;
 use crate::wheel::hierarchy::{Kept, Source, Taken};
 use crate::wheel::memory::pin;
-use crate::wheel::tally::SweepCount;
 use std::collections::VecDeque;
 
 /// Where a sweep is.
@@ -111,15 +111,15 @@ impl Hand {
             };
         };
         self.from = taken.from;
-        let (counts, blocks) =
-            (engine.progress().counts(), engine.shard(taken.from.shard).blocks());
+        let (counters, blocks) =
+            (engine.progress().counters(), engine.shard(taken.from.shard).blocks());
         while self.references.len() < most {
             match taken.chain.read_block(&mut self.references, blocks) {
                 None => {
                     self.taken.pop_front();
                     break;
                 }
-                Some(Read::Whole) => counts.add(SweepCount::BlocksFreed, 1),
+                Some(Read::Whole) => counters.add(SweepCount::BlocksFreed, 1),
                 Some(Read::Kept(unwritten)) => {
                     self.kept.push_back(Kept { from: taken.from, unwritten });
                 }
@@ -139,7 +139,7 @@ impl Hand {
         let (shard, swept) = (engine.shard(number), engine.progress().swept());
         let more = shard.read_unfiled(page, swept, &mut self.references, &pin());
         self.pages[number] = more.then_some(page + 1);
-        engine.progress().counts().add(SweepCount::Extra, self.references.len() as u64);
+        engine.progress().counters().add(SweepCount::Extra, self.references.len() as u64);
     }
 
     fn read_kept<T>(&mut self, engine: &Engine<T>) {
@@ -148,7 +148,7 @@ impl Hand {
         self.from = kept.from;
         // In C, for `ci/genmc`: `work_kept`.
         if kept.unwritten.look(&mut self.references, engine.shard(kept.from.shard).blocks()) {
-            engine.progress().counts().add(SweepCount::BlocksFreed, 1);
+            engine.progress().counters().add(SweepCount::BlocksFreed, 1);
         } else {
             self.kept.push_back(kept);
         }

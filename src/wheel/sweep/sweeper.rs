@@ -26,6 +26,7 @@
 use crate::clock::Clock;
 use crate::panics::quietly;
 use crate::sync::Arc;
+use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::Source;
@@ -38,7 +39,6 @@ use crate::wheel::slab::Released;
 use crate::wheel::sweep::report::{Expired, SweepReport};
 use crate::wheel::sweep::stage::{Hand, Stage};
 use crate::wheel::sweep::upkeep::{self, Upkeep};
-use crate::wheel::tally::SweepCount;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 use std::fmt;
@@ -115,8 +115,8 @@ impl<T> HandedOver<'_, T> {
             _ => Lateness::bucket(self.now.saturating_duration_since(timer.deadline)),
         };
         self.last = Some((timer.deadline, bucket));
-        self.engine.progress().counts().add_late(bucket);
-        self.engine.progress().counts().add(SweepCount::Fired, 1);
+        self.engine.progress().counters().add_late(bucket);
+        self.engine.progress().counters().add(SweepCount::Fired, 1);
     }
 }
 
@@ -368,7 +368,7 @@ impl<T: Send> Sweeper<T> {
         let finished = self.go_on(engine, batch, limit);
         let took = self.inner.clock.now().saturating_duration_since(now);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        engine.progress().counts().add_sweep(nanos);
+        engine.progress().counters().add_sweep(nanos);
         self.upkeep.begin(engine);
         self.upkeep.advance(engine, &mut self.hand.kept, finished, slice);
         finished
@@ -496,14 +496,14 @@ impl<T: Send> Sweeper<T> {
         shard.release(&mut gathered.released, &guard);
         let ended = (self.batch.len() - before) as u64;
         engine.make_room(number, ended);
-        let counts = engine.progress().counts();
-        counts.add(SweepCount::Ended, ended);
-        counts.add(SweepCount::Discarded, discarded);
-        counts.add(SweepCount::Requeued, requeued);
+        let counters = engine.progress().counters();
+        counters.add(SweepCount::Ended, ended);
+        counters.add(SweepCount::Discarded, discarded);
+        counters.add(SweepCount::Requeued, requeued);
         // A reference filed again takes the place of the one visited.
-        counts
+        counters
             .add(SweepCount::Extra, u64::from(gathered.filed.references).saturating_sub(requeued));
-        counts.add(SweepCount::BlocksMade, u64::from(gathered.filed.blocks));
+        counters.add(SweepCount::BlocksMade, u64::from(gathered.filed.blocks));
     }
 
     /// Whether a sweep has stopped before its end.
@@ -546,8 +546,8 @@ impl<T> Drop for Sweeper<T> {
             .map(|timer| (timer.id, engine.timeline().ceil(timer.deadline), timer.value))
             .collect();
         // They have not been handed over after all: their references were visited, and discarded.
-        engine.progress().counts().take_back(SweepCount::Ended, timers.len() as u64);
-        engine.progress().counts().add(SweepCount::Discarded, timers.len() as u64);
+        engine.progress().counters().take_back(SweepCount::Ended, timers.len() as u64);
+        engine.progress().counters().add(SweepCount::Discarded, timers.len() as u64);
         engine.leave(timers);
         // It wakes the driver. A waker that panics while a handler's panic unwinds would end the
         // process.

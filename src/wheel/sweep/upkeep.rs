@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::wheel::counters::SweepCount;
 use crate::wheel::engine::Engine;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::SlotIndex;
@@ -28,7 +29,6 @@ use crate::wheel::memory;
 use crate::wheel::progress::upkeep_flag::{INTERVAL, SLACK, Usage};
 use crate::wheel::shard::visit::SlotExpiry;
 use crate::wheel::slab::trim::Trim;
-use crate::wheel::tally::SweepCount;
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
 
@@ -200,7 +200,7 @@ impl Upkeep {
     /// Hoards while a burst fires and enough entries are vacant.
     fn decide_hoarding<T>(&mut self, engine: &Engine<T>) {
         let (fired, swept) = (
-            engine.progress().counts().get(SweepCount::Ended) / INTERVAL,
+            engine.progress().counters().get(SweepCount::Ended) / INTERVAL,
             engine.progress().swept(),
         );
         if std::mem::replace(&mut self.fired_then, fired) != fired {
@@ -370,8 +370,8 @@ fn tidy_slot<T>(
             }
         }
     }
-    engine.progress().counts().add(SweepCount::Discarded, (looked - put_back) as u64);
-    engine.progress().counts().add(SweepCount::BlocksFreed, freed);
-    engine.progress().counts().add(SweepCount::BlocksMade, made);
+    engine.progress().counters().add(SweepCount::Discarded, (looked - put_back) as u64);
+    engine.progress().counters().add(SweepCount::BlocksFreed, freed);
+    engine.progress().counters().add(SweepCount::BlocksMade, made);
     (looked, done)
 }

@@ -1,9 +1,9 @@
 //! Counting what the operations do, at no cost that can be measured.
 //!
-//! Each caller has counts of its own ([`Counts`]), in a cache line of its own, so that to count is
-//! a plain load and store; only where threads share a number a read-modify-write is needed. The
-//! sweeper has counters of its own. Sums are exact once all is quiet, and never show more timers
-//! ended than begun.
+//! Each caller has counts of its own ([`ThreadCounters`]), in a cache line of its own, so that to
+//! count is a plain load and store; only where threads share a number a read-modify-write is
+//! needed. The sweeper has counters of its own. Sums are exact once all is quiet, and never show
+//! more timers ended than begun.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
 
 /// What callers count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Count {
+pub(crate) enum ThreadCount {
     /// Timers armed.
     Inserted,
     /// Resets that took effect.
@@ -30,20 +30,20 @@ const COUNTS: usize = 6;
 
 /// One caller's counters.
 #[derive(Debug)]
-pub(crate) struct Counts {
+pub(crate) struct ThreadCounters {
     counters: [AtomicU64; COUNTS],
     /// Whether several threads write them.
     shared: bool,
 }
 
-impl Counts {
+impl ThreadCounters {
     pub(crate) fn new(shared: bool) -> Self {
         Self { counters: std::array::from_fn(|_| AtomicU64::new(0)), shared }
     }
 
     /// Adds to a count. Returns the caller's new count.
     #[inline]
-    pub(crate) fn add(&self, count: Count, more: u64) -> u64 {
+    pub(crate) fn add(&self, count: ThreadCount, more: u64) -> u64 {
         if self.shared {
             // Release: see below.
             return self.counters[count as usize].fetch_add(more, Release).wrapping_add(more);
@@ -53,7 +53,7 @@ impl Counts {
 
     /// As [`add`](Self::add), where no other thread has the caller's number.
     #[inline]
-    pub(crate) fn add_own(&self, count: Count, more: u64) -> u64 {
+    pub(crate) fn add_own(&self, count: ThreadCount, more: u64) -> u64 {
         debug_assert!(!self.shared);
         let counter = &self.counters[count as usize];
         // Relaxed: no other thread writes these while this one has the number.
@@ -65,7 +65,7 @@ impl Counts {
     }
 
     /// A count.
-    pub(crate) fn get(&self, count: Count) -> u64 {
+    pub(crate) fn get(&self, count: ThreadCount) -> u64 {
         // Acquire: pairs with the Release of `add`.
         self.counters[count as usize].load(Acquire)
     }
@@ -99,17 +99,17 @@ const SWEEP_COUNTS: usize = 8;
 
 /// The sweeper's counters; only it writes.
 #[derive(Debug)]
-pub(crate) struct SweeperTally {
-    counts: [AtomicU64; SWEEP_COUNTS],
+pub(crate) struct SweepCounters {
+    counters: [AtomicU64; SWEEP_COUNTS],
     longest_nanos: AtomicU64,
     lateness: [AtomicU64; LATENESS_BUCKETS],
 }
 
-impl SweeperTally {
+impl SweepCounters {
     pub(crate) fn new() -> Self {
         let zero = |_| AtomicU64::new(0);
         Self {
-            counts: std::array::from_fn(zero),
+            counters: std::array::from_fn(zero),
             longest_nanos: AtomicU64::new(0),
             lateness: std::array::from_fn(zero),
         }
@@ -118,18 +118,18 @@ impl SweeperTally {
     /// Adds to a count.
     #[inline]
     pub(crate) fn add(&self, count: SweepCount, more: u64) {
-        bump(&self.counts[count as usize], more);
+        bump(&self.counters[count as usize], more);
     }
 
     /// Takes back what was added for something that did not come about.
     pub(crate) fn take_back(&self, count: SweepCount, less: u64) {
-        bump(&self.counts[count as usize], less.wrapping_neg());
+        bump(&self.counters[count as usize], less.wrapping_neg());
     }
 
     /// A count.
     #[inline]
     pub(crate) fn get(&self, count: SweepCount) -> u64 {
-        read(&self.counts[count as usize])
+        read(&self.counters[count as usize])
     }
 
     /// Counts a timer that was handed over so late.
@@ -160,7 +160,7 @@ impl SweeperTally {
 /// Adds to a counter that only this thread writes.
 #[inline]
 fn bump(counter: &AtomicU64, more: u64) {
-    // Relaxed: no other thread writes it. Release: as in `Counts::add`.
+    // Relaxed: no other thread writes it. Release: as in `ThreadCounters::add`.
     counter.store(counter.load(Relaxed).wrapping_add(more), Release);
 }
 
