@@ -50,7 +50,7 @@ pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
 #[cfg(feature = "cache")]
-pub(crate) use wheel::caller::Caller;
+pub(crate) use wheel::thread_id::ThreadId;
 pub use wheel::{
     Builder, Expired, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot, Snapshot,
     SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,

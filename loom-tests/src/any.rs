@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a model fails by panicking")]
 
-use crate::wheel::probe::{get_up, sit_down};
+use crate::wheel::probe::{acquire_thread_id, release_thread_id};
 use crate::{TICK, TimerId, World, beside, drain, sweep_after, sweep_with_upkeep, v};
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Mutex};
@@ -21,8 +21,8 @@ pub fn any_operations(each: u64) {
             let mut cancelled = Vec::<u64>::new();
             for number in first..first + each {
                 match thread_rng().gen_range(0..9) {
-                    0..2 => sit_down(wheel),
-                    2 => get_up(wheel),
+                    0..2 => acquire_thread_id(wheel),
+                    2 => release_thread_id(wheel),
                     _ => {}
                 }
                 let delay = TICK * thread_rng().gen_range(0..7);
@@ -37,7 +37,7 @@ pub fn any_operations(each: u64) {
                     }
                 }
             }
-            get_up(wheel);
+            release_thread_id(wheel);
             cancelled
         })
     });

@@ -190,7 +190,7 @@ pub fn comes_and_goes(wheel: &Wheel<Value>) -> thread::JoinHandle<()> {
     })
 }
 
-/// As [`beside`], by a thread that has a number of its own and so vacant entries in its hand; it
+/// As [`beside`], by a thread that has an id of its own and so vacant entries in its hand; it
 /// leaves them behind when it ends.
 pub fn seated<R: Send + 'static>(
     wheel: &Wheel<Value>,
@@ -199,11 +199,11 @@ pub fn seated<R: Send + 'static>(
     beside(wheel, |wheel| in_a_seat(wheel, run))
 }
 
-/// Runs `run` as a thread that has a number of its own, and ends.
+/// Runs `run` as a thread that has an id of its own, and ends.
 pub fn in_a_seat<R>(wheel: &Wheel<Value>, run: impl FnOnce(&Wheel<Value>) -> R) -> R {
-    wheel::probe::sit_down(wheel);
+    wheel::probe::acquire_thread_id(wheel);
     let result = run(wheel);
-    wheel::probe::get_up(wheel);
+    wheel::probe::release_thread_id(wheel);
     result
 }
 

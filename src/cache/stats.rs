@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::Caller;
+use crate::ThreadId;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,8 +69,8 @@ pub(super) struct Counters {
     shared: Row,
 }
 
-// The number that threads share is none of these.
-const _: () = assert!(Counters::OWN <= Caller::OWN as usize);
+// The id that threads share is none of these.
+const _: () = assert!(Counters::OWN <= ThreadId::OWN as usize);
 
 impl Counters {
     const OWN: usize = 64;
@@ -80,9 +80,9 @@ impl Counters {
     }
 
     pub(super) fn add(&self, count: Count) {
-        // Relaxed, as all here: a figure. A thread has its number over an exchange from the one
+        // Relaxed, as all here: a figure. A thread has its id over an exchange from the one
         // before, and so goes on from what that has counted.
-        match self.own.get(Caller::current().number as usize) {
+        match self.own.get(ThreadId::current().index as usize) {
             Some(own) => {
                 let counter = &own[count as usize];
                 counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
@@ -112,7 +112,7 @@ impl Counters {
 #[cfg(all(test, not(modelled)))]
 mod tests {
     use super::{Count, Counters};
-    use crate::Caller;
+    use crate::ThreadId;
     use std::sync::Barrier;
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         const THREADS: usize = Counters::OWN + 16;
         let (counters, all_alive) = (Counters::new(), Barrier::new(THREADS));
         let counts = || {
-            Caller::take();
+            ThreadId::acquire();
             all_alive.wait();
             (0..10_000).for_each(|_| counters.add(Count::Hit));
         };

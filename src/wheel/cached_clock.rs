@@ -77,7 +77,7 @@ impl CachedReading {
     /// not reused, because in a virtual machine that may cost a call of the host.
     #[inline]
     fn last_by(&self, counter: impl FnOnce() -> u64) -> Option<WheelInstant> {
-        // Relaxed, as all here: only the thread that has the caller's number comes here, and it
+        // Relaxed, as all here: only the thread that has the caller's id comes here, and it
         // got the number over an exchange from the one before.
         let lasts = self.lasts.load(Relaxed);
         if lasts == 0 {

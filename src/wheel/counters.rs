@@ -1,7 +1,7 @@
 //! Counting what the operations do, at no cost that can be measured.
 //!
 //! Each caller has counts of its own ([`ThreadCounters`]), in a cache line of its own, so that to
-//! count is a plain load and store; only where threads share a number a read-modify-write is
+//! count is a plain load and store; only where threads share an id a read-modify-write is
 //! needed. The sweeper has counters of its own. Sums are exact once all is quiet, and never show
 //! more timers ended than begun.
 
@@ -51,7 +51,7 @@ impl ThreadCounters {
         self.add_own(count, more)
     }
 
-    /// As [`add`](Self::add), where no other thread has the caller's number.
+    /// As [`add`](Self::add), where no other thread has the caller's id.
     #[inline]
     pub(crate) fn add_own(&self, count: ThreadCount, more: u64) -> u64 {
         debug_assert!(!self.shared);

@@ -5,9 +5,9 @@
 
 use crate::sync::{OwnWord, Relaxed};
 use crate::wheel::cached_clock::CachedReading;
-use crate::wheel::caller::{Caller, Numbers, numbers};
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::slab::magazine::Magazines;
+use crate::wheel::thread_id::{ThreadId, ThreadIds, thread_ids};
 use crossbeam_utils::CachePadded;
 
 /// What a wheel keeps for one caller.
@@ -17,7 +17,7 @@ pub(crate) struct Local {
     pub(crate) counters: ThreadCounters,
     /// Vacant entries of the shard [`home`](Self::home).
     pub(crate) vacant: Magazines,
-    /// The shard that the caller inserts into; none, where threads share a number.
+    /// The shard that the caller inserts into; none, where threads share an id.
     pub(crate) home: usize,
     /// Whether the wheel has a bound, which makes no case a common one.
     bounded: bool,
@@ -55,22 +55,22 @@ const NOWHERE: usize = usize::MAX;
 /// The locals of all callers.
 #[derive(Debug)]
 pub(crate) struct Locals {
-    /// One for each number, the shared one last.
+    /// One for each id, the shared one last.
     all: Box<[CachePadded<Local>; Self::LEN]>,
     #[cfg(not(modelled))]
-    numbers: &'static Numbers,
+    thread_ids: &'static ThreadIds,
     #[cfg(modelled)]
-    numbers: Numbers,
+    thread_ids: ThreadIds,
 }
 
 impl Locals {
-    const LEN: usize = Caller::OWN as usize + 1;
+    const LEN: usize = ThreadId::OWN as usize + 1;
 
     /// Of a wheel with so many shards, with a bound on its timers or not, where readings of the
     /// clock are used again for so long.
     pub(crate) fn new(shards: usize, bounded: bool, term_cycles: u64) -> Self {
         let local = |number| {
-            let shared = number == Caller::OWN;
+            let shared = number == ThreadId::OWN;
             let home = if shared { NOWHERE } else { number as usize % shards };
             let local = Local {
                 clock: CachedReading::new(if shared { 0 } else { term_cycles }),
@@ -84,15 +84,15 @@ impl Locals {
             local.keep(true);
             CachePadded::new(local)
         };
-        let number = |index: usize| u32::try_from(index).unwrap_or(Caller::OWN);
+        let number = |index: usize| u32::try_from(index).unwrap_or(ThreadId::OWN);
         let all = Box::new(std::array::from_fn(|index| local(number(index))));
-        Self { all, numbers: numbers() }
+        Self { all, thread_ids: thread_ids() }
     }
 
     /// That of the calling thread, unless this is its first call.
     #[inline]
     pub(crate) fn known(&self) -> Option<&Local> {
-        self.all.get(Caller::current().number as usize).map(|local| &**local)
+        self.all.get(ThreadId::current().index as usize).map(|local| &**local)
     }
 
     /// That of the calling thread.
@@ -104,46 +104,46 @@ impl Locals {
     /// That of the calling thread, at its first call.
     #[cold]
     fn first(&self) -> &Local {
-        &self.all[Caller::take().number as usize]
+        &self.all[ThreadId::acquire().index as usize]
     }
 
     /// What callers have counted together.
     pub(crate) fn sum(&self, count: ThreadCount) -> u64 {
         let own = self.own().map(|(_, local)| local.counters.get(count)).sum::<u64>();
-        own + self.all[Caller::OWN as usize].counters.get(count)
+        own + self.all[ThreadId::OWN as usize].counters.get(count)
     }
 
-    /// Those under numbers that threads have, or have had.
+    /// Those under ids that threads have, or have had.
     fn own(&self) -> impl Iterator<Item = (u32, &Local)> {
-        (0..self.numbers.reached()).zip(self.all.iter().map(|local| &**local))
+        (0..self.thread_ids.reached()).zip(self.all.iter().map(|local| &**local))
     }
 
-    /// How many vacant entries are left behind under numbers that nobody has: a guess.
+    /// How many vacant entries are left behind under ids that nobody has: a guess.
     pub(crate) fn left_behind(&self) -> u64 {
-        let free = self.own().filter(|&(number, _)| self.numbers.is_free(number));
+        let free = self.own().filter(|&(number, _)| self.thread_ids.is_free(number));
         free.map(|(_, local)| local.vacant.count()).sum()
     }
 
-    /// Calls `visit` for what is left behind under the numbers that nobody has, and for what the
+    /// Calls `visit` for what is left behind under the ids that nobody has, and for what the
     /// calling thread has.
     pub(crate) fn for_each_idle(&self, mut visit: impl FnMut(&Local)) {
-        let own = Caller::current().number;
+        let own = ThreadId::current().index;
         for (number, local) in self.own() {
             if local.vacant.count() == 0 {
                 continue;
             }
             if number == own {
                 visit(local);
-            } else if self.numbers.take(number) {
+            } else if self.thread_ids.acquire(number) {
                 visit(local);
-                self.numbers.put_back(number);
+                self.thread_ids.release(number);
             }
         }
     }
 
-    /// The numbers of a model's threads.
+    /// The ids of a model's threads.
     #[cfg(modelled)]
-    pub(crate) fn numbers(&self) -> &Numbers {
-        &self.numbers
+    pub(crate) fn thread_ids(&self) -> &ThreadIds {
+        &self.thread_ids
     }
 }

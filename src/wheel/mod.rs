@@ -19,7 +19,7 @@
 //!
 //! **Layers**, each on those before it:
 //!
-//! * [`bits`], [`id`], [`wheel_instant`], [`tick`]: words and times, pure; [`caller`],
+//! * [`bits`], [`id`], [`wheel_instant`], [`tick`]: words and times, pure; [`thread_id`],
 //!   [`cached_clock`],
 //!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
@@ -40,7 +40,6 @@
 mod bits;
 mod builder;
 mod cached_clock;
-pub(crate) mod caller;
 mod children;
 mod counters;
 mod engine;
@@ -64,6 +63,7 @@ mod shared;
 mod slab;
 mod snapshot;
 mod sweep;
+pub(crate) mod thread_id;
 mod tick;
 mod wheel_instant;
 

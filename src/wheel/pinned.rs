@@ -211,7 +211,7 @@ impl<'w, T: Send> Pinned<'w, T> {
 
     #[inline]
     fn call(&self) -> Call<'_> {
-        // Looked up each time: a thread that ends gives its number back, and may still call.
+        // Looked up each time: a thread that ends releases its id, and may still call.
         Call { local: self.engine().local(), guard: &self.guard }
     }
 }

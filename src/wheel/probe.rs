@@ -3,11 +3,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::wheel::caller::Caller;
 use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::handle::Wheel;
 use crate::wheel::id::Generation;
 use crate::wheel::memory::pin;
+use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 
 /// How many ticks the packed words tell apart.
@@ -50,15 +50,15 @@ pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
     wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().exhaust(exhausted));
 }
 
-/// From now on the calling thread has a number of its own, and vacant entries in its hand, until it
-/// [gets up](get_up).
-pub fn sit_down<T>(wheel: &Wheel<T>) {
-    Caller::sit_down(wheel.inner.engine.numbers());
+/// From now on the calling thread has an id of its own, and vacant entries in its hand, until it
+/// [gets up](release_thread_id).
+pub fn acquire_thread_id<T>(wheel: &Wheel<T>) {
+    ThreadId::acquire_from(wheel.inner.engine.thread_ids());
 }
 
-/// The calling thread gives its number back, and leaves behind what it had in its hand.
-pub fn get_up<T>(wheel: &Wheel<T>) {
-    Caller::get_up(wheel.inner.engine.numbers());
+/// The calling thread releases its id, and leaves behind what it had in its hand.
+pub fn release_thread_id<T>(wheel: &Wheel<T>) {
+    ThreadId::release_to(wheel.inner.engine.thread_ids());
 }
 
 /// Takes what threads that have ended left behind, as the sweeper does before it trims.

@@ -48,7 +48,7 @@ impl<T> Inner<T> {
     }
 
     /// The caller's last reading of the clock, if it is still valid, and what is kept for the
-    /// caller, which then has a number of its own. Every deadline that is in range by the reading
+    /// caller, which then has an id of its own. Every deadline that is in range by the reading
     /// is in the window as well.
     #[inline]
     fn last_reading(&self) -> Option<(&Local, WheelInstant)> {

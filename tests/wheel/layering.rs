@@ -205,7 +205,7 @@ const ATOMICS: [&str; 10] = [
     "cache/stats.rs",
     "driver/bell.rs",
     "testing.rs",
-    "wheel/caller.rs",
+    "wheel/thread_id.rs",
 ];
 
 /// The services of tower.

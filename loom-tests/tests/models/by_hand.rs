@@ -9,7 +9,7 @@ use loom_tests::{
     sweep_after, v,
 };
 
-/// Leaves a vacant entry behind, for the next thread with a number of its own; its reference waits
+/// Leaves a vacant entry behind, for the next thread with an id of its own; its reference waits
 /// for longer than the models' timers may.
 fn leave_an_entry(wheel: &Wheel<Value>) {
     in_a_seat(wheel, |wheel| {

@@ -1,4 +1,4 @@
-//! The vacant entries in a caller's hand, when it ends, against whoever has its number next:
+//! The vacant entries in a caller's hand, when it ends, against the next thread that has its id:
 //! another thread, or the sweeper that trims.
 
 use loom_tests::{

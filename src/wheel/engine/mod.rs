@@ -192,10 +192,10 @@ impl<T> Engine<T> {
         self.locals.current()
     }
 
-    /// The numbers of a model's threads.
+    /// The ids of a model's threads.
     #[cfg(modelled)]
-    pub(crate) fn numbers(&self) -> &crate::wheel::caller::Numbers {
-        self.locals.numbers()
+    pub(crate) fn thread_ids(&self) -> &crate::wheel::thread_id::ThreadIds {
+        self.locals.thread_ids()
     }
 
     /// Whether upkeep is wanted.

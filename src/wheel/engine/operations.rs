@@ -12,7 +12,6 @@
 
 use super::{Call, Engine, OutOfRange, Reset};
 use crate::error::{BeyondRange, InsertError, Refusal};
-use crate::wheel::caller::Caller;
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
@@ -24,6 +23,7 @@ use crate::wheel::slab::Claimed;
 use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
+use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::hint::black_box;
@@ -145,7 +145,7 @@ impl<T> Engine<T> {
         mut value: T,
         deadline: Tick,
     ) -> Result<TimerId, InsertError<T>> {
-        let (home, mut memory) = (Caller::current().home(self.shards.len()), true);
+        let (home, mut memory) = (ThreadId::current().home(self.shards.len()), true);
         for number in (home..self.shards.len()).chain(0..home) {
             if self.is_closed() {
                 break;
@@ -294,7 +294,7 @@ impl<T> Engine<T> {
         self.reset_and(call, id, deadline, |counters| counters.add(ThreadCount::Reset, 1))
     }
 
-    /// As [`reset`](Self::reset), where no other thread has the caller's number.
+    /// As [`reset`](Self::reset), where no other thread has the caller's id.
     #[inline(always)]
     pub(crate) fn reset_by_own(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
         self.reset_and(call, id, deadline, |counters| counters.add_own(ThreadCount::Reset, 1))

@@ -5,9 +5,9 @@
 use super::{Call, Engine, OutOfRange};
 use crate::error::{InsertError, Refusal};
 use crate::sync::Relaxed;
-use crate::wheel::caller::Caller;
 use crate::wheel::id::TimerId;
 use crate::wheel::slab::directory::NoEntry;
+use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 
 impl<T> Engine<T> {
@@ -22,7 +22,7 @@ impl<T> Engine<T> {
             Ok(deadline) => deadline,
             Err(why) => return Err(self.refuse(value, why)),
         };
-        let home = Caller::current().home(self.shards.len());
+        let home = ThreadId::current().home(self.shards.len());
         self.overdraw_room(home);
         let inserted = self.insert_in_room(home, call, value, deadline);
         inserted.map_err(|(value, why)| {

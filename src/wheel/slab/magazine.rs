@@ -11,14 +11,14 @@
 //! A magazine is a chain, as the stack is: the state of each entry points to the one that was put
 //! in before it. So only its top and its count are kept.
 //!
-//! **Who may.** The thread that has the caller's number, and nobody else: everything here is
-//! relaxed. What it holds goes with the number to whoever has it next
-//! ([`Numbers`](crate::wheel::caller::Numbers)), the sweeper included, who empties the magazines of
-//! those that have ended before it trims; a caller that finds trimming due empties its own. While
-//! far more entries are vacant than in use, a caller that only ends timers puts no more of them
-//! there: so the threads that end a burst and then wait keep none of its pages. Other than that, a
-//! live thread that calls no more keeps what it has: at most `2 * ROUNDS` entries, and as many
-//! pages.
+//! **Who may.** The thread that has the caller's id, and nobody else: everything here is
+//! relaxed. What it holds goes with the id to the next thread that has it
+//! ([`ThreadIds`](crate::wheel::thread_id::ThreadIds)), the sweeper included, who empties the
+//! magazines of those that have ended before it trims; a caller that finds trimming due empties its
+//! own. While far more entries are vacant than in use, a caller that only ends timers puts no more
+//! of them there: so the threads that end a burst and then wait keep none of its pages. Other than
+//! that, a live thread that calls no more keeps what it has: at most `2 * ROUNDS` entries, and as
+//! many pages.
 //!
 //! **Wear.** An entry that goes back gets a later generation, as if it had been used once more: the
 //! magazine does not know which have been used since they came from the stack. So where one thread
