@@ -191,7 +191,7 @@ impl<T: Send> Wheel<T> {
     /// ```
     pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
         let engine = &self.inner.engine;
-        let call = Call { local: engine.local(), guard: &pin() };
+        let call = Call { thread: engine.thread(), guard: &pin() };
         let (value, tick) = engine.take(call, id)?;
         Some(Unfired { value, id, deadline: engine.timeline().instant(tick) })
     }
@@ -306,7 +306,7 @@ impl<T: Send> Wheel<T> {
     #[must_use]
     #[inline]
     pub fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
-        let now = self.inner.now(self.inner.engine.local());
+        let now = self.inner.now(self.inner.engine.thread());
         self.inner.engine.timeline().wheel_instant_after(delay, now)
     }
 
@@ -566,7 +566,7 @@ impl<T> Wheel<T> {
     pub fn drain(&self) -> Vec<Unfired<T>> {
         let mut drained = Vec::new();
         let engine = &self.inner.engine;
-        engine.drain(Call { local: engine.local(), guard: &pin() }, |id, tick, value| {
+        engine.drain(Call { thread: engine.thread(), guard: &pin() }, |id, tick, value| {
             drained.push(Unfired { value, id, deadline: engine.timeline().instant(tick) });
         });
         if engine.is_closed() {

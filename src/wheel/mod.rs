@@ -23,8 +23,8 @@
 //!   [`cached_clock`],
 //!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
-//! * [`local`]: what is kept for one caller: its reading of the clock, its counts ([`counters`]),
-//!   the vacant entries in its hand.
+//! * [`thread_state`]: what is kept for one caller: its reading of the clock, its counts
+//!   ([`counters`]), the vacant entries in its hand.
 //! * [`hierarchy`]: levels of slots, and the references in them.
 //! * [`progress`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
@@ -46,7 +46,6 @@ mod engine;
 mod handle;
 mod hierarchy;
 mod id;
-mod local;
 mod memory;
 mod metrics;
 #[cfg(any(feature = "future", modelled))]
@@ -64,6 +63,7 @@ mod slab;
 mod snapshot;
 mod sweep;
 pub(crate) mod thread_id;
+mod thread_state;
 mod tick;
 mod wheel_instant;
 

@@ -18,10 +18,10 @@ impl<T: Send> Wheel<T> {
         deadline: WheelInstant,
     ) -> Result<TimerId, InsertError<T>> {
         let engine = &self.inner.engine;
-        let (local, timeline) = (engine.local(), engine.timeline());
-        let now = self.inner.now(local);
+        let (thread, timeline) = (engine.thread(), engine.timeline());
+        let now = self.inner.now(thread);
         let tick = self.inner.tick_of(timeline.read(deadline), now);
         let tick = tick.or_else(|_| engine.tick_after(timeline.longest_delay(), now));
-        engine.insert_over_capacity(Call { local, guard: &pin() }, value, tick)
+        engine.insert_over_capacity(Call { thread, guard: &pin() }, value, tick)
     }
 }

@@ -75,7 +75,7 @@ impl<T: Send> Wheel<T> {
 impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     fn new(wheel: &'w Inner<T>) -> Self {
-        Self { wheel, guard: pin(), now: wheel.now(wheel.engine.local()) }
+        Self { wheel, guard: pin(), now: wheel.now(wheel.engine.thread()) }
     }
 
     /// The instant from which this guard counts delays.
@@ -109,7 +109,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     pub fn repin(&mut self) {
         self.guard.repin();
-        self.now = self.wheel.now(self.engine().local());
+        self.now = self.wheel.now(self.engine().thread());
     }
 
     /// As [`Wheel::insert`](crate::Wheel::insert), `delay` counted from [`now`](Self::now).
@@ -212,7 +212,7 @@ impl<'w, T: Send> Pinned<'w, T> {
     #[inline]
     fn call(&self) -> Call<'_> {
         // Looked up each time: a thread that ends releases its id, and may still call.
-        Call { local: self.engine().local(), guard: &self.guard }
+        Call { thread: self.engine().thread(), guard: &self.guard }
     }
 }
 

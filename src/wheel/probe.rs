@@ -28,7 +28,7 @@ pub fn want_upkeep<T>(wheel: &Wheel<T>) {
 /// Counts so many timers that came and fired.
 pub fn count_fired<T>(wheel: &Wheel<T>, many: u64) {
     let engine = &wheel.inner.engine;
-    let counters = &engine.local().counters;
+    let counters = &engine.thread().counters;
     counters.add(ThreadCount::Inserted, many);
     counters.add(ThreadCount::Filed, many);
     engine.progress().counters().add(SweepCount::Ended, many);

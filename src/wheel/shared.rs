@@ -9,8 +9,8 @@ use crate::error::InsertError;
 use crate::wheel::cached_clock::MAX_LAG;
 use crate::wheel::engine::{Call, Engine, OutOfRange, Reset, hand_back};
 use crate::wheel::id::TimerId;
-use crate::wheel::local::Local;
 use crate::wheel::memory::pin;
+use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::marker::PhantomData;
@@ -32,7 +32,7 @@ pub(crate) struct Inner<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Soon<'w> {
     /// The caller's, who alone has its number.
-    local: &'w Local,
+    thread: &'w ThreadState,
     _of_its_thread: PhantomData<*const ()>,
     tick: Tick,
     /// How many nanoseconds it is ahead.
@@ -43,17 +43,17 @@ pub(crate) struct Soon<'w> {
 impl<T> Inner<T> {
     /// What the clock says, or said to this caller a moment ago.
     #[inline]
-    pub(crate) fn now(&self, local: &Local) -> WheelInstant {
-        local.clock.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
+    pub(crate) fn now(&self, thread: &ThreadState) -> WheelInstant {
+        thread.clock.reading(|| self.read_clock(), |now| self.engine.reaches_from(now))
     }
 
     /// The caller's last reading of the clock, if it is still valid, and what is kept for the
     /// caller, which then has an id of its own. Every deadline that is in range by the reading
     /// is in the window as well.
     #[inline]
-    fn last_reading(&self) -> Option<(&Local, WheelInstant)> {
-        let local = self.engine.known_local()?;
-        Some((local, local.clock.last_reading()?))
+    fn last_reading(&self) -> Option<(&ThreadState, WheelInstant)> {
+        let thread = self.engine.known_thread()?;
+        Some((thread, thread.clock.last_reading()?))
     }
 
     /// Arms a timer that is due `delay` from now, in the common case; in all others, the value
@@ -61,8 +61,8 @@ impl<T> Inner<T> {
     #[inline(never)]
     pub(crate) fn insert_soon(&self, value: T, delay: Duration) -> Result<TimerId, T> {
         match self.tick_soon(delay) {
-            Some((local, tick)) => {
-                self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick)
+            Some((thread, tick)) => {
+                self.engine.insert_from_hand(Call { thread, guard: &pin() }, value, tick)
             }
             None => hand_back(value),
         }
@@ -72,8 +72,8 @@ impl<T> Inner<T> {
     #[inline(never)]
     pub(crate) fn reset_after(&self, id: TimerId, delay: Duration) -> Reset {
         match self.tick_soon(delay) {
-            Some((local, tick)) => {
-                self.engine.reset_by_own(Call { local, guard: &pin() }, id, tick)
+            Some((thread, tick)) => {
+                self.engine.reset_by_own(Call { thread, guard: &pin() }, id, tick)
             }
             None => self.reset_by_the_clock(id, delay),
         }
@@ -82,19 +82,19 @@ impl<T> Inner<T> {
     /// The tick of the deadline `delay` from now, if the caller's last reading lasts and the delay
     /// is not zero and surely in range.
     #[inline]
-    fn tick_soon(&self, delay: Duration) -> Option<(&Local, Tick)> {
+    fn tick_soon(&self, delay: Duration) -> Option<(&ThreadState, Tick)> {
         let timeline = self.engine.timeline();
         // First, so that what the delay came in is free for the reading.
         let nanos = timeline.plain_nanos(delay)?;
-        let (local, now) = self.last_reading()?;
-        Some((local, timeline.tick_soon(nanos, now)?))
+        let (thread, now) = self.last_reading()?;
+        Some((thread, timeline.tick_soon(nanos, now)?))
     }
 
     #[inline(never)]
     fn reset_by_the_clock(&self, id: TimerId, delay: Duration) -> Reset {
-        let local = self.engine.local();
-        let now = self.now(local);
-        self.engine.reset_after(Call { local, guard: &pin() }, id, delay, now)
+        let thread = self.engine.thread();
+        let now = self.now(thread);
+        self.engine.reset_after(Call { thread, guard: &pin() }, id, delay, now)
     }
 
     /// As [`insert_soon`](Self::insert_soon), for a timer that is due at a moment.
@@ -111,9 +111,9 @@ impl<T> Inner<T> {
     pub(crate) fn insert(
         &self,
         value: T,
-        Soon { local, tick, .. }: Soon<'_>,
+        Soon { thread, tick, .. }: Soon<'_>,
     ) -> Result<TimerId, T> {
-        self.engine.insert_from_hand(Call { local, guard: &pin() }, value, tick)
+        self.engine.insert_from_hand(Call { thread, guard: &pin() }, value, tick)
     }
 
     /// As [`insert`](Self::insert), in every case.
@@ -121,17 +121,17 @@ impl<T> Inner<T> {
     pub(crate) fn insert_any(
         &self,
         value: T,
-        Soon { local, tick, .. }: Soon<'_>,
+        Soon { thread, tick, .. }: Soon<'_>,
     ) -> Result<TimerId, InsertError<T>> {
-        self.engine.insert_in_any(Call { local, guard: &pin() }, value, tick)
+        self.engine.insert_in_any(Call { thread, guard: &pin() }, value, tick)
     }
 
     /// Sets a timer's deadline.
     #[inline(never)]
     pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> Reset {
         match self.soon(deadline) {
-            Some(Soon { local, tick, .. }) => {
-                self.engine.reset_by_own(Call { local, guard: &pin() }, id, tick)
+            Some(Soon { thread, tick, .. }) => {
+                self.engine.reset_by_own(Call { thread, guard: &pin() }, id, tick)
             }
             None => self.reset_at_any(id, deadline),
         }
@@ -140,22 +140,22 @@ impl<T> Inner<T> {
     /// As [`reset_at`](Self::reset_at), in every case.
     #[inline(never)]
     fn reset_at_any(&self, id: TimerId, deadline: WheelInstant) -> Reset {
-        let local = self.engine.local();
-        let tick = self.tick_of(self.engine.timeline().read(deadline), self.now(local));
-        self.engine.reset_at(Call { local, guard: &pin() }, id, tick)
+        let thread = self.engine.thread();
+        let tick = self.tick_of(self.engine.timeline().read(deadline), self.now(thread));
+        self.engine.reset_at(Call { thread, guard: &pin() }, id, tick)
     }
 
     /// How soon a moment is, if the caller's last reading tells that it is still to come and surely
     /// in range.
     #[inline]
     pub(crate) fn soon(&self, deadline: WheelInstant) -> Option<Soon<'_>> {
-        let (local, now) = self.last_reading()?;
+        let (thread, now) = self.last_reading()?;
         let ahead = deadline.nanos.checked_sub(now.nanos)?;
         if ahead <= MAX_LAG_NANOS {
             return None;
         }
         Some(Soon {
-            local,
+            thread,
             _of_its_thread: PhantomData,
             tick: self.engine.timeline().soon_at(ahead, now)?,
             #[cfg(any(feature = "future", modelled))]
@@ -168,7 +168,7 @@ impl<T> Inner<T> {
     #[inline]
     pub(crate) fn ahead(&self, at: WheelInstant) -> Option<u64> {
         let ahead = |now: WheelInstant| at.nanos.checked_sub(now.nanos).filter(|&ahead| ahead > 0);
-        match ahead(self.now(self.engine.local())) {
+        match ahead(self.now(self.engine.thread())) {
             // Within its bound, the reading does not tell.
             Some(soon) if self.cached && soon <= MAX_LAG_NANOS => ahead(self.read_clock()),
             told => told,
@@ -178,8 +178,8 @@ impl<T> Inner<T> {
     /// Ends a timer and returns its value.
     #[inline(never)]
     pub(crate) fn cancel(&self, id: TimerId) -> Option<T> {
-        match self.engine.known_local() {
-            Some(local) => self.engine.cancel(Call { local, guard: &pin() }, id),
+        match self.engine.known_thread() {
+            Some(thread) => self.engine.cancel(Call { thread, guard: &pin() }, id),
             None => self.cancel_at_first(id),
         }
     }
@@ -188,7 +188,7 @@ impl<T> Inner<T> {
     #[cold]
     #[inline(never)]
     fn cancel_at_first(&self, id: TimerId) -> Option<T> {
-        self.engine.cancel(Call { local: self.engine.local(), guard: &pin() }, id)
+        self.engine.cancel(Call { thread: self.engine.thread(), guard: &pin() }, id)
     }
 
     #[inline(never)]

@@ -9,7 +9,7 @@
 //! with its last release. The sweeper uses this to borrow a free id, flush what an exited thread
 //! left there, and release it again.
 //!
-//! [ThreadState]: crate::wheel::local::Local
+//! [ThreadState]: crate::wheel::thread_state::ThreadState
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ use std::cell::Cell;
 /// The id of a calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadId {
-    /// The index of its [state](crate::wheel::local::Local).
+    /// The index of its [state](crate::wheel::thread_state::ThreadState).
     pub(crate) index: u32,
     /// The number that chooses its home shard.
     seed: u32,
@@ -140,7 +140,7 @@ mod per_process {
     impl Drop for Return {
         fn drop(&mut self) {
             // Other destructors of this thread may still call the wheel, under the shared id.
-            // (Where the system has thread-locals by keys alone, the other one may have gone.)
+            // (Where the system has thread-threads by keys alone, the other one may have gone.)
             let _gone = THREAD_ID.try_with(|id| id.set(ThreadId::shared(0)));
             if let Some(index) = self.0.take() {
                 thread_ids().release(index);

@@ -42,13 +42,13 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};
 use crate::wheel::counters::{SweepCount, ThreadCount};
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
-use crate::wheel::local::{Local, Locals};
 use crate::wheel::memory::{Guard, pin};
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
 use crate::wheel::progress::upkeep_flag::{UpkeepFlag, Usage};
 use crate::wheel::progress::wakeup::Wakeup;
 use crate::wheel::shard::Shard;
+use crate::wheel::thread_state::{ThreadState, ThreadStates};
 use crate::wheel::tick::{Tick, Timeline};
 use crate::wheel::wheel_instant::WheelInstant;
 use crossbeam_utils::CachePadded;
@@ -61,7 +61,7 @@ pub(crate) struct Engine<T> {
     shards: Box<[CachePadded<Shard<T>>]>,
     progress: Progress,
     timeline: Timeline,
-    locals: Locals,
+    threads: ThreadStates,
     upkeep: UpkeepFlag,
     /// Set once, by the sweeper. No thread waits for its lock: see [`unless_locked`].
     leftovers: OnceBox<Mutex<Leftovers<T>>>,
@@ -112,7 +112,7 @@ pub(crate) enum OutOfRange {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'g> {
     /// What is kept for it, and it alone.
-    pub(crate) local: &'g Local,
+    pub(crate) thread: &'g ThreadState,
     pub(crate) guard: &'g Guard,
 }
 
@@ -148,7 +148,7 @@ impl<T> Engine<T> {
             shards: (0..parts.shards).map(shard).collect(),
             progress: Progress::new(parts.origin, parts.wakeup),
             timeline: parts.timeline,
-            locals: Locals::new(parts.shards, parts.capacity.is_some(), parts.term_cycles),
+            threads: ThreadStates::new(parts.shards, parts.capacity.is_some(), parts.term_cycles),
             upkeep: UpkeepFlag::new(),
             leftovers: OnceBox::new(),
             closed: AtomicBool::new(false),
@@ -182,20 +182,20 @@ impl<T> Engine<T> {
 
     /// What is kept for the calling thread, unless this is its first call.
     #[inline]
-    pub(crate) fn known_local(&self) -> Option<&Local> {
-        self.locals.known()
+    pub(crate) fn known_thread(&self) -> Option<&ThreadState> {
+        self.threads.known()
     }
 
     /// What is kept for the calling thread.
     #[inline]
-    pub(crate) fn local(&self) -> &Local {
-        self.locals.current()
+    pub(crate) fn thread(&self) -> &ThreadState {
+        self.threads.current()
     }
 
     /// The ids of a model's threads.
     #[cfg(modelled)]
     pub(crate) fn thread_ids(&self) -> &crate::wheel::thread_id::ThreadIds {
-        self.locals.thread_ids()
+        self.threads.thread_ids()
     }
 
     /// Whether upkeep is wanted.
@@ -209,7 +209,7 @@ impl<T> Engine<T> {
             armed: self.armed(),
             references: self.references(),
             entries: self.entries(),
-            left_behind: self.locals.left_behind(),
+            left_behind: self.threads.left_behind(),
             blocks: self.blocks(),
             blocks_in_use: self.blocks_in_use(),
             blocks_slack: self.shards.iter().map(|shard| 2 * shard.blocks().page_len()).sum(),
@@ -218,7 +218,7 @@ impl<T> Engine<T> {
 
     /// How often callers have done this.
     pub(crate) fn count(&self, count: ThreadCount) -> u64 {
-        self.locals.sum(count)
+        self.threads.sum(count)
     }
 
     /// The tick of a deadline `delay` from now: see [`tick_of`](Self::tick_of).
@@ -333,8 +333,8 @@ impl<T> Engine<T> {
     /// How many timers are armed.
     pub(crate) fn armed(&self) -> u64 {
         // Ends first: each end that is counted here has its beginning counted below.
-        let ended = self.locals.sum(ThreadCount::Cancelled)
-            + self.locals.sum(ThreadCount::Returned)
+        let ended = self.threads.sum(ThreadCount::Cancelled)
+            + self.threads.sum(ThreadCount::Returned)
             + self.progress.counters().get(SweepCount::Ended);
         let begun = self.begun();
         debug_assert!(ended <= begun, "{ended} ended, {begun} begun");
@@ -343,7 +343,7 @@ impl<T> Engine<T> {
 
     /// How many timers have ever been armed.
     pub(crate) fn begun(&self) -> u64 {
-        self.locals.sum(ThreadCount::Inserted)
+        self.threads.sum(ThreadCount::Inserted)
     }
 
     /// How many references are filed, stale ones included.
@@ -356,7 +356,7 @@ impl<T> Engine<T> {
     /// How many references have ever been filed, beyond those filed again in the place of one
     /// visited.
     pub(crate) fn filed(&self) -> u64 {
-        self.locals.sum(ThreadCount::Filed) + self.progress.counters().get(SweepCount::Extra)
+        self.threads.sum(ThreadCount::Filed) + self.progress.counters().get(SweepCount::Extra)
     }
 
     /// How many timers the shards can tell apart.
@@ -384,7 +384,7 @@ impl<T> Engine<T> {
     fn blocks_in_use(&self) -> u64 {
         // What is freed first: as in `armed`.
         let freed = self.progress.counters().get(SweepCount::BlocksFreed);
-        let made = self.locals.sum(ThreadCount::Blocks)
+        let made = self.threads.sum(ThreadCount::Blocks)
             + self.progress.counters().get(SweepCount::BlocksMade);
         made.saturating_sub(freed)
     }
@@ -419,7 +419,7 @@ impl<T> Engine<T> {
         self.drained.store(true, Relaxed);
         let left = self.leftovers.get().and_then(|left| unless_locked(left.try_lock()));
         let left = left.map(|mut left| std::mem::take(&mut left.timers));
-        let counters = &call.local.counters;
+        let counters = &call.thread.counters;
         for (id, deadline, value) in left.into_iter().flatten() {
             counters.add(ThreadCount::Returned, 1);
             hand_back(id, deadline, value);
@@ -475,11 +475,11 @@ impl<T> Engine<T> {
     #[cold]
     fn look_at_memory(&self) {
         let wanted = !self.upkeep.is_wanted() && self.upkeep.look(self.usage());
-        let (local, surplus) = (self.local(), self.upkeep.has_surplus());
+        let (thread, surplus) = (self.thread(), self.upkeep.has_surplus());
         if wanted || surplus {
-            self.empty(local, &pin());
+            self.empty(thread, &pin());
         }
-        local.keep(!surplus);
+        thread.keep(!surplus);
         if wanted {
             self.progress.wakeup().wake();
         }
@@ -487,13 +487,13 @@ impl<T> Engine<T> {
 
     /// Gives back the vacant entries in the hands of callers that have ended, and of this one.
     pub(crate) fn empty_idle(&self, guard: &Guard) {
-        self.locals.for_each_idle(|local| self.empty(local, guard));
+        self.threads.for_each_idle(|thread| self.empty(thread, guard));
     }
 
     /// Gives back the vacant entries in a hand that is the calling thread's to empty.
-    fn empty(&self, local: &Local, guard: &Guard) {
-        if let Some(shard) = self.shards.get(local.home) {
-            shard.empty(&local.vacant, guard);
+    fn empty(&self, thread: &ThreadState, guard: &Guard) {
+        if let Some(shard) = self.shards.get(thread.home) {
+            shard.empty(&thread.vacant, guard);
         }
     }
 

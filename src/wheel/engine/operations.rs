@@ -15,7 +15,6 @@ use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
-use crate::wheel::local::Local;
 use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::arm::{Filled, First};
 use crate::wheel::shard::{Filed, Named, Shard};
@@ -24,6 +23,7 @@ use crate::wheel::slab::directory::NoEntry;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::state::EntryState;
 use crate::wheel::thread_id::ThreadId;
+use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::hint::black_box;
@@ -114,10 +114,10 @@ impl<T> Engine<T> {
         if self.is_closed() {
             return hand_back(value);
         }
-        let Some(shard) = self.shards.get(call.local.common()) else {
+        let Some(shard) = self.shards.get(call.thread.fast_home()) else {
             return hand_back(value);
         };
-        match shard.claim_from(&call.local.vacant, call.guard) {
+        match shard.claim_from(&call.thread.vacant, call.guard) {
             Some(claimed) => self.arm(call, shard, claimed, value, deadline),
             None => self.load_and_insert(call, shard, value, deadline),
         }
@@ -132,7 +132,7 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        match shard.load_and_claim(&call.local.vacant, call.guard) {
+        match shard.load_and_claim(&call.thread.vacant, call.guard) {
             Ok(claimed) => self.arm(call, shard, claimed, value, deadline),
             Err(_) => hand_back(value),
         }
@@ -174,7 +174,7 @@ impl<T> Engine<T> {
         let Some((value, _)) = self.cancel_into_hand(call, id) else {
             return self.cancel_any(call, id);
         };
-        let cancelled = call.local.counters.add_own(ThreadCount::Cancelled, 1);
+        let cancelled = call.thread.counters.add_own(ThreadCount::Cancelled, 1);
         if UpkeepFlag::is_time_to_look(cancelled, 1) {
             return self.look_at_memory_with(value);
         }
@@ -205,33 +205,33 @@ impl<T> Engine<T> {
     /// Ends a timer, in the common case: its entry goes into the caller's hand.
     #[inline(always)]
     fn cancel_into_hand(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        if id.shard() != call.local.common() {
+        if id.shard() != call.thread.fast_home() {
             return None;
         }
-        self.shards.get(id.shard())?.cancel_into(&call.local.vacant, id, call.guard)
+        self.shards.get(id.shard())?.cancel_into(&call.thread.vacant, id, call.guard)
     }
 
     /// Ends a timer, wherever it is.
     fn cancel_in_any(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
-        let (number, local) = (id.shard(), call.local);
+        let (number, thread) = (id.shard(), call.thread);
         let shard = self.shards.get(number)?;
-        if local.keeps(number) {
+        if thread.keeps(number) {
             // What could not go into the hand because that was full does so now.
-            shard.unload(&local.vacant, call.guard);
+            shard.unload(&thread.vacant, call.guard);
             if let Some(ended) = self.cancel_into_hand(call, id) {
-                self.count_cancelled(local);
+                self.count_cancelled(thread);
                 return Some(ended);
             }
         }
         let ended = shard.cancel(id, call.guard)?;
         self.make_room(number, 1);
-        self.count_cancelled(local);
+        self.count_cancelled(thread);
         Some(ended)
     }
 
     #[inline]
-    fn count_cancelled(&self, local: &Local) {
-        let cancelled = local.counters.add(ThreadCount::Cancelled, 1);
+    fn count_cancelled(&self, thread: &ThreadState) {
+        let cancelled = thread.counters.add(ThreadCount::Cancelled, 1);
         self.note_garbage(cancelled, 1);
     }
 
@@ -314,7 +314,7 @@ impl<T> Engine<T> {
         };
         match shard.push_back(id, deadline, &self.progress, call.guard) {
             Named::Done => {
-                count(&call.local.counters);
+                count(&call.thread.counters);
                 Reset::Done
             }
             Named::NotInTime => self.see_to_reset(call, id, deadline),
@@ -330,8 +330,8 @@ impl<T> Engine<T> {
         let Some(filed) = done else {
             return Reset::NotArmed;
         };
-        call.local.counters.add(ThreadCount::Reset, 1);
-        self.count_filed(call.local, filed);
+        call.thread.counters.add(ThreadCount::Reset, 1);
+        self.count_filed(call.thread, filed);
         Reset::Done
     }
 
@@ -340,7 +340,7 @@ impl<T> Engine<T> {
     #[inline(never)]
     fn see_to_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
         self.see_to(call, id, deadline);
-        call.local.counters.add(ThreadCount::Reset, 1);
+        call.thread.counters.add(ThreadCount::Reset, 1);
         // Were it known to be this, its caller would not end in a jump here.
         black_box(Reset::Done)
     }
@@ -350,7 +350,7 @@ impl<T> Engine<T> {
     fn see_to(&self, call: Call<'_>, id: TimerId, deadline: Tick) {
         if let Some(shard) = self.shards.get(id.shard()) {
             let filed = shard.see_to(id, deadline, &self.progress, call.guard);
-            self.count_filed(call.local, filed);
+            self.count_filed(call.thread, filed);
         }
     }
 
@@ -393,13 +393,13 @@ impl<T> Engine<T> {
         number: usize,
         call: Call<'g>,
     ) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
-        let (shard, local) = (&self.shards[number], call.local);
-        if number != local.home {
+        let (shard, thread) = (&self.shards[number], call.thread);
+        if number != thread.home {
             return shard.claim(call.guard);
         }
-        local.keep(true);
-        let in_hand = shard.claim_from(&local.vacant, call.guard);
-        in_hand.map_or_else(|| shard.load_and_claim(&local.vacant, call.guard), Ok)
+        thread.keep(true);
+        let in_hand = shard.claim_from(&thread.vacant, call.guard);
+        in_hand.map_or_else(|| shard.load_and_claim(&thread.vacant, call.guard), Ok)
     }
 
     /// Arms a timer in an entry that the caller had in its hand. The value comes back if the wheel
@@ -413,7 +413,7 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        call.local.counters.add_own(ThreadCount::Inserted, 1);
+        call.thread.counters.add_own(ThreadCount::Inserted, 1);
         let armed = shard.arm_named(claimed, value, deadline, &self.progress);
         let file = |filled| self.arm_and_file(call, shard, filled, deadline);
         self.see_through(call, shard, deadline, armed, file)
@@ -428,7 +428,7 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        call.local.counters.add(ThreadCount::Inserted, 1);
+        call.thread.counters.add(ThreadCount::Inserted, 1);
         let armed = shard.arm_named(claimed, value, deadline, &self.progress);
         let file = |filled| self.arm_and_file_any(call, shard, filled, deadline);
         self.see_through(call, shard, deadline, armed, file)
@@ -469,7 +469,7 @@ impl<T> Engine<T> {
             First::NotFiled(slot, at) => return self.file_first(call, id, deadline, (slot, at)),
             First::LookAgain(slot, at) => return self.look_again(call, id, deadline, (slot, at)),
         }
-        let filed = call.local.counters.add_own(ThreadCount::Filed, 1);
+        let filed = call.thread.counters.add_own(ThreadCount::Filed, 1);
         if self.is_closed() || UpkeepFlag::is_time_to_look(filed, 1) {
             return self.accept_any(call, id, filed);
         }
@@ -560,7 +560,7 @@ impl<T> Engine<T> {
     /// As [`accept`](Self::accept), and counts what was filed.
     #[inline]
     fn accept_filed(&self, call: Call<'_>, id: TimerId, filed: Filed) -> Result<TimerId, T> {
-        self.count_filed(call.local, filed);
+        self.count_filed(call.thread, filed);
         self.accept(call, id)
     }
 
@@ -578,7 +578,7 @@ impl<T> Engine<T> {
         let shard = self.shards.get(id.shard());
         match shard.and_then(|shard| shard.withdraw(id, call.guard)) {
             Some(value) => {
-                call.local.counters.add(ThreadCount::Returned, 1);
+                call.thread.counters.add(ThreadCount::Returned, 1);
                 Err(value)
             }
             None => Ok(id),
@@ -587,14 +587,14 @@ impl<T> Engine<T> {
 
     /// Counts what an operation has filed.
     #[inline]
-    fn count_filed(&self, local: &Local, Filed { references, blocks }: Filed) {
+    fn count_filed(&self, thread: &ThreadState, Filed { references, blocks }: Filed) {
         if references == 0 {
             return;
         }
-        let filed = local.counters.add(ThreadCount::Filed, u64::from(references));
+        let filed = thread.counters.add(ThreadCount::Filed, u64::from(references));
         self.note_garbage(filed, u64::from(references));
         if blocks > 0 {
-            local.counters.add(ThreadCount::Blocks, u64::from(blocks));
+            thread.counters.add(ThreadCount::Blocks, u64::from(blocks));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Local`]: what a wheel keeps for one caller, in cache lines that no other thread writes: its
+//! [`ThreadState`]: what a wheel keeps for one caller, in cache lines that no other thread writes: its
 //! last reading of the clock, its vacant entries, its counts.
 
 #![forbid(unsafe_code)]
@@ -12,7 +12,7 @@ use crossbeam_utils::CachePadded;
 
 /// What a wheel keeps for one caller.
 #[derive(Debug)]
-pub(crate) struct Local {
+pub(crate) struct ThreadState {
     pub(crate) clock: CachedReading,
     pub(crate) counters: ThreadCounters,
     /// Vacant entries of the shard [`home`](Self::home).
@@ -25,15 +25,15 @@ pub(crate) struct Local {
     /// look that found far more entries vacant than in use, until the caller inserts again.
     kept: OwnWord,
     /// The same; none, in a wheel with a bound.
-    common: OwnWord,
+    fast_home: OwnWord,
 }
 
-impl Local {
+impl ThreadState {
     /// The shard for which the caller's case is a common one.
     #[inline]
-    pub(crate) fn common(&self) -> usize {
+    pub(crate) fn fast_home(&self) -> usize {
         // Relaxed, as all here: of the caller alone, or never written.
-        self.common.load(Relaxed)
+        self.fast_home.load(Relaxed)
     }
 
     /// Whether entries of this shard are kept in the caller's hand when their timers end.
@@ -45,97 +45,97 @@ impl Local {
     pub(crate) fn keep(&self, keeps: bool) {
         let kept = if keeps { self.home } else { NOWHERE };
         self.kept.store(kept, Relaxed);
-        self.common.store(if self.bounded { NOWHERE } else { kept }, Relaxed);
+        self.fast_home.store(if self.bounded { NOWHERE } else { kept }, Relaxed);
     }
 }
 
 /// No shard has this number.
 const NOWHERE: usize = usize::MAX;
 
-/// The locals of all callers.
+/// The states of all threads.
 #[derive(Debug)]
-pub(crate) struct Locals {
+pub(crate) struct ThreadStates {
     /// One for each id, the shared one last.
-    all: Box<[CachePadded<Local>; Self::LEN]>,
+    all: Box<[CachePadded<ThreadState>; Self::LEN]>,
     #[cfg(not(modelled))]
     thread_ids: &'static ThreadIds,
     #[cfg(modelled)]
     thread_ids: ThreadIds,
 }
 
-impl Locals {
+impl ThreadStates {
     const LEN: usize = ThreadId::OWN as usize + 1;
 
     /// Of a wheel with so many shards, with a bound on its timers or not, where readings of the
     /// clock are used again for so long.
     pub(crate) fn new(shards: usize, bounded: bool, term_cycles: u64) -> Self {
-        let local = |number| {
+        let thread = |number| {
             let shared = number == ThreadId::OWN;
             let home = if shared { NOWHERE } else { number as usize % shards };
-            let local = Local {
+            let thread = ThreadState {
                 clock: CachedReading::new(if shared { 0 } else { term_cycles }),
                 counters: ThreadCounters::new(shared),
                 vacant: Magazines::new(),
                 home,
                 bounded,
                 kept: OwnWord::new(NOWHERE),
-                common: OwnWord::new(NOWHERE),
+                fast_home: OwnWord::new(NOWHERE),
             };
-            local.keep(true);
-            CachePadded::new(local)
+            thread.keep(true);
+            CachePadded::new(thread)
         };
         let number = |index: usize| u32::try_from(index).unwrap_or(ThreadId::OWN);
-        let all = Box::new(std::array::from_fn(|index| local(number(index))));
+        let all = Box::new(std::array::from_fn(|index| thread(number(index))));
         Self { all, thread_ids: thread_ids() }
     }
 
     /// That of the calling thread, unless this is its first call.
     #[inline]
-    pub(crate) fn known(&self) -> Option<&Local> {
-        self.all.get(ThreadId::current().index as usize).map(|local| &**local)
+    pub(crate) fn known(&self) -> Option<&ThreadState> {
+        self.all.get(ThreadId::current().index as usize).map(|thread| &**thread)
     }
 
     /// That of the calling thread.
     #[inline]
-    pub(crate) fn current(&self) -> &Local {
+    pub(crate) fn current(&self) -> &ThreadState {
         self.known().unwrap_or_else(|| self.first())
     }
 
     /// That of the calling thread, at its first call.
     #[cold]
-    fn first(&self) -> &Local {
+    fn first(&self) -> &ThreadState {
         &self.all[ThreadId::acquire().index as usize]
     }
 
     /// What callers have counted together.
     pub(crate) fn sum(&self, count: ThreadCount) -> u64 {
-        let own = self.own().map(|(_, local)| local.counters.get(count)).sum::<u64>();
+        let own = self.own().map(|(_, thread)| thread.counters.get(count)).sum::<u64>();
         own + self.all[ThreadId::OWN as usize].counters.get(count)
     }
 
     /// Those under ids that threads have, or have had.
-    fn own(&self) -> impl Iterator<Item = (u32, &Local)> {
-        (0..self.thread_ids.reached()).zip(self.all.iter().map(|local| &**local))
+    fn own(&self) -> impl Iterator<Item = (u32, &ThreadState)> {
+        (0..self.thread_ids.reached()).zip(self.all.iter().map(|thread| &**thread))
     }
 
     /// How many vacant entries are left behind under ids that nobody has: a guess.
     pub(crate) fn left_behind(&self) -> u64 {
         let free = self.own().filter(|&(number, _)| self.thread_ids.is_free(number));
-        free.map(|(_, local)| local.vacant.count()).sum()
+        free.map(|(_, thread)| thread.vacant.count()).sum()
     }
 
     /// Calls `visit` for what is left behind under the ids that nobody has, and for what the
     /// calling thread has.
-    pub(crate) fn for_each_idle(&self, mut visit: impl FnMut(&Local)) {
+    pub(crate) fn for_each_idle(&self, mut visit: impl FnMut(&ThreadState)) {
         let own = ThreadId::current().index;
-        for (number, local) in self.own() {
-            if local.vacant.count() == 0 {
+        for (number, thread) in self.own() {
+            if thread.vacant.count() == 0 {
                 continue;
             }
             if number == own {
-                visit(local);
+                visit(thread);
             } else if self.thread_ids.acquire(number) {
-                visit(local);
+                visit(thread);
                 self.thread_ids.release(number);
             }
         }
