@@ -13,7 +13,7 @@ struct entry {
 static struct entry *_Atomic page;
 static _Atomic u32 base;
 
-// Directory::install, with Places::make_page and Directory::renew_page
+// PageTable::install, with Places::make_page and PageTable::renew_page
 static void *install(void *unused) {
   struct entry *made = malloc(sizeof *made), *absent = 0;
   made->value = 1; // Entry::default, before anybody knows of it
@@ -24,7 +24,7 @@ static void *install(void *unused) {
   return unused;
 }
 
-// Directory::entry, by Shard::drain, where pages are the allocator's
+// PageTable::entry, by Shard::drain, where pages are the allocator's
 static void *look_up(void *unused) {
   struct entry *found = LOAD(page, ACQUIRE);
   if (!found) return unused;

@@ -97,7 +97,7 @@ static void push(u32 top, u32 last, u32 after) {
   }
 }
 
-// Directory::renew
+// PageTable::renew
 static void renew(u32 first, u32 count) {
   u32 generation = LOAD(base, RELAXED);
   for (u32 index = first; index < first + count; index++)
@@ -124,7 +124,7 @@ static u32 vacant(u32 most) {
   return rounds;
 }
 
-// Slab::take_rounds with Slab::grow_rounds and Directory::install; the page is the only one
+// Slab::take_rounds with Slab::grow_rounds and PageTable::install; the page is the only one
 static u32 take_rounds(u32 most) {
   u32 rounds = vacant(most), absent = 0;
   if (rounds != NOTHING) return rounds;
@@ -182,7 +182,7 @@ static void hoard(u32 by) {
   give_back_beside(INDEX(hoarded), INDEX(vacant(1)), HOARDED_NOT_RENEWED, by);
 }
 
-// Trim::advance, Trim::add, Directory::remove
+// Trim::advance, Trim::add, PageTable::remove
 static void trim(u32 by) {
   u32 first = NOTHING, last = NOTHING, count = 0, newest = 0;
   for (u32 rounds = vacant(1); rounds != NOTHING && count < PAGE; rounds = vacant(1)) {

@@ -6,7 +6,7 @@ use super::{Call, Engine, OutOfRange};
 use crate::error::{InsertError, Refusal};
 use crate::sync::Relaxed;
 use crate::wheel::id::TimerId;
-use crate::wheel::slab::directory::NoEntry;
+use crate::wheel::slab::page_table::NoEntry;
 use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
 

@@ -25,7 +25,7 @@ pub(crate) fn collect() {
 #[cfg(modelled)]
 pub(crate) fn collect() {}
 
-/// The entries of a slab, by index: each page is where its slot of the directory says.
+/// The entries of a slab, by index: each page is where its slot of the page table says.
 #[derive(Debug)]
 pub(crate) struct Places<P: Place> {
     page_len: u32,
@@ -58,7 +58,7 @@ impl<P: Place> Places<P> {
             return None;
         }
         let offset = (index & (self.page_len - 1)) as usize;
-        // SAFETY: by the page rule of the directory the page has `page_len` entries and outlives
+        // SAFETY: by the page rule of the page table the page has `page_len` entries and outlives
         // the guard; `offset` is below that.
         let place = unsafe { page.add(offset) };
         // SAFETY: as above; entries are only ever shared, never borrowed mutably.
@@ -71,7 +71,7 @@ impl<P: Place> Places<P> {
     ///
     /// - `page` was returned by [`make_page`](Self::make_page), and found under the guard.
     pub(crate) unsafe fn page<'g>(&'g self, page: *mut P, _guard: &'g Guard) -> &'g [P] {
-        // SAFETY: by the page rule of the directory the page has `page_len` entries and outlives
+        // SAFETY: by the page rule of the page table the page has `page_len` entries and outlives
         // the guard; they are only ever shared.
         unsafe { std::slice::from_raw_parts(page, self.page_len as usize) }
     }

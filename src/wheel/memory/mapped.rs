@@ -13,7 +13,7 @@
 //! somebody writes. All zeros is a vacant entry of the first generation whose next visit tells of
 //! nothing ([`Place`]): no id matches it, and no reference is relied upon through it. Nobody
 //! changes what is there while the page is away; who might, and why they do not, is in
-//! [`crate::wheel::slab::directory`].
+//! [`crate::wheel::slab::page_table`].
 //!
 //! **Address space**, not memory, is what a mapping costs: up to twice what the entries take. Where
 //! that is limited (`RLIMIT_AS`), or counted as if it were memory (`vm.overcommit_memory=2`), the

@@ -84,7 +84,7 @@
 //! they file references of their own. Its timer may end and the entry be claimed and armed: the
 //! flag stays until that thread clears it, whatever lives in the entry by then, and what it writes
 //! into `next_visit` is true of the entry. The entry's page stays as long, unless it is worn out
-//! ([`directory`](crate::wheel::slab::directory)).
+//! ([`page_table`](crate::wheel::slab::page_table)).
 //!
 //! **The sweeper's exchange of `next_visit` against an inserter's store.** Each tells of a
 //! reference that its writer files, or of nothing; whichever comes last, `next_visit` tells the

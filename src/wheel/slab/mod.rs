@@ -1,6 +1,6 @@
 //! The slab: where the timers of one shard live, and the blocks of their references.
 //!
-//! Entries lie in pages behind a [`directory`]; vacant ones are on one stack ([`vacant`]), last
+//! Entries lie in pages behind a [`page_table`]; vacant ones are on one stack ([`vacant`]), last
 //! in, first out; some are in the callers' hands ([`magazine`]), so that a cancel and the insert
 //! after it use the same cache line, and no other. To *claim* is to take a vacant entry, to
 //! *release* to put one back; the sweeper pushes a whole [`Released`] chain at once. Pages whose
@@ -9,11 +9,11 @@
 
 #![allow(clippy::inline_always, reason = "the common case is to be one function")]
 
-pub(crate) mod directory;
 pub(crate) mod entry;
 mod fresh;
 pub(crate) mod magazine;
 pub(crate) mod next_visit;
+pub(crate) mod page_table;
 pub(crate) mod resident;
 pub(crate) mod state;
 pub(crate) mod trim;
@@ -22,9 +22,9 @@ pub(crate) mod vacant;
 use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
-use directory::{Directory, NoEntry};
 use fresh::Fresh;
 use magazine::{Magazines, ROUNDS, Rounds};
+use page_table::{NoEntry, PageTable};
 use resident::Resident;
 use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
@@ -32,7 +32,7 @@ use vacant::{AtomicVacantHead, VacantHead};
 /// The entries of one shard, of one kind.
 #[derive(Debug)]
 pub(crate) struct Slab<E: Resident> {
-    directory: Directory<E>,
+    page_table: PageTable<E>,
     vacant: CachePadded<Vacant>,
 }
 
@@ -97,7 +97,7 @@ impl<E: Resident> Slab<E> {
     /// No entries yet; the generations of those to come begin with `first`.
     pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         Self {
-            directory: Directory::new(page_bits, first),
+            page_table: PageTable::new(page_bits, first),
             vacant: CachePadded::new(Vacant {
                 stack: AtomicVacantHead::new(),
                 fresh: Fresh::new(),
@@ -108,7 +108,7 @@ impl<E: Resident> Slab<E> {
     /// The entry at `index`, whatever lives in it.
     #[inline]
     pub(crate) fn entry<'g>(&'g self, index: u32, guard: &'g Guard) -> Option<&'g E> {
-        self.directory.entry(index, guard)
+        self.page_table.entry(index, guard)
     }
 
     /// A vacant entry.
@@ -178,7 +178,7 @@ impl<E: Resident> Slab<E> {
         guard: &Guard,
     ) {
         if vacant == Generation::WORN {
-            self.directory.wear(index, guard);
+            self.page_table.wear(index, guard);
         } else {
             released.add(index, vacant);
         }
@@ -214,22 +214,22 @@ impl<E: Resident> Slab<E> {
 
     /// How many entries there are, vacant or not.
     pub(crate) fn len(&self) -> u64 {
-        u64::from(self.directory.pages()) * self.page_len()
+        u64::from(self.page_table.pages()) * self.page_len()
     }
 
     /// How many entries a page has.
     pub(crate) fn page_len(&self) -> u64 {
-        u64::from(self.directory.page_len())
+        u64::from(self.page_table.page_len())
     }
 
     /// How many bytes the entries take.
     pub(crate) fn bytes(&self) -> usize {
-        self.directory.pages() as usize * self.directory.page_bytes()
+        self.page_table.pages() as usize * self.page_table.page_bytes()
     }
 
     /// Calls `visit` for each entry, with its index.
     pub(crate) fn for_each(&self, guard: &Guard, visit: impl FnMut(u32, &E)) {
-        self.directory.for_each(guard, visit);
+        self.page_table.for_each(guard, visit);
     }
 
     /// Calls `visit` for each entry of the page of this number, if it is there, with its index.
@@ -240,7 +240,7 @@ impl<E: Resident> Slab<E> {
         guard: &Guard,
         visit: impl FnMut(u32, &E),
     ) -> bool {
-        self.directory.for_each_on_page(number, guard, visit)
+        self.page_table.for_each_on_page(number, guard, visit)
     }
 
     /// Takes a vacant entry, if there is one.
@@ -260,7 +260,7 @@ impl<E: Resident> Slab<E> {
     fn vacant_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         self.pop_rounds(most, guard).or_else(|| {
             let rounds = self.vacant.fresh.take(most)?;
-            self.directory.renew(rounds, guard);
+            self.page_table.renew(rounds, guard);
             Some(rounds)
         })
     }
@@ -299,7 +299,7 @@ impl<E: Resident> Slab<E> {
             if next == VacantHead::LAST {
                 return Some((count, VacantHead::EMPTY));
             }
-            let below = self.directory.entry(next, guard)?.state().load();
+            let below = self.page_table.entry(next, guard)?.state().load();
             if below.is_armed() {
                 return None;
             }
@@ -313,14 +313,14 @@ impl<E: Resident> Slab<E> {
     /// Puts a page in, keeps its first `most` entries, or all, and leaves the others to whoever
     /// comes next.
     fn grow_rounds(&self, most: u32, guard: &Guard) -> Result<Rounds, NoEntry> {
-        let (top, vacant) = self.directory.install(guard)?;
-        let len = self.directory.page_len();
+        let (top, vacant) = self.page_table.install(guard)?;
+        let len = self.page_table.page_len();
         let kept = Rounds { top, count: most.min(len) };
-        self.directory.renew(kept, guard);
+        self.page_table.renew(kept, guard);
         let others = Rounds { top: top + kept.count, count: len - kept.count };
         if others.count > 0 && !self.vacant.fresh.put(others) {
             // Another thread has put a page in at the same time.
-            self.directory.renew(others, guard);
+            self.page_table.renew(others, guard);
             let mut released = Released {
                 top: VacantHead::new(vacant, others.top),
                 last: VacantHead::new(vacant, top + len - 1),
@@ -334,7 +334,7 @@ impl<E: Resident> Slab<E> {
     /// Makes the memory of an entry, on no page: for models, which keep it to themselves.
     #[cfg(all(modelled, not(crossbeam_loom)))]
     pub(crate) fn lay(&self, index: u32) {
-        self.directory.lay(index);
+        self.page_table.lay(index);
     }
 
     /// Gives back one entry, which the caller alone holds.
@@ -369,7 +369,7 @@ impl<E: Resident> Slab<E> {
         if head == VacantHead::EMPTY {
             return None;
         }
-        self.directory.entry(head.index(), guard)
+        self.page_table.entry(head.index(), guard)
     }
 }
 

@@ -18,7 +18,7 @@
 //! compare-and-swap on it and every race between them has one winner. Whoever advances the
 //! generation ([`try_end`](AtomicEntryState::try_end)) takes ownership of the value and the entry.
 //! A state word never returns once its timer has ended, because generations only grow; while it is
-//! armed it may, by resets to and fro. (A page that is given back [forgets](super::directory): its
+//! armed it may, by resets to and fro. (A page that is given back [forgets](super::page_table): its
 //! words are zero, which is no timer's, until it is put in again with later generations.)
 //!
 //! **R, refiling.** Set by a resetter that is filing an earlier reference to this entry; while it
@@ -232,7 +232,7 @@ impl AtomicEntryState {
     /// whose memory is not the system's.
     #[cfg(any(modelled, tiny))]
     pub(crate) fn forget(&self) {
-        // Relaxed: whoever puts the page in again is ordered after it by the directory; who looks
+        // Relaxed: whoever puts the page in again is ordered after it by the page table; who looks
         // before may find either. An exchange, which loom keeps whole against others.
         self.0.swap(EntryState::vacant(Generation::UNWRITTEN, 0).0, Relaxed);
     }

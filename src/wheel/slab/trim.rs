@@ -64,7 +64,7 @@ impl Trim {
     /// Which entry the state of the one at `index` has to point to, for it to be hoarded.
     #[inline]
     pub(crate) fn next<E: Resident>(&mut self, slab: &Slab<E>, index: u32) -> u32 {
-        self.page(slab.directory.page_of(index)).released.next()
+        self.page(slab.page_table.page_of(index)).released.next()
     }
 
     /// Hoards an entry: vacant, held by the sweeper alone, and its state points to
@@ -77,7 +77,7 @@ impl Trim {
         vacant: Generation,
         guard: &Guard,
     ) {
-        let number = slab.directory.page_of(index);
+        let number = slab.page_table.page_of(index);
         let hoard = self.page(number);
         slab.gather(&mut hoard.released, index, vacant, guard);
         if vacant == Generation::WORN {
@@ -88,11 +88,11 @@ impl Trim {
         let Hoard { count, newest, .. } = *hoard;
         self.held += 1;
         // One that a resetter still holds the flag of stays, until the next round.
-        let whole = count == slab.directory.page_len();
-        if whole && !slab.directory.is_refiling(number, guard) {
+        let whole = count == slab.page_table.page_len();
+        if whole && !slab.page_table.is_refiling(number, guard) {
             self.held -= u64::from(count);
             self.pages[number as usize] = None;
-            slab.directory.remove(number, newest, guard);
+            slab.page_table.remove(number, newest, guard);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The directory: which pages of entries are there, and which generations they begin with.
+//! The page table: which pages of entries are there, and which generations they begin with.
 //!
 //! ```text
 //! chunks ─► [slot]                         chunk c has 2^c slots, made when first needed
@@ -10,7 +10,7 @@
 //!              └─ worn                     how many of its entries are worn out
 //! ```
 //!
-//! **Page rule.** A page that the directory holds is whole. It is taken out only by a thread that
+//! **Page rule.** A page that the page table holds is whole. It is taken out only by a thread that
 //! alone holds all of its entries, vacant. Its memory goes back as [`memory`](crate::wheel::memory)
 //! does it, and a reference found under a guard is good while the guard lives. What a late reader
 //! sees there are vacant generations, which no id matches: those that were there last or, where
@@ -23,7 +23,7 @@
 //!   claimed the entry. Neither is there. (One that has read the state before fails.)
 //! * The holder of the refiling flag, which writes `next_visit` and clears the flag late, whatever
 //!   lives in the entry by then. A page with such an entry stays
-//!   ([`is_refiling`](Directory::is_refiling)), until it is worn out: then it is never put in
+//!   ([`is_refiling`](PageTable::is_refiling)), until it is worn out: then it is never put in
 //!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
 //!   thread.
 //! * The sweeper, which visits a reference to an entry: it drops a reference of one that is
@@ -34,7 +34,7 @@
 //! it in, or those that took what it [left](super::fresh): they alone hold those entries, and until
 //! all have been released nobody takes the page out. So no generation is ever given out twice,
 //! however the putting in and taking out of other threads interleave. The first `base` of all pages
-//! is the one that the slab was [made](Directory::new) with.
+//! is the one that the slab was [made](PageTable::new) with.
 
 use super::magazine::Rounds;
 use super::resident::Resident;
@@ -69,7 +69,7 @@ struct PageSlot<E> {
 
 /// All pages of a shard's slab.
 #[derive(Debug)]
-pub(crate) struct Directory<E: Resident> {
+pub(crate) struct PageTable<E: Resident> {
     places: Places<E>,
     chunks: Box<[AtomicPtr<PageSlot<E>>]>,
     page_bits: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Directory<E: Resident> {
     owns: PhantomData<Box<E>>,
 }
 
-impl<E: Resident> Directory<E> {
+impl<E: Resident> PageTable<E> {
     /// No pages yet, of `2^page_bits` entries or more, whose generations begin with `first`.
     pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         let page_bits = Places::<E>::page_bits(page_bits);
@@ -293,7 +293,7 @@ impl<E: Resident> Directory<E> {
         if slots.is_null() {
             return None;
         }
-        // SAFETY: chunk `c` has `2^c` slots and lives as long as the directory; `in_chunks`
+        // SAFETY: chunk `c` has `2^c` slots and lives as long as the page table; `in_chunks`
         // returns an offset below that.
         let slot = unsafe { slots.add(offset) };
         // SAFETY: as above; slots are only ever shared.
@@ -325,7 +325,7 @@ impl<E: Resident> Directory<E> {
     }
 }
 
-impl<E: Resident> Drop for Directory<E> {
+impl<E: Resident> Drop for PageTable<E> {
     fn drop(&mut self) {
         // Panics, if a value's drop does, only when all memory has been freed: it is dropped last.
         // (What is mapped goes after it, with `places`, also then.)
@@ -336,7 +336,7 @@ impl<E: Resident> Drop for Directory<E> {
             if slots.is_null() {
                 continue;
             }
-            // SAFETY: `slot_or_make` made the chunk with this length; the directory is going.
+            // SAFETY: `slot_or_make` made the chunk with this length; the page table is going.
             let slots = unsafe { boxed_slice(slots, 1 << chunk) };
             for slot in &slots {
                 // Relaxed: as above.
@@ -352,7 +352,7 @@ impl<E: Resident> Drop for Directory<E> {
                     // SAFETY: with `&mut self` nobody else touches it; it is not looked at again.
                     unsafe { entry.bury(&mut values) };
                 }
-                // SAFETY: made by `make_page`; the directory is going.
+                // SAFETY: made by `make_page`; the page table is going.
                 unsafe { self.places.free(page) };
             }
         }
