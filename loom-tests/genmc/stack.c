@@ -1,5 +1,5 @@
 // The vacant entries of a slab with one page of two entries: two threads take them from the stack,
-// or from what is fresh of the page, use them and give them back, or trim the page away and put it
+// or from what remains of the page, use them and give them back, or trim the page away and put it
 // in again. No entry has two holders, no generation is used twice, and none is lost.
 //
 // run: -DFIRST=KEEP -DSECOND=USE
@@ -11,7 +11,7 @@
 // run: -DFIRST=USE -DSECOND=TRIM -DBEGIN=FRESH
 // run: -DFIRST=USE -DSECOND=USE -DBEGIN=ABSENT
 // seen: HEAD_RELAXED
-// seen: FRESH_RELAXED
+// seen: REMAINDER_RELAXED
 // seen: PAGE_OUT_RELAXED
 // seen: RETURNED_NOT_RENEWED
 // seen: HOARDED_NOT_RENEWED
@@ -33,7 +33,7 @@ enum { PAGE = 2, LAST = 15, USES = 24 };
 #define INDEX(word) ((word) & 15u)
 #define NOTHING WORD(0, LAST)
 
-static _Atomic u32 states[PAGE], stack, fresh, page, base;
+static _Atomic u32 states[PAGE], stack, remainder, page, base;
 // Plain: two threads that hold an entry at a time, or one after the other without order, race here.
 static u32 holder[PAGE];
 static u32 used[PAGE * USES];
@@ -104,13 +104,13 @@ static void renew(u32 first, u32 count) {
     STORE(states[index], WORD(generation, index + 1 < PAGE ? index + 1 : LAST), RELEASE);
 }
 
-// Fresh::take
-static u32 take_fresh(u32 most) {
-  u32 seen = LOAD(fresh, RELAXED);
+// PageRemainder::take
+static u32 take_remainder(u32 most) {
+  u32 seen = LOAD(remainder, RELAXED);
   for (u32 tries = 0;; AGAIN(tries)) {
     u32 left = GENERATION_OF(seen), count = left < most ? left : most, first = INDEX(seen);
     if (!count) return NOTHING;
-    if (TRY(fresh, seen, WORD(left - count, first + count), ORDER(FRESH_RELAXED, ACQUIRE), RELAXED))
+    if (TRY(remainder, seen, WORD(left - count, first + count), ORDER(REMAINDER_RELAXED, ACQUIRE), RELAXED))
       return WORD(count, first);
   }
 }
@@ -119,7 +119,7 @@ static u32 take_fresh(u32 most) {
 static u32 vacant(u32 most) {
   u32 rounds = pop(most);
   if (rounds != NOTHING) return rounds;
-  rounds = take_fresh(most);
+  rounds = take_remainder(most);
   if (rounds != NOTHING) renew(INDEX(rounds), GENERATION_OF(rounds));
   return rounds;
 }
@@ -131,8 +131,8 @@ static u32 take_rounds(u32 most) {
   if (!TRY(page, absent, 1, ACQ_REL, RELAXED)) return NOTHING;
   renew(0, most);
   if (most == PAGE) return WORD(most, 0);
-  u32 seen = LOAD(fresh, RELAXED), left = WORD(PAGE - most, most);
-  if (GENERATION_OF(seen) || !TRY(fresh, seen, left, ORDER(FRESH_RELAXED, RELEASE), RELAXED)) {
+  u32 seen = LOAD(remainder, RELAXED), left = WORD(PAGE - most, most);
+  if (GENERATION_OF(seen) || !TRY(remainder, seen, left, ORDER(REMAINDER_RELAXED, RELEASE), RELAXED)) {
     renew(most, PAGE - most);
     u32 generation = GENERATION_OF(look_at(most));
     push(WORD(generation, most), WORD(generation, PAGE - 1), LAST);
@@ -223,7 +223,7 @@ int main(void) {
     renew(0, PAGE);
     STORE(stack, WORD(2, 0), RELAXED);
   } else if (BEGIN == FRESH) {
-    STORE(fresh, WORD(PAGE, 0), RELAXED);
+    STORE(remainder, WORD(PAGE, 0), RELAXED);
   }
   run(first_thread, second_thread, 0);
   u32 left = 0;

@@ -31,7 +31,7 @@ enum {
   STATE_RELAXED,
   PAGE_RELAXED,
   HEAD_RELAXED,
-  FRESH_RELAXED,
+  REMAINDER_RELAXED,
   PAGE_OUT_RELAXED,
   // Fences left out: of whoever files, of the sweep, of the rest.
   NO_FENCE_AFTER_FILING,

@@ -332,9 +332,9 @@ impl<T> Shard<T> {
             // An exchange, not a look: of an insert that arms by an exchange as well, this is
             // before it, and shows it that the wheel was closed, or after it, and sees its timer.
             let mut state = entry.state.load();
-            // One that is fresh may be on a page that is away, where nobody writes. The first timer
-            // that comes to live there is armed by a store, and a fence.
-            while !state.is_fresh() {
+            // One that is pristine may be on a page that is away, where nobody writes. The first
+            // timer that comes to live there is armed by a store, and a fence.
+            while !state.is_pristine() {
                 match entry.state.try_confirm(state) {
                     Ok(()) => break,
                     Err(now) => state = now,

@@ -146,7 +146,7 @@ impl<T> Shard<T> {
         if state.is_refiling() {
             return Ok(false);
         }
-        if state.is_fresh() {
+        if state.is_pristine() {
             // Its page may be away: nobody writes there.
             return Ok(true);
         }

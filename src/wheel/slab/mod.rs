@@ -10,9 +10,9 @@
 #![allow(clippy::inline_always, reason = "the common case is to be one function")]
 
 pub(crate) mod entry;
-mod fresh;
 pub(crate) mod magazine;
 pub(crate) mod next_visit;
+mod page_remainder;
 pub(crate) mod page_table;
 pub(crate) mod resident;
 pub(crate) mod state;
@@ -22,8 +22,8 @@ pub(crate) mod vacant;
 use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
 use crossbeam_utils::CachePadded;
-use fresh::Fresh;
 use magazine::{Magazines, ROUNDS, Rounds};
+use page_remainder::PageRemainder;
 use page_table::{NoEntry, PageTable};
 use resident::Resident;
 use state::EntryState;
@@ -40,7 +40,7 @@ pub(crate) struct Slab<E: Resident> {
 #[derive(Debug)]
 struct Vacant {
     stack: AtomicVacantHead,
-    fresh: Fresh,
+    remainder: PageRemainder,
 }
 
 /// A vacant entry that one thread holds alone.
@@ -100,7 +100,7 @@ impl<E: Resident> Slab<E> {
             page_table: PageTable::new(page_bits, first),
             vacant: CachePadded::new(Vacant {
                 stack: AtomicVacantHead::new(),
-                fresh: Fresh::new(),
+                remainder: PageRemainder::new(),
             }),
         }
     }
@@ -259,7 +259,7 @@ impl<E: Resident> Slab<E> {
     /// Takes up to `most` vacant entries of those that there are.
     fn vacant_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         self.pop_rounds(most, guard).or_else(|| {
-            let rounds = self.vacant.fresh.take(most)?;
+            let rounds = self.vacant.remainder.take(most)?;
             self.page_table.renew(rounds, guard);
             Some(rounds)
         })
@@ -318,7 +318,7 @@ impl<E: Resident> Slab<E> {
         let kept = Rounds { top, count: most.min(len) };
         self.page_table.renew(kept, guard);
         let others = Rounds { top: top + kept.count, count: len - kept.count };
-        if others.count > 0 && !self.vacant.fresh.put(others) {
+        if others.count > 0 && !self.vacant.remainder.put(others) {
             // Another thread has put a page in at the same time.
             self.page_table.renew(others, guard);
             let mut released = Released {

@@ -27,14 +27,14 @@
 //!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
 //!   thread.
 //! * The sweeper, which visits a reference to an entry: it drops a reference of one that is
-//!   [`fresh`](EntryState::is_fresh) without a write.
+//!   [pristine](EntryState::is_pristine) without a write.
 //!
 //! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`
 //! is read, and the states are written, only after the page has been put in, by the thread that put
-//! it in, or those that took what it [left](super::fresh): they alone hold those entries, and until
-//! all have been released nobody takes the page out. So no generation is ever given out twice,
-//! however the putting in and taking out of other threads interleave. The first `base` of all pages
-//! is the one that the slab was [made](PageTable::new) with.
+//! it in, or those that took what it [left](super::page_remainder): they alone hold those entries,
+//! and until all have been released nobody takes the page out. So no generation is ever given out
+//! twice, however the putting in and taking out of other threads interleave. The first `base` of
+//! all pages is the one that the slab was [made](PageTable::new) with.
 
 use super::magazine::Rounds;
 use super::resident::Resident;

@@ -97,7 +97,7 @@ impl EntryState {
     /// Whether the entry is as its memory came from the system, for the first time or again: no
     /// timer has lived in it since, and no reference to it is relied upon.
     #[inline]
-    pub(crate) fn is_fresh(self) -> bool {
+    pub(crate) fn is_pristine(self) -> bool {
         self.generation() == Generation::UNWRITTEN
     }
 
@@ -163,7 +163,7 @@ impl EntryState {
     }
 }
 
-/// The entry's state word; by default that of a [fresh](EntryState::is_fresh) entry.
+/// The entry's state word; by default that of a [pristine](EntryState::is_pristine) entry.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicEntryState(AtomicU64);
 
@@ -228,8 +228,8 @@ impl AtomicEntryState {
         self.0.swap(state.0, Release);
     }
 
-    /// Makes the entry one that is [fresh](EntryState::is_fresh), as all zeros is: for the models,
-    /// whose memory is not the system's.
+    /// Makes the entry one that is [pristine](EntryState::is_pristine), as all zeros is: for the
+    /// models, whose memory is not the system's.
     #[cfg(any(modelled, tiny))]
     pub(crate) fn forget(&self) {
         // Relaxed: whoever puts the page in again is ordered after it by the page table; who looks
@@ -285,7 +285,7 @@ impl AtomicEntryState {
         // to whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
         let before = EntryState(self.0.fetch_and(!REFILING.put(1), AcqRel));
         // Forgotten is the flag only on a page that is worn out.
-        debug_assert!(before.is_refiling() || before.is_fresh(), "another's flag: {before:?}");
+        debug_assert!(before.is_refiling() || before.is_pristine(), "another's flag: {before:?}");
     }
 
     // In C, for `ci/genmc`: `state_swap`.
@@ -311,7 +311,7 @@ mod tests {
     /// A timer of generation 5, due at 9.
     fn armed() -> AtomicEntryState {
         let state = AtomicEntryState::default();
-        assert!(state.load().is_fresh());
+        assert!(state.load().is_pristine());
         state.put(EntryState::vacant(Generation(4), 7));
         assert_eq!(state.load().next(), 7);
         state.arm(TimerId::new(ShardNumber::new(255), Generation(5), u32::MAX >> 2), Tick(9));

@@ -26,14 +26,14 @@ const LEFT: Field = FIRST.above(30);
 
 /// The range of one slab.
 #[derive(Debug)]
-pub(crate) struct Fresh(AtomicU64);
+pub(crate) struct PageRemainder(AtomicU64);
 
-impl Fresh {
+impl PageRemainder {
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    // In C, for `ci/genmc`: `take_fresh` in `stack.c`.
+    // In C, for `ci/genmc`: `take_remainder` in `stack.c`.
     /// Takes up to `most` entries from the progress, if there are any.
     pub(crate) fn take(&self, most: u32) -> Option<Rounds> {
         // Relaxed: the exchange decides.
@@ -71,18 +71,18 @@ fn word(first: u32, left: u32) -> u64 {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{Fresh, Rounds};
+    use super::{PageRemainder, Rounds};
 
     #[test]
     fn a_range_is_taken_from_the_front_and_only_one_is_left_at_a_time() {
-        let fresh = Fresh::new();
-        assert_eq!(fresh.take(16), None);
-        assert!(fresh.put(Rounds { top: 1040, count: 20 }));
-        assert!(!fresh.put(Rounds { top: 4096, count: 8 }), "another is left");
-        assert_eq!(fresh.take(16), Some(Rounds { top: 1040, count: 16 }));
-        assert_eq!(fresh.take(16), Some(Rounds { top: 1056, count: 4 }));
-        assert_eq!(fresh.take(1), None);
-        assert!(fresh.put(Rounds { top: (1 << 30) - 1, count: 1 }));
-        assert_eq!(fresh.take(2), Some(Rounds { top: (1 << 30) - 1, count: 1 }));
+        let remainder = PageRemainder::new();
+        assert_eq!(remainder.take(16), None);
+        assert!(remainder.put(Rounds { top: 1040, count: 20 }));
+        assert!(!remainder.put(Rounds { top: 4096, count: 8 }), "another is left");
+        assert_eq!(remainder.take(16), Some(Rounds { top: 1040, count: 16 }));
+        assert_eq!(remainder.take(16), Some(Rounds { top: 1056, count: 4 }));
+        assert_eq!(remainder.take(1), None);
+        assert!(remainder.put(Rounds { top: (1 << 30) - 1, count: 1 }));
+        assert_eq!(remainder.take(2), Some(Rounds { top: (1 << 30) - 1, count: 1 }));
     }
 }
