@@ -13,7 +13,7 @@ struct entry {
 static struct entry *_Atomic page;
 static _Atomic u32 base;
 
-// PageTable::install, with Places::make_page and PageTable::renew_page
+// PageTable::install, with Places::make_page and PageTable::reinit
 static void *install(void *unused) {
   struct entry *made = malloc(sizeof *made), *absent = 0;
   made->value = 1; // Entry::default, before anybody knows of it

@@ -13,8 +13,8 @@
 // seen: HEAD_RELAXED
 // seen: REMAINDER_RELAXED
 // seen: PAGE_OUT_RELAXED
-// seen: RETURNED_NOT_RENEWED
-// seen: HOARDED_NOT_RENEWED
+// seen: RETURNED_NOT_BUMPED
+// seen: HOARDED_NOT_BUMPED
 #include "wheel.h"
 #if __has_include(<genmc.h>)
 #include <genmc.h>
@@ -97,8 +97,8 @@ static void push(u32 top, u32 last, u32 after) {
   }
 }
 
-// PageTable::renew
-static void renew(u32 first, u32 count) {
+// PageTable::reinit
+static void reinit(u32 first, u32 count) {
   u32 generation = LOAD(base, RELAXED);
   for (u32 index = first; index < first + count; index++)
     STORE(states[index], WORD(generation, index + 1 < PAGE ? index + 1 : LAST), RELEASE);
@@ -120,7 +120,7 @@ static u32 vacant(u32 most) {
   u32 rounds = pop(most);
   if (rounds != NOTHING) return rounds;
   rounds = take_remainder(most);
-  if (rounds != NOTHING) renew(INDEX(rounds), GENERATION_OF(rounds));
+  if (rounds != NOTHING) reinit(INDEX(rounds), GENERATION_OF(rounds));
   return rounds;
 }
 
@@ -129,11 +129,11 @@ static u32 take_rounds(u32 most) {
   u32 rounds = vacant(most), absent = 0;
   if (rounds != NOTHING) return rounds;
   if (!TRY(page, absent, 1, ACQ_REL, RELAXED)) return NOTHING;
-  renew(0, most);
+  reinit(0, most);
   if (most == PAGE) return WORD(most, 0);
   u32 seen = LOAD(remainder, RELAXED), left = WORD(PAGE - most, most);
   if (GENERATION_OF(seen) || !TRY(remainder, seen, left, ORDER(REMAINDER_RELAXED, RELEASE), RELAXED)) {
-    renew(most, PAGE - most);
+    reinit(most, PAGE - most);
     u32 generation = GENERATION_OF(look_at(most));
     push(WORD(generation, most), WORD(generation, PAGE - 1), LAST);
   }
@@ -154,14 +154,14 @@ static void use(u32 index, u32 by) {
   push(WORD(generation + 1, index), WORD(generation + 1, index), after);
 }
 
-// Claimed::renew, and what is left out of it
+// Claimed::bump, and what is left out of it
 static u32 renewed(u32 index, u32 fault) {
   return GENERATION_OF(look_at(index)) + (FAULT == fault ? 0 : 2);
 }
 
 // Takes an entry and gives it back unused, while the next one is used: Slab::release_rounds, Trim
 static void give_back_beside(u32 index, u32 next, u32 fault, u32 by) {
-  u32 generation = renewed(index, fault);
+  u32 generation = bumped(index, fault);
   holder[index] = by;
   chain(index, generation, LAST);
   push(WORD(generation, index), WORD(generation, index), LAST);
@@ -172,21 +172,21 @@ static void keep(u32 by) {
   u32 rounds = take_rounds(PAGE), top = INDEX(rounds);
   if (rounds == NOTHING) return;
   u32 next = GENERATION_OF(rounds) == PAGE ? INDEX(look_at(top)) : LAST;
-  give_back_beside(top, next, RETURNED_NOT_RENEWED, by);
+  give_back_beside(top, next, RETURNED_NOT_BUMPED, by);
 }
 
 // Trim::advance, Trim::give_back
 static void hoard(u32 by) {
   u32 hoarded = vacant(1);
   if (hoarded == NOTHING) return;
-  give_back_beside(INDEX(hoarded), INDEX(vacant(1)), HOARDED_NOT_RENEWED, by);
+  give_back_beside(INDEX(hoarded), INDEX(vacant(1)), HOARDED_NOT_BUMPED, by);
 }
 
 // Trim::advance, Trim::add, PageTable::remove
 static void trim(u32 by) {
   u32 first = NOTHING, last = NOTHING, count = 0, newest = 0;
   for (u32 rounds = vacant(1); rounds != NOTHING && count < PAGE; rounds = vacant(1)) {
-    u32 index = INDEX(rounds), generation = renewed(index, HOARDED_NOT_RENEWED);
+    u32 index = INDEX(rounds), generation = bumped(index, HOARDED_NOT_BUMPED);
     holder[index] = by;
     chain(index, generation, INDEX(first));
     first = WORD(generation, index);
@@ -196,7 +196,7 @@ static void trim(u32 by) {
   }
   if (count == PAGE) {
     STORE(base, newest, RELAXED);
-    for (u32 index = 0; index < PAGE; index++) STORE(states[index], 0, RELAXED); // Places::forget
+    for (u32 index = 0; index < PAGE; index++) STORE(states[index], 0, RELAXED); // Places::zero
     STORE(page, 0, ORDER(PAGE_OUT_RELAXED, RELEASE));
   } else if (count) {
     push(first, last, LAST);
@@ -220,7 +220,7 @@ int main(void) {
   STORE(base, 2, RELAXED);
   STORE(page, BEGIN != ABSENT, RELAXED);
   if (BEGIN == STACKED) {
-    renew(0, PAGE);
+    reinit(0, PAGE);
     STORE(stack, WORD(2, 0), RELAXED);
   } else if (BEGIN == FRESH) {
     STORE(remainder, WORD(PAGE, 0), RELAXED);

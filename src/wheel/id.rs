@@ -12,8 +12,8 @@
 //!
 //! A slab entry's generation is odd while a timer lives in it and even while it is vacant; it
 //! only ever grows. An id holds the odd generation, so it is never zero, and an id whose timer
-//! has gone can never match again. An entry that reaches [`Generation::WORN`] is retired instead
-//! of wrapping.
+//! has gone can never match again. An entry that reaches [`Generation::EXHAUSTED`] is retired
+//! instead of wrapping.
 //!
 //! The generations of a shard begin at a [random](Generation::drawn) one, so that an id of another
 //! wheel, of the same shard and index, practically never matches either.
@@ -156,7 +156,7 @@ pub(crate) struct Generation(pub(crate) u32);
 impl Generation {
     #[cfg(not(modelled))]
     pub(crate) const BITS: u32 = 25;
-    /// So few that a model wears an entry out: it is used six times.
+    /// So few that a model exhausts an entry: it is used six times.
     #[cfg(modelled)]
     pub(crate) const BITS: u32 = 4;
 
@@ -164,8 +164,8 @@ impl Generation {
     /// an entry that waits for one.
     pub(crate) const UNWRITTEN: Generation = Generation(0);
 
-    /// The last vacant generation: an entry that has it is worn out and never used again.
-    pub(crate) const WORN: Generation = Generation((1 << Self::BITS) - 2);
+    /// The last vacant generation: an entry that has it is exhausted and never used again.
+    pub(crate) const EXHAUSTED: Generation = Generation((1 << Self::BITS) - 2);
 
     /// A vacant generation for entries to begin with, random in the lower half of all: each entry
     /// is used 2^23 times at least.
@@ -190,7 +190,7 @@ impl Generation {
     /// The generation after this one: armed after vacant, vacant after armed.
     #[inline]
     pub(crate) const fn next(self) -> Generation {
-        debug_assert!(self.0 < Self::WORN.0);
+        debug_assert!(self.0 < Self::EXHAUSTED.0);
         Generation(self.0 + 1)
     }
 }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn generations_begin_anywhere_in_the_lower_half() {
         let drawn: Vec<u32> = (0..1000).map(|_| Generation::drawn().0).collect();
-        let half = Generation::WORN.0 / 2 + 1;
+        let half = Generation::EXHAUSTED.0 / 2 + 1;
         assert!(drawn.iter().all(|&first| first % 2 == 0 && (2..=half).contains(&first)));
         // Each half of these has none once in 2^1000 runs.
         assert!(drawn.iter().any(|&first| first < half / 2));

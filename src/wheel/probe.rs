@@ -16,8 +16,8 @@ pub const WINDOW: u64 = 1 << Tick::LOW_BITS;
 /// How far behind the sweep a tick may lie and still be told, in ticks.
 pub const PAST: u32 = 1 << (Tick::LOW_BITS - 3);
 
-/// How often an entry is used before it is worn out.
-pub const USES: u64 = (Generation::WORN.0 - Generation::drawn().0) as u64 / 2;
+/// How often an entry is used before it is exhausted.
+pub const USES: u64 = (Generation::EXHAUSTED.0 - Generation::drawn().0) as u64 / 2;
 
 /// Has the next sweep look after the memory, as if a caller had asked for it.
 pub fn want_upkeep<T>(wheel: &Wheel<T>) {

@@ -153,10 +153,10 @@ fn an_entry_that_comes_back_unused() {
     });
 }
 
-/// One that is worn out leaves the hand for good, and the next one takes its place, while another
+/// One that is exhausted leaves the hand for good, and the next one takes its place, while another
 /// thread takes from the stack.
 #[test]
-fn a_worn_entry() {
+fn an_exhausted_entry() {
     model(1, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let other = beside(&wheel, |wheel| wheel.insert(v(98), TICK).unwrap());

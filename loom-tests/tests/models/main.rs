@@ -11,6 +11,7 @@ mod close_vs_insert;
 #[cfg(shuttle)]
 mod crowd;
 mod delay_queue;
+mod exhaustion;
 mod insert_vs_insert;
 mod insert_vs_sweep;
 mod keyed;
@@ -36,5 +37,4 @@ mod snapshot_vs_all;
 mod stale_id_vs_reuse;
 mod unfiled;
 mod upkeep_vs_callers;
-mod wear;
 mod window;

@@ -11,10 +11,10 @@ use super::entry_ref::EntryRef;
 use crate::panics::DropEach;
 use crate::sync::{Acquire, AtomicU32, Relaxed, Release};
 use crate::wheel::id::Generation;
-use crate::wheel::memory::{Guard, Place, pin};
+use crate::wheel::memory::{Guard, Zeroable, pin};
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::slab::Slab;
-use crate::wheel::slab::resident::Resident;
+use crate::wheel::slab::slab_item::SlabItem;
 use crate::wheel::slab::state::AtomicEntryState;
 use crate::wheel::slab::trim::Trim;
 
@@ -42,22 +42,22 @@ const _: () = assert!(size_of::<Block>() == 64);
 
 // SAFETY: all zeros is a vacant state of the first generation, and numbers that are zero, as by
 // default. All of it is atomic.
-unsafe impl Place for Block {
+unsafe impl Zeroable for Block {
     #[cfg(any(modelled, tiny))]
-    fn forget(&self) {
-        self.state.forget();
+    fn zero(&self) {
+        self.state.zero();
     }
 }
 
-impl Resident for Block {
+impl SlabItem for Block {
     #[inline]
     fn state(&self) -> &AtomicEntryState {
         &self.state
     }
 
-    fn renew(&self) {}
+    fn reinit(&self) {}
 
-    unsafe fn bury(&self, _: &mut DropEach) {}
+    unsafe fn drop_value(&self, _: &mut DropEach) {}
 }
 
 impl Block {
@@ -156,7 +156,7 @@ impl Blocks {
         #[cfg(all(modelled, not(crossbeam_loom)))]
         if self.taken.load(Relaxed) != u32::MAX {
             let index = self.taken.fetch_add(1, Relaxed);
-            self.slab.lay(index);
+            self.slab.materialise(index);
             return Some(BlockNumber(index));
         }
         // There are more indices than there can be blocks: it is the memory that is missing.

@@ -3,7 +3,7 @@
 //! A thread looks an entry up under a [`Guard`]; a page that was taken out is freed once every
 //! guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 
-use super::{Place, boxed_slice, try_boxed};
+use super::{Zeroable, boxed_slice, try_boxed};
 use std::marker::PhantomData;
 
 pub(crate) use crossbeam_epoch::{Guard, Guard as Pin, pin};
@@ -27,12 +27,12 @@ pub(crate) fn collect() {}
 
 /// The entries of a slab, by index: each page is where its slot of the page table says.
 #[derive(Debug)]
-pub(crate) struct Places<P: Place> {
+pub(crate) struct Places<P: Zeroable> {
     page_len: u32,
     of: PhantomData<P>,
 }
 
-impl<P: Place> Places<P> {
+impl<P: Zeroable> Places<P> {
     /// Entries in pages of `page_len`, a power of two.
     pub(crate) fn new(page_len: u32) -> Self {
         debug_assert!(page_len.is_power_of_two());
@@ -92,7 +92,7 @@ impl<P: Place> Places<P> {
     /// # Safety
     ///
     /// - `page` was returned by [`make_page`](Self::make_page).
-    pub(crate) unsafe fn forget(&self, _page: *mut P) {}
+    pub(crate) unsafe fn zero(&self, _page: *mut P) {}
 
     /// A page has been taken out: it is freed once no guard that exists now exists any more.
     ///
@@ -100,7 +100,7 @@ impl<P: Place> Places<P> {
     ///
     /// - `page` was returned by [`make_page`](Self::make_page), its entries hold no values, and
     ///   whoever comes later does not find it any more.
-    pub(crate) unsafe fn retire(&self, page: *mut P, guard: &Guard) {
+    pub(crate) unsafe fn reclaim(&self, page: *mut P, guard: &Guard) {
         let len = self.page_len as usize;
         let free = move || {
             // SAFETY: `make_page` made the page as a boxed slice of this length, and no guard that

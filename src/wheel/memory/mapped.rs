@@ -11,7 +11,7 @@
 //!
 //! **Giving back.** The system takes the memory of a page back and shows zeros there, until
 //! somebody writes. All zeros is a vacant entry of the first generation whose next visit tells of
-//! nothing ([`Place`]): no id matches it, and no reference is relied upon through it. Nobody
+//! nothing ([`Zeroable`]): no id matches it, and no reference is relied upon through it. Nobody
 //! changes what is there while the page is away; who might, and why they do not, is in
 //! [`crate::wheel::slab::page_table`].
 //!
@@ -20,7 +20,7 @@
 //! other way is the better one. Entries are not put on huge pages: an insert would wait for two
 //! megabytes to be cleared, and a page of entries would go back only with all its neighbours.
 
-use super::Place;
+use super::Zeroable;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
 use crate::wheel::bits::in_chunks;
 use std::marker::PhantomData;
@@ -85,12 +85,12 @@ pub(crate) fn collect() {}
 
 /// The entries of a slab, by index.
 #[derive(Debug)]
-pub(crate) struct Places<P: Place> {
+pub(crate) struct Places<P: Zeroable> {
     chunks: [AtomicPtr<P>; CHUNKS],
     page_len: u32,
 }
 
-impl<P: Place> Places<P> {
+impl<P: Zeroable> Places<P> {
     /// Entries in pages of `page_len`, a power of two and at most `2^FIRST_BITS`.
     pub(crate) fn new(page_len: u32) -> Self {
         debug_assert!(page_len.is_power_of_two() && page_len <= 1 << FIRST_BITS);
@@ -126,7 +126,7 @@ impl<P: Place> Places<P> {
         // below that.
         let place = unsafe { first.add(offset) };
         // SAFETY: the mapping lives as long as `self`, and whatever is in it is an entry, by the
-        // rule of `Place`; entries are only ever shared.
+        // rule of `Zeroable`; entries are only ever shared.
         Some(unsafe { &*place })
     }
 
@@ -142,7 +142,7 @@ impl<P: Place> Places<P> {
     }
 
     /// Where the page begins whose first entry has this index; its memory is made, if need be. What
-    /// its entries hold is as they were left, or forgotten. `None`: the system refuses the memory.
+    /// its entries hold is as they were left, or zeroed. `None`: the system refuses the memory.
     pub(crate) fn make_page(&self, index: u32) -> Option<*mut P> {
         let (chunk, offset) = in_chunks(index, FIRST_BITS);
         // Acquire: as in `get`.
@@ -169,13 +169,13 @@ impl<P: Place> Places<P> {
     /// same.
     pub(crate) fn unmake_page(&self, _page: *mut P) {}
 
-    /// A page is about to be taken out: its entries forget everything, and its memory goes back.
+    /// A page is about to be taken out: its entries are zeroed, and its memory goes back.
     ///
     /// # Safety
     ///
     /// - `page` was returned by [`make_page`](Self::make_page), and its entries hold no values.
     /// - Nobody needs what they hold, nor changes it, until the page is put in again, if it is.
-    pub(crate) unsafe fn forget(&self, page: *mut P) {
+    pub(crate) unsafe fn zero(&self, page: *mut P) {
         // SAFETY: the page is in a mapping of ours; the caller vouches for the rest.
         unsafe { system::give_back(page, self.page_len as usize) };
     }
@@ -184,8 +184,8 @@ impl<P: Place> Places<P> {
     ///
     /// # Safety
     ///
-    /// - As of [`forget`](Self::forget), which has been called before.
-    pub(crate) unsafe fn retire(&self, _page: *mut P, _guard: &Guard) {}
+    /// - As of [`zero`](Self::zero), which has been called before.
+    pub(crate) unsafe fn reclaim(&self, _page: *mut P, _guard: &Guard) {}
 
     /// Frees a page whose values are dropped already; here, with its mapping.
     ///
@@ -215,7 +215,7 @@ impl<P: Place> Places<P> {
     }
 }
 
-impl<P: Place> Drop for Places<P> {
+impl<P: Zeroable> Drop for Places<P> {
     fn drop(&mut self) {
         for (number, chunk) in self.chunks.iter().enumerate() {
             // Relaxed: `&mut self` already orders everything before this.
@@ -322,20 +322,20 @@ mod system {
     }
 }
 
-/// The memory of models and of Miri: what is given back forgets everything, as the system's does.
+/// The memory of models and of Miri: what is given back is zeroed, as the system's does.
 #[cfg(any(modelled, tiny))]
 mod system {
-    use crate::wheel::memory::{Place, boxed_slice, try_boxed};
+    use crate::wheel::memory::{Zeroable, boxed_slice, try_boxed};
     use std::ptr;
 
-    pub(super) fn map<P: Place>(len: usize) -> Option<*mut P> {
+    pub(super) fn map<P: Zeroable>(len: usize) -> Option<*mut P> {
         try_boxed(len, P::default)
     }
 
     /// # Safety
     ///
     /// - As of the system's memory.
-    pub(super) unsafe fn unmap<P: Place>(first: *mut P, len: usize) {
+    pub(super) unsafe fn unmap<P: Zeroable>(first: *mut P, len: usize) {
         // SAFETY: `map` made a boxed slice of this length.
         drop(unsafe { boxed_slice(first, len) });
     }
@@ -343,16 +343,16 @@ mod system {
     /// # Safety
     ///
     /// - As of the system's memory.
-    pub(super) unsafe fn give_back<P: Place>(first: *mut P, len: usize) {
+    pub(super) unsafe fn give_back<P: Zeroable>(first: *mut P, len: usize) {
         // SAFETY: a part of what `map` has made; it is only ever shared.
         let places = unsafe { &*ptr::slice_from_raw_parts(first, len) };
-        places.iter().for_each(P::forget);
+        places.iter().for_each(P::zero);
     }
 
     /// # Safety
     ///
     /// - None.
-    pub(super) unsafe fn bring<P: Place>(_first: *mut P, _len: usize) {}
+    pub(super) unsafe fn bring<P: Zeroable>(_first: *mut P, _len: usize) {}
 
     pub(super) fn is_whole(_bytes: usize) -> bool {
         true
@@ -362,7 +362,7 @@ mod system {
 #[cfg(all(test, not(modelled)))]
 #[cfg(not(tiny))]
 mod tests {
-    use super::{FIRST_BITS, Place, Places, pin, system};
+    use super::{FIRST_BITS, Places, Zeroable, pin, system};
     use std::ptr;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -372,20 +372,20 @@ mod tests {
     struct Wide(AtomicU64);
 
     // SAFETY: a number, by default zero, is all that it has.
-    unsafe impl Place for Wide {}
+    unsafe impl Zeroable for Wide {}
 
     #[derive(Default)]
     struct Number(AtomicU64);
 
     // SAFETY: as above.
-    unsafe impl Place for Number {}
+    unsafe impl Zeroable for Number {}
 
     /// 256 of them are no whole number of the common systems' pages.
     #[derive(Default)]
     struct Odd([u64; 5]);
 
     // SAFETY: as above; nobody writes to it.
-    unsafe impl Place for Odd {}
+    unsafe impl Zeroable for Odd {}
 
     #[test]
     fn pages_of_entries_are_whole_pages_of_the_system() {
@@ -411,7 +411,7 @@ mod tests {
         let number = |index| &places.get(index, ptr::null_mut, &guard).unwrap().0;
         (0..12).for_each(|index| number(index).store(7, Relaxed));
         // SAFETY: it has no values, and nobody else writes to it.
-        unsafe { places.forget(page) };
+        unsafe { places.zero(page) };
         for index in 4..12 {
             assert_eq!(number(index).load(Relaxed), 7);
         }
@@ -441,7 +441,7 @@ mod tests {
         let place = unsafe { &*page };
         place.0.store(7, Relaxed);
         // SAFETY: it has no value, and nobody else writes to it.
-        unsafe { places.forget(page) };
+        unsafe { places.zero(page) };
         assert_eq!(place.0.load(Relaxed), 0);
         assert_eq!(places.make_page(0), Some(page));
         assert!(places.make_page(1 << FIRST_BITS).is_some_and(|other| other != page));

@@ -5,12 +5,12 @@
 //! * `mapped` (Linux, 64 bits): entries stay where they are for as long as the wheel exists, in
 //!   mappings of the system's, and a page that is not needed goes back to the system by itself. A
 //!   look-up needs no protection: what it reads there is always an entry, if only one that has
-//!   forgotten everything.
+//!   been zeroed.
 //! * `boxed` (elsewhere, and here with `--cfg portable`): pages from the allocator, freed when
 //!   every guard of that time has gone (`crossbeam-epoch`; Fraser, *Practical lock-freedom*, 2004).
 //!
 //! Both have `Places`, the entries by their index; `Guard`, under which a reference to one is good,
-//! and `Pin`, its owner; and [`Place`], what an entry must be. The models of `loom-tests`
+//! and `Pin`, its owner; and [`Zeroable`], what an entry must be. The models of `loom-tests`
 //! run `mapped`, and those of the epoch `boxed`. Miri has no mappings: there, too, pages
 //! are the allocator's, unless `--cfg tiny` makes everything small and `mapped` uses memory as the
 //! models do.
@@ -68,8 +68,8 @@ pub(crate) fn try_boxed<S>(len: usize, make: impl FnMut() -> S) -> Option<*mut S
 /// - All zeros is an entry, and the default one.
 /// - Whatever others may write to an entry that is shared is atomic, or in a cell that nobody
 ///   touches while its page is away.
-pub(crate) unsafe trait Place: Default {
+pub(crate) unsafe trait Zeroable: Default {
     /// Makes it the default one.
     #[cfg(any(modelled, tiny))]
-    fn forget(&self);
+    fn zero(&self);
 }

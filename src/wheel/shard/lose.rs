@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::unfiled::forget;
+use super::unfiled::clear_if;
 use super::{Shard, in_time};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
@@ -53,7 +53,9 @@ impl<T> Shard<T> {
                 self.lose(entry, slot, swept);
                 while let Err(now) = entry.state.try_confirm(state) {
                     state = now;
-                    forget(&entry.next_visit, |next_visit| self.tells_of(slot, next_visit, swept));
+                    clear_if(&entry.next_visit, |next_visit| {
+                        self.tells_of(slot, next_visit, swept)
+                    });
                 }
             });
         }
@@ -64,7 +66,7 @@ impl<T> Shard<T> {
     /// `next_visit` of its entry does not tell of it any more.
     pub(super) fn lose(&self, entry: &Entry<T>, slot: SlotIndex, swept: Tick) {
         self.unfiled.add();
-        forget(&entry.next_visit, |next_visit| self.tells_of(slot, next_visit, swept));
+        clear_if(&entry.next_visit, |next_visit| self.tells_of(slot, next_visit, swept));
     }
 
     /// As [`lose`](Self::lose), for a reference that was to go to a place.

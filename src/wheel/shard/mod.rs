@@ -16,12 +16,12 @@
 //!   lies after the sweep, a reference to this entry is in the slot that is taken at that tick, or
 //!   in the sweeper's hand, except while the insert that wrote `next_visit` has not returned.
 //!   (Nobody has its id before that. So only the sweeper can end its timer, when the `next_visit`'s
-//!   tick has passed; and a drain, which makes `next_visit` forget.)
+//!   tick has passed; and a drain, which clears `next_visit`.)
 //!
-//! It is always right to promise less: a next visit may forget a reference. A reference whose entry
-//! is vacant is *stale* and is discarded when it is visited, unless a resetter may still rely on
-//! it. Two references to one entry are harmless: the first that is visited when its timer is due
-//! ends it.
+//! It is always right to promise less: a next visit may drop a reference. A
+//! reference whose entry is vacant is *stale* and is discarded when it is visited, unless a
+//! resetter may still rely on it. Two references to one entry are harmless: the first that is
+//! visited when its timer is due ends it.
 //!
 //! [`protocol`] has the steps of each operation, and the races one by one; [`unfiled`] has what
 //! they do where there is no memory for a reference, of which the other pages say nothing.
@@ -164,8 +164,8 @@ impl<T> Shard<T> {
     /// filed the reference that the entry's `next_visit` tells of.
     pub(crate) fn withdraw(&self, id: TimerId, guard: &Guard) -> Option<T> {
         let entry = self.slab.entry(id.index(), guard)?;
-        let forget = || entry.next_visit.store(AtomicNextVisit::NONE);
-        self.end(entry, id, guard, forget).map(|(value, _)| value)
+        let clear = || entry.next_visit.store(AtomicNextVisit::NONE);
+        self.end(entry, id, guard, clear).map(|(value, _)| value)
     }
 
     // In C, for `ci/genmc`: `cancel`.
@@ -187,7 +187,7 @@ impl<T> Shard<T> {
         let top = magazines.with_room()?;
         let seen = entry.state.load();
         let ended = EntryState::end_of(id, top);
-        if !seen.is_settled_of(id) || ended.is_worn() {
+        if !seen.is_settled_of(id) || ended.is_exhausted() {
             return None;
         }
         entry.state.try_end_to(seen, ended).ok()?;
@@ -346,8 +346,8 @@ impl<T> Shard<T> {
             let id = TimerId::new(self.number, state.generation(), index);
             // The insert that armed this timer may not have filed the reference that its
             // `next_visit` tells of.
-            let forget = || entry.next_visit.store(AtomicNextVisit::NONE);
-            if let Some((value, ended)) = self.end(entry, id, guard, forget) {
+            let clear = || entry.next_visit.store(AtomicNextVisit::NONE);
+            if let Some((value, ended)) = self.end(entry, id, guard, clear) {
                 hand_back(id, ended.deadline(progress.swept()), value);
             }
         });

@@ -83,7 +83,7 @@
 //! **A resetter held up between 1 and 7** keeps others from using `next_visit`, not from working:
 //! they file references of their own. Its timer may end and the entry be claimed and armed: the
 //! flag stays until that thread clears it, whatever lives in the entry by then, and what it writes
-//! into `next_visit` is true of the entry. The entry's page stays as long, unless it is worn out
+//! into `next_visit` is true of the entry. The entry's page stays as long, unless it is exhausted
 //! ([`page_table`](crate::wheel::slab::page_table)).
 //!
 //! **The sweeper's exchange of `next_visit` against an inserter's store.** Each tells of a

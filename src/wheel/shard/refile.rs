@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::unfiled::forget;
+use super::unfiled::clear_if;
 use super::{Aim, Filed, Role, Shard, at, has_passed, in_time};
 use crate::wheel::hierarchy::geometry::Place;
 use crate::wheel::progress::Progress;
@@ -51,7 +51,7 @@ impl<T> Shard<T> {
             }
             let (swept, unfiled) = (progress.swept(), self.unfiled());
             if deadline.is_left_behind(swept) {
-                state = renew(entry, state, deadline, swept.oldest());
+                state = raise(entry, state, deadline, swept.oldest());
                 deadline = swept.oldest();
                 if state.generation() != id.generation() {
                     return filed;
@@ -69,7 +69,7 @@ impl<T> Shard<T> {
             }
             full_fence();
             if role == Role::Holder && self.unfiled() != unfiled {
-                forget(&entry.next_visit, |next_visit| next_visit == at(place, swept));
+                clear_if(&entry.next_visit, |next_visit| next_visit == at(place, swept));
                 continue;
             }
             if !has_passed(place, deadline, progress.swept()) {
@@ -102,12 +102,12 @@ fn ahead_of(deadline: Tick, swept: Tick) -> Tick {
 /// Gives a timer whose deadline the sweep has left behind the oldest one that can be told, unless
 /// another has reset it since. Returns its state after that.
 #[cold]
-fn renew<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tick) -> EntryState {
+fn raise<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tick) -> EntryState {
     let generation = state.generation();
     while state.generation() == generation && state == state.with_deadline(deadline) {
-        let renewed = state.with_deadline(oldest);
-        match entry.state.try_reset(state, renewed) {
-            Ok(()) => return renewed,
+        let raised = state.with_deadline(oldest);
+        match entry.state.try_reset(state, raised) {
+            Ok(()) => return raised,
             Err(now) => state = now,
         }
     }

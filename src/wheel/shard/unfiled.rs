@@ -12,16 +12,16 @@
 //!
 //! **`next_visit` must not tell of a reference that is not there** (I2 in [`super`]):
 //!
-//! * an insert that takes its timer back makes `next_visit` forget before it releases the entry.
+//! * an insert that takes its timer back clears `next_visit` before it releases the entry.
 //!   Nobody has its id before;
-//! * the sweeper makes `next_visit` forget, and then confirms the state. A reset that comes before
+//! * the sweeper clears `next_visit`, and then confirms the state. A reset that comes before
 //!   the confirmation makes it fail, or is seen to by the look at all entries; one that comes after
 //!   it sees `next_visit`;
 //! * a resetter that holds the refiling flag files its reference first, and writes `next_visit`
 //!   then. In between the sweeper may visit the reference before its expiry, and fail to put it
 //!   back. The resetter writes `next_visit`, passes a fence and looks at the count; the sweeper
 //!   counts, passes a fence and looks at `next_visit`. Whichever fence comes second, its thread
-//!   finds what the other wrote, and makes `next_visit` forget. The resetter then files once more.
+//!   finds what the other wrote, and clears `next_visit`. The resetter then files once more.
 
 #![forbid(unsafe_code)]
 
@@ -55,8 +55,8 @@ impl Unfiled {
     }
 }
 
-/// Makes a next visit forget what it tells of, as long as that is this.
-pub(super) fn forget(next_visit: &AtomicNextVisit, is_this: impl Fn(Tick) -> bool) {
+/// Clears a next visit, as long as that is this.
+pub(super) fn clear_if(next_visit: &AtomicNextVisit, is_this: impl Fn(Tick) -> bool) {
     let mut seen = next_visit.load();
     while is_this(seen) {
         match next_visit.replace(seen, AtomicNextVisit::NONE) {

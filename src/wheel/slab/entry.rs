@@ -12,11 +12,11 @@
 //! generation is odd.
 
 use super::next_visit::AtomicNextVisit;
-use super::resident::Resident;
+use super::slab_item::SlabItem;
 use super::state::AtomicEntryState;
 use crate::panics::DropEach;
 use crate::sync::UnsafeCell;
-use crate::wheel::memory::Place;
+use crate::wheel::memory::Zeroable;
 use std::mem::MaybeUninit;
 
 /// One place for one timer.
@@ -41,10 +41,10 @@ impl<T> Default for Entry<T> {
 // SAFETY: all zeros is a vacant state of the first generation, a next visit that tells of nothing
 // and a value that is not there, as by default. State and `next_visit` are atomic; the value is in
 // a cell, which by the value rule nobody touches while the entry is vacant.
-unsafe impl<T> Place for Entry<T> {
+unsafe impl<T> Zeroable for Entry<T> {
     #[cfg(any(modelled, tiny))]
-    fn forget(&self) {
-        self.state.forget();
+    fn zero(&self) {
+        self.state.zero();
         self.next_visit.store(AtomicNextVisit::NONE);
     }
 }
@@ -53,18 +53,18 @@ unsafe impl<T> Place for Entry<T> {
 // allows; no two threads ever touch the same value at a time, so `T` need not be `Sync`.
 unsafe impl<T: Send> Sync for Entry<T> {}
 
-impl<T> Resident for Entry<T> {
+impl<T> SlabItem for Entry<T> {
     #[inline]
     fn state(&self) -> &AtomicEntryState {
         &self.state
     }
 
     #[inline]
-    fn renew(&self) {
+    fn reinit(&self) {
         self.next_visit.store(AtomicNextVisit::NONE);
     }
 
-    unsafe fn bury(&self, values: &mut DropEach) {
+    unsafe fn drop_value(&self, values: &mut DropEach) {
         if self.state.load().is_armed() {
             // SAFETY: the generation is odd, so the value is there; the caller vouches that nobody
             // else ends this timer, and that it is not looked at again.

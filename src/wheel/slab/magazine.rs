@@ -20,9 +20,10 @@
 //! that, a live thread that calls no more keeps what it has: at most `2 * ROUNDS` entries, and as
 //! many pages.
 //!
-//! **Wear.** An entry that goes back gets a later generation, as if it had been used once more: the
-//! magazine does not know which have been used since they came from the stack. So where one thread
-//! arms and another of the same home ends, an entry is worn out after half as many timers.
+//! **Exhaustion.** An entry that goes back gets a later generation, as if it had been used once
+//! more: the magazine does not know which have been used since they came from the stack. So where
+//! one thread arms and another of the same home ends, an entry is exhausted after half as many
+//! timers.
 
 #![forbid(unsafe_code)]
 

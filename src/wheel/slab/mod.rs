@@ -14,7 +14,7 @@ pub(crate) mod magazine;
 pub(crate) mod next_visit;
 mod page_remainder;
 pub(crate) mod page_table;
-pub(crate) mod resident;
+pub(crate) mod slab_item;
 pub(crate) mod state;
 pub(crate) mod trim;
 pub(crate) mod vacant;
@@ -25,13 +25,13 @@ use crossbeam_utils::CachePadded;
 use magazine::{Magazines, ROUNDS, Rounds};
 use page_remainder::PageRemainder;
 use page_table::{NoEntry, PageTable};
-use resident::Resident;
+use slab_item::SlabItem;
 use state::EntryState;
 use vacant::{AtomicVacantHead, VacantHead};
 
 /// The entries of one shard, of one kind.
 #[derive(Debug)]
-pub(crate) struct Slab<E: Resident> {
+pub(crate) struct Slab<E: SlabItem> {
     page_table: PageTable<E>,
     vacant: CachePadded<Vacant>,
 }
@@ -52,12 +52,12 @@ pub(crate) struct Claimed<'g, E> {
     pub(crate) vacant: EntryState,
 }
 
-impl<E: Resident> Claimed<'_, E> {
+impl<E: SlabItem> Claimed<'_, E> {
     /// Makes it as if it had been used once more, before `next`. Returns its new generation.
-    pub(crate) fn renew(&self, next: u32) -> Generation {
-        let renewed = self.vacant.generation().next().next();
-        self.entry.state().chain(renewed, next);
-        renewed
+    pub(crate) fn bump(&self, next: u32) -> Generation {
+        let bumped = self.vacant.generation().next().next();
+        self.entry.state().chain(bumped, next);
+        bumped
     }
 }
 
@@ -93,7 +93,7 @@ impl Released {
     }
 }
 
-impl<E: Resident> Slab<E> {
+impl<E: SlabItem> Slab<E> {
     /// No entries yet; the generations of those to come begin with `first`.
     pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         Self {
@@ -168,7 +168,7 @@ impl<E: Resident> Slab<E> {
     /// Adds an entry to those on their way back: vacant, held by the caller alone, and its state
     /// references [`Released::next`].
     ///
-    /// A worn entry is retired instead; with the last one of its page the page goes.
+    /// An exhausted entry is retired instead; with the last one of its page the page goes.
     #[inline]
     pub(crate) fn gather(
         &self,
@@ -177,8 +177,8 @@ impl<E: Resident> Slab<E> {
         vacant: Generation,
         guard: &Guard,
     ) {
-        if vacant == Generation::WORN {
-            self.page_table.wear(index, guard);
+        if vacant == Generation::EXHAUSTED {
+            self.page_table.retire(index, guard);
         } else {
             released.add(index, vacant);
         }
@@ -260,7 +260,7 @@ impl<E: Resident> Slab<E> {
     fn vacant_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         self.pop_rounds(most, guard).or_else(|| {
             let rounds = self.vacant.remainder.take(most)?;
-            self.page_table.renew(rounds, guard);
+            self.page_table.reinit(rounds, guard);
             Some(rounds)
         })
     }
@@ -316,11 +316,11 @@ impl<E: Resident> Slab<E> {
         let (top, vacant) = self.page_table.install(guard)?;
         let len = self.page_table.page_len();
         let kept = Rounds { top, count: most.min(len) };
-        self.page_table.renew(kept, guard);
+        self.page_table.reinit(kept, guard);
         let others = Rounds { top: top + kept.count, count: len - kept.count };
         if others.count > 0 && !self.vacant.remainder.put(others) {
             // Another thread has put a page in at the same time.
-            self.page_table.renew(others, guard);
+            self.page_table.reinit(others, guard);
             let mut released = Released {
                 top: VacantHead::new(vacant, others.top),
                 last: VacantHead::new(vacant, top + len - 1),
@@ -333,8 +333,8 @@ impl<E: Resident> Slab<E> {
 
     /// Makes the memory of an entry, on no page: for models, which keep it to themselves.
     #[cfg(all(modelled, not(crossbeam_loom)))]
-    pub(crate) fn lay(&self, index: u32) {
-        self.page_table.lay(index);
+    pub(crate) fn materialise(&self, index: u32) {
+        self.page_table.materialise(index);
     }
 
     /// Gives back one entry, which the caller alone holds.
@@ -352,8 +352,8 @@ impl<E: Resident> Slab<E> {
         for _ in 0..count {
             let Some(claimed) = self.claimed(index, guard) else { break };
             index = claimed.vacant.next();
-            let renewed = claimed.renew(released.next());
-            self.gather(&mut released, claimed.index, renewed, guard);
+            let bumped = claimed.bump(released.next());
+            self.gather(&mut released, claimed.index, bumped, guard);
         }
         self.release(&mut released, guard);
     }
@@ -381,33 +381,33 @@ mod tests {
     use crate::wheel::memory::pin;
 
     /// Ends the uses of `times` claimed entries, as if their last generation had passed.
-    fn wear_out(slab: &Slab<Entry<u8>>, times: u32) {
+    fn exhaust(slab: &Slab<Entry<u8>>, times: u32) {
         let guard = pin();
         let mut released = Released::NONE;
         for _ in 0..times {
             let claimed = slab.claim(&guard).expect("indices and memory are left");
-            slab.gather(&mut released, claimed.index, Generation::WORN, &guard);
+            slab.gather(&mut released, claimed.index, Generation::EXHAUSTED, &guard);
         }
         slab.release(&mut released, &guard);
     }
 
     #[test]
-    fn a_worn_entry_is_never_claimed_again() {
+    fn an_exhausted_entry_is_never_claimed_again() {
         let (slab, guard) = (Slab::<Entry<u8>>::new(1, Generation::drawn()), pin());
         let first = slab.claim(&guard).unwrap().index;
         let second = slab.claim(&guard).unwrap().index;
         assert_ne!(first, second);
-        wear_out(&slab, 1);
+        exhaust(&slab, 1);
         for _ in 0..20 {
             let claimed = slab.claim(&guard).unwrap();
-            assert!(claimed.index > 2, "worn, or still in use: {}", claimed.index);
+            assert!(claimed.index > 2, "exhausted, or still in use: {}", claimed.index);
         }
     }
 
     #[test]
-    fn a_page_that_is_worn_out_goes_and_its_number_with_it() {
+    fn a_page_that_is_exhausted_goes_and_its_number_with_it() {
         let slab = Slab::<Entry<u8>>::new(2, Generation::drawn());
-        wear_out(&slab, 4);
+        exhaust(&slab, 4);
         assert_eq!(slab.len(), 0);
         let claimed = slab.claim(&pin()).map(|claimed| claimed.index);
         assert_eq!(claimed, Ok(4), "the generations of page 0 are used up");

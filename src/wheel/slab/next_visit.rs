@@ -36,7 +36,7 @@ impl AtomicNextVisit {
     pub(crate) fn store(&self, at: Tick) {
         // Relaxed: published by the exchange that arms the entry's timer, or by the one that puts
         // the entry back among the vacant ones. The sweeper's exchange that it overwrites, or
-        // makes fail, told that a reference has gone, or of a reference that is now forgotten.
+        // makes fail, told that a reference has gone, or of a reference that is now cleared.
         self.0.store(at.0, Relaxed);
     }
 

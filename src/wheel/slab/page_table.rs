@@ -7,7 +7,7 @@
 //!              │
 //!              ├─ page ─► entries          null while the page is not there
 //!              ├─ base                     the generation its next incarnation starts from
-//!              └─ worn                     how many of its entries are worn out
+//!              └─ retired                  how many of its entries are exhausted
 //! ```
 //!
 //! **Page rule.** A page that the page table holds is whole. It is taken out only by a thread that
@@ -16,28 +16,28 @@
 //! sees there are vacant generations, which no id matches: those that were there last or, where
 //! entries stay in their places, zeros.
 //!
-//! **Nobody changes what is on a page that is away**, for it forgets; and nobody tries, as a rule,
-//! lest its memory come back for nothing. Who could?
+//! **Nobody changes what is on a page that is away**, for it is zeroed; and nobody tries, as a
+//! rule, lest its memory come back for nothing. Who could?
 //!
 //! * Whoever ends, resets or arms a timer: it exchanges the state of an armed generation, or has
 //!   claimed the entry. Neither is there. (One that has read the state before fails.)
 //! * The holder of the refiling flag, which writes `next_visit` and clears the flag late, whatever
 //!   lives in the entry by then. A page with such an entry stays
-//!   ([`is_refiling`](PageTable::is_refiling)), until it is worn out: then it is never put in
-//!   again. A flag that has been forgotten and set again would otherwise be cleared by the wrong
+//!   ([`is_refiling`](PageTable::is_refiling)), until it is exhausted: then it is never put in
+//!   again. A flag that has been zeroed and set again would otherwise be cleared by the wrong
 //!   thread.
 //! * The sweeper, which visits a reference to an entry: it drops a reference of one that is
 //!   [pristine](EntryState::is_pristine) without a write.
 //!
-//! **Base rule.** `base` is written, and the entries forget, before the page is taken out; `base`
-//! is read, and the states are written, only after the page has been put in, by the thread that put
-//! it in, or those that took what it [left](super::page_remainder): they alone hold those entries,
-//! and until all have been released nobody takes the page out. So no generation is ever given out
-//! twice, however the putting in and taking out of other threads interleave. The first `base` of
-//! all pages is the one that the slab was [made](PageTable::new) with.
+//! **Base rule.** `base` is written, and the entries are zeroed, before the page is taken out;
+//! `base` is read, and the states are written, only after the page has been put in, by the thread
+//! that put it in, or those that took what it [left](super::page_remainder): they alone hold those
+//! entries, and until all have been released nobody takes the page out. So no generation is ever
+//! given out twice, however the putting in and taking out of other threads interleave. The first
+//! `base` of all pages is the one that the slab was [made](PageTable::new) with.
 
 use super::magazine::Rounds;
-use super::resident::Resident;
+use super::slab_item::SlabItem;
 use super::state::EntryState;
 use crate::panics::DropEach;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicU32, Relaxed, Release};
@@ -53,7 +53,7 @@ const CHUNKS: usize = 30;
 /// Why there is no vacant entry, and none can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoEntry {
-    /// All indices are in use, or worn out.
+    /// All indices are in use, or exhausted.
     UsedUp,
     /// There is no memory for another page.
     OutOfMemory,
@@ -64,12 +64,12 @@ pub(crate) enum NoEntry {
 struct PageSlot<E> {
     page: AtomicPtr<E>,
     base: AtomicU32,
-    worn: AtomicU32,
+    retired: AtomicU32,
 }
 
 /// All pages of a shard's slab.
 #[derive(Debug)]
-pub(crate) struct PageTable<E: Resident> {
+pub(crate) struct PageTable<E: SlabItem> {
     places: Places<E>,
     chunks: Box<[AtomicPtr<PageSlot<E>>]>,
     page_bits: u32,
@@ -82,7 +82,7 @@ pub(crate) struct PageTable<E: Resident> {
     owns: PhantomData<Box<E>>,
 }
 
-impl<E: Resident> PageTable<E> {
+impl<E: SlabItem> PageTable<E> {
     /// No pages yet, of `2^page_bits` entries or more, whose generations begin with `first`.
     pub(crate) fn new(page_bits: u32, first: Generation) -> Self {
         let page_bits = Places::<E>::page_bits(page_bits);
@@ -127,8 +127,9 @@ impl<E: Resident> PageTable<E> {
     }
 
     // In C, for `ci/genmc`: `install` in `page.c`, `take_rounds` in `stack.c`.
-    /// Puts a page in. The caller alone holds its entries, which are to be [renewed](Self::renew)
-    /// before they are used. Returns the index of the first, and their generation.
+    /// Puts a page in. The caller alone holds its entries, which are to be
+    /// [reinitialised](Self::reinit) before they are used. Returns the index of the first, and
+    /// their generation.
     pub(crate) fn install(&self, guard: &Guard) -> Result<(u32, Generation), NoEntry> {
         loop {
             let number = self.absent_page().ok_or(NoEntry::UsedUp)?;
@@ -137,7 +138,7 @@ impl<E: Resident> PageTable<E> {
             let page = page.ok_or(NoEntry::OutOfMemory)?;
             // AcqRel: the Release half publishes, to `page`, entries as `make_page` returns them;
             // the Acquire half pairs with the Release of `remove`, so that `base` is seen, and that
-            // the entries have forgotten.
+            // the entries have been zeroed.
             if slot.page.compare_exchange(ptr::null_mut(), page, AcqRel, Relaxed).is_err() {
                 self.places.unmake_page(page);
                 continue;
@@ -146,8 +147,8 @@ impl<E: Resident> PageTable<E> {
             self.pages.fetch_add(1, Relaxed);
             // Relaxed: ordered by the exchange above, by the base rule.
             let base = Generation(slot.base.load(Relaxed));
-            if base >= Generation::WORN {
-                // The page that was here wore out while this one was on its way.
+            if base >= Generation::EXHAUSTED {
+                // The page that was here was exhausted while this one was on its way.
                 self.remove(number, base, guard);
                 continue;
             }
@@ -157,7 +158,7 @@ impl<E: Resident> PageTable<E> {
 
     /// Makes the memory of an entry, on no page.
     #[cfg(all(modelled, not(crossbeam_loom)))]
-    pub(crate) fn lay(&self, index: u32) {
+    pub(crate) fn materialise(&self, index: u32) {
         assert!(self.places.make_page(index).is_some(), "a model has memory");
     }
 
@@ -175,17 +176,17 @@ impl<E: Resident> PageTable<E> {
             return;
         }
         // SAFETY: made by `make_page`; the caller alone holds its entries, so that they are vacant
-        // and by the module's rules nobody changes them, unless the page is worn out.
-        unsafe { self.places.forget(page) };
-        // Release: publishes `base`, and that the entries have forgotten, to `install`. Nobody else
-        // takes the page out: it is the caller's.
+        // and by the module's rules nobody changes them, unless the page is exhausted.
+        unsafe { self.places.zero(page) };
+        // Release: publishes `base`, and that the entries have been zeroed, to `install`. Nobody
+        // else takes the page out: it is the caller's.
         slot.page.store(ptr::null_mut(), Release);
         // Relaxed: a figure.
         self.pages.fetch_sub(1, Relaxed);
         // Relaxed: a hint where a search begins.
         self.first_absent.fetch_min(number, Relaxed);
         // SAFETY: as above; it has been taken out.
-        unsafe { self.places.retire(page, guard) };
+        unsafe { self.places.reclaim(page, guard) };
     }
 
     /// Whether a resetter is filing an earlier reference to one of the page's entries.
@@ -195,15 +196,15 @@ impl<E: Resident> PageTable<E> {
         self.entries(number, guard).any(|(_, entry)| entry.state().load().is_refiling())
     }
 
-    /// Counts the entry at `index` as worn out; with the last one of its page the page goes.
-    pub(crate) fn wear(&self, index: u32, guard: &Guard) {
+    /// Counts the entry at `index` as exhausted; with the last one of its page the page goes.
+    pub(crate) fn retire(&self, index: u32, guard: &Guard) {
         let number = self.page_of(index);
         let Some(slot) = self.slot(number) else {
             return;
         };
         // AcqRel: the last to count acts for all the others, which are done with their entries.
-        if slot.worn.fetch_add(1, AcqRel) + 1 == self.page_len() {
-            self.remove(number, Generation::WORN, guard);
+        if slot.retired.fetch_add(1, AcqRel) + 1 == self.page_len() {
+            self.remove(number, Generation::EXHAUSTED, guard);
         }
     }
 
@@ -233,7 +234,7 @@ impl<E: Resident> PageTable<E> {
         let absent = (start..end).chain(0..start.min(end)).find(|&number| {
             self.slot(number).is_none_or(|slot| {
                 // Relaxed: as above.
-                let used_up = slot.base.load(Relaxed) >= Generation::WORN.0;
+                let used_up = slot.base.load(Relaxed) >= Generation::EXHAUSTED.0;
                 // Relaxed: as above.
                 slot.page.load(Relaxed).is_null() && !used_up
             })
@@ -244,10 +245,10 @@ impl<E: Resident> PageTable<E> {
         Some(absent)
     }
 
-    // In C, for `ci/genmc`: `renew` in `stack.c`.
+    // In C, for `ci/genmc`: `reinit` in `stack.c`.
     /// Gives entries of a page that was put in a generation that was not used before, and chains
     /// them, in the order of their indices. The caller alone holds them.
-    pub(crate) fn renew(&self, Rounds { top, count }: Rounds, guard: &Guard) {
+    pub(crate) fn reinit(&self, Rounds { top, count }: Rounds, guard: &Guard) {
         let number = self.page_of(top);
         // Relaxed: ordered by the exchange that put the page in, or by the one that took the
         // entries; by the base rule nobody writes it now.
@@ -255,10 +256,10 @@ impl<E: Resident> PageTable<E> {
         let before = (top & (self.page_len() - 1)) as usize;
         let entries = self.on_page(number, guard).get(before..before + count as usize);
         for (index, entry) in (top..).zip(entries.unwrap_or_default()) {
-            // It may not have forgotten, where the system refused to take the memory back. What the
-            // sweeper has written there since is not ordered before a store, so that `next_visit`
-            // must not tell of a reference that it has dropped.
-            entry.renew();
+            // It may not have been zeroed, where the system refused to take the memory back. What
+            // the sweeper has written there since is not ordered before a store, so that
+            // `next_visit` must not tell of a reference that it has dropped.
+            entry.reinit();
             entry.state().put(EntryState::vacant(Generation(base), index + 1));
         }
     }
@@ -310,7 +311,7 @@ impl<E: Resident> PageTable<E> {
             let slots = try_boxed(1 << chunk, || PageSlot::<E> {
                 page: AtomicPtr::new(ptr::null_mut()),
                 base: AtomicU32::new(self.first.0),
-                worn: AtomicU32::new(0),
+                retired: AtomicU32::new(0),
             })?;
             // Release: publishes the chunk's slots; pairs with the Acquire of `slot`. Relaxed on
             // failure: the loop looks again.
@@ -325,7 +326,7 @@ impl<E: Resident> PageTable<E> {
     }
 }
 
-impl<E: Resident> Drop for PageTable<E> {
+impl<E: SlabItem> Drop for PageTable<E> {
     fn drop(&mut self) {
         // Panics, if a value's drop does, only when all memory has been freed: it is dropped last.
         // (What is mapped goes after it, with `places`, also then.)
@@ -350,7 +351,7 @@ impl<E: Resident> Drop for PageTable<E> {
                     // SAFETY: as above; entries are only ever shared.
                     let entry = unsafe { &*entry };
                     // SAFETY: with `&mut self` nobody else touches it; it is not looked at again.
-                    unsafe { entry.bury(&mut values) };
+                    unsafe { entry.drop_value(&mut values) };
                 }
                 // SAFETY: made by `make_page`; the page table is going.
                 unsafe { self.places.free(page) };

@@ -18,8 +18,8 @@
 //! compare-and-swap on it and every race between them has one winner. Whoever advances the
 //! generation ([`try_end`](AtomicEntryState::try_end)) takes ownership of the value and the entry.
 //! A state word never returns once its timer has ended, because generations only grow; while it is
-//! armed it may, by resets to and fro. (A page that is given back [forgets](super::page_table): its
-//! words are zero, which is no timer's, until it is put in again with later generations.)
+//! armed it may, by resets to and fro. (A page that is given back is [zeroed](super::page_table):
+//! its words are zero, which is no timer's, until it is put in again with later generations.)
 //!
 //! **R, refiling.** Set by a resetter that is filing an earlier reference to this entry; while it
 //! is set only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
@@ -138,8 +138,8 @@ impl EntryState {
 
     /// Whether the generation is the last vacant one.
     #[inline]
-    pub(crate) fn is_worn(self) -> bool {
-        self.0 >= GENERATION.put(u64::from(Generation::WORN.0))
+    pub(crate) fn is_exhausted(self) -> bool {
+        self.0 >= GENERATION.put(u64::from(Generation::EXHAUSTED.0))
     }
 
     /// The timer of this id, of this deadline, while nobody is refiling.
@@ -231,7 +231,7 @@ impl AtomicEntryState {
     /// Makes the entry one that is [pristine](EntryState::is_pristine), as all zeros is: for the
     /// models, whose memory is not the system's.
     #[cfg(any(modelled, tiny))]
-    pub(crate) fn forget(&self) {
+    pub(crate) fn zero(&self) {
         // Relaxed: whoever puts the page in again is ordered after it by the page table; who looks
         // before may find either. An exchange, which loom keeps whole against others.
         self.0.swap(EntryState::vacant(Generation::UNWRITTEN, 0).0, Relaxed);
@@ -284,7 +284,7 @@ impl AtomicEntryState {
         // AcqRel: the Release half publishes `next_visit`, and that its reference has been filed,
         // to whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
         let before = EntryState(self.0.fetch_and(!REFILING.put(1), AcqRel));
-        // Forgotten is the flag only on a page that is worn out.
+        // Forgotten is the flag only on a page that is exhausted.
         debug_assert!(before.is_refiling() || before.is_pristine(), "another's flag: {before:?}");
     }
 
@@ -329,14 +329,14 @@ mod tests {
 
     #[test]
     fn an_end_by_its_id_is_that_by_its_state() {
-        let worn = Generation::WORN.0;
-        for (generation, shard) in [(1, 0), (5, 255), (worn - 3, 7), (worn - 1, 255)] {
+        let exhausted = Generation::EXHAUSTED.0;
+        for (generation, shard) in [(1, 0), (5, 255), (exhausted - 3, 7), (exhausted - 1, 255)] {
             let id = TimerId::new(ShardNumber::new(shard), Generation(generation), 77);
             let armed = EntryState::of(id, Tick(u64::MAX));
             let ended = EntryState::end_of(id, (1 << 30) - 1);
             assert_eq!(ended, armed.ended((1 << 30) - 1));
             assert_eq!(ended.next(), (1 << 30) - 1);
-            assert_eq!(ended.is_worn(), generation == worn - 1);
+            assert_eq!(ended.is_exhausted(), generation == exhausted - 1);
             assert!(armed.is_settled_of(id) && !armed.refiling().is_settled_of(id));
         }
     }

@@ -9,12 +9,12 @@
 //! timers are an eighth as many, so it is O(1) for each insert that made them.
 //!
 //! An entry that is popped gets a later generation, so that a claimer that was held up on the old
-//! top of the stack fails (see [`super::vacant`]). A page with some worn entries stays: taking it
-//! out would take the generations that its other entries still have.
+//! top of the stack fails (see [`super::vacant`]). A page with some exhausted entries stays: taking
+//! it out would take the generations that its other entries still have.
 
 #![forbid(unsafe_code)]
 
-use super::resident::Resident;
+use super::slab_item::SlabItem;
 use super::{Released, Slab};
 use crate::wheel::id::Generation;
 use crate::wheel::memory::Guard;
@@ -40,7 +40,7 @@ pub(crate) struct Trim {
 impl Trim {
     // In C, for `ci/genmc`: `trim` in `stack.c`.
     /// Pops and hoards up to `slice` vacant entries. `true` when the round has ended.
-    pub(crate) fn advance<E: Resident>(
+    pub(crate) fn advance<E: SlabItem>(
         &mut self,
         slab: &Slab<E>,
         slice: usize,
@@ -55,22 +55,22 @@ impl Trim {
                 return true;
             };
             *left -= 1;
-            let renewed = claimed.renew(self.next(slab, claimed.index));
-            self.add(slab, claimed.index, renewed, guard);
+            let bumped = claimed.bump(self.next(slab, claimed.index));
+            self.add(slab, claimed.index, bumped, guard);
         }
         false
     }
 
     /// Which entry the state of the one at `index` has to point to, for it to be hoarded.
     #[inline]
-    pub(crate) fn next<E: Resident>(&mut self, slab: &Slab<E>, index: u32) -> u32 {
+    pub(crate) fn next<E: SlabItem>(&mut self, slab: &Slab<E>, index: u32) -> u32 {
         self.page(slab.page_table.page_of(index)).released.next()
     }
 
     /// Hoards an entry: vacant, held by the sweeper alone, and its state points to
     /// [`next`](Self::next). With the last one of its page the page goes.
     #[inline]
-    pub(crate) fn add<E: Resident>(
+    pub(crate) fn add<E: SlabItem>(
         &mut self,
         slab: &Slab<E>,
         index: u32,
@@ -80,7 +80,7 @@ impl Trim {
         let number = slab.page_table.page_of(index);
         let hoard = self.page(number);
         slab.gather(&mut hoard.released, index, vacant, guard);
-        if vacant == Generation::WORN {
+        if vacant == Generation::EXHAUSTED {
             return;
         }
         hoard.count += 1;
@@ -102,7 +102,7 @@ impl Trim {
     }
 
     /// What is hoarded goes back to the stack.
-    pub(crate) fn give_back<E: Resident>(&mut self, slab: &Slab<E>, guard: &Guard) {
+    pub(crate) fn give_back<E: SlabItem>(&mut self, slab: &Slab<E>, guard: &Guard) {
         self.held = 0;
         for mut hoard in std::mem::take(&mut self.pages).into_iter().flatten() {
             if hoard.count > 0 {

@@ -10,10 +10,10 @@
 //! A Treiber stack (IBM RJ 5118, 1986) linked by index. A stack of that kind is open to ABA: a
 //! thread that read the top and its next must not succeed after the top was popped and pushed
 //! again with another next. Here the head identifies the top by its generation, and an entry that
-//! was popped comes back only with a later one (armed and ended, or [`renewed`]), so the same head
+//! was popped comes back only with a later one (armed and ended, or [bumped]), so the same head
 //! word never means two different stacks, down to the last entry: several can be popped at once.
 //!
-//! [`renewed`]: super::Claimed::renew
+//! [bumped]: super::Claimed::bump
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Entries that wear out: the last use of an entry, and of a page, against callers and the sweep.
-//! No id is given out twice, and none refers to a timer of another page.
+//! Entries that are exhausted: the last use of an entry, and of a page, against callers and the
+//! sweep. No id is given out twice, and none refers to a timer of another page.
 
 use loom_tests::{
     TICK, TimerId, USES, Value, Wheel, World, beside, entries, model, sweep, sweep_after,
@@ -42,7 +42,7 @@ fn the_last_uses_of_a_page() {
         let other = beside(&wheel, one_use);
         ids.push(one_use(&wheel));
         ids.push(other.join().unwrap());
-        assert_eq!(entries(&wheel), 0, "a worn page is kept");
+        assert_eq!(entries(&wheel), 0, "an exhausted page is kept");
         ids.push(one_use(&wheel));
         assert_distinct(ids);
     });
@@ -94,7 +94,7 @@ fn the_last_timer_of_an_entry_fires() {
 }
 
 /// A page that has been given back with one use left in each entry: while one thread is putting it
-/// in again, the other may do so first and wear it out.
+/// in again, the other may do so first and exhaust it.
 #[test]
 fn a_page_wears_out_while_it_is_put_in_again() {
     model(2, || {
