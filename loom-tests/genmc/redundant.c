@@ -10,7 +10,7 @@
 static void *sweeper(void *unused) {
   reached = 2;
   publish(2);
-  meet_all(slot_take(3), 3);
+  visit_all(slot_take(3), 3);
   return unused;
 }
 static void *earlier(void *unused) {

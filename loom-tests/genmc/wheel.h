@@ -483,7 +483,7 @@ static void look(u32 block, u32 places, u32 slot) {
 }
 
 // Chain::read_block, to the end of the chain
-static void meet_all(u32 head, u32 slot) {
+static void visit_all(u32 head, u32 slot) {
   for (u32 count = COUNT(head); head; count = REFERENCES) {
     u32 block = BLOCK(head);
     head = next_block[block];
@@ -517,7 +517,7 @@ static u32 hand[8], hand_slot[8];
 // Sweeper::step
 static void sweep(Tick target) {
   STORE(until, 0, RELAXED); // Wakeup::clear
-  if (has_overdue()) meet_all(take(OVERDUE), OVERDUE);
+  if (has_overdue()) visit_all(take(OVERDUE), OVERDUE);
   work_kept();
   while (reached < target) {
     Tick from = reached, tick = next_slot();
@@ -530,7 +530,7 @@ static void sweep(Tick target) {
         hand[taken++] = take(SLOT_OF(due));
       }
     }
-    for (u32 i = 0; i < taken; i++) meet_all(hand[i], hand_slot[i]);
+    for (u32 i = 0; i < taken; i++) visit_all(hand[i], hand_slot[i]);
   }
 }
 
@@ -578,7 +578,7 @@ static void armed_in_slot_3(Tick deadline) {
 static void sweep_slot_3(void) {
   reached = 2;
   publish(2);
-  meet_all(take(3), 3);
+  visit_all(take(3), 3);
 }
 
 // After the threads: the timer that is armed, if any, fires at its deadline and at no other tick.

@@ -8,7 +8,7 @@ use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Mutex};
 
 /// Three callers do so many operations each, of any kind, with any id, while the sweeper sweeps and
-/// tidies: each value ends once. Two callers may have vacant entries in their hands, and leave
+/// tidies: each value ends once. Two callers may have vacant entries in their magazines, and leave
 /// them behind again and again.
 pub fn any_operations(each: u64) {
     let World { wheel, mut sweeper, clock } = World::new();

@@ -190,7 +190,7 @@ pub fn comes_and_goes(wheel: &Wheel<Value>) -> thread::JoinHandle<()> {
     })
 }
 
-/// As [`beside`], by a thread that has an id of its own and so vacant entries in its hand; it
+/// As [`beside`], by a thread that has an id of its own and so vacant entries in its magazines; it
 /// leaves them behind when it ends.
 pub fn seated<R: Send + 'static>(
     wheel: &Wheel<Value>,

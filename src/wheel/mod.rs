@@ -24,7 +24,7 @@
 //!   [`memory`], [`prefetch`]: who calls, what time it is, when memory may go.
 //! * [`slab`]: entries, and who owns a value.
 //! * [`thread_state`]: what is kept for one caller: its reading of the clock, its counts
-//!   ([`counters`]), the vacant entries in its hand.
+//!   ([`counters`]), the vacant entries in its magazines.
 //! * [`hierarchy`]: levels of slots, and the references in them.
 //! * [`progress`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).

@@ -50,13 +50,13 @@ pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
     wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().exhaust(exhausted));
 }
 
-/// From now on the calling thread has an id of its own, and vacant entries in its hand, until it
-/// [gets up](release_thread_id).
+/// From now on the calling thread has an id of its own, and vacant entries in its magazines, until
+/// it [gets up](release_thread_id).
 pub fn acquire_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::acquire_from(wheel.inner.engine.thread_ids());
 }
 
-/// The calling thread releases its id, and leaves behind what it had in its hand.
+/// The calling thread releases its id, and leaves behind what it had in its magazines.
 pub fn release_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::release_to(wheel.inner.engine.thread_ids());
 }

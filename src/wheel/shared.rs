@@ -62,7 +62,7 @@ impl<T> Inner<T> {
     pub(crate) fn insert_soon(&self, value: T, delay: Duration) -> Result<TimerId, T> {
         match self.tick_soon(delay) {
             Some((thread, tick)) => {
-                self.engine.insert_from_hand(Call { thread, guard: &pin() }, value, tick)
+                self.engine.insert_from_magazine(Call { thread, guard: &pin() }, value, tick)
             }
             None => hand_back(value),
         }
@@ -113,7 +113,7 @@ impl<T> Inner<T> {
         value: T,
         Soon { thread, tick, .. }: Soon<'_>,
     ) -> Result<TimerId, T> {
-        self.engine.insert_from_hand(Call { thread, guard: &pin() }, value, tick)
+        self.engine.insert_from_magazine(Call { thread, guard: &pin() }, value, tick)
     }
 
     /// As [`insert`](Self::insert), in every case.

@@ -21,8 +21,8 @@ pub(crate) struct ThreadState {
     pub(crate) home: usize,
     /// Whether the wheel has a bound, which makes no case a common one.
     bounded: bool,
-    /// The shard whose entries the caller keeps in its hand when their timers end; none, after a
-    /// look that found far more entries vacant than in use, until the caller inserts again.
+    /// The shard whose entries the caller keeps in its magazines when their timers end; none, after
+    /// a look that found far more entries vacant than in use, until the caller inserts again.
     kept: OwnWord,
     /// The same; none, in a wheel with a bound.
     fast_home: OwnWord,
@@ -36,12 +36,12 @@ impl ThreadState {
         self.fast_home.load(Relaxed)
     }
 
-    /// Whether entries of this shard are kept in the caller's hand when their timers end.
+    /// Whether entries of this shard are kept in the caller's magazines when their timers end.
     pub(crate) fn keeps(&self, shard: usize) -> bool {
         self.kept.load(Relaxed) == shard
     }
 
-    /// From now on the caller keeps entries in its hand, or not.
+    /// From now on the caller keeps entries in its magazines, or not.
     pub(crate) fn keep(&self, keeps: bool) {
         let kept = if keeps { self.home } else { NOWHERE };
         self.kept.store(kept, Relaxed);

@@ -1,5 +1,5 @@
-//! The vacant entries in a caller's hand, when it ends, against the next thread that has its id:
-//! another thread, or the sweeper that trims.
+//! The vacant entries in a caller's magazines, when it ends, against the next thread that has its
+//! id: another thread, or the sweeper that trims.
 
 use loom_tests::{
     TICK, USES, World, beside, empty_idle, entries, in_a_seat, model, seated, sweep_after,
@@ -44,26 +44,26 @@ fn a_thread_and_the_next() {
     });
 }
 
-/// By a caller whose hand has room, while another is filing an earlier reference to the entry: the
-/// flag is that one's to clear, whatever lives in the entry by then.
+/// By a caller whose magazines have room, while another is filing an earlier reference to the
+/// entry: the flag is that one's to clear, whatever lives in the entry by then.
 #[test]
-fn a_cancel_into_the_hand_while_another_refiles() {
+fn a_cancel_into_a_magazine_while_another_refiles() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let id = wheel.insert(v(1), TICK * 3).unwrap();
-        let by_hand = seated(&wheel, move |wheel| {
+        let by_magazine = seated(&wheel, move |wheel| {
             let cancelled = wheel.cancel(id).is_some();
             wheel.insert(v(2), TICK).unwrap();
             cancelled
         });
         let moved = wheel.reset(id, TICK).unwrap();
-        let cancelled = by_hand.join().unwrap();
+        let cancelled = by_magazine.join().unwrap();
         assert!(cancelled, "moved or not: {moved}");
         assert_eq!(sweep_after(&mut sweeper, &clock, 3), [2]);
     });
 }
 
-/// One with entries in its hand that come from the stack, and one without.
+/// One with entries in its magazines that come from the stack, and one without.
 #[test]
 fn a_hand_and_the_stack() {
     model(2, || {
@@ -72,13 +72,13 @@ fn a_hand_and_the_stack() {
         for id in stacked {
             assert!(wheel.cancel(id).is_some());
         }
-        let by_hand = seated(&wheel, |wheel| {
+        let by_magazine = seated(&wheel, |wheel| {
             let id = wheel.insert(v(3), TICK).unwrap();
             assert_eq!(wheel.cancel(id), Some(v(3)));
             wheel.insert(v(4), TICK).unwrap();
         });
         wheel.insert(v(5), TICK).unwrap();
-        by_hand.join().unwrap();
+        by_magazine.join().unwrap();
         wheel.insert(v(6), TICK).unwrap();
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
         fired.sort_unstable();
@@ -95,7 +95,7 @@ fn a_full_hand_and_the_stack() {
         let armed = in_a_seat(&wheel, |wheel| {
             [1, 2, 3, 4, 5].map(|n| (wheel.insert(v(n), TICK * 2).unwrap(), n))
         });
-        let by_hand = seated(&wheel, move |wheel| {
+        let by_magazine = seated(&wheel, move |wheel| {
             for (id, n) in armed {
                 assert_eq!(wheel.cancel(id), Some(v(n)));
             }
@@ -105,7 +105,7 @@ fn a_full_hand_and_the_stack() {
                 wheel.insert(v(n), TICK).unwrap();
             }
         });
-        by_hand.join().unwrap();
+        by_magazine.join().unwrap();
         other.join().unwrap();
         wheel.insert(v(8), TICK).unwrap();
         let mut fired = sweep_after(&mut sweeper, &clock, 1);
@@ -115,7 +115,7 @@ fn a_full_hand_and_the_stack() {
 }
 
 /// While the sweeper takes what it can get, the owner arms a timer, keeps the other entry of the
-/// page in its hand, and ends.
+/// page in its magazines, and ends.
 #[test]
 fn a_hand_against_the_sweeper() {
     model(2, || {
@@ -130,8 +130,8 @@ fn a_hand_against_the_sweeper() {
     });
 }
 
-/// One that was taken into a hand and not used, while another thread is about to pop it: what was
-/// below it then is in use when it comes back (ABA).
+/// One that was taken into a magazines and not used, while another thread is about to pop it: what
+/// was below it then is in use when it comes back (ABA).
 #[test]
 fn an_entry_that_comes_back_unused() {
     model(2, || {
@@ -153,8 +153,8 @@ fn an_entry_that_comes_back_unused() {
     });
 }
 
-/// One that is exhausted leaves the hand for good, and the next one takes its place, while another
-/// thread takes from the stack.
+/// One that is exhausted leaves the magazines for good, and the next one takes its place, while
+/// another thread takes from the stack.
 #[test]
 fn an_exhausted_entry() {
     model(1, || {

@@ -5,7 +5,7 @@
 
 mod block_vs_inserter;
 mod blocks;
-mod by_hand;
+mod by_magazine;
 mod cancel_vs_sweep;
 mod close_vs_insert;
 #[cfg(shuttle)]

@@ -468,10 +468,10 @@ impl<T> Engine<T> {
     }
 
     /// Wakes the sweeper if upkeep is wanted and nobody has done so, and leaves to it what this
-    /// caller has in its hand.
+    /// caller has in its magazines.
     ///
     /// While far more entries are vacant than in use, a caller that only ends timers keeps none
-    /// from then on: it may be about to wait for long, with a page for each entry in its hand.
+    /// from then on: it may be about to wait for long, with a page for each entry in its magazines.
     #[cold]
     fn look_at_memory(&self) {
         let wanted = !self.upkeep.is_wanted() && self.upkeep.look(self.usage());
@@ -485,12 +485,12 @@ impl<T> Engine<T> {
         }
     }
 
-    /// Gives back the vacant entries in the hands of callers that have ended, and of this one.
+    /// Gives back the vacant entries in the magazines of threads that have ended, and of this one.
     pub(crate) fn empty_idle(&self, guard: &Guard) {
         self.threads.for_each_idle(|thread| self.empty(thread, guard));
     }
 
-    /// Gives back the vacant entries in a hand that is the calling thread's to empty.
+    /// Gives back the vacant entries in a magazines that are the calling thread's to empty.
     fn empty(&self, thread: &ThreadState, guard: &Guard) {
         if let Some(shard) = self.shards.get(thread.home) {
             shard.empty(&thread.vacant, guard);

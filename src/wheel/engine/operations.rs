@@ -2,10 +2,10 @@
 //!
 //! **The common case first.** [`insert_soon`](Engine::insert_soon), [`cancel`](Engine::cancel) and
 //! [`reset_after`](Engine::reset_after) are for what nearly always holds: the wheel is open and
-//! without a bound, the caller has a vacant entry in its hand, or room for one, the deadline is
-//! near, a reference is visited in time, and no other thread is in the midst of something. Whatever
-//! else may be leaves them for a function that is not inlined; so they need few registers, and some
-//! tens of instructions.
+//! without a bound, the caller has a vacant entry in its magazines, or room for one, the deadline
+//! is near, a reference is visited in time, and no other thread is in the midst of something.
+//! Whatever else may be leaves them for a function that is not inlined; so they need few registers,
+//! and some tens of instructions.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
@@ -71,7 +71,7 @@ impl<T> Engine<T> {
         now: WheelInstant,
     ) -> Result<TimerId, T> {
         match self.in_window(self.timeline.soon(delay, now)) {
-            Some(deadline) => self.insert_from_hand(call, value, deadline),
+            Some(deadline) => self.insert_from_magazine(call, value, deadline),
             None => Err(value),
         }
     }
@@ -85,7 +85,7 @@ impl<T> Engine<T> {
     ) -> Result<TimerId, InsertError<T>> {
         match deadline {
             Ok(deadline) => self
-                .insert_from_hand(call, value, deadline)
+                .insert_from_magazine(call, value, deadline)
                 .or_else(|value| self.insert_in_any(call, value, deadline)),
             Err(why) => Err(self.refuse(value, why)),
         }
@@ -102,10 +102,10 @@ impl<T> Engine<T> {
         InsertError { reason, value }
     }
 
-    /// Arms a timer in an entry that the caller has in its hand, or loads into it. The value comes
-    /// back if none is to be had, or the case is not so plain.
+    /// Arms a timer in an entry that the caller has in its magazines, or loads into them. The value
+    /// comes back if none is to be had, or the case is not so plain.
     #[inline(always)]
-    pub(crate) fn insert_from_hand(
+    pub(crate) fn insert_from_magazine(
         &self,
         call: Call<'_>,
         value: T,
@@ -123,7 +123,8 @@ impl<T> Engine<T> {
         }
     }
 
-    /// As [`insert_from_hand`](Self::insert_from_hand), where entries have to be loaded first.
+    /// As [`insert_from_magazine`](Self::insert_from_magazine), where entries have to be loaded
+    /// first.
     #[inline(never)]
     fn load_and_insert(
         &self,
@@ -171,7 +172,7 @@ impl<T> Engine<T> {
     /// Ends a timer and returns its value.
     #[inline(always)]
     pub(crate) fn cancel(&self, call: Call<'_>, id: TimerId) -> Option<T> {
-        let Some((value, _)) = self.cancel_into_hand(call, id) else {
+        let Some((value, _)) = self.cancel_into_magazine(call, id) else {
             return self.cancel_any(call, id);
         };
         let cancelled = call.thread.counters.add_own(ThreadCount::Cancelled, 1);
@@ -202,9 +203,9 @@ impl<T> Engine<T> {
         Some((value, ended.deadline(self.progress.swept())))
     }
 
-    /// Ends a timer, in the common case: its entry goes into the caller's hand.
+    /// Ends a timer, in the common case: its entry goes into the caller's magazines.
     #[inline(always)]
-    fn cancel_into_hand(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
+    fn cancel_into_magazine(&self, call: Call<'_>, id: TimerId) -> Option<(T, EntryState)> {
         if id.shard() != call.thread.fast_home() {
             return None;
         }
@@ -216,9 +217,9 @@ impl<T> Engine<T> {
         let (number, thread) = (id.shard(), call.thread);
         let shard = self.shards.get(number)?;
         if thread.keeps(number) {
-            // What could not go into the hand because that was full does so now.
+            // What could not go into the magazines because that was full does so now.
             shard.unload(&thread.vacant, call.guard);
-            if let Some(ended) = self.cancel_into_hand(call, id) {
+            if let Some(ended) = self.cancel_into_magazine(call, id) {
                 self.count_cancelled(thread);
                 return Some(ended);
             }
@@ -386,8 +387,8 @@ impl<T> Engine<T> {
         inserted.inspect_err(|_| self.make_room(number, 1))
     }
 
-    /// A vacant entry of a shard: out of the caller's hand, which is filled for that, if it is at
-    /// home there.
+    /// A vacant entry of a shard: out of the caller's magazines, which is filled for that, if it is
+    /// at home there.
     fn claim<'g>(
         &'g self,
         number: usize,
@@ -398,12 +399,12 @@ impl<T> Engine<T> {
             return shard.claim(call.guard);
         }
         thread.keep(true);
-        let in_hand = shard.claim_from(&thread.vacant, call.guard);
-        in_hand.map_or_else(|| shard.load_and_claim(&thread.vacant, call.guard), Ok)
+        let from_magazine = shard.claim_from(&thread.vacant, call.guard);
+        from_magazine.map_or_else(|| shard.load_and_claim(&thread.vacant, call.guard), Ok)
     }
 
-    /// Arms a timer in an entry that the caller had in its hand. The value comes back if the wheel
-    /// was closed meanwhile or there is no memory for a reference, and nobody else has it.
+    /// Arms a timer in an entry that the caller had in its magazines. The value comes back if the
+    /// wheel was closed meanwhile or there is no memory for a reference, and nobody else has it.
     #[inline(always)]
     fn arm(
         &self,

@@ -105,7 +105,7 @@ impl UpkeepFlag {
 
     /// Looks whether upkeep is wanted, and tells the sweeper if so.
     pub(crate) fn look(&self, usage: Usage) -> bool {
-        // Relaxed: a guess, by which callers give back what they have in their hands.
+        // Relaxed: a guess, by which callers give back what they have in their magazines.
         self.surplus.store(usage.vacant() > usage.armed + SLACK, Relaxed);
         let wanted = usage.too_many_references()
             || self.too_many_entries(usage)

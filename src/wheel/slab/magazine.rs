@@ -1,4 +1,4 @@
-//! Magazines: the vacant entries that a caller keeps in its hand.
+//! Magazines: the vacant entries that a caller keeps in its magazines.
 //!
 //! A caller that cancels also inserts. So each has two magazines of up to [`ROUNDS`] vacant entries
 //! of its home shard, one loaded and one to spare: a cancel puts its entry into the loaded one, an

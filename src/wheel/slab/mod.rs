@@ -1,8 +1,8 @@
 //! The slab: where the timers of one shard live, and the blocks of their references.
 //!
 //! Entries lie in pages behind a [`page_table`]; vacant ones are on one stack ([`vacant`]), last
-//! in, first out; some are in the callers' hands ([`magazine`]), so that a cancel and the insert
-//! after it use the same cache line, and no other. To *claim* is to take a vacant entry, to
+//! in, first out; some are in the callers' magazines ([`magazine`]), so that a cancel and the
+//! insert after it use the same cache line, and no other. To *claim* is to take a vacant entry, to
 //! *release* to put one back; the sweeper pushes a whole [`Released`] chain at once. Pages whose
 //! entries are all vacant go back to the system through [`trim`], which the sweeper runs when far
 //! more entries are vacant than in use, or a burst fires.
@@ -36,7 +36,7 @@ pub(crate) struct Slab<E: SlabItem> {
     vacant: CachePadded<Vacant>,
 }
 
-/// The vacant entries that nobody has in its hand.
+/// The vacant entries in no magazine.
 #[derive(Debug)]
 struct Vacant {
     stack: AtomicVacantHead,
@@ -343,7 +343,7 @@ impl<E: SlabItem> Slab<E> {
     }
 
     // In C, for `ci/genmc`: `keep` in `stack.c`.
-    /// Pushes entries out of a caller's hand.
+    /// Pushes entries out of a caller's magazines.
     ///
     /// Some may have come from the stack and not been used since. Each gets a later generation, so
     /// that no entry is on the stack twice with the same one.

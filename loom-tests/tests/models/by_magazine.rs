@@ -1,6 +1,6 @@
-//! An insert in the common case: by a thread with a vacant entry in its hand, into a block that has
-//! room. (By an instant: delays of less than a second are no common case in the models, which know
-//! none that is longer.)
+//! An insert in the common case: by a thread with a vacant entry in its magazines, into a block
+//! that has room. (By an instant: delays of less than a second are no common case in the models,
+//! which know none that is longer.)
 
 #[cfg(shuttle)]
 use loom_tests::explorer::thread;
