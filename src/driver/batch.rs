@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::events::{Handed, Teller};
+use super::events::{BatchNumber, DriverEvents};
 use super::parker::Parker;
 use crate::panics::{ignore_poison, quietly, unless_locked};
 use crate::sync::{AcqRel, AtomicBool, AtomicUsize, Condvar, Inside, Mutex, Relaxed};
@@ -17,7 +17,7 @@ pub(super) type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
 pub(super) type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + Sync>;
 
 /// What the driver's handle, its tick thread and its batches share.
-pub(super) struct Shared<T> {
+pub(super) struct DriverShared<T> {
     pub(super) handler: Handler<T>,
     pub(super) on_panic: PanicObserver,
     pub(super) wheel: Wheel<T>,
@@ -39,7 +39,7 @@ pub(super) struct Shared<T> {
     pub(super) quiet_lock: Mutex<()>,
     pub(super) last_sweep: LastSweep,
     pub(super) parker: Arc<Parker>,
-    pub(super) teller: Teller,
+    pub(super) events: DriverEvents,
 }
 
 /// The moment at which the tick thread has swept for the last time and let go of the sweeper.
@@ -63,9 +63,9 @@ impl LastSweep {
 }
 
 /// Notifies whoever waits for the [`LastSweep`] when it is dropped, also by a panic.
-pub(super) struct SaysLast<T>(pub(super) Arc<Shared<T>>);
+pub(super) struct LastSweepGuard<T>(pub(super) Arc<DriverShared<T>>);
 
-impl<T> Drop for SaysLast<T> {
+impl<T> Drop for LastSweepGuard<T> {
     fn drop(&mut self) {
         let last = &self.0.last_sweep;
         *ignore_poison(last.over.lock()) = true;
@@ -73,7 +73,7 @@ impl<T> Drop for SaysLast<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> DriverShared<T> {
     /// Returns `true` in a child of the process that started the driver. A child has none of the
     /// driver's threads, and waits for no lock that one of them may have held at the fork.
     pub(super) fn is_forked(&self) -> bool {
@@ -111,17 +111,17 @@ impl<T> Shared<T> {
 /// Timers on their way through the executor.
 pub(super) struct Batch<T: Send> {
     timers: std::vec::IntoIter<Expired<T>>,
-    shared: Arc<Shared<T>>,
-    handed: Handed,
+    shared: Arc<DriverShared<T>>,
+    number: BatchNumber,
 }
 
 impl<T: Send> Batch<T> {
-    pub(super) fn new(timers: Vec<Expired<T>>, shared: Arc<Shared<T>>) -> Self {
+    pub(super) fn new(timers: Vec<Expired<T>>, shared: Arc<DriverShared<T>>) -> Self {
         // Relaxed, twice: the tick thread counts up before it hands the batch on.
         shared.timers_in_flight.fetch_add(timers.len(), Relaxed);
         shared.batches_in_flight.fetch_add(1, Relaxed);
-        let handed = shared.teller.handed_over(|| shared.wheel.clock().now());
-        Self { timers: timers.into_iter(), shared, handed }
+        let number = shared.events.handed_over(|| shared.wheel.clock().now());
+        Self { timers: timers.into_iter(), shared, number }
     }
 
     pub(super) fn run(mut self) {
@@ -138,7 +138,7 @@ impl<T: Send> Batch<T> {
                 shared.panics.fetch_add(1, Relaxed);
                 // An observer, or a payload's drop, that panics in turn has nobody left to tell.
                 quietly(|| {
-                    shared.teller.panicked(id, &*panic);
+                    shared.events.panicked(id, &*panic);
                     (shared.on_panic)(id, &*panic);
                     drop(panic);
                 });
@@ -165,7 +165,7 @@ impl<T: Send> Drop for Batch<T> {
             }
             shared.no_longer_in_flight(unrun);
         }
-        shared.teller.ended(&self.handed, || shared.wheel.clock().now());
+        shared.events.ended(&self.number, || shared.wheel.clock().now());
         // AcqRel: the Release half publishes what the handlers did to a thread that waits for
         // them, whose Acquire is in `Driver::wait`; the Acquire half keeps the chain over several
         // batches.

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::batch::{LastSweep, PanicObserver, SaysLast, Shared};
-use super::events::{Limits, Teller, Watch};
+use super::batch::{DriverShared, LastSweep, LastSweepGuard, PanicObserver};
+use super::events::{DriverEvents, LoadMonitor, WarnLimits};
 use super::executor::{Executor, default_executor};
 use super::parker::Parker;
 use super::{Driver, TickThread};
@@ -48,7 +48,7 @@ pub struct DriverBuilder {
     on_panic: PanicObserver,
     drop_unrun: bool,
     detach_on_drop: bool,
-    limits: Limits,
+    limits: WarnLimits,
 }
 
 impl Builder {
@@ -70,7 +70,7 @@ impl DriverBuilder {
             on_panic: Box::new(|_, _| ()),
             drop_unrun: false,
             detach_on_drop: false,
-            limits: Limits::default(),
+            limits: WarnLimits::default(),
         }
     }
 
@@ -314,7 +314,7 @@ impl DriverBuilder {
         let (wheel, sweeper) = self.wheel.waker(move || wakes.unpark()).build()?;
         let moved = move || moved.upgrade().inspect(|parker| parker.unpark()).is_some();
         wheel.clock().subscribe(Box::new(moved));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DriverShared {
             handler: Box::new(make(wheel.clone())),
             _closed_in_children: wheel.close_in_children(process),
             wheel: wheel.clone(),
@@ -331,22 +331,22 @@ impl DriverBuilder {
             quiet_lock: Mutex::new(()),
             last_sweep: LastSweep::new(),
             parker,
-            teller: Teller::new(&self.thread_name, self.limits),
+            events: DriverEvents::new(&self.thread_name, self.limits),
         });
         let ticking = TickThread {
             sweeper,
-            _says_last: SaysLast(Arc::clone(&shared)),
+            _last_sweep_guard: LastSweepGuard(Arc::clone(&shared)),
             executor,
             shared: Arc::clone(&shared),
             batch,
-            watch: Watch::new(&shared.teller),
+            monitor: LoadMonitor::new(&shared.events),
         };
         let thread = thread::Builder::new()
             .name(self.thread_name)
             .spawn(move || ticking.run())
             .map_err(BuildError::Thread)?;
         let tick_thread = thread.thread().id();
-        shared.teller.started(wheel.resolution(), wheel.shards());
+        shared.events.started(wheel.resolution(), wheel.shards());
         Ok(Driver { shared, tick_thread, waits: !self.detach_on_drop })
     }
 }

@@ -7,12 +7,12 @@
 //! a server with more than it can do is not given its log to write as well; the next one says how
 //! many were not told.
 //!
-//! **Late** is a timer that is handed over more than [`Limits::late`] after its deadline, or more
+//! **Late** is a timer that is handed over more than [`WarnLimits::late`] after its deadline, or more
 //! than a tick, if that is longer: so long after it the tick thread should not have come by, unless
 //! it did not get the processor, ran a slow handler itself, had very many timers to hand over, or
 //! had to wait for room in flight.
 //!
-//! **Stuck** is a batch that has not ended [`Limits::stuck`] after it was handed over, because a
+//! **Stuck** is a batch that has not ended [`WarnLimits::stuck`] after it was handed over, because a
 //! handler blocks or the executor does not come round to it. The tick thread notes each batch
 //! before it rests, and so knows until when it may rest without a look. A batch that the tick
 //! thread runs itself is reported when it has ended.
@@ -24,31 +24,31 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "tracing")]
-pub(crate) use told::{Handed, Teller, Watch};
 #[cfg(not(feature = "tracing"))]
-pub(crate) use untold::{Handed, Teller, Watch};
+pub(crate) use disabled::{BatchNumber, DriverEvents, LoadMonitor};
+#[cfg(feature = "tracing")]
+pub(crate) use enabled::{BatchNumber, DriverEvents, LoadMonitor};
 
 use std::time::Duration;
 
 /// From when on the driver warns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct WarnLimits {
     /// How late no timer is called late.
     pub(crate) late: Duration,
     /// How long a batch may take from the hand-over to its end.
     pub(crate) stuck: Duration,
 }
 
-impl Default for Limits {
+impl Default for WarnLimits {
     fn default() -> Self {
         Self { late: Duration::from_millis(10), stuck: Duration::from_secs(1) }
     }
 }
 
 #[cfg(feature = "tracing")]
-mod told {
-    use crate::driver::events::Limits;
+mod enabled {
+    use crate::driver::events::WarnLimits;
     use crate::panics::{ignore_poison, quietly};
     use crate::sync::Mutex;
     use crate::wheel::{Expired, Sweeper, TimerId};
@@ -60,70 +60,74 @@ mod told {
     const TARGET: &str = "tourbillon";
 
     /// Between two events of a kind that load brings about.
-    const PAUSE: Duration = Duration::from_secs(1);
+    const MIN_GAP: Duration = Duration::from_secs(1);
 
     /// Tells an event. A subscriber that panics has nobody left to tell; it must not end the tick
     /// thread.
-    fn tell(event: impl FnOnce()) {
+    fn emit(event: impl FnOnce()) {
         quietly(event);
     }
 
     /// Tells what happens to a driver, by the name of its tick thread.
     #[derive(Clone)]
-    pub(crate) struct Teller {
+    pub(crate) struct DriverEvents {
         driver: Arc<str>,
-        limits: Limits,
-        under_way: Arc<Mutex<UnderWay>>,
+        limits: WarnLimits,
+        in_flight: Arc<Mutex<BatchesInFlight>>,
     }
 
     /// The batches between their hand-over and their end.
     #[derive(Default)]
-    struct UnderWay {
-        batches: Vec<Noted>,
+    struct BatchesInFlight {
+        batches: Vec<NotedBatch>,
         handed_over: u64,
-        pause: Pause,
+        rate_limit: RateLimit,
     }
 
-    struct Noted {
-        batch: Handed,
+    struct NotedBatch {
+        batch: BatchNumber,
         since: Instant,
-        told: bool,
+        reported: bool,
     }
 
     /// The number of a batch that was handed over.
     #[derive(Debug, PartialEq, Eq)]
-    pub(crate) struct Handed(u64);
+    pub(crate) struct BatchNumber(u64);
 
-    impl Teller {
-        pub(crate) fn new(driver: &str, limits: Limits) -> Self {
-            Self { driver: driver.into(), limits, under_way: Arc::default() }
+    impl DriverEvents {
+        pub(crate) fn new(driver: &str, limits: WarnLimits) -> Self {
+            Self { driver: driver.into(), limits, in_flight: Arc::default() }
         }
 
         /// Notes a batch that the tick thread is about to hand over.
-        pub(crate) fn handed_over(&self, now: impl FnOnce() -> Instant) -> Handed {
-            let mut under_way = ignore_poison(self.under_way.lock());
-            under_way.handed_over += 1;
-            let number = under_way.handed_over;
-            under_way.batches.push(Noted { batch: Handed(number), since: now(), told: false });
-            Handed(number)
+        pub(crate) fn handed_over(&self, now: impl FnOnce() -> Instant) -> BatchNumber {
+            let mut in_flight = ignore_poison(self.in_flight.lock());
+            in_flight.handed_over += 1;
+            let number = in_flight.handed_over;
+            in_flight.batches.push(NotedBatch {
+                batch: BatchNumber(number),
+                since: now(),
+                reported: false,
+            });
+            BatchNumber(number)
         }
 
         /// Strikes a batch off, and reports one that took long.
-        pub(crate) fn ended(&self, batch: &Handed, now: impl FnOnce() -> Instant) {
-            let mut under_way = ignore_poison(self.under_way.lock());
-            let Some(place) = under_way.batches.iter().position(|noted| noted.batch == *batch)
+        pub(crate) fn ended(&self, batch: &BatchNumber, now: impl FnOnce() -> Instant) {
+            let mut in_flight = ignore_poison(self.in_flight.lock());
+            let Some(place) = in_flight.batches.iter().position(|noted| noted.batch == *batch)
             else {
                 return;
             };
-            let noted = under_way.batches.swap_remove(place);
+            let noted = in_flight.batches.swap_remove(place);
             let now = now();
             let lasted = now.saturating_duration_since(noted.since);
             if lasted < self.limits.stuck {
                 return;
             }
-            if noted.told {
-                drop(under_way);
-                tell(|| {
+            if noted.reported {
+                drop(in_flight);
+                emit(|| {
                     info!(
                         target: TARGET,
                         driver = &*self.driver,
@@ -133,12 +137,12 @@ mod told {
                 });
                 return;
             }
-            let Ok(suppressed) = under_way.pause.ends(now) else {
-                under_way.pause.suppressed += 1;
+            let Ok(suppressed) = in_flight.rate_limit.admit(now) else {
+                in_flight.rate_limit.suppressed += 1;
                 return;
             };
-            drop(under_way);
-            tell(|| {
+            drop(in_flight);
+            emit(|| {
                 warn!(
                     target: TARGET,
                     driver = &*self.driver,
@@ -150,7 +154,7 @@ mod told {
         }
 
         pub(crate) fn started(&self, resolution: Duration, shards: usize) {
-            tell(|| {
+            emit(|| {
                 debug!(
                     target: TARGET,
                     driver = &*self.driver,
@@ -165,7 +169,7 @@ mod told {
         /// many were dropped.
         pub(crate) fn stopped(&self, first: bool, handed_back: usize, dropped: usize) {
             if first {
-                tell(|| {
+                emit(|| {
                     debug!(
                         target: TARGET,
                         driver = &*self.driver,
@@ -176,7 +180,7 @@ mod told {
                 });
             }
             if dropped > 0 {
-                tell(|| {
+                emit(|| {
                     warn!(
                         target: TARGET,
                         driver = &*self.driver,
@@ -190,7 +194,7 @@ mod told {
         pub(crate) fn panicked(&self, timer: TimerId, payload: &(dyn Any + Send)) {
             let text = payload.downcast_ref::<&str>().copied();
             let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-            tell(|| {
+            emit(|| {
                 error!(
                     target: TARGET,
                     driver = &*self.driver,
@@ -203,19 +207,19 @@ mod told {
     }
 
     /// What the tick thread remembers of what it has told.
-    pub(crate) struct Watch {
-        teller: Teller,
-        late: Pause,
-        full: Pause,
+    pub(crate) struct LoadMonitor {
+        events: DriverEvents,
+        late: RateLimit,
+        full: RateLimit,
         /// Since when the bound on timers in flight holds the driver back, and whether that was
         /// told.
         overload: Option<(Instant, bool)>,
     }
 
-    impl Watch {
-        pub(crate) fn new(teller: &Teller) -> Self {
-            let (late, full) = (Pause::default(), Pause::default());
-            Self { teller: teller.clone(), late, full, overload: None }
+    impl LoadMonitor {
+        pub(crate) fn new(events: &DriverEvents) -> Self {
+            let (late, full) = (RateLimit::default(), RateLimit::default());
+            Self { events: events.clone(), late, full, overload: None }
         }
 
         /// Timers are handed over.
@@ -226,7 +230,7 @@ mod told {
             let wheel = sweeper.wheel();
             let (now, tick) = (wheel.clock().now(), wheel.resolution());
             let lateness = |timer: &Expired<T>| now.saturating_duration_since(timer.deadline);
-            let tolerated = self.teller.limits.late.max(tick);
+            let tolerated = self.events.limits.late.max(tick);
             let late = timers.iter().map(lateness).filter(|&late| late > tolerated);
             let (count, worst) = late.fold((0_usize, Duration::ZERO), |(count, worst), late| {
                 (count + 1, worst.max(late))
@@ -234,14 +238,14 @@ mod told {
             if count == 0 {
                 return;
             }
-            let Ok(suppressed) = self.late.ends(now) else {
+            let Ok(suppressed) = self.late.admit(now) else {
                 self.late.suppressed += 1;
                 return;
             };
-            tell(|| {
+            emit(|| {
                 warn!(
                     target: TARGET,
-                    driver = &*self.teller.driver,
+                    driver = &*self.events.driver,
                     timers = count,
                     late_by = ?worst,
                     suppressed,
@@ -255,35 +259,37 @@ mod told {
             if !enabled!(target: TARGET, Level::WARN) {
                 return None;
             }
-            let mut under_way = ignore_poison(self.teller.under_way.lock());
-            let limit = self.teller.limits.stuck;
-            let ends = |noted: &Noted| noted.since.checked_add(limit);
-            let first = under_way.batches.iter().filter(|noted| !noted.told).filter_map(ends).min();
+            let mut in_flight = ignore_poison(self.events.in_flight.lock());
+            let limit = self.events.limits.stuck;
+            let ends = |noted: &NotedBatch| noted.since.checked_add(limit);
+            let first =
+                in_flight.batches.iter().filter(|noted| !noted.reported).filter_map(ends).min();
             let first = first?;
             let now = sweeper.wheel().clock().now();
             if now < first {
                 return Some(first);
             }
-            let suppressed = match under_way.pause.ends(now) {
+            let suppressed = match in_flight.rate_limit.admit(now) {
                 Ok(suppressed) => suppressed,
                 Err(end) => return Some(end),
             };
             let mut batches = 0_usize;
             let mut longest = Duration::ZERO;
-            for noted in &mut under_way.batches {
+            for noted in &mut in_flight.batches {
                 let lasts = now.saturating_duration_since(noted.since);
                 if lasts >= limit {
-                    noted.told = true;
+                    noted.reported = true;
                     batches += 1;
                     longest = longest.max(lasts);
                 }
             }
-            let next = under_way.batches.iter().filter(|noted| !noted.told).filter_map(ends).min();
-            drop(under_way);
-            tell(|| {
+            let next =
+                in_flight.batches.iter().filter(|noted| !noted.reported).filter_map(ends).min();
+            drop(in_flight);
+            emit(|| {
                 warn!(
                     target: TARGET,
-                    driver = &*self.teller.driver,
+                    driver = &*self.events.driver,
                     batches,
                     lasts = ?longest,
                     suppressed,
@@ -306,14 +312,14 @@ mod told {
             let wheel = sweeper.wheel();
             let clock = wheel.clock();
             let now = clock.now();
-            let (_, told) = self.overload.get_or_insert((now, false));
-            match self.full.ends(now) {
+            let (_, reported) = self.overload.get_or_insert((now, false));
+            match self.full.admit(now) {
                 Ok(suppressed) => {
-                    *told = true;
-                    tell(|| {
+                    *reported = true;
+                    emit(|| {
                         warn!(
                             target: TARGET,
-                            driver = &*self.teller.driver,
+                            driver = &*self.events.driver,
                             in_flight,
                             suppressed,
                             "overload: as many timers are in flight as may be"
@@ -327,16 +333,16 @@ mod told {
 
         /// All that was due has been handed over.
         pub(crate) fn caught_up<T: Send>(&mut self, sweeper: &Sweeper<T>) {
-            let Some((since, told)) = self.overload.take() else { return };
-            if !told {
+            let Some((since, reported)) = self.overload.take() else { return };
+            if !reported {
                 self.full.suppressed += 1;
                 return;
             }
             let now = sweeper.wheel().clock().now();
-            tell(|| {
+            emit(|| {
                 info!(
                     target: TARGET,
-                    driver = &*self.teller.driver,
+                    driver = &*self.events.driver,
                     lasted = ?now.saturating_duration_since(since),
                     "the overload is over"
                 );
@@ -346,16 +352,16 @@ mod told {
 
     /// Keeps events of a kind apart.
     #[derive(Default)]
-    struct Pause {
+    struct RateLimit {
         last: Option<Instant>,
         /// How many events were not told since the last one.
         suppressed: u64,
     }
 
-    impl Pause {
-        /// How many events before this one were not told; or until when it may not be either.
-        fn ends(&mut self, now: Instant) -> Result<u64, Instant> {
-            match self.last.and_then(|last| last.checked_add(PAUSE)) {
+    impl RateLimit {
+        /// How many events before this one were not reported; or until when it may not be either.
+        fn admit(&mut self, now: Instant) -> Result<u64, Instant> {
+            match self.last.and_then(|last| last.checked_add(MIN_GAP)) {
                 Some(end) if now < end => Err(end),
                 _ => {
                     self.last = Some(now);
@@ -367,27 +373,27 @@ mod told {
 }
 
 #[cfg(not(feature = "tracing"))]
-mod untold {
-    use crate::driver::events::Limits;
+mod disabled {
+    use crate::driver::events::WarnLimits;
     use crate::wheel::{Expired, Sweeper, TimerId};
     use std::any::Any;
     use std::time::{Duration, Instant};
 
-    pub(crate) struct Teller;
+    pub(crate) struct DriverEvents;
 
     #[derive(Debug)]
-    pub(crate) struct Handed;
+    pub(crate) struct BatchNumber;
 
-    impl Teller {
-        pub(crate) fn new(_driver: &str, _limits: Limits) -> Self {
+    impl DriverEvents {
+        pub(crate) fn new(_driver: &str, _limits: WarnLimits) -> Self {
             Self
         }
 
-        pub(crate) fn handed_over(&self, _now: impl FnOnce() -> Instant) -> Handed {
-            Handed
+        pub(crate) fn handed_over(&self, _now: impl FnOnce() -> Instant) -> BatchNumber {
+            BatchNumber
         }
 
-        pub(crate) fn ended(&self, _batch: &Handed, _now: impl FnOnce() -> Instant) {}
+        pub(crate) fn ended(&self, _batch: &BatchNumber, _now: impl FnOnce() -> Instant) {}
 
         pub(crate) fn started(&self, _resolution: Duration, _shards: usize) {}
 
@@ -396,10 +402,10 @@ mod untold {
         pub(crate) fn panicked(&self, _timer: TimerId, _payload: &(dyn Any + Send)) {}
     }
 
-    pub(crate) struct Watch;
+    pub(crate) struct LoadMonitor;
 
-    impl Watch {
-        pub(crate) fn new(_teller: &Teller) -> Self {
+    impl LoadMonitor {
+        pub(crate) fn new(_teller: &DriverEvents) -> Self {
             Self
         }
 

@@ -44,8 +44,8 @@ use crate::panics::quietly;
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Acquire, AtomicUsize, Inside, Relaxed, Release};
 use crate::wheel::{Expired, Lateness, Metrics, Sweeper, Unfired, Wheel};
-use batch::{Batch, SaysLast, Shared, drop_each};
-use events::Watch;
+use batch::{Batch, DriverShared, LastSweepGuard, drop_each};
+use events::LoadMonitor;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -122,7 +122,7 @@ use std::time::Instant;
 /// ```
 #[must_use = "dropping it shuts it down"]
 pub struct Driver<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<DriverShared<T>>,
     tick_thread: ThreadId,
     /// Whether its drop waits for the last sweep.
     waits: bool,
@@ -231,7 +231,7 @@ impl<T: Send + 'static> Driver<T> {
             .map(|Expired { value, id, deadline }| Unfired { value, id, deadline })
             .collect();
         returned.extend(self.wheel().drain());
-        self.shared.teller.stopped(first, returned.len(), 0);
+        self.shared.events.stopped(first, returned.len(), 0);
         returned
     }
 
@@ -318,7 +318,7 @@ impl<T> Drop for Driver<T> {
         let dropped = drop_each(unfired.into_iter()) + drop_armed(self.wheel());
         // In a child, a subscriber's lock may be that of a thread that is not there.
         if !self.shared.is_forked() {
-            self.shared.teller.stopped(first, 0, dropped);
+            self.shared.events.stopped(first, 0, dropped);
         }
     }
 }
@@ -339,11 +339,11 @@ impl<T> fmt::Debug for Driver<T> {
 /// after, which may wait for a handler that waits for it.
 struct TickThread<T> {
     sweeper: Sweeper<T>,
-    _says_last: SaysLast<T>,
+    _last_sweep_guard: LastSweepGuard<T>,
     executor: Box<dyn Executor>,
-    shared: Arc<Shared<T>>,
+    shared: Arc<DriverShared<T>>,
     batch: usize,
-    watch: Watch,
+    monitor: LoadMonitor,
 }
 
 impl<T: Send + 'static> TickThread<T> {
@@ -351,23 +351,23 @@ impl<T: Send + 'static> TickThread<T> {
         self.shared.parker.register_current();
         // Acquire: pairs with the Release of `Driver::stop`.
         while !self.shared.stopping.load(Acquire) {
-            // Acquire: pairs with the Release of `Shared::no_longer_in_flight`.
+            // Acquire: pairs with the Release of `DriverShared::no_longer_in_flight`.
             let in_flight = self.shared.timers_in_flight.load(Acquire);
             let room = self.shared.max_in_flight.saturating_sub(in_flight);
             if room == 0 {
-                let overload = self.watch.held_back(&self.sweeper, in_flight);
-                let stuck = self.watch.stuck(&self.sweeper);
+                let overload = self.monitor.held_back(&self.sweeper, in_flight);
+                let stuck = self.monitor.stuck(&self.sweeper);
                 self.wait(overload.into_iter().chain(stuck).min());
                 continue;
             }
             let mut timers = Vec::new();
             let finished = self.sweeper.collect(self.batch.min(room), &mut timers);
             if !timers.is_empty() {
-                self.watch.handed_over(&self.sweeper, &timers);
+                self.monitor.handed_over(&self.sweeper, &timers);
                 self.hand_over(timers);
             }
             if finished {
-                self.watch.caught_up(&self.sweeper);
+                self.monitor.caught_up(&self.sweeper);
                 self.rest();
             }
         }
@@ -385,7 +385,7 @@ impl<T: Send + 'static> TickThread<T> {
         let wheel = self.sweeper.wheel();
         let clock = wheel.clock();
         let latest = clock.now().checked_add(self.sweeper.longest_rest());
-        let stuck = self.watch.stuck(&self.sweeper);
+        let stuck = self.monitor.stuck(&self.sweeper);
         self.wait(next.into_iter().chain(latest).chain(stuck).min());
     }
 
