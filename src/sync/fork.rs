@@ -45,7 +45,7 @@ pub(crate) trait Flagged {
 /// While this lives, a child process finds the flag of its owner set.
 #[derive(Debug)]
 pub(crate) struct SetInChild<F: Flagged> {
-    _place: handler::Place,
+    _slot: handler::FlagSlot,
     /// Keeps the flag where it is. Dropped after its place in the list.
     _owner: Arc<F>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct SetInChild<F: Flagged> {
 impl<F: Flagged> SetInChild<F> {
     /// `_process` is the caller's, whose handler is registered.
     pub(crate) fn new(owner: Arc<F>, _process: Process) -> Self {
-        Self { _place: handler::Place::new(owner.flag()), _owner: owner }
+        Self { _slot: handler::FlagSlot::new(owner.flag()), _owner: owner }
     }
 }
 
@@ -82,9 +82,9 @@ mod handler {
 
     /// A place in the list, taken until it is dropped. The flag outlives it.
     #[derive(Debug)]
-    pub(super) struct Place(&'static Node);
+    pub(super) struct FlagSlot(&'static Node);
 
-    impl Place {
+    impl FlagSlot {
         pub(super) fn new(flag: &AtomicBool) -> Self {
             let flag = std::ptr::from_ref(flag).cast_mut();
             let mut node = first();
@@ -113,7 +113,7 @@ mod handler {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for FlagSlot {
         fn drop(&mut self) {
             // Release: the place is vacant before the memory of the flag is freed and used again.
             self.0.flag.store(null_mut(), Release);
@@ -121,7 +121,7 @@ mod handler {
     }
 
     fn first() -> Option<&'static Node> {
-        // Acquire: pairs with the Release of the exchange in `Place::new`.
+        // Acquire: pairs with the Release of the exchange in `FlagSlot::new`.
         let first = FIRST.load(Acquire);
         // SAFETY: A node is never freed, and was complete when it was published.
         unsafe { first.as_ref() }
@@ -157,16 +157,16 @@ mod handler {
         // Relaxed: all threads of the child come after this.
         FORKS.fetch_add(1, Relaxed);
         let mut node = first();
-        while let Some(place) = node {
-            // Acquire: pairs with the Release of the exchange in `Place::new`.
-            let flag = place.flag.load(Acquire);
+        while let Some(slot) = node {
+            // Acquire: pairs with the Release of the exchange in `FlagSlot::new`.
+            let flag = slot.flag.load(Acquire);
             // SAFETY: The owner of a place keeps the flag alive until the place is vacant, and no
             // other thread runs in the child that could make it so now.
             if let Some(flag) = unsafe { flag.as_ref() } {
                 // Relaxed: all threads of the child come after this.
                 flag.store(true, Relaxed);
             }
-            node = place.next;
+            node = slot.next;
         }
     }
 }
@@ -185,9 +185,9 @@ mod handler {
     }
 
     #[derive(Debug)]
-    pub(super) struct Place;
+    pub(super) struct FlagSlot;
 
-    impl Place {
+    impl FlagSlot {
         pub(super) fn new(_flag: &AtomicBool) -> Self {
             Self
         }
