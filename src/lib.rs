@@ -44,7 +44,7 @@ pub use clock::BootClock;
 pub(crate) use clock::wall_now;
 pub use clock::{CachedClock, Clock, ManualClock, MonotonicClock};
 #[cfg(all(feature = "cron", feature = "testing"))]
-pub(crate) use clock::{Followed, follow};
+pub(crate) use clock::{FollowGuard, follow};
 #[cfg(feature = "rayon")]
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};

@@ -90,7 +90,7 @@ pub struct World {
     remote: RemoteSpawner,
     /// For calendars that are made before they run.
     #[cfg(feature = "cron")]
-    _wall: crate::Followed,
+    _wall: crate::FollowGuard,
 }
 
 /// A wheel that is swept with a world.

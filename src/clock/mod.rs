@@ -16,7 +16,7 @@ pub use boot::BootClock;
 #[cfg(feature = "cron")]
 pub(crate) use wall::wall_now;
 #[cfg(all(feature = "cron", feature = "testing"))]
-pub(crate) use wall::{Followed, follow};
+pub(crate) use wall::{FollowGuard, follow};
 
 use crate::counter;
 use crate::panics::ignore_poison;
@@ -64,7 +64,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
     ///
     /// `true` is only for a clock that runs by that counter; it is not believed where the kernel
     /// keeps its own time by another.
-    fn is_leased(&self) -> bool {
+    fn is_cacheable(&self) -> bool {
         false
     }
 
@@ -147,7 +147,7 @@ impl Clock for CachedClock {
         MonotonicClock.now()
     }
 
-    fn is_leased(&self) -> bool {
+    fn is_cacheable(&self) -> bool {
         counter::is_the_clocks()
     }
 }
@@ -177,17 +177,17 @@ impl Clock for CachedClock {
 #[derive(Clone)]
 pub struct ManualClock {
     start: Instant,
-    shared: Arc<Moved>,
+    shared: Arc<ManualTime>,
 }
 
-type Wakes = Vec<Arc<dyn Fn() -> bool + Send + Sync>>;
+type Subscribers = Vec<Arc<dyn Fn() -> bool + Send + Sync>>;
 
 #[derive(Default)]
-struct Moved {
+struct ManualTime {
     elapsed_nanos: AtomicU64,
     /// The time of day at the clock's start, if it was set.
     wall: Mutex<Option<SystemTime>>,
-    wakes: Mutex<Wakes>,
+    subscribers: Mutex<Subscribers>,
 }
 
 impl ManualClock {
@@ -222,11 +222,11 @@ impl ManualClock {
             .fetch_update(Release, Acquire, |elapsed| Some(elapsed.saturating_add(step)));
         // Without the lock, which is not the user's. One that is called meanwhile by another thread
         // stays in the list, and so hears of each move.
-        let wakes = self.wakes().clone();
-        let gone: Wakes = wakes.into_iter().filter(|wake| !wake()).collect();
-        if !gone.is_empty() {
-            let stays = |wake: &_| !gone.iter().any(|other| Arc::ptr_eq(wake, other));
-            self.wakes().retain(stays);
+        let subscribers = self.subscribers().clone();
+        let ended: Subscribers = subscribers.into_iter().filter(|wake| !wake()).collect();
+        if !ended.is_empty() {
+            let stays = |wake: &_| !ended.iter().any(|other| Arc::ptr_eq(wake, other));
+            self.subscribers().retain(stays);
         }
     }
 
@@ -271,8 +271,8 @@ impl ManualClock {
         *ignore_poison(self.shared.wall.lock()) = time.checked_sub(self.elapsed());
     }
 
-    fn wakes(&self) -> MutexGuard<'_, Wakes> {
-        ignore_poison(self.shared.wakes.lock())
+    fn subscribers(&self) -> MutexGuard<'_, Subscribers> {
+        ignore_poison(self.shared.subscribers.lock())
     }
 }
 
@@ -292,7 +292,7 @@ impl Clock for ManualClock {
     }
 
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
-        self.wakes().push(wake.into());
+        self.subscribers().push(wake.into());
     }
 }
 
@@ -314,8 +314,8 @@ macro_rules! pointer_is_clock {
                 (**self).lag()
             }
 
-            fn is_leased(&self) -> bool {
-                (**self).is_leased()
+            fn is_cacheable(&self) -> bool {
+                (**self).is_cacheable()
             }
 
             fn timeout(&self, deadline: Instant) -> Option<Duration> {

@@ -22,7 +22,7 @@ pub(crate) fn wall_now() -> SystemTime {
 
 /// Lets the calling thread follow a clock; made by [`follow`].
 #[cfg(feature = "testing")]
-pub(crate) struct Followed {
+pub(crate) struct FollowGuard {
     clock: ManualClock,
     _of_its_thread: std::marker::PhantomData<*const ()>,
 }
@@ -30,15 +30,15 @@ pub(crate) struct Followed {
 /// Makes `clock` the one whose time of day the calling thread reads, until the guard is dropped.
 /// Guards may be dropped in any order.
 #[cfg(feature = "testing")]
-pub(crate) fn follow(clock: &ManualClock) -> Followed {
-    let _gone = FOLLOWED.try_with(|clocks| clocks.borrow_mut().push(clock.clone()));
-    Followed { clock: clock.clone(), _of_its_thread: std::marker::PhantomData }
+pub(crate) fn follow(clock: &ManualClock) -> FollowGuard {
+    let _torn_down = FOLLOWED.try_with(|clocks| clocks.borrow_mut().push(clock.clone()));
+    FollowGuard { clock: clock.clone(), _of_its_thread: std::marker::PhantomData }
 }
 
 #[cfg(feature = "testing")]
-impl Drop for Followed {
+impl Drop for FollowGuard {
     fn drop(&mut self) {
-        let _gone = FOLLOWED.try_with(|clocks| {
+        let _torn_down = FOLLOWED.try_with(|clocks| {
             let mut clocks = clocks.borrow_mut();
             let shared = &self.clock.shared;
             let own = |clock: &ManualClock| std::sync::Arc::ptr_eq(&clock.shared, shared);

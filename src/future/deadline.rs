@@ -117,7 +117,7 @@ impl Deadline {
     /// Runs a function under the deadline; an outer one that is sooner stays.
     pub fn run<R>(self, function: impl FnOnce() -> R) -> R {
         let outer = Self::current();
-        let _restored = Restore(outer);
+        let _restored = RestoreDeadline(outer);
         set(Some(outer.map_or(self, |outer| outer.min(self))));
         function()
     }
@@ -134,13 +134,13 @@ impl Deadline {
 }
 
 fn set(current: Option<Deadline>) {
-    let _gone = CURRENT.try_with(|cell| cell.set(current));
+    let _torn_down = CURRENT.try_with(|cell| cell.set(current));
 }
 
 /// Puts the deadline back that was the current one, also after a panic.
-struct Restore(Option<Deadline>);
+struct RestoreDeadline(Option<Deadline>);
 
-impl Drop for Restore {
+impl Drop for RestoreDeadline {
     fn drop(&mut self) {
         set(self.0);
     }

@@ -161,8 +161,8 @@ impl Clock for ClockOf {
         self.clock().lag()
     }
 
-    fn is_leased(&self) -> bool {
-        self.clock().is_leased()
+    fn is_cacheable(&self) -> bool {
+        self.clock().is_cacheable()
     }
 
     fn timeout(&self, deadline: Instant) -> Option<Duration> {

@@ -154,7 +154,7 @@ impl Builder {
         let nanos = u64::try_from(self.resolution.as_nanos()).unwrap_or(u64::MAX);
         let origin = Tick(self.first_tick);
         let clock = self.clock.unwrap_or_else(|| default_clock(self.resolution));
-        let cached = clock.is_leased() && counter::is_the_clocks();
+        let cached = clock.is_cacheable() && counter::is_the_clocks();
         let max_lag = if cached { MAX_LAG } else { Duration::ZERO };
         let lag = clock.lag().saturating_add(max_lag);
         let engine = Engine::new(Parts {

@@ -12,7 +12,7 @@ impl Clock for Leased {
         self.0.now()
     }
 
-    fn is_leased(&self) -> bool {
+    fn is_cacheable(&self) -> bool {
         true
     }
 }

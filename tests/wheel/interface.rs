@@ -152,7 +152,7 @@ fn the_lag_of_a_cached_reading_is_added_to_every_delay() {
     let clock: Arc<dyn Clock> = Arc::new(Box::new(Leased(start.clone())));
     let (wheel, _sweeper) = Builder::new().resolution(TICK).clock(clock).build().unwrap();
     // No clock is believed where the kernel's own does not run by the counter.
-    let believed = CachedClock.is_leased();
+    let believed = CachedClock.is_cacheable();
     let lease = if believed { Duration::from_micros(100) } else { Duration::ZERO };
     for id in [wheel.insert(1, TICK * 5).unwrap(), wheel.pin().insert(2, TICK * 5).unwrap()] {
         let ticks = if believed { 6 } else { 5 };
@@ -183,7 +183,7 @@ fn a_wheel_instant_has_passed_by_the_true_clock_even_within_a_lease() {
         leases += u32::from(wheel.pin().now() < clock.now());
         assert!(wheel.has_passed(soon));
     }
-    assert_eq!(leases > 0, CachedClock.is_leased());
+    assert_eq!(leases > 0, CachedClock.is_cacheable());
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn fine_ticks_have_a_precise_clock() {
     let id = wheel.insert(1, TICK).unwrap();
     let after = MonotonicClock.now();
     assert!(wheel.deadline(id).unwrap() <= after + TICK + tick);
-    assert!(!MonotonicClock.is_leased() && !ManualClock::new().is_leased());
+    assert!(!MonotonicClock.is_cacheable() && !ManualClock::new().is_cacheable());
 }
 
 #[test]
