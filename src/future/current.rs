@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::process::{Candidate, of_the_process};
+use super::process::{Candidate, process_timer};
 use super::timer::Timer;
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ thread_local! {
 /// # Ok::<(), tourbillon::Refusal>(())
 /// ```
 pub fn default_timer() -> Timer {
-    let open = |current: &Candidate| current.is_of_use().then(|| current.timer.share());
+    let open = |current: &Candidate| current.is_usable().then(|| current.timer.share());
     let current = CURRENT.try_with(|current| current.borrow().as_ref().and_then(open));
     // A thread that is being torn down has none.
     current.ok().flatten().unwrap_or_else(begin)
@@ -54,8 +54,8 @@ pub fn default_timer() -> Timer {
 /// Returns the process's timer, and stores it as the thread's if that one is closed.
 #[cold]
 fn begin() -> Timer {
-    let timer = of_the_process().lent();
-    drop(replace(Some(Candidate::of_this_process(timer.share()))));
+    let timer = process_timer().without_shutdown();
+    drop(replace(Some(Candidate::for_this_process(timer.share()))));
     timer
 }
 
@@ -110,7 +110,7 @@ impl Timer {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn enter(&self) -> EnteredTimer {
-        let outer = replace(Some(Candidate::of_any_process(self.lent())));
+        let outer = replace(Some(Candidate::for_any_process(self.without_shutdown())));
         EnteredTimer { outer: Some(outer), _of_its_thread: PhantomData }
     }
 
@@ -138,7 +138,7 @@ impl Timer {
     /// assert_eq!(world.clock().elapsed(), Duration::from_secs(7200));
     /// ```
     pub fn scope<F: IntoFuture>(&self, future: F) -> WithDefaultTimer<F::IntoFuture> {
-        WithDefaultTimer { future: future.into_future(), timer: self.lent() }
+        WithDefaultTimer { future: future.into_future(), timer: self.without_shutdown() }
     }
 }
 
@@ -200,7 +200,7 @@ impl<F: Future> Future for WithDefaultTimer<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let outer = replace(Some(Candidate::of_any_process(this.timer.share())));
+        let outer = replace(Some(Candidate::for_any_process(this.timer.share())));
         let _entered = EnteredTimer { outer: Some(outer), _of_its_thread: PhantomData };
         this.future.poll(context)
     }

@@ -103,7 +103,7 @@ impl Grace {
                 }
             };
             let timer = limit.timer();
-            if left == 0 || !timer.ignores_runtimes() {
+            if left == 0 || !timer.is_independent_of_runtimes() {
                 self.0 = GraceState::Over;
                 return Poll::Ready(());
             }

@@ -7,7 +7,7 @@ use crate::sync::Process;
 use crate::{BuildError, Builder};
 use once_cell::race::OnceBox;
 
-static OF_THE_PROCESS: Link = Link { timer: OnceBox::new(), next: OnceBox::new() };
+static PROCESS_TIMER: ProcessTimer = ProcessTimer { timer: OnceBox::new(), next: OnceBox::new() };
 
 /// A timer of the process, and the one that takes its place: because its owner has shut it down, or
 /// because this process was forked and has none of the threads that sweep it.
@@ -15,35 +15,35 @@ static OF_THE_PROCESS: Link = Link { timer: OnceBox::new(), next: OnceBox::new()
 /// Threads that start one at the same time do not wait for each other, because a fork may leave one
 /// of them behind. The first that has started a timer sets it, and the others drop theirs.
 #[derive(Default)]
-struct Link {
+struct ProcessTimer {
     timer: OnceBox<Candidate>,
-    next: OnceBox<Link>,
+    next: OnceBox<ProcessTimer>,
 }
 
 /// A timer that may be the default one.
 pub(super) struct Candidate {
     pub(super) timer: Timer,
     /// The only process in which it is of use, if it is not of use in all.
-    of: Option<Process>,
+    only_in: Option<Process>,
 }
 
 impl Candidate {
     /// A timer for this process and not for its children, if the system can tell them apart.
-    pub(super) fn of_this_process(timer: Timer) -> Self {
-        Self { timer, of: Process::current().ok() }
+    pub(super) fn for_this_process(timer: Timer) -> Self {
+        Self { timer, only_in: Process::current().ok() }
     }
 
     /// A timer for children as well, where the thread that forked may sweep it.
-    pub(super) fn of_any_process(timer: Timer) -> Self {
-        Self { timer, of: None }
+    pub(super) fn for_any_process(timer: Timer) -> Self {
+        Self { timer, only_in: None }
     }
 
-    pub(super) fn is_of_use(&self) -> bool {
-        self.of.is_none_or(Process::is_current) && !self.timer.wheel().is_closed()
+    pub(super) fn is_usable(&self) -> bool {
+        self.only_in.is_none_or(Process::is_current) && !self.timer.wheel().is_closed()
     }
 }
 
-impl Link {
+impl ProcessTimer {
     /// # Panics
     ///
     /// Panics if a driver cannot be started, and no other thread has started one.
@@ -57,19 +57,19 @@ impl Link {
         // whether this thread could start one or not.
         self.timer.get_or_init(|| {
             let timer = started.expect("the system starts a driver");
-            Box::new(Candidate::of_this_process(timer))
+            Box::new(Candidate::for_this_process(timer))
         })
     }
 }
 
-pub(super) fn of_the_process() -> &'static Timer {
-    let mut link = &OF_THE_PROCESS;
+pub(super) fn process_timer() -> &'static Timer {
+    let mut process_timer = &PROCESS_TIMER;
     loop {
-        let candidate = link.candidate();
-        if candidate.is_of_use() {
+        let candidate = process_timer.candidate();
+        if candidate.is_usable() {
             return &candidate.timer;
         }
-        link = link.next.get_or_init(Box::default);
+        process_timer = process_timer.next.get_or_init(Box::default);
     }
 }
 
@@ -100,6 +100,6 @@ fn start() -> Result<Timer, BuildError> {
 /// # Ok::<(), tourbillon::BuildError>(())
 /// ```
 pub fn set_default_timer(timer: Timer) -> Result<(), Timer> {
-    let candidate = Box::new(Candidate::of_this_process(timer));
-    OF_THE_PROCESS.timer.set(candidate).map_err(|refused| refused.timer)
+    let candidate = Box::new(Candidate::for_this_process(timer));
+    PROCESS_TIMER.timer.set(candidate).map_err(|refused| refused.timer)
 }

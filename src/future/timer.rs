@@ -62,11 +62,11 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping the last handle ends its driver"]
-pub struct Timer(Arc<Handle>);
+pub struct Timer(Arc<TimerClone>);
 
 /// One clone of a timer.
 #[derive(Debug)]
-struct Handle {
+struct TimerClone {
     wheel: Wheel<Wake>,
     swept_by: SweptBy,
     /// Whether it cannot end the timer.
@@ -79,19 +79,19 @@ enum SweptBy {
     /// The timer's own driver.
     Driver(Arc<Driver<Wake>>),
     /// A future, which ends with the last clone.
-    Future(Arc<Driven>),
+    Future(Arc<DrivenWheel>),
     /// Whoever made the timer.
     Other,
 }
 
 /// A wheel that a future sweeps. Its end is the wheel's.
 #[derive(Debug)]
-struct Driven {
+struct DrivenWheel {
     wheel: Wheel<Wake>,
     task: Arc<DriveTask>,
 }
 
-impl Drop for Driven {
+impl Drop for DrivenWheel {
     fn drop(&mut self) {
         // It rings.
         self.wheel.close();
@@ -130,23 +130,23 @@ impl Timer {
 
     /// A timer on a wheel that a future sweeps, which the task wakes.
     pub(super) fn driven(wheel: Wheel<Wake>, task: Arc<DriveTask>) -> Self {
-        let driven = Driven { wheel: wheel.clone(), task };
+        let driven = DrivenWheel { wheel: wheel.clone(), task };
         Self::of(wheel, SweptBy::Future(Arc::new(driven)))
     }
 
     fn of(wheel: Wheel<Wake>, swept_by: SweptBy) -> Self {
-        Self(Arc::new(Handle { wheel, swept_by, lent: false }))
+        Self(Arc::new(TimerClone { wheel, swept_by, lent: false }))
     }
 
     /// Another clone, which cannot end the timer.
     #[cfg(not(modelled))]
-    pub(super) fn lent(&self) -> Self {
-        self.another(true)
+    pub(super) fn without_shutdown(&self) -> Self {
+        self.clone_as(true)
     }
 
-    fn another(&self, lent: bool) -> Self {
-        let Handle { wheel, swept_by, .. } = &*self.0;
-        Self(Arc::new(Handle { wheel: wheel.clone(), swept_by: swept_by.clone(), lent }))
+    fn clone_as(&self, lent: bool) -> Self {
+        let TimerClone { wheel, swept_by, .. } = &*self.0;
+        Self(Arc::new(TimerClone { wheel: wheel.clone(), swept_by: swept_by.clone(), lent }))
     }
 
     /// What the timer's clock says.
@@ -192,7 +192,7 @@ impl Timer {
 
     /// Returns `true` if tasks are woken independently of their runtime, by the timer's own thread
     /// and by a clock that runs by itself.
-    pub(crate) fn ignores_runtimes(&self) -> bool {
+    pub(crate) fn is_independent_of_runtimes(&self) -> bool {
         let clock = self.0.wheel.clock();
         let tick = self.0.wheel.resolution();
         self.any_driver().is_some() && clock.timeout(clock.now() + tick).is_some()
@@ -285,6 +285,6 @@ impl Timer {
 
 impl Clone for Timer {
     fn clone(&self) -> Self {
-        self.another(self.0.lent)
+        self.clone_as(self.0.lent)
     }
 }

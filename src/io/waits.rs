@@ -175,7 +175,7 @@ impl Waits {
     ) -> Poll<()> {
         let timer = self.timer.share();
         let wait = self.wait_of(direction);
-        if timer.ignores_runtimes() && !timer.wheel().is_closed() {
+        if timer.is_independent_of_runtimes() && !timer.wheel().is_closed() {
             let wait_timer = wait.timer.get_or_insert_with(|| WaitTimer::new(&timer, deadline));
             let was_delaying = wait_timer.is_delaying();
             let polled = wait_timer.poll_passed(deadline, timer.wheel(), context.waker());
