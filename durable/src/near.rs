@@ -329,7 +329,7 @@ impl Watchers {
 mod tests {
     use super::*;
     use std::task::{Poll, Waker};
-    use tourbillon::future::{DelayQueue, Timer, Wake};
+    use tourbillon::future::{DelayQueue, SleepWaker, Timer};
     use tourbillon::{Builder, ManualClock, Sweeper};
 
     /// The keys of a worker whose store's clock begins with 0.
@@ -338,7 +338,7 @@ mod tests {
         queue: DelayQueue<Key>,
         near: Near,
         /// A timer whose sweeper has gone is closed.
-        _sweeper: Sweeper<Wake>,
+        _sweeper: Sweeper<SleepWaker>,
     }
 
     fn key(due: Millis) -> Key {

@@ -5,8 +5,8 @@
 
 use super::budget::yield_once;
 use super::drive_task::DriveTask;
+use super::sleep_waker::SleepWaker;
 use super::timer::Timer;
-use super::wake::Wake;
 use crate::panics::quietly;
 use crate::{BuildError, Builder, Expired, Sweeper, Wheel};
 use pin_project_lite::pin_project;
@@ -56,7 +56,7 @@ where
 {
     let (wheel, undriven) = driven(builder)?;
     let timer = Timer::driven(wheel, Arc::clone(&undriven.task));
-    Ok((timer, undriven.by(sleep, |timer: Expired<Wake>| timer.value.wake())))
+    Ok((timer, undriven.by(sleep, |timer: Expired<SleepWaker>| timer.value.wake())))
 }
 
 /// A wheel of any values that is swept by a future, and not by a thread: for a scheduler, a cache
@@ -144,7 +144,7 @@ pin_project! {
     /// [`Refusal::Closed`](crate::Refusal::Closed). A poll hands over at most some thousands of
     /// timers, and then lets others have their turn.
     #[must_use = "nothing sweeps the timer unless it is polled"]
-    pub struct Drive<F, S, H = fn(Expired<Wake>), T = Wake>
+    pub struct Drive<F, S, H = fn(Expired<SleepWaker>), T = SleepWaker>
     where
         T: Send,
     {

@@ -35,7 +35,7 @@
 //! comes too late, like any other.
 //!
 //! **No wake-up is lost.** The waker lies in the wheel before the poll returns `Pending`, and it
-//! leaves the wheel only by being woken ([`Wake`] wakes when it is dropped, too: handed back by a
+//! leaves the wheel only by being woken ([`SleepWaker`] wakes when it is dropped, too: handed back by a
 //! drain, or by an executor that gives up) or by the owner of the sleep, who then puts another
 //! there, has its answer, or drops the sleep:
 //!
@@ -90,11 +90,11 @@ mod or_end;
 mod process;
 mod repeating;
 mod sleep;
+mod sleep_waker;
 mod stream;
 mod ticks;
 mod timeout;
 mod timer;
-mod wake;
 
 pub use crate::scheduler::MissedTickBehavior;
 #[cfg(not(modelled))]
@@ -110,8 +110,8 @@ pub use or_end::OrEnd;
 #[cfg(not(modelled))]
 pub use process::set_default_timer;
 pub use sleep::Sleep;
+pub use sleep_waker::SleepWaker;
 pub use stream::{ChunksTimeout, ItemTimeout, Throttle};
 pub use ticks::Ticks;
 pub use timeout::{Timeout, TimeoutError};
 pub use timer::Timer;
-pub use wake::Wake;

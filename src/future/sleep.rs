@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::budget::yield_once;
+use super::sleep_waker::{SleepWaker, WakerIdentity};
 use super::timer::Timer;
-use super::wake::{Identity, Wake};
 use crate::{InsertError, Refusal, TimerId, Wheel, WheelInstant};
 use futures_core::FusedFuture;
 use std::fmt;
@@ -81,7 +81,7 @@ impl SleepState {
 struct ArmedSleep {
     id: TimerId,
     /// With that waker.
-    waker: Identity,
+    waker: WakerIdentity,
     /// For when: no later than the sleep's deadline.
     at: WheelInstant,
     slack: Slack,
@@ -96,14 +96,14 @@ struct ArmedSleep {
 
 impl ArmedSleep {
     #[inline]
-    fn new(id: TimerId, waker: Identity, at: WheelInstant, slack: Slack) -> Self {
+    fn new(id: TimerId, waker: WakerIdentity, at: WheelInstant, slack: Slack) -> Self {
         Self { id, waker, at, slack, id_shared: false, moved_earlier: false, confirmed: false }
     }
 
     /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
     /// Not where the wheel has a bound: the sleep would give up its place, which another may take.
     #[inline]
-    fn can_keep_timer(&self, wheel: &Wheel<Wake>, deadline: WheelInstant) -> bool {
+    fn can_keep_timer(&self, wheel: &Wheel<SleepWaker>, deadline: WheelInstant) -> bool {
         let may = !self.id_shared && !wheel.is_closed() && !wheel.is_bounded();
         may && self.slack.reaches(self.at, deadline)
     }
@@ -310,7 +310,7 @@ impl Sleep {
         }
     }
 
-    fn wheel(&self) -> &Wheel<Wake> {
+    fn wheel(&self) -> &Wheel<SleepWaker> {
         self.timer.wheel()
     }
 
@@ -343,7 +343,7 @@ impl Sleep {
             return self.arm_by_the_clock(task);
         };
         let slack = Slack::of(soon.ahead);
-        let (wake, waker) = Wake::of(task);
+        let (wake, waker) = SleepWaker::of(task);
         match wheel.insert_soon(wake, soon) {
             Ok(id) => self.set_armed(id, waker, slack),
             Err(wake) => {
@@ -361,14 +361,14 @@ impl Sleep {
             return self.elapse();
         };
         let slack = Slack::of(ahead);
-        let (wake, waker) = Wake::of(task);
+        let (wake, waker) = SleepWaker::of(task);
         let armed = insert(self.wheel(), wake, self.deadline);
         self.finish_arming(armed, (waker, slack), task)
     }
 
     /// Notes that its timer has this id.
     #[inline]
-    fn set_armed(&mut self, id: TimerId, waker: Identity, slack: Slack) -> Poll<()> {
+    fn set_armed(&mut self, id: TimerId, waker: WakerIdentity, slack: Slack) -> Poll<()> {
         self.state = SleepState::Armed(ArmedSleep::new(id, waker, self.deadline, slack));
         Poll::Pending
     }
@@ -377,8 +377,8 @@ impl Sleep {
     #[inline(never)]
     fn finish_arming(
         &mut self,
-        armed: Result<TimerId, InsertError<Wake>>,
-        (waker, slack): (Identity, Slack),
+        armed: Result<TimerId, InsertError<SleepWaker>>,
+        (waker, slack): (WakerIdentity, Slack),
         task: &Waker,
     ) -> Poll<()> {
         match armed {
@@ -429,7 +429,7 @@ impl Sleep {
                 confirmed,
                 ..
             }) => {
-                if waker != Identity::of(task) || moved_earlier && self.has_passed() {
+                if waker != WakerIdentity::of(task) || moved_earlier && self.has_passed() {
                     return self.replace_waker(id, id_shared, task);
                 }
                 // Who has not been told its id has not moved it, and so its entry, which may be far
@@ -470,7 +470,7 @@ impl Sleep {
         let Some(ahead) = self.wheel().ahead(self.deadline) else {
             return self.elapse();
         };
-        let (wake, waker) = Wake::of(task);
+        let (wake, waker) = SleepWaker::of(task);
         let armed = self.wheel().insert_over_capacity(wake, self.deadline);
         self.finish_arming(armed, (waker, Slack::of(ahead)), task)
     }
@@ -507,17 +507,17 @@ impl Sleep {
 /// Whether the wheel has a timer for no earlier than its deadline, if it has it: earlier on a hop,
 /// and where the deadline had passed before it was set.
 #[inline]
-fn covers(wheel: &Wheel<Wake>, id: TimerId, deadline: WheelInstant) -> Option<bool> {
+fn covers(wheel: &Wheel<SleepWaker>, id: TimerId, deadline: WheelInstant) -> Option<bool> {
     wheel.wheel_instant_of(id).map(|at| at >= deadline)
 }
 
 /// Arms a waker, at the end of the range if its deadline lies beyond.
 #[inline]
 fn insert(
-    wheel: &Wheel<Wake>,
-    wake: Wake,
+    wheel: &Wheel<SleepWaker>,
+    wake: SleepWaker,
     deadline: WheelInstant,
-) -> Result<TimerId, InsertError<Wake>> {
+) -> Result<TimerId, InsertError<SleepWaker>> {
     match wheel.insert_at_wheel_instant(wake, deadline) {
         Err(InsertError { reason: Refusal::BeyondRange(_), value }) => {
             wheel.insert(value, wheel.longest_delay())

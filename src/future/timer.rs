@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::drive_task::DriveTask;
-use super::wake::Wake;
+use super::sleep_waker::SleepWaker;
 use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Wheel, WheelInstant};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ pub struct Timer(Arc<TimerClone>);
 /// One clone of a timer.
 #[derive(Debug)]
 struct TimerClone {
-    wheel: Wheel<Wake>,
+    wheel: Wheel<SleepWaker>,
     swept_by: SweptBy,
     /// Whether it cannot end the timer.
     lent: bool,
@@ -77,7 +77,7 @@ struct TimerClone {
 #[derive(Clone, Debug)]
 enum SweptBy {
     /// The timer's own driver.
-    Driver(Arc<Driver<Wake>>),
+    Driver(Arc<Driver<SleepWaker>>),
     /// A future, which ends with the last clone.
     Future(Arc<DrivenWheel>),
     /// Whoever made the timer.
@@ -87,7 +87,7 @@ enum SweptBy {
 /// A wheel that a future sweeps. Its end is the wheel's.
 #[derive(Debug)]
 struct DrivenWheel {
-    wheel: Wheel<Wake>,
+    wheel: Wheel<SleepWaker>,
     task: Arc<DriveTask>,
 }
 
@@ -114,27 +114,27 @@ impl Timer {
         // A waker wakes when it is dropped, and so does not wait for `shutdown`. Nobody knows under
         // which lock the last sleep is dropped, and wakers may take the same one.
         let driver = driver.or_executor(Inline).drop_unrun().detach_on_drop();
-        let driver = driver.spawn(|timer: Expired<Wake>| timer.value.wake())?;
+        let driver = driver.spawn(|timer: Expired<SleepWaker>| timer.value.wake())?;
         Ok(Self::of(driver.wheel().clone(), SweptBy::Driver(Arc::new(driver))))
     }
 
-    /// A timer on a wheel that somebody else sweeps, with [`Wake::wake`] as handler.
+    /// A timer on a wheel that somebody else sweeps, with [`SleepWaker::wake`] as handler.
     ///
     /// The wheel is the timer's alone: a sleep whose timer another has drained is woken, and arms
     /// itself again (one that was cancelled by an [id that was handed out](super::Sleep::id) ends).
     /// Whoever drops the
     /// sweeper calls [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
-    pub fn new(wheel: Wheel<Wake>) -> Self {
+    pub fn new(wheel: Wheel<SleepWaker>) -> Self {
         Self::of(wheel, SweptBy::Other)
     }
 
     /// A timer on a wheel that a future sweeps, which the task wakes.
-    pub(super) fn driven(wheel: Wheel<Wake>, task: Arc<DriveTask>) -> Self {
+    pub(super) fn driven(wheel: Wheel<SleepWaker>, task: Arc<DriveTask>) -> Self {
         let driven = DrivenWheel { wheel: wheel.clone(), task };
         Self::of(wheel, SweptBy::Future(Arc::new(driven)))
     }
 
-    fn of(wheel: Wheel<Wake>, swept_by: SweptBy) -> Self {
+    fn of(wheel: Wheel<SleepWaker>, swept_by: SweptBy) -> Self {
         Self(Arc::new(TimerClone { wheel, swept_by, lent: false }))
     }
 
@@ -158,7 +158,7 @@ impl Timer {
     /// The wheel: for its metrics, and to reset sleeps [by their ids](super::Sleep::id).
     #[must_use]
     #[inline]
-    pub fn wheel(&self) -> &Wheel<Wake> {
+    pub fn wheel(&self) -> &Wheel<SleepWaker> {
         &self.0.wheel
     }
 
@@ -179,11 +179,11 @@ impl Timer {
     /// Returns the driver, unless the timer has none or is the [default
     /// timer](super::default_timer), whose driver belongs to the whole process.
     #[must_use]
-    pub fn driver(&self) -> Option<&Driver<Wake>> {
+    pub fn driver(&self) -> Option<&Driver<SleepWaker>> {
         self.any_driver().filter(|_| !self.0.lent)
     }
 
-    fn any_driver(&self) -> Option<&Driver<Wake>> {
+    fn any_driver(&self) -> Option<&Driver<SleepWaker>> {
         match &self.0.swept_by {
             SweptBy::Driver(driver) => Some(driver),
             SweptBy::Future(_) | SweptBy::Other => None,

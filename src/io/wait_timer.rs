@@ -9,7 +9,7 @@
 
 use super::handle::store_waker;
 use crate::future::grace::Grace;
-use crate::future::{Sleep, Timer, Wake as Woken};
+use crate::future::{Sleep, SleepWaker, Timer};
 use crate::panics::ignore_poison;
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Refusal, Wheel, WheelInstant};
@@ -58,7 +58,7 @@ impl WaitTimer {
     pub(super) fn poll_passed(
         &mut self,
         deadline: WheelInstant,
-        wheel: &Wheel<Woken>,
+        wheel: &Wheel<SleepWaker>,
         task: &Waker,
     ) -> Poll<()> {
         self.recorder.attach(task);
@@ -80,7 +80,7 @@ impl WaitTimer {
         &mut self,
         until: WheelInstant,
         patience: Duration,
-        wheel: &Wheel<Woken>,
+        wheel: &Wheel<SleepWaker>,
         task: &Waker,
     ) -> Poll<Result<End, Refusal>> {
         let end = match self.recorder.attach(task) {

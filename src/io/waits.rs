@@ -19,7 +19,7 @@ use super::error::{Limit, StreamError};
 use super::handle::{StreamHandle, StreamShared};
 use super::settings::{Direction, Settings};
 use super::wait_timer::{End, WaitTimer};
-use crate::future::{Timer, Wake};
+use crate::future::{SleepWaker, Timer};
 use crate::{Wheel, WheelInstant};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -294,7 +294,7 @@ impl Drop for Waits {
 
 /// Begins to count, unless it has already begun.
 #[inline]
-fn begin(until: &mut Option<WheelInstant>, limit: Option<Duration>, wheel: &Wheel<Wake>) {
+fn begin(until: &mut Option<WheelInstant>, limit: Option<Duration>, wheel: &Wheel<SleepWaker>) {
     if until.is_none() {
         *until = limit.map(|limit| wheel.wheel_instant_after(limit));
     }

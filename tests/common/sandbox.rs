@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tourbillon::future::{Timer, Wake};
+use tourbillon::future::{SleepWaker, Timer};
 use tourbillon::{Builder, Clock, Expired, ManualClock, Sweeper, Wheel};
 
 /// A timer in virtual time, swept by hand.
 pub(crate) struct Sandbox {
     pub(crate) clock: ManualClock,
-    pub(crate) sweeper: Sweeper<Wake>,
+    pub(crate) sweeper: Sweeper<SleepWaker>,
     pub(crate) timer: Timer,
     pub(crate) tick: Duration,
 }
@@ -30,7 +30,11 @@ impl Sandbox {
         Self::on(wheel, sweeper, clock)
     }
 
-    pub(crate) fn on(wheel: Wheel<Wake>, sweeper: Sweeper<Wake>, clock: ManualClock) -> Self {
+    pub(crate) fn on(
+        wheel: Wheel<SleepWaker>,
+        sweeper: Sweeper<SleepWaker>,
+        clock: ManualClock,
+    ) -> Self {
         let tick = wheel.resolution();
         Self { clock, sweeper, timer: Timer::new(wheel), tick }
     }
@@ -47,7 +51,7 @@ impl Sandbox {
     }
 
     /// Moves the clock on and takes who is due without waking them: the instant of expiry, held.
-    pub(crate) fn take(&mut self, step: Duration) -> Vec<Expired<Wake>> {
+    pub(crate) fn take(&mut self, step: Duration) -> Vec<Expired<SleepWaker>> {
         self.clock.advance(step);
         let mut taken = Vec::new();
         let _ = self.sweeper.sweep(|timer| taken.push(timer));

@@ -104,7 +104,7 @@ fn the_last_sleep_may_be_dropped_under_a_lock_that_wakers_take() {
 #[test]
 fn a_driver_of_ones_own_that_is_dropped_wakes_all_though_some_panic() {
     let driver = Builder::new().driver().spawn(|timer: tourbillon::Expired<_>| {
-        tourbillon::future::Wake::wake(timer.value);
+        tourbillon::future::SleepWaker::wake(timer.value);
     });
     let driver = driver.unwrap();
     let timer = Timer::new(driver.wheel().clone());

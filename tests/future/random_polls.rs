@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use setup::{Setup, any_setup};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tourbillon::future::{Sleep, Wake};
+use tourbillon::future::{Sleep, SleepWaker};
 use tourbillon::{Clock, Expired, Refusal, TimerId};
 
 const SLEEPS: usize = 3;
@@ -114,7 +114,7 @@ struct Model {
     /// Wakes that each task must have had since it was last compared.
     expected: [u32; TASKS],
     /// Wakers held at the instant of their expiry.
-    in_hand: Vec<Expired<Wake>>,
+    in_hand: Vec<Expired<SleepWaker>>,
     tasks_in_hand: Vec<usize>,
     ids: Vec<TimerId>,
 }

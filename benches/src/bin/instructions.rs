@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::{EnterGuard, Runtime};
-use tourbillon::future::{Sleep, Timer, Wake};
+use tourbillon::future::{Sleep, SleepWaker, Timer};
 use tourbillon::{Builder, Sweeper};
 use tourbillon_benches::{BATCH, Bench, Verb, delay, now};
 
@@ -70,7 +70,7 @@ trait Sleeps {
 struct Ours {
     timer: Timer,
     /// Its drop would close the wheel.
-    _sweeper: Sweeper<Wake>,
+    _sweeper: Sweeper<SleepWaker>,
 }
 
 impl Sleeps for Ours {

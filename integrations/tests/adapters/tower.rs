@@ -37,7 +37,7 @@ impl Wake for Woken {
 struct Hand {
     timer: Timer,
     clock: ManualClock,
-    sweeper: Sweeper<future::Wake>,
+    sweeper: Sweeper<future::SleepWaker>,
     woken: Arc<Woken>,
     waker: Waker,
 }

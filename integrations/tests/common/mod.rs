@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
-use tourbillon::future::{Timer, Wake};
+use tourbillon::future::{SleepWaker, Timer};
 use tourbillon::{Builder, ManualClock, Sweeper};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -14,7 +14,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) struct Time {
     pub(crate) timer: Timer,
     clock: ManualClock,
-    sweeper: Sweeper<Wake>,
+    sweeper: Sweeper<SleepWaker>,
 }
 
 impl Time {

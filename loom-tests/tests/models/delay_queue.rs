@@ -6,7 +6,7 @@
 //! the schedules in which that waker alone would have ordered the other thread before the poll.
 
 use loom_tests::explorer::thread::{self, JoinHandle};
-use loom_tests::future::{DelayQueue, DelayQueueHandle, Timer, Wake};
+use loom_tests::future::{DelayQueue, DelayQueueHandle, SleepWaker, Timer};
 use loom_tests::{Builder, ManualClock, Sweeper, TICK, Task, model, tiny};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 struct Desk {
     queue: DelayQueue<u64>,
     task: Arc<Task>,
-    sweeper: Sweeper<Wake>,
+    sweeper: Sweeper<SleepWaker>,
     clock: ManualClock,
 }
 

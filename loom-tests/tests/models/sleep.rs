@@ -3,7 +3,7 @@
 //! comes, and no sleep ends before it.
 
 use loom_tests::explorer::thread::{self, JoinHandle};
-use loom_tests::future::{Sleep, Timer, Wake};
+use loom_tests::future::{Sleep, SleepWaker, Timer};
 use loom_tests::{Builder, ManualClock, Refusal, Sweeper, TICK, Task, model, tiny};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn poll(task: &Arc<Task>, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
 /// A timer of one shard, its sweeper and its clock.
 struct Night {
     timer: Timer,
-    sweeper: Sweeper<Wake>,
+    sweeper: Sweeper<SleepWaker>,
     clock: ManualClock,
 }
 

@@ -1,4 +1,4 @@
-//! [`Wake`]: a waker that lies in the wheel.
+//! [`SleepWaker`]: a waker that lies in the wheel.
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +18,10 @@ use std::task::Waker;
 /// use std::pin::pin;
 /// use std::task::{Context, Poll, Waker};
 /// use std::time::{Duration, Instant};
-/// use tourbillon::future::{Timer, Wake};
+/// use tourbillon::future::{Timer, SleepWaker};
 /// use tourbillon::{Builder, ManualClock, Sweeper};
 ///
-/// fn turn(sweeper: &mut Sweeper<Wake>) -> Option<Instant> {
+/// fn turn(sweeper: &mut Sweeper<SleepWaker>) -> Option<Instant> {
 ///     sweeper.sweep(|timer| timer.value.wake()).next_deadline
 /// }
 ///
@@ -35,13 +35,13 @@ use std::task::Waker;
 /// assert_eq!(sleep.poll(&mut context), Poll::Ready(Ok(())));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Wake(Option<Waker>);
+pub struct SleepWaker(Option<Waker>);
 
-impl Wake {
+impl SleepWaker {
     /// A clone of a waker, and how to know that waker again while the clone lies in the wheel.
-    pub(super) fn of(waker: &Waker) -> (Self, Identity) {
+    pub(super) fn of(waker: &Waker) -> (Self, WakerIdentity) {
         let clone = waker.clone();
-        let identity = Identity { data: clone.data().addr(), ..Identity::of(waker) };
+        let identity = WakerIdentity { data: clone.data().addr(), ..WakerIdentity::of(waker) };
         (Self(Some(clone)), identity)
     }
 
@@ -61,7 +61,7 @@ impl Wake {
     }
 }
 
-impl Drop for Wake {
+impl Drop for SleepWaker {
     fn drop(&mut self) {
         let Some(waker) = self.0.take() else {
             return;
@@ -74,9 +74,9 @@ impl Drop for Wake {
     }
 }
 
-impl fmt::Debug for Wake {
+impl fmt::Debug for SleepWaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wake").finish_non_exhaustive()
+        f.debug_struct("SleepWaker").finish_non_exhaustive()
     }
 }
 
@@ -88,12 +88,12 @@ impl fmt::Debug for Wake {
 /// (Such a waker is never known again, and put into the wheel at each poll.) The table is that of
 /// the waker itself, since a clone may have a copy of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct WakerIdentity {
     data: usize,
     vtable: usize,
 }
 
-impl Identity {
+impl WakerIdentity {
     #[inline]
     pub(super) fn of(waker: &Waker) -> Self {
         Self { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() }
