@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Context;
 use std::time::{Duration, Instant};
 use tourbillon::TimerId;
-use tourbillon::future::{DelayQueueHandle, HeldWake};
+use tourbillon::future::{DeferredWake, DelayQueueHandle};
 
 /// How many keys may be in the wheel.
 pub(super) const MOST: usize = 4096;
@@ -222,7 +222,7 @@ impl Near {
 
     fn lock(&self) -> Held<'_> {
         let loaded = ignore_poison(self.loaded.lock());
-        Held { loaded, queue: self.queue.hold_wake() }
+        Held { loaded, queue: self.queue.defer_wake() }
     }
 }
 
@@ -230,7 +230,7 @@ impl Near {
 /// worker is woken, if its wheel is to be polled.
 struct Held<'a> {
     loaded: MutexGuard<'a, Loaded>,
-    queue: HeldWake<'a, Key>,
+    queue: DeferredWake<'a, Key>,
 }
 
 impl Held<'_> {

@@ -77,13 +77,13 @@ mod budget;
 #[cfg(not(modelled))]
 mod current;
 mod deadline;
+mod deferred_wake;
 mod delay_queue;
 mod drive;
 mod drive_task;
 #[cfg(not(modelled))]
 mod free;
 pub(crate) mod grace;
-mod held_wake;
 mod interval;
 mod or_end;
 #[cfg(not(modelled))]
@@ -100,11 +100,11 @@ pub use crate::scheduler::MissedTickBehavior;
 #[cfg(not(modelled))]
 pub use current::{EnteredTimer, WithDefaultTimer, default_timer, with_default_timer};
 pub use deadline::{Deadline, WithDeadline};
+pub use deferred_wake::DeferredWake;
 pub use delay_queue::{DelayQueue, DelayQueueHandle};
 pub use drive::{Drive, Undriven, drive, driven};
 #[cfg(not(modelled))]
 pub use free::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
-pub use held_wake::HeldWake;
 pub use interval::{Interval, ZeroPeriod};
 pub use or_end::OrEnd;
 #[cfg(not(modelled))]

@@ -1,4 +1,4 @@
-//! [`HeldWake`]: inserts into a [`DelayQueue`](super::DelayQueue) and cancels, and wakes its task
+//! [`DeferredWake`]: inserts into a [`DelayQueue`](super::DelayQueue) and cancels, and wakes its task
 //! afterwards.
 
 #![forbid(unsafe_code)]
@@ -26,20 +26,20 @@ impl<T: Send> DelayQueueHandle<T> {
     /// let queue = DelayQueue::new(&timer, Builder::new())?;
     /// let last = Mutex::new(None);
     ///
-    /// let quiet = queue.hold_wake();
+    /// let quiet = queue.defer_wake();
     /// let mut held = last.lock().unwrap();
     /// *held = Some(quiet.insert_at("due", Instant::now())?);
     /// drop(held);
     /// drop(quiet); // the task is woken here
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn hold_wake(&self) -> HeldWake<'_, T> {
-        HeldWake { handle: self }
+    pub fn defer_wake(&self) -> DeferredWake<'_, T> {
+        DeferredWake { handle: self }
     }
 }
 
 /// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before;
-/// made by [`hold_wake`](DelayQueueHandle::hold_wake).
+/// made by [`defer_wake`](DelayQueueHandle::defer_wake).
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ impl<T: Send> DelayQueueHandle<T> {
 /// let queue = DelayQueue::new(&timer, Builder::new())?;
 /// let retries = Mutex::new(HashMap::from([(7, queue.insert("old", Duration::from_secs(5))?)]));
 ///
-/// let quiet = queue.hold_wake();
+/// let quiet = queue.defer_wake();
 /// let mut table = retries.lock().unwrap();
 /// let old = table.remove(&7).and_then(|id| quiet.cancel(id));
 /// table.insert(7, quiet.insert_at("new", timer.now())?);
@@ -66,11 +66,11 @@ impl<T: Send> DelayQueueHandle<T> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "it wakes the task when it is dropped"]
-pub struct HeldWake<'q, T> {
+pub struct DeferredWake<'q, T> {
     handle: &'q DelayQueueHandle<T>,
 }
 
-impl<T: Send> HeldWake<'_, T> {
+impl<T: Send> DeferredWake<'_, T> {
     /// As [`DelayQueueHandle::insert_at`].
     ///
     /// # Errors
@@ -86,14 +86,14 @@ impl<T: Send> HeldWake<'_, T> {
     }
 }
 
-impl<T> Drop for HeldWake<'_, T> {
+impl<T> Drop for DeferredWake<'_, T> {
     fn drop(&mut self) {
         self.handle.wake_if_requested();
     }
 }
 
-impl<T> fmt::Debug for HeldWake<'_, T> {
+impl<T> fmt::Debug for DeferredWake<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldWake").finish_non_exhaustive()
+        f.debug_struct("DeferredWake").finish_non_exhaustive()
     }
 }
