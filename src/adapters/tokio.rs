@@ -21,7 +21,7 @@ use std::time::Instant;
 /// read on any thread, including threads outside the runtime.
 ///
 /// For a wheel that is swept in the runtime: by [`spawn`], or by
-/// [`future::driven`](crate::future::driven). Not for a [`Driver`](crate::Driver): its thread is
+/// [`future::undriven`](crate::future::undriven). Not for a [`Driver`](crate::Driver): its thread is
 /// outside, where time is not paused, and timers would fire early by the paused clock.
 ///
 /// # Examples

@@ -1,4 +1,4 @@
-//! [`drive`] and [`driven`]: a timer, or another wheel, without a thread: swept by a future of the
+//! [`drive`] and [`undriven`]: a timer, or another wheel, without a thread: swept by a future of the
 //! runtime that uses it.
 
 #![forbid(unsafe_code)]
@@ -54,9 +54,9 @@ where
     F: FnMut(Duration) -> S,
     S: Future,
 {
-    let (wheel, undriven) = driven(builder)?;
+    let (wheel, undriven) = undriven(builder)?;
     let timer = Timer::driven(wheel, Arc::clone(&undriven.task));
-    Ok((timer, undriven.by(sleep, |timer: Expired<SleepWaker>| timer.value.wake())))
+    Ok((timer, undriven.drive_by(sleep, |timer: Expired<SleepWaker>| timer.value.wake())))
 }
 
 /// A wheel of any values that is swept by a future, and not by a thread: for a scheduler, a cache
@@ -83,16 +83,16 @@ where
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::future::driven;
+/// use tourbillon::future::undriven;
 /// use tourbillon::scheduler::Scheduler;
 /// # #[cfg(feature = "tokio")] {
 /// use tourbillon::tokio::RuntimeClock;
 ///
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// runtime.block_on(async {
-///     let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock::current()))?;
+///     let (wheel, undriven) = undriven(Builder::new().clock(RuntimeClock::current()))?;
 ///     let (scheduler, handler) = Scheduler::with_handler(wheel);
-///     tokio::spawn(undriven.by(tokio::time::sleep, handler));
+///     tokio::spawn(undriven.drive_by(tokio::time::sleep, handler));
 ///
 ///     let answer = scheduler.after(Duration::from_millis(5), || 42)?;
 ///     assert_eq!(answer.await?, 42);
@@ -101,7 +101,7 @@ where
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn driven<T: Send>(builder: Builder) -> Result<(Wheel<T>, Undriven<T>), BuildError> {
+pub fn undriven<T: Send>(builder: Builder) -> Result<(Wheel<T>, Undriven<T>), BuildError> {
     let task = Arc::new(DriveTask::default());
     let woken = Arc::clone(&task);
     let (wheel, sweeper) = builder.or_shards(1).waker(move || woken.wake()).build()?;
@@ -110,14 +110,14 @@ pub fn driven<T: Send>(builder: Builder) -> Result<(Wheel<T>, Undriven<T>), Buil
         let task = moved.upgrade();
         task.inspect(|task| task.wake()).is_some()
     }));
-    let swept = Swept { wheel: wheel.clone(), sweeper: Some(sweeper) };
+    let swept = DrivenSweeper { wheel: wheel.clone(), sweeper: Some(sweeper) };
     Ok((wheel, Undriven { swept, task }))
 }
 
-/// What a future is to sweep, and does not yet; made by [`driven`].
+/// What a future is to sweep, and does not yet; made by [`undriven`].
 #[must_use = "nothing sweeps the wheel unless a future does"]
 pub struct Undriven<T: Send> {
-    swept: Swept<T>,
+    swept: DrivenSweeper<T>,
     task: Arc<DriveTask>,
 }
 
@@ -125,7 +125,7 @@ impl<T: Send> Undriven<T> {
     /// The future that sweeps: it waits by `sleep`, the runtime's own way, and hands what is due
     /// to `handler`. A call that panics harms no other timer; nobody but the panic hook hears of
     /// it.
-    pub fn by<F, S, H>(self, sleep: F, handler: H) -> Drive<F, S, H, T>
+    pub fn drive_by<F, S, H>(self, sleep: F, handler: H) -> Drive<F, S, H, T>
     where
         F: FnMut(Duration) -> S,
         S: Future,
@@ -137,7 +137,7 @@ impl<T: Send> Undriven<T> {
 }
 
 pin_project! {
-    /// The future that sweeps a timer, or another wheel; made by [`drive`] and [`Undriven::by`].
+    /// The future that sweeps a timer, or another wheel; made by [`drive`] and [`Undriven::drive_by`].
     ///
     /// That of a timer is ready when the timer is [shut down](Timer::shutdown), or the last of its
     /// clones and sleeps is gone. Where it is dropped before that, each sleep that waits ends with
@@ -148,7 +148,7 @@ pin_project! {
     where
         T: Send,
     {
-        swept: Swept<T>,
+        swept: DrivenSweeper<T>,
         task: Arc<DriveTask>,
         sleep: F,
         handler: H,
@@ -160,12 +160,12 @@ pin_project! {
 }
 
 /// The sweeper of a wheel; nobody waits for it once it is gone.
-struct Swept<T: Send> {
+struct DrivenSweeper<T: Send> {
     wheel: Wheel<T>,
     sweeper: Option<Sweeper<T>>,
 }
 
-impl<T: Send> Swept<T> {
+impl<T: Send> DrivenSweeper<T> {
     fn end(&mut self) {
         // It closes the wheel, and leaves behind what it had in hand.
         self.sweeper = None;
@@ -176,7 +176,7 @@ impl<T: Send> Swept<T> {
     }
 }
 
-impl<T: Send> Drop for Swept<T> {
+impl<T: Send> Drop for DrivenSweeper<T> {
     fn drop(&mut self) {
         self.end();
     }
@@ -201,7 +201,7 @@ where
         let mut this = self.project();
         // Before the sweep: who arms an earlier timer after it finds the task here.
         this.task.register(context.waker());
-        let Swept { wheel, sweeper: Some(sweeper) } = this.swept else {
+        let DrivenSweeper { wheel, sweeper: Some(sweeper) } = this.swept else {
             return Poll::Ready(());
         };
         for _ in 0..SWEEPS {

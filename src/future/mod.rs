@@ -102,7 +102,7 @@ pub use current::{EnteredTimer, WithDefaultTimer, default_timer, with_default_ti
 pub use deadline::{Deadline, WithDeadline};
 pub use deferred_wake::DeferredWake;
 pub use delay_queue::{DelayQueue, DelayQueueHandle};
-pub use drive::{Drive, Undriven, drive, driven};
+pub use drive::{Drive, Undriven, drive, undriven};
 #[cfg(not(modelled))]
 pub use free::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use interval::{Interval, ZeroPeriod};

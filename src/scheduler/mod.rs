@@ -230,7 +230,7 @@ impl Scheduler {
     ///
     /// The handler keeps the wheel alive, but not the scheduler. Dropping the last clone of the
     /// scheduler closes the wheel and drops closures that have not run, as with a scheduler that
-    /// has its own driver. A future that sweeps the wheel (`future::driven`) then ends too.
+    /// has its own driver. A future that sweeps the wheel (`future::undriven`) then ends too.
     ///
     /// # Examples
     ///

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tourbillon::future::{Drive, Sleep, Timer, drive, driven};
+use tourbillon::future::{Drive, Sleep, Timer, drive, undriven};
 use tourbillon::{Builder, Clock, ManualClock, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
@@ -200,9 +200,9 @@ fn another_wheel_fires_what_is_due_though_its_handler_panics() {
     let mut sandbox = Sandbox::new();
     let (fired, runtime) = (Rc::new(Cell::new(0)), sandbox.timer.share());
     let builder = Builder::new().clock(Running(sandbox.clock.clone()));
-    let (wheel, undriven) = driven(builder).unwrap();
+    let (wheel, undriven) = undriven(builder).unwrap();
     let count = Rc::clone(&fired);
-    let mut driving = undriven.by(
+    let mut driving = undriven.drive_by(
         move |delay| runtime.sleep(delay),
         move |timer| {
             count.set(count.get() + timer.value);
@@ -229,8 +229,8 @@ fn another_wheel_fires_what_is_due_though_its_handler_panics() {
 fn it_is_told_that_a_closed_wheel_was_drained() {
     let sandbox = Sandbox::new();
     let runtime = sandbox.timer.share();
-    let (wheel, undriven) = driven(Builder::new().clock(Running(sandbox.clock.clone()))).unwrap();
-    let mut driving = undriven.by(move |delay| runtime.sleep(delay), |_| ());
+    let (wheel, undriven) = undriven(Builder::new().clock(Running(sandbox.clock.clone()))).unwrap();
+    let mut driving = undriven.drive_by(move |delay| runtime.sleep(delay), |_| ());
     let sweeping = Task::new();
     wheel.insert(7, MS * 1000).unwrap();
     wheel.close();
@@ -243,10 +243,10 @@ fn it_is_told_that_a_closed_wheel_was_drained() {
 
 #[test]
 fn a_future_that_is_dropped_closes_its_wheel_and_drops_what_is_armed() {
-    let (wheel, undriven) = driven(Builder::new()).unwrap();
+    let (wheel, undriven) = undriven(Builder::new()).unwrap();
     let value = Arc::new(());
     wheel.insert(Arc::clone(&value), MS * 1000).unwrap();
-    drop(undriven.by(|_| std::future::pending::<()>(), |_| ()));
+    drop(undriven.drive_by(|_| std::future::pending::<()>(), |_| ()));
     assert!(wheel.is_closed());
     assert_eq!(Arc::strong_count(&value), 1);
 }

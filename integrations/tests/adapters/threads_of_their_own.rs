@@ -5,7 +5,7 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 use tourbillon::cache::Cache;
-use tourbillon::future::{Sleep, TimeoutError, Timer, drive, driven};
+use tourbillon::future::{Sleep, TimeoutError, Timer, drive, undriven};
 use tourbillon::scheduler::Scheduler;
 use tourbillon::tokio::{RuntimeClock, spawn};
 use tourbillon::{Builder, Refusal};
@@ -117,18 +117,20 @@ fn monoio_drives_one_by_its_own_sleeps() {
 #[test]
 fn other_wheels_follow_tokios_paused_clock() {
     on_tokio(true).block_on(async {
-        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock::current())).unwrap();
+        let (wheel, undriven_tasks) =
+            undriven(Builder::new().clock(RuntimeClock::current())).unwrap();
         let scheduler = Scheduler::new(wheel);
         let fires = scheduler.clone();
-        let sweeping = undriven.by(tokio::time::sleep, move |timer| fires.fire(timer));
+        let sweeping = undriven_tasks.drive_by(tokio::time::sleep, move |timer| fires.fire(timer));
         let sweeping = tokio::spawn(sweeping);
 
-        let (wheel, undriven) = driven(Builder::new().clock(RuntimeClock::current())).unwrap();
+        let (wheel, undriven_cache) =
+            undriven(Builder::new().clock(RuntimeClock::current())).unwrap();
         let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
         let listener = move |gone: tourbillon::cache::Evicted<_, _>| told.send(gone.key).unwrap();
         let cache = Cache::builder(HOUR).listener(listener).build(wheel).unwrap();
         let fires = cache.clone();
-        tokio::spawn(undriven.by(tokio::time::sleep, move |timer| fires.fire(timer)));
+        tokio::spawn(undriven_cache.drive_by(tokio::time::sleep, move |timer| fires.fire(timer)));
 
         let start = tokio::time::Instant::now();
         let answer = scheduler.after(HOUR * 3, || 42).unwrap();
