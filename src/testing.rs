@@ -1,6 +1,6 @@
 //! Futures in virtual time: tests of hours that take no time at all.
 //!
-//! [`block_on`] runs a future on a timer whose clock stands still while any task is awake, and
+//! [`block_on`] runs a future on a timer whose clock stands still while any task is woken, and
 //! leaps to what fires next when none is. No time-out is late, nothing sleeps, and each run is the
 //! same.
 //!
@@ -53,7 +53,7 @@ pub fn block_on<F: Future>(make: impl FnOnce(Timer) -> F) -> F::Output {
 
 /// A runtime of one thread in virtual time: tasks, a timer, and the clock that it runs by.
 ///
-/// Other wheels by its clock are swept with it if it is [told](Self::sweep) of them: those of a
+/// Other wheels by its clock are swept with it if it is [told](Self::add) of them: those of a
 /// scheduler, a cache or keyed timers. It does not wait for threads: where a driver sweeps or a
 /// file's store answers, time would leap past them. For those a test moves a [`ManualClock`] by
 /// hand, and waits for what it expects through a channel.
@@ -84,8 +84,8 @@ pub struct World {
     clock: ManualClock,
     timer: Timer,
     /// The timer's own, and others.
-    wheels: Vec<Box<dyn Turns>>,
-    tasks: Vec<Task>,
+    wheels: Vec<Box<dyn AddedWheel>>,
+    tasks: Vec<WorldTask>,
     spawner: Spawner,
     remote: RemoteSpawner,
     /// For calendars that are made before they run.
@@ -94,7 +94,7 @@ pub struct World {
 }
 
 /// A wheel that is swept with a world.
-trait Turns {
+trait AddedWheel {
     /// What its clock says.
     fn now(&self) -> Instant;
     /// When something may be due.
@@ -104,12 +104,12 @@ trait Turns {
 }
 
 /// A wheel's sweeper, and what is to be done with what is due.
-struct Swept<T, H> {
+struct SweptWheel<T, H> {
     sweeper: Sweeper<T>,
     handler: H,
 }
 
-impl<T: Send, H: FnMut(Expired<T>)> Turns for Swept<T, H> {
+impl<T: Send, H: FnMut(Expired<T>)> AddedWheel for SweptWheel<T, H> {
     fn now(&self) -> Instant {
         self.sweeper.clock().now()
     }
@@ -141,7 +141,7 @@ impl<T: Send, H: FnMut(Expired<T>)> Turns for Swept<T, H> {
 /// # Ok::<(), tourbillon::Refusal>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Spawner(Rc<RefCell<Vec<Task>>>);
+pub struct Spawner(Rc<RefCell<Vec<WorldTask>>>);
 
 /// A handle that spawns tasks in a [`World`] from code that requires `Send`, such as closures,
 /// handlers and other threads; made by [`World::remote_spawner`].
@@ -165,7 +165,7 @@ pub struct Spawner(Rc<RefCell<Vec<Task>>>);
 /// let (wheel, sweeper) = Builder::new().clock(world.clock().clone()).build()?;
 /// let scheduler = Scheduler::new(wheel);
 /// let fires = scheduler.clone();
-/// world.sweep(sweeper, move |timer| fires.fire(timer));
+/// world.add(sweeper, move |timer| fires.fire(timer));
 ///
 /// let hour = Duration::from_secs(3600);
 /// let (spawner, timer) = (world.remote_spawner(), world.timer().clone());
@@ -192,15 +192,15 @@ pub struct RemoteSpawner(Arc<Mutex<Vec<SendFuture>>>);
 type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A future, and whether it is to be polled.
-struct Task {
+struct WorldTask {
     future: Pin<Box<dyn Future<Output = ()>>>,
-    awake: Arc<Awake>,
+    woken: Arc<WokenFlag>,
 }
 
 /// Set by a waker.
-struct Awake(AtomicBool);
+struct WokenFlag(AtomicBool);
 
-impl Awake {
+impl WokenFlag {
     /// Of a future that was never polled.
     fn new() -> Arc<Self> {
         Arc::new(Self(AtomicBool::new(true)))
@@ -213,7 +213,7 @@ impl Awake {
     }
 }
 
-impl std::task::Wake for Awake {
+impl std::task::Wake for WokenFlag {
     fn wake(self: Arc<Self>) {
         // Release: as above.
         self.0.store(true, Release);
@@ -229,7 +229,7 @@ impl World {
     #[must_use]
     #[allow(clippy::expect_used, reason = "the defaults are in range")]
     pub fn new() -> Self {
-        Self::of(Builder::new().shards(1)).expect("the defaults are in range")
+        Self::with_builder(Builder::new().shards(1)).expect("the defaults are in range")
     }
 
     /// A world on a wheel as the builder says. (A clock that the builder was given is not used.)
@@ -237,7 +237,7 @@ impl World {
     /// # Errors
     ///
     /// As [`Builder::build`].
-    pub fn of(builder: Builder) -> Result<Self, BuildError> {
+    pub fn with_builder(builder: Builder) -> Result<Self, BuildError> {
         let clock = ManualClock::new();
         let (wheel, sweeper) = builder.clock(clock.clone()).build()?;
         let mut world = Self {
@@ -250,7 +250,7 @@ impl World {
             spawner: Spawner::default(),
             remote: RemoteSpawner::default(),
         };
-        world.sweep(sweeper, |timer| timer.value.wake());
+        world.add(sweeper, |timer| timer.value.wake());
         Ok(world)
     }
 
@@ -271,19 +271,19 @@ impl World {
     /// let (wheel, sweeper) = Builder::new().clock(world.clock().clone()).build()?;
     /// let scheduler = Scheduler::new(wheel);
     /// let fires = scheduler.clone();
-    /// world.sweep(sweeper, move |timer| fires.fire(timer));
+    /// world.add(sweeper, move |timer| fires.fire(timer));
     ///
     /// let answer = scheduler.after(Duration::from_secs(3600), || 42)?;
     /// assert_eq!(world.block_on(async { answer.await })?, 42);
     /// assert_eq!(world.clock().elapsed(), Duration::from_secs(3600));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn sweep<T: Send + 'static>(
+    pub fn add<T: Send + 'static>(
         &mut self,
         sweeper: Sweeper<T>,
         handler: impl FnMut(Expired<T>) + 'static,
     ) {
-        self.wheels.push(Box::new(Swept { sweeper, handler }));
+        self.wheels.push(Box::new(SweptWheel { sweeper, handler }));
     }
 
     /// The timer of this world.
@@ -315,32 +315,32 @@ impl World {
         self.spawner.spawn(future);
     }
 
-    /// Runs `main` to its end, and the tasks meanwhile. Whenever none of them is awake, time leaps
+    /// Runs `main` to its end, and the tasks meanwhile. Whenever none of them is woken, time leaps
     /// to what fires next. Tasks that have not ended by then stay, for the next call.
     ///
     /// # Panics
     ///
-    /// None is awake, and nothing is armed: `main` would wait for ever. (What another thread is to
-    /// wake is not waited for.) Or a wheel that is [swept](Self::sweep) has another clock.
+    /// None is woken, and nothing is armed: `main` would wait for ever. (What another thread is to
+    /// wake is not waited for.) Or a wheel that is [swept](Self::add) has another clock.
     pub fn block_on<F: Future>(&mut self, main: F) -> F::Output {
         #[cfg(feature = "cron")]
         let _wall = crate::follow(&self.clock);
-        let (mut main, awake) = (pin!(main), Awake::new());
-        let waker = Waker::from(Arc::clone(&awake));
+        let (mut main, woken) = (pin!(main), WokenFlag::new());
+        let waker = Waker::from(Arc::clone(&woken));
         loop {
-            if awake.take() {
+            if woken.take() {
                 if let Poll::Ready(output) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
                     return output;
                 }
             }
-            if !self.run_tasks() && !awake.0.load(Acquire) {
-                assert!(self.leap(), "no task is awake, and nothing is armed");
+            if !self.run_tasks() && !woken.0.load(Acquire) {
+                assert!(self.advance_to_next(), "no task is woken, and nothing is armed");
             }
         }
     }
 
     /// Moves the clock to what fires next, and sweeps. `false`: nothing is armed.
-    fn leap(&mut self) -> bool {
+    fn advance_to_next(&mut self) -> bool {
         loop {
             let nexts = self.wheels.iter_mut().map(|wheel| wheel.next()).enumerate();
             let first = nexts.filter_map(|(place, next)| Some((next?, place))).min();
@@ -356,18 +356,18 @@ impl World {
         }
     }
 
-    /// Polls each task that is awake. Whether any was.
+    /// Polls each task that is woken. Whether any was.
     fn run_tasks(&mut self) -> bool {
         self.tasks.append(&mut self.spawner.0.borrow_mut());
         let remote = std::mem::take(&mut *ignore_poison(self.remote.0.lock()));
-        self.tasks.extend(remote.into_iter().map(|future| Task::of(future)));
+        self.tasks.extend(remote.into_iter().map(|future| WorldTask::new(future)));
         let mut any = false;
         self.tasks.retain_mut(|task| {
-            if !task.awake.take() {
+            if !task.woken.take() {
                 return true;
             }
             any = true;
-            let waker = Waker::from(Arc::clone(&task.awake));
+            let waker = Waker::from(Arc::clone(&task.woken));
             task.future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
         });
         any
@@ -377,7 +377,7 @@ impl World {
 impl Spawner {
     /// Adds a task to the world.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
-        self.0.borrow_mut().push(Task::of(Box::pin(future)));
+        self.0.borrow_mut().push(WorldTask::new(Box::pin(future)));
     }
 }
 
@@ -388,9 +388,9 @@ impl RemoteSpawner {
     }
 }
 
-impl Task {
-    fn of(future: Pin<Box<dyn Future<Output = ()>>>) -> Self {
-        Self { future, awake: Awake::new() }
+impl WorldTask {
+    fn new(future: Pin<Box<dyn Future<Output = ()>>>) -> Self {
+        Self { future, woken: WokenFlag::new() }
     }
 }
 

@@ -53,7 +53,7 @@ fn tasks_are_interleaved_by_their_times() {
 
 #[test]
 fn tasks_are_spawned_from_within_and_go_on_in_the_next_call() {
-    let mut world = World::of(Builder::new().resolution(HOUR / 60).shards(2)).unwrap();
+    let mut world = World::with_builder(Builder::new().resolution(HOUR / 60).shards(2)).unwrap();
     let (spawner, timer, seen) = (world.spawner(), world.timer().share(), Rc::new(RefCell::new(0)));
     let counted = Rc::clone(&seen);
     world.block_on(async move {
@@ -106,7 +106,7 @@ fn a_wheel_by_another_clock_is_noticed() {
     let mut world = World::new();
     let (wheel, sweeper) = Builder::new().clock(ManualClock::new()).build().unwrap();
     wheel.insert(7, HOUR).unwrap();
-    world.sweep(sweeper, |_| ());
+    world.add(sweeper, |_| ());
     world.block_on(std::future::pending::<()>());
 }
 
@@ -120,7 +120,7 @@ fn other_wheels_fire_between_what_the_tasks_wait_for() {
         let (wheel, sweeper) = builder.build::<&str>().unwrap();
         wheel.insert(name, HOUR / 60 * minutes).unwrap();
         let (told, clock) = (Rc::clone(&told), world.clock().clone());
-        world.sweep(sweeper, move |timer| {
+        world.add(sweeper, move |timer| {
             told.borrow_mut().push((timer.value, clock.elapsed()));
         });
     }
@@ -189,7 +189,7 @@ fn tasks_come_from_other_threads_too() {
 
 #[test]
 fn time_leaps_for_a_queue_on_a_timer_that_is_full() {
-    let mut world = World::of(Builder::new().capacity(1)).unwrap();
+    let mut world = World::with_builder(Builder::new().capacity(1)).unwrap();
     let (timer, mut place) = (world.timer().share(), world.timer().sleep(HOUR * 2));
     assert!(Pin::new(&mut place).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let value = world.block_on(async move {
