@@ -468,7 +468,7 @@ impl Scheduler {
         next: Next,
         closure: F,
     ) -> Result<Joined<R>, InsertError<F>> {
-        let (teller, result) = result();
+        let (sender, result) = result_channel();
         let work = |closure: F| {
             let mut once = Some((closure, sender));
             let body = move |_run| {
