@@ -1,6 +1,6 @@
 //! The interface of a store: the transitions of timers, each whole or not at all.
 //!
-//! [`Store`] is all that the rest of the module knows of a database. Every verb answers by a future
+//! [`Store`] is all that the rest of the module knows of a database. Every operation answers by a future
 //! that is ready when what it did is durable; a store may do many of them in one transaction. The
 //! policy (how many attempts, how long to wait, what comes next) is the worker's, so that a store
 //! only ever moves records.
@@ -17,7 +17,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The answer of a verb of a store, ready once it is durable.
+/// The answer of an operation of a store, ready once it is durable.
 pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
 
 /// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait

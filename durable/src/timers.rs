@@ -21,7 +21,7 @@ const LONGEST_PAGE: usize = 1000;
 /// Timers of minutes to months that survive the process, each with an id and a payload.
 ///
 /// They rest in a store; a [worker](Self::run) delivers them, **at least once, never early by the
-/// store's clock, and acknowledged once for each id and planned time**. When the future of a verb
+/// store's clock, and acknowledged once for each id and planned time**. When the future of an operation
 /// is ready, what it did is durable: nothing that was acknowledged is lost when the process is
 /// killed. Any runtime will do, or none.
 ///

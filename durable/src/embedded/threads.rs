@@ -28,11 +28,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tourbillon::{Clock, MonotonicClock};
 
-/// How many verbs go into one transaction at most.
+/// How many operations go into one transaction at most.
 const GROUP: usize = 4096;
 
 /// How many bytes of records one transaction reads and writes, or somewhat more: it ends with the
-/// verb that comes to so many.
+/// operation that comes to so many.
 const WEIGHT: usize = 16 << 20;
 
 /// The first and the longest pause after a failure of the disk.

@@ -32,7 +32,7 @@ use super::fault::Fault;
 use super::lines::{Call, End, Operation};
 use super::link::{self, CALLER, Patience};
 use super::node::{PAUSES, Way};
-use super::verbs::{Verbs, strange};
+use super::operations::{Operations, strange};
 use futures_channel::oneshot;
 use redis::{Cmd, RedisError, Value};
 use std::pin::pin;
@@ -46,7 +46,7 @@ const GROUP: usize = 128;
 /// How many bytes of them, unless one alone has more.
 const BYTES: usize = 1 << 18;
 
-impl Verbs {
+impl Operations {
     /// Has an operation done with the next group, also if nobody waits for it any more, unless it
     /// says otherwise. `read` makes the answer of what the script said.
     pub(super) fn change<R: Send + 'static>(
@@ -59,8 +59,8 @@ impl Verbs {
             return Box::pin(std::future::ready(Err(error)));
         }
         let (reply, answer) = oneshot::channel();
-        let end: End<Self> = Box::new(move |verbs, answered| {
-            let answer = answered.and_then(|(value, now)| read(verbs, value, now));
+        let end: End<Self> = Box::new(move |operations, answered| {
+            let answer = answered.and_then(|(value, now)| read(operations, value, now));
             // Who does not wait any more need not know.
             drop(reply.send(answer));
         });
@@ -73,8 +73,8 @@ impl Verbs {
         let begin = !std::mem::replace(&mut line.busy, true);
         drop(line);
         if begin {
-            let verbs = Arc::clone(self);
-            let driver = Driver { verbs, partition, why: String::new(), ended: false };
+            let operations = Arc::clone(self);
+            let driver = Driver { operations, partition, why: String::new(), ended: false };
             self.groups.runtime.spawn(driver.run());
         }
         Box::pin(async move {
@@ -88,18 +88,18 @@ impl Verbs {
 /// Operations that go together; an empty place is of one that nobody waits for any more.
 struct Group {
     number: u64,
-    calls: Vec<Option<Call<Verbs>>>,
+    calls: Vec<Option<Call<Operations>>>,
 }
 
 impl Group {
-    fn rest(&self) -> impl Iterator<Item = &Call<Verbs>> {
+    fn rest(&self) -> impl Iterator<Item = &Call<Operations>> {
         self.calls.iter().flatten()
     }
 }
 
 /// Asks for the groups of a partition, one after another, until nothing waits.
 struct Driver {
-    verbs: Arc<Verbs>,
+    operations: Arc<Operations>,
     partition: u64,
     /// Why there was no answer the last time.
     why: String,
@@ -114,7 +114,7 @@ impl Driver {
     }
 
     fn next(&mut self) -> Option<Group> {
-        let mut line = self.verbs.groups.line(self.partition);
+        let mut line = self.operations.groups.line(self.partition);
         let (mut calls, mut bytes) = (Vec::new(), 0);
         while let Some(call) = line.calls.front() {
             if call.is_for_nobody() {
@@ -139,15 +139,15 @@ impl Driver {
     async fn ask(&mut self, mut group: Group) {
         let mut pause = PAUSES[0];
         loop {
-            let way = self.verbs.link.way(&self.verbs.keys.prefix(self.partition));
+            let way = self.operations.link.way(&self.operations.keys.prefix(self.partition));
             let asked = {
-                let (way, verbs) = (way.clone(), Arc::clone(&self.verbs));
+                let (way, operations) = (way.clone(), Arc::clone(&self.operations));
                 let command = self.command(&group);
-                async move { way.evaluate(&verbs.scripts.group, command).await }
+                async move { way.evaluate(&operations.scripts.group, command).await }
             };
             let answer = self.wait_for(&mut group, asked).await;
             // A command that was sent after it had become unsure has settled it.
-            self.verbs.groups.line(self.partition).unsure = !matches!(answer, Some(Ok(_)));
+            self.operations.groups.line(self.partition).unsure = !matches!(answer, Some(Ok(_)));
             let Some(answer) = answer else { return };
             let error = match answer {
                 Ok(answer) => {
@@ -158,7 +158,7 @@ impl Driver {
                 }
                 Err(error) => error,
             };
-            match self.verbs.link.fault(&way, &error) {
+            match self.operations.link.fault(&way, &error) {
                 Fault::Final(error) => return self.refuse(group, &error),
                 Fault::Refused(error) => {
                     // Callers are told so, and workers wait.
@@ -180,9 +180,9 @@ impl Driver {
     }
 
     fn command(&self, group: &Group) -> Cmd {
-        let Verbs { keys, groups, scripts, .. } = &*self.verbs;
+        let Operations { keys, groups, scripts, .. } = &*self.operations;
         let mut command = link::call(&scripts.group, &keys.common(self.partition));
-        command.arg(keys.prefix(self.partition)).arg(self.verbs.word_of_time());
+        command.arg(keys.prefix(self.partition)).arg(self.operations.word_of_time());
         command.arg(&groups.process[..]).arg(group.number).arg(keys.channel());
         let unsure = groups.line(self.partition).unsure;
         command.arg(if unsure { "settle" } else { "" });
@@ -214,14 +214,14 @@ impl Driver {
 
     /// When the first time runs out, of this group and of those that wait for the next.
     fn deadline(&self, group: &Group) -> Instant {
-        let line = self.verbs.groups.line(self.partition);
+        let line = self.operations.groups.line(self.partition);
         let first = group.rest().chain(&line.calls).filter_map(|call| call.deadline).min();
         first.unwrap_or_else(|| MonotonicClock.now() + CALLER)
     }
 
     fn tell_late(&self, group: &mut Group) {
         let now = MonotonicClock.now();
-        let mut line = self.verbs.groups.line(self.partition);
+        let mut line = self.operations.groups.line(self.partition);
         let calls = std::mem::take(&mut line.calls);
         let (late, waiting): (Vec<Call<_>>, Vec<Call<_>>) =
             calls.into_iter().partition(|call| call.ran_out(now));
@@ -229,7 +229,7 @@ impl Driver {
         drop(line);
         let here = group.calls.iter_mut().filter_map(|call| call.take_if(|call| call.ran_out(now)));
         for call in here.chain(late) {
-            call.end(&self.verbs, Err(DurableError::Unreachable(self.why.clone())));
+            call.end(&self.operations, Err(DurableError::Unreachable(self.why.clone())));
         }
     }
 
@@ -244,15 +244,17 @@ impl Driver {
         for (call, answer) in group.calls.into_iter().zip(answers) {
             let Some(call) = call else { continue };
             let Value::BulkString(text) = answer else {
-                call.end(&self.verbs, Ok((answer, now)));
+                call.end(&self.operations, Ok((answer, now)));
                 continue;
             };
-            match self.verbs.link.fault(way, &failed(&text)) {
+            match self.operations.link.fault(way, &failed(&text)) {
                 Fault::Refused(error) if call.deadline.is_none() => {
                     self.why = error.to_string();
                     undone.push(call);
                 }
-                Fault::Final(error) | Fault::Refused(error) => call.end(&self.verbs, Err(error)),
+                Fault::Final(error) | Fault::Refused(error) => {
+                    call.end(&self.operations, Err(error))
+                }
                 Fault::Undone(why) | Fault::Unknown(why) => {
                     self.why = why;
                     undone.push(call);
@@ -260,21 +262,21 @@ impl Driver {
             }
         }
         let done = undone.is_empty();
-        self.verbs.groups.line(self.partition).calls.extend(undone);
+        self.operations.groups.line(self.partition).calls.extend(undone);
         done
     }
 
     fn refuse_callers(&self, mut group: Group, error: &DurableError) -> Group {
         let callers = group.calls.iter_mut();
         for call in callers.filter_map(|call| call.take_if(|call| call.deadline.is_some())) {
-            call.end(&self.verbs, Err(error.clone()));
+            call.end(&self.operations, Err(error.clone()));
         }
         group
     }
 
     fn refuse(&self, group: Group, error: &DurableError) {
         for call in group.calls.into_iter().flatten() {
-            call.end(&self.verbs, Err(error.clone()));
+            call.end(&self.operations, Err(error.clone()));
         }
     }
 }
@@ -304,7 +306,7 @@ fn failed(text: &[u8]) -> RedisError {
 impl Drop for Driver {
     fn drop(&mut self) {
         if !self.ended {
-            let mut line = self.verbs.groups.line(self.partition);
+            let mut line = self.operations.groups.line(self.partition);
             line.busy = false;
             let calls = std::mem::take(&mut line.calls);
             drop(line);

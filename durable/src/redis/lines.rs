@@ -85,9 +85,9 @@ pub(super) struct Call<V> {
 }
 
 impl<V> Call<V> {
-    pub(super) fn end(self, verbs: &V, answered: Answered) {
+    pub(super) fn end(self, operations: &V, answered: Answered) {
         // A waker that panics must not end the task that others wait for.
-        quietly(|| (self.end)(verbs, answered));
+        quietly(|| (self.end)(operations, answered));
     }
 
     pub(super) fn ran_out(&self, now: Instant) -> bool {

@@ -15,7 +15,7 @@ use super::bytes;
 use super::keys::{BUCKETS, Place};
 use super::link::Patience;
 use super::notices::Told;
-use super::verbs::{Call, Verbs, text};
+use super::operations::{Call, Operations, text};
 use std::sync::Arc;
 
 /// How many records or keys a step has.
@@ -24,7 +24,7 @@ const STEP: usize = 1000;
 /// An id, its record, and whether the index leads to it.
 type Looked = (Vec<u8>, Vec<u8>, u8);
 
-impl Verbs {
+impl Operations {
     /// One step of a check, from a position on; what it finds is mended on the way, if it is to be.
     pub(super) async fn check(&self, from: Cursor, mends: bool) -> Result<Checked, DurableError> {
         let parts = 2 * self.keys.partitions();

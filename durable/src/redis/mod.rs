@@ -34,12 +34,12 @@ mod members;
 mod mend;
 mod node;
 mod notices;
+mod operations;
 mod pages;
 mod policy;
 mod quiet;
 mod reopen;
 mod scripts;
-mod verbs;
 
 use super::check::{Checked, Cursor};
 use super::clock::{Millis, StoreClock};
@@ -57,6 +57,7 @@ use lines::Groups;
 use link::Link;
 use members::Members;
 use notices::{Told, listen, subscribe};
+use operations::Operations;
 use quiet::Quiet;
 use redis::Client;
 use scripts::Scripts;
@@ -64,7 +65,6 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
-use verbs::Verbs;
 
 /// The name of a store in Redis, and its layout.
 ///
@@ -173,7 +173,7 @@ impl From<&str> for RedisOptions {
 /// # }
 /// ```
 pub struct Redis {
-    verbs: Arc<Verbs>,
+    operations: Arc<Operations>,
     runtime: Handle,
     listening: AbortHandle,
 }
@@ -251,7 +251,7 @@ impl Redis {
     /// ```
     #[must_use]
     pub fn partitions(&self) -> u64 {
-        self.verbs.identity.partitions()
+        self.operations.identity.partitions()
     }
 
     async fn open(link: Link, options: RedisOptions) -> Result<Self, DurableError> {
@@ -270,25 +270,27 @@ impl Redis {
         let (members, groups) = (Members::default(), Groups::new(partitions, runtime.clone()));
         let follows = link.clone();
         let damaged = Damaged::default();
-        let verbs = Verbs { link, keys, clock, scripts, members, quiet, groups, identity, damaged };
-        let verbs = Arc::new(verbs);
-        let told: Arc<dyn Told> = Arc::<Verbs>::clone(&verbs);
-        let (opened, listens) = (Arc::clone(&verbs), listen(follows, channel, subscription, told));
+        let operations =
+            Operations { link, keys, clock, scripts, members, quiet, groups, identity, damaged };
+        let operations = Arc::new(operations);
+        let told: Arc<dyn Told> = Arc::<Operations>::clone(&operations);
+        let (opened, listens) =
+            (Arc::clone(&operations), listen(follows, channel, subscription, told));
         let listening = runtime.spawn(async move { join(listens, opened.keep_open()).await });
         let listening = listening.abort_handle();
-        Ok(Self { verbs, runtime, listening })
+        Ok(Self { operations, runtime, listening })
     }
 
     /// Has it done in the runtime, also if nobody waits for it any more.
-    fn ask<R, F>(&self, verb: impl FnOnce(Arc<Verbs>) -> F + Send + 'static) -> Answer<R>
+    fn ask<R, F>(&self, operation: impl FnOnce(Arc<Operations>) -> F + Send + 'static) -> Answer<R>
     where
         R: Send + 'static,
         F: Future<Output = Result<R, DurableError>> + Send + 'static,
     {
-        let verbs = Arc::clone(&self.verbs);
+        let operations = Arc::clone(&self.operations);
         let task = self.runtime.spawn(async move {
-            verbs.identity.stands()?;
-            verb(verbs).await
+            operations.identity.stands()?;
+            operation(operations).await
         });
         Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })
     }
@@ -304,44 +306,44 @@ fn client(url: &str) -> Result<Client, DurableError> {
 
 impl Store for Redis {
     fn now(&self) -> Answer<Millis> {
-        self.ask(|verbs| async move { verbs.time().await })
+        self.ask(|operations| async move { operations.time().await })
     }
 
     fn insert(&self, timer: Insert) -> Answer<Inserted> {
-        self.verbs.insert(timer)
+        self.operations.insert(timer)
     }
 
     fn cancel(&self, id: &str) -> Answer<bool> {
-        self.verbs.cancel(id)
+        self.operations.cancel(id)
     }
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {
-        self.verbs.reset(id.to_owned(), due)
+        self.operations.reset(id.to_owned(), due)
     }
 
     fn get(&self, id: &str) -> Answer<Option<Record>> {
         let id = id.to_owned();
-        self.ask(|verbs| async move { verbs.get(id).await })
+        self.ask(|operations| async move { operations.get(id).await })
     }
 
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
         let after = after.map(str::to_owned);
-        self.ask(move |verbs| async move { verbs.list(after, limit).await })
+        self.ask(move |operations| async move { operations.list(after, limit).await })
     }
 
     fn len(&self) -> Answer<(u64, u64)> {
-        self.ask(|verbs| async move { verbs.len().await })
+        self.ask(|operations| async move { operations.len().await })
     }
 
     fn join(&self, near: &Arc<Near>) -> u64 {
-        self.verbs.join(near)
+        self.operations.join(near)
     }
 
     fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
-        let verbs = Arc::clone(&self.verbs);
+        let operations = Arc::clone(&self.operations);
         // Given up with its answer: a worker that has left must not be heard any more.
         let mut task = JoinSet::new();
-        let load = async move { verbs.load(worker, from, until, limit).await };
+        let load = async move { operations.load(worker, from, until, limit).await };
         task.spawn_on(load, &self.runtime);
         Box::pin(async move {
             let loaded = task.join_next().await;
@@ -350,53 +352,53 @@ impl Store for Redis {
     }
 
     fn leave(&self, worker: u64) -> Answer<()> {
-        self.verbs.members.leave(worker);
-        self.ask(move |verbs| async move { verbs.leave(worker).await })
+        self.operations.members.leave(worker);
+        self.ask(move |operations| async move { operations.leave(worker).await })
     }
 
     fn lease(&self, key: &Key) -> Answer<Leasing> {
-        self.verbs.lease(key)
+        self.operations.lease(key)
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
-        self.verbs.finish(id.to_owned(), fence, finish)
+        self.operations.finish(id.to_owned(), fence, finish)
     }
 
     fn stalled(&self, worker: u64, id: &str) -> Option<Stalled> {
-        Some(Box::new(Verbs::stalled(&self.verbs, worker, id)))
+        Some(Box::new(Operations::stalled(&self.operations, worker, id)))
     }
 
     fn is_withheld(&self, worker: u64, id: &str) -> bool {
-        self.verbs.is_withheld(worker, id)
+        self.operations.is_withheld(worker, id)
     }
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
-        self.ask(move |verbs| async move { verbs.dead(after, limit).await })
+        self.ask(move |operations| async move { operations.dead(after, limit).await })
     }
 
     fn redrive(&self, number: u64) -> Answer<bool> {
-        self.ask(move |verbs| verbs.redrive(number))
+        self.ask(move |operations| operations.redrive(number))
     }
 
     fn letter(&self, number: u64) -> Answer<Option<Dead>> {
-        self.ask(move |verbs| async move { verbs.letter(number).await })
+        self.ask(move |operations| async move { operations.letter(number).await })
     }
 
     fn bury(&self, number: u64) -> Answer<bool> {
-        self.verbs.bury(number)
+        self.operations.bury(number)
     }
 
     fn discard(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
-        self.ask(move |verbs| verbs.discard(id))
+        self.ask(move |operations| operations.discard(id))
     }
 
     fn check(&self, from: Cursor) -> Answer<Checked> {
-        self.ask(move |verbs| async move { verbs.check(from, false).await })
+        self.ask(move |operations| async move { operations.check(from, false).await })
     }
 
     fn repair(&self) -> Answer<()> {
-        self.ask(|verbs| async move { verbs.repair().await })
+        self.ask(|operations| async move { operations.repair().await })
     }
 }
 
@@ -415,6 +417,6 @@ impl Drop for Redis {
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis").field("keys", &self.verbs.keys).finish_non_exhaustive()
+        f.debug_struct("Redis").field("keys", &self.operations.keys).finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use super::super::error::DurableError;
 use super::super::key::{Key, Page, first_from};
 use super::super::near::Near;
 use super::link::Patience;
-use super::verbs::{Call, Verbs, text};
+use super::operations::{Call, Operations, text};
 use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,14 +41,14 @@ struct Part {
 
 /// A partition is long in answering to a worker, until this is dropped.
 pub(super) struct Stall {
-    verbs: Arc<Verbs>,
+    operations: Arc<Operations>,
     worker: u64,
     partition: u64,
 }
 
 impl Drop for Stall {
     fn drop(&mut self) {
-        self.verbs.members.go_on(self.worker, self.partition);
+        self.operations.members.go_on(self.worker, self.partition);
     }
 }
 
@@ -56,7 +56,7 @@ fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
     matches!(said, Err(DurableError::Unreachable(_)))
 }
 
-impl Verbs {
+impl Operations {
     /// A worker of this process, which owns nothing yet.
     pub(super) fn join(&self, near: &Arc<Near>) -> u64 {
         let worker = fastrand::u64(..);
@@ -100,14 +100,14 @@ impl Verbs {
         if !self.members.unheard(worker) {
             return;
         }
-        let verbs = Arc::clone(self);
+        let operations = Arc::clone(self);
         tokio::spawn(async move {
-            let (script, keys) = (&verbs.scripts.now, verbs.keys.workers());
+            let (script, keys) = (&operations.scripts.now, operations.keys.workers());
             // A worker that has left is not waited for.
-            while verbs.members.is_unheard(worker) {
-                let said = verbs.run::<Millis>(script, &keys, "", &[], Patience::Page).await;
+            while operations.members.is_unheard(worker) {
+                let said = operations.run::<Millis>(script, &keys, "", &[], Patience::Page).await;
                 if !unreachable(&said) {
-                    return verbs.members.heard(worker);
+                    return operations.members.heard(worker);
                 }
             }
         });
@@ -219,16 +219,16 @@ impl Verbs {
         if !self.members.miss(worker, partition) {
             return;
         }
-        let verbs = Arc::clone(self);
+        let operations = Arc::clone(self);
         tokio::spawn(async move {
             // A worker that has left, as one does whose store goes, misses nothing.
-            while verbs.members.misses(worker, partition) {
+            while operations.members.misses(worker, partition) {
                 // Of no page: so many notices are never counted.
                 let notices = u64::MAX;
                 let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
                 // Whatever is wrong with it beside, the next page tells.
-                if !unreachable(&verbs.part(part, Patience::Page).await) {
-                    return verbs.members.found(worker, partition);
+                if !unreachable(&operations.part(part, Patience::Page).await) {
+                    return operations.members.found(worker, partition);
                 }
             }
         });
@@ -238,7 +238,7 @@ impl Verbs {
     pub(super) fn stalled(self: &Arc<Self>, worker: u64, id: &str) -> Stall {
         let partition = self.keys.place(id).partition;
         self.members.stall(worker, partition);
-        Stall { verbs: Arc::clone(self), worker, partition }
+        Stall { operations: Arc::clone(self), worker, partition }
     }
 
     /// Returns `true` if the partition of a timer does not answer.

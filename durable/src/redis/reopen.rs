@@ -6,14 +6,14 @@ use super::super::error::DurableError;
 use super::bytes::LAYOUT;
 use super::identity::format;
 use super::link::Patience;
-use super::verbs::Verbs;
+use super::operations::Operations;
 use crate::panics::ignore_poison;
 use std::time::Duration;
 
 /// How often the store is opened again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-impl Verbs {
+impl Operations {
     /// Opens the store again and again, forever.
     pub(super) async fn keep_open(&self) {
         loop {

@@ -292,7 +292,7 @@ fn a_waker_that_panics_ends_no_thread() {
     assert!(wait(timers.get("b")).unwrap().is_some());
 }
 
-/// Whatever byte is wrong, each verb answers: with what was there, or an error.
+/// Whatever byte is wrong, each operation answers: with what was there, or an error.
 #[test]
 fn a_store_with_wrong_bytes() {
     let whole = some_store();

@@ -1,4 +1,4 @@
-//! Durable timers: the verbs and the promises, in virtual time. Each test takes a place with a
+//! Durable timers: the operations and the promises, in virtual time. Each test takes a place with a
 //! store, so that any store can be put through all of them.
 
 #![allow(clippy::disallowed_methods, reason = "one of these tests is about threads")]

@@ -12,8 +12,8 @@
 
 local FORGET = 3600000  -- how long the answer to a process is kept at least, in milliseconds
 local AT_A_GO = 10      -- how many old answers are looked at when a new process comes
-local function taking(words, verb) return {verb, '<' .. string.rep('I4c0', words)} end
-local VERBS = {
+local function taking(words, operation) return {operation, '<' .. string.rep('I4c0', words)} end
+local OPERATIONS = {
   schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
   lease = taking(3, lease), finish = taking(8, finish), redrive = taking(4, redrive),
   bury = taking(1, bury), discard = taking(3, discard), mark = taking(6, mark),
@@ -24,24 +24,24 @@ local FIRST = 7         -- where the operations begin
 local process, number = ARGV[3], tonumber(ARGV[4])
 
 -- Returns the function of an operation, and its arguments.
-local function parted(operation)
-  local name, after = read('<I4c0', operation)
-  local verb = VERBS[name]
-  return verb[1], read(verb[2], operation, after)
+local function parted(encoded)
+  local name, after = read('<I4c0', encoded)
+  local operation = OPERATIONS[name]
+  return operation[1], read(operation[2], encoded, after)
 end
 
-local function run(verb, ...) return verb, pcall(verb, ...) end
+local function run(operation, ...) return operation, pcall(operation, ...) end
 
 -- Returns true if a lease was given.
-local function is_lease(verb, answer)
-  return verb == lease and type(answer) == 'table' and answer[1] == 2
+local function is_lease(operation, answer)
+  return operation == lease and type(answer) == 'table' and answer[1] == 2
 end
 
 -- The answer to this group, which it has had already.
 local function again(answers)
   for count = 2, #answers do
-    local verb, id, bucket = parted(ARGV[FIRST + count - 2])
-    if is_lease(verb, answers[count]) then
+    local operation, id, bucket = parted(ARGV[FIRST + count - 2])
+    if is_lease(operation, answers[count]) then
       answers[count] = leased_already(answers[count], id, bucket)
     end
   end
@@ -57,12 +57,12 @@ end
 
 local answers, kept = {now}, {now}
 for place = FIRST, #ARGV do
-  local verb, done, answer = run(parted(ARGV[place]))
+  local operation, done, answer = run(parted(ARGV[place]))
   if not done then answer = failed(answer) end
   local count = place - FIRST + 2
   answers[count], kept[count] = answer, answer
   -- A record is found again where it lies.
-  if is_lease(verb, answer) then kept[count] = {unpack(answer, 1, 5)} end
+  if is_lease(operation, answer) then kept[count] = {unpack(answer, 1, 5)} end
 end
 if not changed and ARGV[6] == '' then
   -- A write of nothing: a master that has become a replica answers no questions by what it knows.

@@ -1,4 +1,4 @@
-//! The embedded store of durable timers at full size: how many verbs a second it makes durable,
+//! The embedded store of durable timers at full size: how many operations a second it makes durable,
 //! beside bare rows of the same length in the same database crate, and how it comes back after its
 //! process was killed. Tables in Markdown; with `--json` a file as well.
 
@@ -28,7 +28,7 @@ struct Arguments {
     /// How many rounds the rates take the median of; none: no rates.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How many timers a round takes through each verb.
+    /// How many timers a round takes through each operation.
     #[arg(long, default_value_t = 16_384)]
     timers: usize,
     /// How many of them when one call is made after the other.
@@ -94,10 +94,10 @@ fn main() -> Fallible<()> {
 }
 
 fn print_rates(rows: &[rates::Row]) {
-    println!("| verb | calls in flight | a second | bare, as many rows a commit | ratio |");
+    println!("| operation | calls in flight | a second | bare, as many rows a commit | ratio |");
     println!("|---|---|---|---|---|");
-    for rates::Row { verb, in_flight, ours, bare, ratio, .. } in rows {
-        println!("| {verb} | {in_flight} | {ours:.0} | {bare:.0} | {ratio:.2} |");
+    for rates::Row { operation, in_flight, ours, bare, ratio, .. } in rows {
+        println!("| {operation} | {in_flight} | {ours:.0} | {bare:.0} | {ratio:.2} |");
     }
     println!();
 }

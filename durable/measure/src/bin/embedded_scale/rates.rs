@@ -1,4 +1,4 @@
-//! Verbs a second: those of a store, with a number of calls in flight that share their commits, and
+//! Operations a second: those of a store, with a number of calls in flight that share their commits, and
 //! bare rows of the same length, as many in each commit, in turn.
 
 use super::{Arguments, Fallible, TempFile};
@@ -13,17 +13,17 @@ use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome};
 use tourbillon_durable_measure::median;
 
 const IN_FLIGHT: [usize; 4] = [1, 64, 1024, 4096];
-const VERBS: [&str; 3] = ["schedule", "cancel", "deliver"];
+const OPERATIONS: [&str; 3] = ["schedule", "cancel", "deliver"];
 const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// What a record has beside its payload.
 const HEADER: usize = 77;
 
-/// A verb with so many calls in flight: medians of the rounds.
+/// An operation with so many calls in flight: medians of the rounds.
 #[derive(Serialize)]
 pub(super) struct Row {
-    pub(super) verb: &'static str,
+    pub(super) operation: &'static str,
     pub(super) in_flight: usize,
     pub(super) ours: f64,
     pub(super) bare: f64,
@@ -32,7 +32,7 @@ pub(super) struct Row {
     bare_rounds: Vec<f64>,
 }
 
-/// Rates of the three verbs.
+/// Rates of the three operations.
 type Rates = [f64; 3];
 
 pub(super) fn measure(arguments: &Arguments) -> Fallible<Vec<Row>> {
@@ -58,18 +58,18 @@ pub(super) fn measure(arguments: &Arguments) -> Fallible<Vec<Row>> {
                 }
             }
         }
-        rows.extend((0..VERBS.len()).map(|verb| row(verb, in_flight, &our_rounds, &bare_rounds)));
+        rows.extend((0..OPERATIONS.len()).map(|operation| row(operation, in_flight, &our_rounds, &bare_rounds)));
     }
-    rows.sort_by_key(|row| VERBS.iter().position(|verb| *verb == row.verb));
+    rows.sort_by_key(|row| OPERATIONS.iter().position(|operation| *operation == row.operation));
     Ok(rows)
 }
 
-fn row(verb: usize, in_flight: usize, ours: &[Rates], bare: &[Rates]) -> Row {
-    let of = |rounds: &[Rates]| rounds.iter().map(|rates| rates[verb]).collect::<Vec<_>>();
+fn row(operation: usize, in_flight: usize, ours: &[Rates], bare: &[Rates]) -> Row {
+    let of = |rounds: &[Rates]| rounds.iter().map(|rates| rates[operation]).collect::<Vec<_>>();
     let (ours_rounds, bare_rounds) = (of(ours), of(bare));
     let (ours, bare) = (median(ours_rounds.iter().copied()), median(bare_rounds.iter().copied()));
-    let verb = VERBS[verb];
-    Row { verb, in_flight, ours, bare, ratio: ours / bare, ours_rounds, bare_rounds }
+    let operation = OPERATIONS[operation];
+    Row { operation, in_flight, ours, bare, ratio: ours / bare, ours_rounds, bare_rounds }
 }
 
 /// Ids in no order, as those of users are.
@@ -116,17 +116,17 @@ fn schedule(
     })
 }
 
-/// Calls a verb with each id, so many at a time.
+/// Calls an operation with each id, so many at a time.
 fn each<'a, T, F: Future<Output = Result<T, DurableError>>>(
     ids: &'a [String],
     in_flight: usize,
-    verb: impl Fn(&'a str) -> F,
+    operation: impl Fn(&'a str) -> F,
 ) -> Fallible<()> {
     let mut calls = FuturesUnordered::new();
     let mut ids = ids.iter();
     pollster::block_on(async {
         loop {
-            calls.extend(ids.by_ref().take(in_flight - calls.len()).map(|id| verb(id)));
+            calls.extend(ids.by_ref().take(in_flight - calls.len()).map(|id| operation(id)));
             match calls.next().await {
                 Some(done) => drop(done?),
                 None => return Ok(()),

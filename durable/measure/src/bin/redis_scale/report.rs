@@ -22,7 +22,7 @@ pub(crate) struct Pipelining {
     pub(crate) cancel: Beside,
 }
 
-/// The rounds of a verb, of the bare command it is compared with, and of two bare commands.
+/// The rounds of an operation, of the bare command it is compared with, and of two bare commands.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Beside(pub(crate) [Vec<Taken>; 3]);
 

@@ -1,4 +1,4 @@
-//! [`Verbs`]: what a store in Redis does: each transition an operation of a group (`groups.rs`),
+//! [`Operations`]: what a store in Redis does: each transition an operation of a group (`groups.rs`),
 //! each reading a script or a command.
 
 #![forbid(unsafe_code)]
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// room for.
 const LETTERS: usize = 8;
 
-pub(super) struct Verbs {
+pub(super) struct Operations {
     pub(super) link: Link,
     pub(super) keys: Keys,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
@@ -91,7 +91,7 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
     bytes::letter(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
 }
 
-impl Verbs {
+impl Operations {
     pub(super) async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
         let Call { script, partition, args, patience } = call;
         let (keys, prefix) = (self.keys.common(partition), self.keys.prefix(partition));
@@ -174,7 +174,7 @@ impl Verbs {
             Due::After(_) => operation.text(b""),
         };
         let operation = operation.text(&record);
-        self.change(Patience::Caller, operation, move |verbs, answer, now| {
+        self.change(Patience::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = match answer {
                 Value::Int(_) => (read(answer)?, time),
                 delayed => read(delayed)?,
@@ -189,8 +189,8 @@ impl Verbs {
                 _ => return Err(strange()),
             };
             // Another of that name was removed.
-            verbs.damaged.remove(&id);
-            verbs.tell_near(&id, due, now);
+            operations.damaged.remove(&id);
+            operations.tell_near(&id, due, now);
             Ok(scheduled)
         })
     }
@@ -202,11 +202,11 @@ impl Verbs {
 
     pub(super) fn reset(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
         let operation = self.of_id("reschedule", &id).due(due);
-        self.change(Patience::Caller, operation, move |verbs, answer, now| {
+        self.change(Patience::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             match answer {
                 0 => return Ok(false),
-                1 => verbs.tell_near(&id, due, now),
+                1 => operations.tell_near(&id, due, now),
                 4 => return Err(beyond()),
                 _ => return Err(strange()),
             }
@@ -282,10 +282,10 @@ impl Verbs {
         }
         let operation = self.of_id("lease", &id).number(due).only_if_wanted();
         let name = id.clone();
-        let leasing = self.change(Patience::Worker, operation, move |verbs, answer, now| {
-            verbs.leased(&name, read(answer)?, now)
+        let leasing = self.change(Patience::Worker, operation, move |operations, answer, now| {
+            operations.leased(&name, read(answer)?, now)
         });
-        let verbs = Arc::clone(self);
+        let operations = Arc::clone(self);
         Box::pin(async move {
             let error = match leasing.await {
                 Ok(Leased::Readable(leasing)) => return Ok(leasing),
@@ -294,11 +294,11 @@ impl Verbs {
                 Err(error) => return Err(error),
                 Ok(Leased::Damaged(mark, error)) => {
                     // Whatever else is wrong with it, it is not delivered.
-                    let _ = verbs.change(Patience::Worker, mark, |_, _, _| Ok(())).await;
+                    let _ = operations.change(Patience::Worker, mark, |_, _, _| Ok(())).await;
                     error
                 }
             };
-            verbs.damaged.add(&id);
+            operations.damaged.add(&id);
             Ok(Leasing::Unreadable(error))
         })
     }
@@ -351,10 +351,10 @@ impl Verbs {
                 operation.number(bytes::reason(reason)).number(clear)
             }
         };
-        self.change(Patience::Worker, operation, move |verbs, answer, now| {
+        self.change(Patience::Worker, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             if answer == 1 {
-                verbs.tell_near(&id, due, now);
+                operations.tell_near(&id, due, now);
             }
             Ok(answer != 0)
         })
@@ -429,11 +429,11 @@ impl Verbs {
         let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
         let record = bytes::resting(&id, settings, 0, *planned, error, payload);
         let operation = operation.number(bucket).text(&record);
-        let redriven = self.change(Patience::Caller, operation, move |verbs, answer, now| {
+        let redriven = self.change(Patience::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             match answer {
                 0 => return Ok(false),
-                1 => verbs.tell_near(&id, due, now),
+                1 => operations.tell_near(&id, due, now),
                 3 => return Err(DurableError::Exists),
                 _ => return Err(strange()),
             }
@@ -461,7 +461,7 @@ impl Verbs {
     }
 }
 
-impl Told for Verbs {
+impl Told for Operations {
     fn here(&self, due: Millis, id: &str) {
         self.tell(id, due);
     }
