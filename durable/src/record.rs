@@ -142,7 +142,7 @@ pub(super) struct Dead {
 ///
 /// # Examples
 ///
-/// A reminder that came too late to be of use is buried, and any other letter driven again:
+/// A reminder that came too late to be of use is deleted, and any other letter driven again:
 ///
 /// ```
 /// use tourbillon_durable::{DeadReason, DurableError, DurableTimers};
@@ -150,7 +150,7 @@ pub(super) struct Dead {
 /// async fn tidy_up(timers: &DurableTimers) -> Result<(), DurableError> {
 ///     for letter in timers.dead_letters(None, 100).await? {
 ///         match letter.reason {
-///             DeadReason::Expired => timers.bury(letter.number).await?,
+///             DeadReason::Expired => timers.delete_dead_letter(letter.number).await?,
 ///             _ => timers.redrive(letter.number).await?,
 ///         };
 ///     }

@@ -104,7 +104,7 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     fn letter(&self, number: u64) -> Answer<Option<Dead>>;
 
     /// Dead letter → nothing: `true`. `false`: there is none of that number.
-    fn bury(&self, number: u64) -> Answer<bool>;
+    fn delete_dead_letter(&self, number: u64) -> Answer<bool>;
 
     /// A timer whose record cannot be read, or that has only keys in the index → nothing: `true`.
     /// `false` if there is no such timer, or it can be read.

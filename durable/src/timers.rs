@@ -407,7 +407,7 @@ impl DurableTimers {
     ///
     /// [`DurableError::Exists`]: there is a timer of its id, such as its own next repetition. The
     /// letter stays; schedule its [payload](Self::dead_letter) under another id and
-    /// [bury](Self::bury) it. Or the store failed.
+    /// [delete](Self::delete_dead_letter) it. Or the store failed.
     pub async fn redrive(&self, number: u64) -> Result<bool, DurableError> {
         self.store.redrive(number).await
     }
@@ -420,7 +420,7 @@ impl DurableTimers {
     ///
     /// # Examples
     ///
-    /// A letter is dealt with elsewhere, and buried when that is done: nothing is lost in between.
+    /// A letter is dealt with elsewhere, and deleted when that is done: nothing is lost in between.
     ///
     /// ```
     /// use tourbillon_durable::{DurableError, DurableTimers};
@@ -428,9 +428,9 @@ impl DurableTimers {
     /// async fn hand_over(timers: &DurableTimers, number: u64) -> Result<bool, DurableError> {
     ///     let Some(letter) = timers.dead_letter(number).await? else { return Ok(false) };
     ///     println!("{} failed: {}", letter.id, letter.error);
-    ///     timers.bury(number).await
+    ///     timers.delete_dead_letter(number).await
     /// }
-    /// # let file = std::env::temp_dir().join(format!("tourbillon-bury-{}", std::process::id()));
+    /// # let file = std::env::temp_dir().join(format!("tourbillon-delete-{}", std::process::id()));
     /// # let timers = DurableTimers::open(&file)?;
     /// # assert!(!pollster::block_on(hand_over(&timers, 1))?);
     /// # drop(timers);
@@ -448,8 +448,8 @@ impl DurableTimers {
     /// # Errors
     ///
     /// The store failed. If the answer was lost the letter may have gone.
-    pub async fn bury(&self, number: u64) -> Result<bool, DurableError> {
-        self.store.bury(number).await
+    pub async fn delete_dead_letter(&self, number: u64) -> Result<bool, DurableError> {
+        self.store.delete_dead_letter(number).await
     }
 
     /// Removes a timer whose record cannot be read or is missing ([`DurableError::Corrupt`] names

@@ -48,7 +48,8 @@ use tourbillon::future::Timer;
 ///
 /// Calls that wait for the disk are held in memory with their payloads, without a bound: there are
 /// as many as callers that wait. Dead letters stay until they are [driven
-/// again](super::DurableTimers::redrive) or [buried](super::DurableTimers::bury), without a bound
+/// again](super::DurableTimers::redrive) or [deleted](super::DurableTimers::delete_dead_letter), without a
+/// bound
 /// either.
 ///
 /// # Examples
@@ -289,8 +290,8 @@ impl Store for Embedded {
         self.read(Patience::Caller, move |snapshot, _| snapshot.letter(number))
     }
 
-    fn bury(&self, number: u64) -> Answer<bool> {
-        self.write(Patience::Caller, move |transaction, _| transaction.bury(number))
+    fn delete_dead_letter(&self, number: u64) -> Answer<bool> {
+        self.write(Patience::Caller, move |transaction, _| transaction.delete_dead_letter(number))
     }
 
     fn discard(&self, id: &str) -> Answer<bool> {

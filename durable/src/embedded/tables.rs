@@ -280,7 +280,7 @@ impl Transaction {
             }
             Finish::Done { next } => next,
             Finish::Dead { reason, error, next } => {
-                self.bury_now(id, reason, error, &found, now.passed)?;
+                self.add_letter(id, reason, error, &found, now.passed)?;
                 next
             }
         };
@@ -293,7 +293,7 @@ impl Transaction {
         Ok(true)
     }
 
-    fn bury_now(
+    fn add_letter(
         &mut self,
         id: &str,
         reason: DeadReason,
@@ -331,7 +331,7 @@ impl Transaction {
         Ok(true)
     }
 
-    pub(super) fn bury(&mut self, number: u64) -> Result<bool, Fault> {
+    pub(super) fn delete_dead_letter(&mut self, number: u64) -> Result<bool, Fault> {
         Ok(self.inner.open_table(DEAD)?.remove(number)?.is_some())
     }
 

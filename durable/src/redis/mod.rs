@@ -384,8 +384,8 @@ impl Store for Redis {
         self.ask(move |operations| async move { operations.letter(number).await })
     }
 
-    fn bury(&self, number: u64) -> Answer<bool> {
-        self.operations.bury(number)
+    fn delete_dead_letter(&self, number: u64) -> Answer<bool> {
+        self.operations.delete_dead_letter(number)
     }
 
     fn discard(&self, id: &str) -> Answer<bool> {

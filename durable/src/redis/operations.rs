@@ -442,9 +442,9 @@ impl Operations {
         redriven.await
     }
 
-    pub(super) fn bury(self: &Arc<Self>, number: u64) -> Answer<bool> {
+    pub(super) fn delete_dead_letter(self: &Arc<Self>, number: u64) -> Answer<bool> {
         let (partition, inner) = self.of_number(number);
-        let operation = Operation::new(partition, "bury").number(inner);
+        let operation = Operation::new(partition, "delete_letter").number(inner);
         self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
     }
 

@@ -44,7 +44,7 @@ impl Scripts {
                 "lease",
                 "finish",
                 "redrive",
-                "bury",
+                "delete_letter",
                 "discard",
                 "mark",
                 "group"

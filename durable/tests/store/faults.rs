@@ -166,7 +166,7 @@ fn a_timer_that_cannot_be_read_is_named_and_removed() {
 }
 
 #[test]
-fn a_dead_letter_that_cannot_be_read_is_buried() {
+fn a_dead_letter_that_cannot_be_read_is_deleted() {
     let place = OneFile::new();
     drop(place.open());
     let database = Database::create(&place.file.0).unwrap();
@@ -178,7 +178,7 @@ fn a_dead_letter_that_cannot_be_read_is_buried() {
     let timers = DurableTimers::new(place.open(), &place.timer());
     let unreadable = wait(timers.dead_letter(7)).unwrap_err();
     assert!(matches!(unreadable, DurableError::Corrupt { id: None, .. }));
-    assert_eq!(wait(timers.bury(7)), Ok(true));
+    assert_eq!(wait(timers.delete_dead_letter(7)), Ok(true));
     assert_eq!(wait(timers.dead_letters(None, 9)), Ok(Vec::new()));
 }
 

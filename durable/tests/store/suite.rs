@@ -27,7 +27,7 @@ suite!(
     what_comes_next_waits_for_the_last_attempt,
     a_cancel_takes_what_comes_next,
     failures_are_retried_and_then_dead,
-    a_dead_letter_is_driven_again_or_buried,
+    a_dead_letter_is_driven_again_or_deleted,
     a_handler_that_panics,
     a_handler_that_overruns_its_lease,
     a_worker_that_dies_is_replaced,
@@ -364,16 +364,16 @@ fn failures_are_retried_and_then_dead<P: Place>(bench: Bench<P>) {
 }
 
 /// Buries a letter, which stays as long as it is only looked at.
-fn bury(timers: &DurableTimers, letter: &DeadLetter) {
+fn delete_dead_letter(timers: &DurableTimers, letter: &DeadLetter) {
     for _ in 0..2 {
         assert_eq!(wait(timers.dead_letter(letter.number)).unwrap().as_ref(), Some(letter));
     }
-    assert_eq!(wait(timers.bury(letter.number)), Ok(true));
-    assert_eq!(wait(timers.bury(letter.number)), Ok(false));
+    assert_eq!(wait(timers.delete_dead_letter(letter.number)), Ok(true));
+    assert_eq!(wait(timers.delete_dead_letter(letter.number)), Ok(false));
     assert_eq!(wait(timers.dead_letter(letter.number)), Ok(None));
 }
 
-fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
+fn a_dead_letter_is_driven_again_or_deleted<P: Place>(mut bench: Bench<P>) {
     let running = bench.work(1, |_| async { Err("no") });
     for (id, delay) in [("a", 1), ("b", 2), ("c", 3)] {
         wait(bench.timers().insert(id, id, delay * SECOND, quick().attempts(1))).unwrap();
@@ -390,8 +390,8 @@ fn a_dead_letter_is_driven_again_or_buried<P: Place>(mut bench: Bench<P>) {
     let rest = wait(timers.dead_letters(Some(first[1].number), 2)).unwrap();
     assert_eq!(rest.iter().map(|dead| &*dead.id).collect::<Vec<_>>(), ["c"]);
 
-    bury(timers, &first[1]);
-    // What is buried takes no place in a page.
+    delete_dead_letter(timers, &first[1]);
+    // What is deleted takes no place in a page.
     let next = wait(timers.dead_letters(Some(first[0].number), 1)).unwrap();
     assert_eq!(next, rest);
     assert_eq!(wait(timers.redrive(first[1].number)), Ok(false));

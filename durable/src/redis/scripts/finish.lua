@@ -8,7 +8,7 @@
 -- answers {1, due} due again | {2, 0} gone | {0, 0} the lease was taken over: nothing is changed
 
 -- Makes a dead letter of a record, as whose error `error` counts.
-local function bury_as(number, id, flags, head_, error, record, reason)
+local function add_letter(number, id, flags, head_, error, record, reason)
   local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<BB', LAYOUT, flags) .. head_
     .. pack('<I2', #error) .. error .. rest(record)
   call('HSET', COUNTERS, 'dead', whole(number))
@@ -43,7 +43,7 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
   if last then
     local kept = flags % 2 * (1 - tonumber(clear))
     local head_ = pack('<I6I6I6I4I4', before, planned, 0, attempt, length)
-    bury_as(math.max(now * 1024, last + 1), id, kept, head_, error, found, tonumber(reason))
+    add_letter(math.max(now * 1024, last + 1), id, kept, head_, error, found, tonumber(reason))
   end
   if not due then
     call('HDEL', bucket, id)

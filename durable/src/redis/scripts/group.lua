@@ -16,7 +16,7 @@ local function taking(words, operation) return {operation, '<' .. string.rep('I4
 local OPERATIONS = {
   schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
   lease = taking(3, lease), finish = taking(8, finish), redrive = taking(4, redrive),
-  bury = taking(1, bury), discard = taking(3, discard), mark = taking(6, mark),
+  delete_letter = taking(1, delete_letter), discard = taking(3, discard), mark = taking(6, mark),
   -- An operation whose caller does not wait any more.
   nothing = taking(0, function() return 0 end),
 }

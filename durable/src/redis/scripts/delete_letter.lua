@@ -3,7 +3,7 @@
 -- number
 -- answers 1 if there was one, else 0
 
-local function bury(number)
+local function delete_letter(number)
   local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'
   call('EXISTS', dead)
   if call('HDEL', letters, number) == 0 then return 0 end
