@@ -1,7 +1,7 @@
 //! Groups: the operations that change something, of a partition, asked for together.
 //!
 //! ```text
-//!   schedule ─┐   waiting            on its way
+//!   insert   ─┐   waiting            on its way
 //!   cancel   ─┼─► ┌──┬──┬──┬──┐      ┌──┬──┬──┬──┐ number 7   one call of
 //!   lease    ─┤   │  │  │  │  │ ───► │  │  │  │  │ ─────────► scripts/group.lua
 //!   finish   ─┘   └──┴──┴──┴──┘      └──┴──┴──┴──┘

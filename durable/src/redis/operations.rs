@@ -168,7 +168,7 @@ impl Operations {
         };
         let time = known(due);
         let record = bytes::resting(&id, &settings, time, time, "", &payload);
-        let operation = self.of_id("schedule", &id).text(existing).due(due);
+        let operation = self.of_id("insert", &id).text(existing).due(due);
         let operation = match due {
             Due::At(time) => operation.number(slice(time)),
             Due::After(_) => operation.text(b""),
@@ -201,7 +201,7 @@ impl Operations {
     }
 
     pub(super) fn reset(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
-        let operation = self.of_id("reschedule", &id).due(due);
+        let operation = self.of_id("reset", &id).due(due);
         self.change(Patience::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             match answer {

@@ -38,9 +38,9 @@ impl Scripts {
             group: script!(
                 "common",
                 "change",
-                "schedule",
+                "insert",
                 "cancel",
-                "reschedule",
+                "reset",
                 "lease",
                 "finish",
                 "redrive",

@@ -22,7 +22,7 @@ suite!(
     what_was_missed_comes_oldest_first,
     an_id_that_exists,
     cancel_tells_the_truth,
-    a_reschedule_is_obeyed,
+    a_reset_is_obeyed,
     a_handler_that_schedules_itself_again,
     what_comes_next_waits_for_the_last_attempt,
     a_cancel_takes_what_comes_next,
@@ -309,7 +309,7 @@ fn a_cancel_takes_what_comes_next<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
-fn a_reschedule_is_obeyed<P: Place>(bench: Bench<P>) {
+fn a_reset_is_obeyed<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     let running = bench.work_well();
     for id in ["later", "sooner", "away"] {

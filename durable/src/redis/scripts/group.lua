@@ -14,7 +14,7 @@ local FORGET = 3600000  -- how long the answer to a process is kept at least, in
 local AT_A_GO = 10      -- how many old answers are looked at when a new process comes
 local function taking(words, operation) return {operation, '<' .. string.rep('I4c0', words)} end
 local OPERATIONS = {
-  schedule = taking(6, schedule), cancel = taking(2, cancel), reschedule = taking(3, reschedule),
+  insert = taking(6, insert), cancel = taking(2, cancel), reset = taking(3, reset),
   lease = taking(3, lease), finish = taking(8, finish), redrive = taking(4, redrive),
   delete_letter = taking(1, delete_letter), discard = taking(3, discard), mark = taking(6, mark),
   -- An operation whose caller does not wait any more.

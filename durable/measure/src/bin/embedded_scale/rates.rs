@@ -13,7 +13,7 @@ use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome};
 use tourbillon_durable_measure::median;
 
 const IN_FLIGHT: [usize; 4] = [1, 64, 1024, 4096];
-const OPERATIONS: [&str; 3] = ["schedule", "cancel", "deliver"];
+const OPERATIONS: [&str; 3] = ["insert", "cancel", "deliver"];
 const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -81,7 +81,7 @@ impl fmt::Display for Report {
         writeln!(f, "|---:|---:|---|---:|---:|---:|---:|")?;
         for Pipelining { resting, callers, schedule, cancel } in &self.pipelining {
             let among = format!("{resting} | {callers}");
-            schedule.row(f, &among, ["schedule", "ZADD", "ZADD, HSET"])?;
+            schedule.row(f, &among, ["insert", "ZADD", "ZADD, HSET"])?;
             cancel.row(f, &among, ["cancel", "ZREM", "ZREM, HDEL"])?;
         }
         if let Some(Resting { count, scheduled, bytes, commands }) = &self.resting {

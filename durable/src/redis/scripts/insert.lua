@@ -9,7 +9,7 @@
 -- answers 0 new | 1 kept | 2 replaced | 3 refused | 4 beyond the last time | 5 next; {0 or 2, due} for
 -- a delay
 
-local function schedule(id, bucket, existing, given, place, record)
+local function insert(id, bucket, existing, given, place, record)
   local due, answer = time(given), 0
   if due > LATEST then return 4 end
   local delayed = place == ''

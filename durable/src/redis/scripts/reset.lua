@@ -4,7 +4,7 @@
 -- given: the due time, or + and a delay
 -- answers {1 done | 0 there is none that rests | 4 beyond the last time, due}
 
-local function reschedule(id, bucket, given)
+local function reset(id, bucket, given)
   local due = time(given)
   if due > LATEST then return {4, 0} end
   bucket = PREFIX .. 'b:' .. bucket
