@@ -5,11 +5,11 @@
 use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::json;
-use super::near::{Near, Reading};
 use super::places::Place;
 use super::ready::Claim;
 use super::record::{DeadReason, Record};
 use super::store::{Answer, Finish, Lease, Leasing, Store};
+use super::window::{Reading, Window};
 use crate::panics::quietly;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -237,7 +237,7 @@ pub(super) struct Attempts {
     /// The worker's number in it.
     pub(super) worker: u64,
     pub(super) timer: Timer,
-    pub(super) near: Arc<Near>,
+    pub(super) window: Arc<Window>,
     pub(super) handle: Box<Handle>,
     pub(super) observe: Option<Box<Observe>>,
     pub(super) ending: Ending,
@@ -260,12 +260,12 @@ impl Attempts {
             Leasing::Taken(lease) => lease,
             Leasing::NotDue { due, now } => {
                 let now = Reading { store: now, asked, answered: self.timer.now() };
-                self.near.again((due, id), now);
+                self.window.again((due, id), now);
                 return Ok(());
             }
             Leasing::Gone => return Ok(()),
             Leasing::Unreadable(error) => {
-                self.near.unreadable(self.timer.now());
+                self.window.unreadable(self.timer.now());
                 let outcome = Outcome::Unreadable { error: error.to_string() };
                 self.tell(&id, planned, 0, outcome);
                 return Ok(());
@@ -473,7 +473,7 @@ mod tests {
             store: Arc::new(store),
             worker: 0,
             timer,
-            near: Arc::new(Near::new(queue.handle(), now)),
+            window: Arc::new(Window::new(queue.handle(), now)),
             handle: Box::new(move |_| {
                 *ignore_poison(called.lock()) += 1;
                 Box::pin(std::future::ready(Ok(())))

@@ -13,9 +13,9 @@
 use super::clock::Millis;
 use super::error::DurableError;
 use super::key::{Key, Page};
-use super::near::{MOST, Near, Reading};
 use super::ready::{HeldWakes, Ready};
 use super::store::{Answer, Store};
+use super::window::{MOST, Reading, Window};
 use crate::panics::ignore_poison;
 use futures_util::FutureExt;
 use std::fmt;
@@ -27,7 +27,7 @@ use tourbillon::Builder;
 use tourbillon::future::{DelayQueue, Sleep, Timer};
 
 /// How far ahead keys are loaded.
-const NEAR: Millis = 10_000;
+const HIGH_WATERMARK: Millis = 10_000;
 
 /// How often the store is looked at: how long a step of its clock stays unnoticed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub(super) type Shared = Arc<Mutex<Weak<Feed>>>;
 
 /// Loads near keys, fires them, and hands them to its workers.
 pub(super) struct Feed {
-    pub(super) near: Arc<Near>,
+    pub(super) window: Arc<Window>,
     pub(super) ready: Arc<Ready>,
     store: Arc<dyn Store>,
     timer: Timer,
@@ -97,12 +97,12 @@ impl Feed {
     fn new(store: &Arc<dyn Store>, timer: &Timer, now: Reading) -> Result<Self, DurableError> {
         let queue = DelayQueue::new(timer, Builder::new().shards(1))
             .map_err(|error| DurableError::Io(error.to_string()))?;
-        let near = Arc::new(Near::new(queue.handle(), now));
-        let member = store.join(&near);
+        let window = Arc::new(Window::new(queue.handle(), now));
+        let member = store.join(&window);
         let look = timer.sleep(LOOK);
         let state = State { queue, loading: None, look, hasty: false, left: false };
         Ok(Self {
-            near,
+            window,
             ready: Arc::default(),
             store: Arc::clone(store),
             timer: timer.clone(),
@@ -177,12 +177,12 @@ impl Turn<'_> {
             let mut page = page?;
             // Each page may show it again; it is reported once a minute.
             if let Some(key) = page.misplaced.take()
-                && feed.near.unreadable(feed.timer.now())
+                && feed.window.unreadable(feed.timer.now())
             {
                 polled.misplaced = Some(key);
             }
             let now = Reading { store: page.now, asked, answered: feed.timer.now() };
-            feed.near.end(page, &from, now);
+            feed.window.end(page, &from, now);
         }
         Ok(true)
     }
@@ -193,7 +193,7 @@ impl Turn<'_> {
         while keys.len() < room {
             match self.state.queue.poll_expired(context) {
                 Poll::Ready(Some(fired)) => {
-                    feed.near.fired(&fired.value, fired.id);
+                    feed.window.fired(&fired.value, fired.id);
                     keys.push(fired.value);
                 }
                 Poll::Ready(None) => return Err(DurableError::Closed),
@@ -224,17 +224,17 @@ impl Turn<'_> {
         context: &mut Context<'_>,
     ) -> Result<bool, DurableError> {
         let state = &mut *self.state;
-        state.hasty |= feed.near.poll_haste(context);
+        state.hasty |= feed.window.poll_haste(context);
         let asked = feed.timer.now();
-        let (armed, from, now) = feed.near.state(asked);
+        let (armed, from, now) = feed.window.state(asked);
         let here = armed + feed.ready.len();
-        let wanted = here < MOST / 2 && from.0 < now + NEAR / 2;
+        let wanted = here < MOST / 2 && from.0 < now + HIGH_WATERMARK / 2;
         if state.loading.is_some() || !(state.hasty || wanted) {
             return Ok(false);
         }
         state.hasty = false;
-        let (until, limit) = (now + NEAR, MOST.saturating_sub(here).max(1));
-        feed.near.begin();
+        let (until, limit) = (now + HIGH_WATERMARK, MOST.saturating_sub(here).max(1));
+        feed.window.begin();
         let page = feed.store.load(feed.member, from.clone(), until, limit);
         state.loading = Some(Loading { page, from, asked });
         Ok(true)

@@ -66,7 +66,6 @@ mod error;
 mod feed;
 mod json;
 mod key;
-mod near;
 mod options;
 mod panics;
 mod places;
@@ -76,6 +75,7 @@ mod record;
 mod redis;
 mod store;
 mod timers;
+mod window;
 mod worker;
 
 pub use attempt::{Delivery, Event, Outcome};

@@ -11,8 +11,8 @@ use super::check::{Checked, Cursor};
 use super::clock::{LATEST, Millis, system};
 use super::error::DurableError;
 use super::key::{Key, Page};
-use super::near::Near;
 use super::record::{Dead, DeadReason, Record, Settings};
+use super::window::Window;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,13 +51,13 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
     /// How many timers there are, and how many dead letters.
     fn len(&self) -> Answer<(u64, u64)>;
 
-    /// A worker joins. From now on, notifies `near` of every change to a key that this worker owns:
+    /// A worker joins. From now on, notifies `window` of every change to a key that this worker owns:
     /// after the change is durable, before the caller is answered, in commit order. A store that
     /// cannot order its transactions reports additions only; the set then only grows, order does
     /// not matter, and a removed key costs one refused lease.
     ///
     /// Returns the worker's number.
-    fn join(&self, near: &Arc<Near>) -> u64;
+    fn join(&self, window: &Arc<Window>) -> u64;
 
     /// Returns `true` if all keys belong to every worker, so that the workers of a process join as
     /// one and hand out its keys among themselves.

@@ -195,7 +195,7 @@ impl Worker {
             store: Arc::clone(&timers.store),
             worker: feed.member,
             timer: timers.timer.clone(),
-            near: Arc::clone(&feed.near),
+            window: Arc::clone(&feed.window),
             handle: Box::new(handle),
             observe,
             ending: ending.shared(),

@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
-use super::super::near::Watchers;
+use super::super::window::Watchers;
 use super::file::{File, Place};
 use crate::panics::ignore_poison;
 use crate::panics::quietly;

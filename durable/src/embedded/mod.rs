@@ -20,10 +20,10 @@ use super::check::{Checked, Cursor};
 use super::clock::{Millis, Present, StoreClock, SystemClock, present};
 use super::error::DurableError;
 use super::key::{Key, Page};
-use super::near::{Near, Watchers};
 use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Store};
 use super::timers::DurableTimers;
+use super::window::{Watchers, Window};
 use fault::Fault;
 use file::{File, Place};
 use keeper::Keeper;
@@ -246,8 +246,8 @@ impl Store for Embedded {
         self.read(Patience::Caller, |snapshot, _| snapshot.len())
     }
 
-    fn join(&self, near: &Arc<Near>) -> u64 {
-        self.watchers.add(Arc::downgrade(near));
+    fn join(&self, window: &Arc<Window>) -> u64 {
+        self.watchers.add(Arc::downgrade(window));
         0
     }
 

@@ -13,8 +13,8 @@
 
 use super::super::error::DurableError;
 use super::super::key::Change;
-use super::super::near::Watchers;
 use super::super::store::Answer;
+use super::super::window::Watchers;
 use super::fault::{Fault, asserted, in_doubt, undone};
 use super::file::File;
 use super::keeper::Keeper;

@@ -10,7 +10,7 @@ use crate::panics::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// When it is asked for again: `AGAIN` of `near.rs`, when its key is loaded again.
+/// When it is asked for again: `AGAIN` of `window.rs`, when its key is loaded again.
 const AGAIN: Millis = 60_000;
 
 #[derive(Debug, Default)]

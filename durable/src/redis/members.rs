@@ -27,7 +27,7 @@
 
 use super::super::clock::Millis;
 use super::super::key::Change;
-use super::super::near::Near;
+use super::super::window::Window;
 use crate::panics::ignore_poison;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -41,7 +41,7 @@ pub(super) struct Members(Mutex<BTreeMap<u64, Member>>);
 
 #[derive(Debug)]
 struct Member {
-    near: Weak<Near>,
+    window: Weak<Window>,
     owned: BTreeSet<u64>,
     /// Those of them that could not be read, so that their keys are not in its pages.
     missed: BTreeSet<u64>,
@@ -63,12 +63,12 @@ impl Member {
 
 impl Members {
     /// A worker that owns nothing yet.
-    pub(super) fn join(&self, number: u64, near: &Arc<Near>) {
-        let near = Arc::downgrade(near);
+    pub(super) fn join(&self, number: u64, window: &Arc<Window>) {
+        let window = Arc::downgrade(window);
         let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
         let stalled = BTreeMap::new();
         let member =
-            Member { near, owned, missed, stalled, looked, unheard: false, emptied: false };
+            Member { window, owned, missed, stalled, looked, unheard: false, emptied: false };
         self.lock().insert(number, member);
     }
 
@@ -171,10 +171,10 @@ impl Members {
     fn change(&self, number: u64, change: impl FnOnce(&mut Member) -> bool) {
         let mut all = self.lock();
         let Some(member) = all.get_mut(&number) else { return };
-        let near = if change(member) { member.near.upgrade() } else { None };
+        let window = if change(member) { member.window.upgrade() } else { None };
         drop(all);
-        if let Some(near) = near {
-            near.forget();
+        if let Some(window) = window {
+            window.forget();
         }
     }
 
@@ -196,38 +196,38 @@ impl Members {
 
     /// A change of a key of that partition.
     pub(super) fn tell(&self, partition: u64, change: Change) {
-        let owners = self.nears(|member| member.owned.contains(&partition));
-        for near in owners {
-            near.tell(std::slice::from_ref(&change));
+        let owners = self.windows(|member| member.owned.contains(&partition));
+        for window in owners {
+            window.tell(std::slice::from_ref(&change));
         }
     }
 
     /// Changes may have been missed, of keys or of owners.
     pub(super) fn forget(&self) {
-        for near in self.nears(|_| true) {
-            near.forget();
+        for window in self.windows(|_| true) {
+            window.forget();
         }
     }
 
     /// Changes are being missed: all is loaded again now and then.
     pub(super) fn reload(&self) {
-        for near in self.nears(|_| true) {
-            near.reload();
+        for window in self.windows(|_| true) {
+            window.reload();
         }
     }
 
     /// Somebody has left: each is to be heard at once.
     pub(super) fn hasten(&self) {
-        for near in self.nears(|_| true) {
-            near.hasten();
+        for window in self.windows(|_| true) {
+            window.hasten();
         }
     }
 
     /// Those of some of the workers, to be told without the lock.
-    fn nears(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<Near>> {
+    fn windows(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<Window>> {
         let all = self.lock();
         let which = all.values().filter(|member| which(member));
-        which.filter_map(|member| member.near.upgrade()).collect()
+        which.filter_map(|member| member.window.upgrade()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Member>> {
@@ -238,7 +238,7 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::near::Reading;
+    use crate::window::Reading;
     use futures_util::task::noop_waker_ref;
     use std::task::Context;
     use tourbillon::future::{DelayQueue, Timer};
@@ -251,11 +251,11 @@ mod tests {
         let queue: DelayQueue<_> =
             DelayQueue::new(&timer, Builder::new().shards(1)).expect("a queue");
         let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
-        let near = Arc::new(Near::new(queue.handle(), now));
-        let is_loaded_again = || near.poll_haste(&Context::from_waker(noop_waker_ref()));
+        let window = Arc::new(Window::new(queue.handle(), now));
+        let is_loaded_again = || window.poll_haste(&Context::from_waker(noop_waker_ref()));
 
         let members = Members::default();
-        members.join(1, &near);
+        members.join(1, &window);
         members.owns(1, &BTreeSet::from([4, 5]));
         assert!(is_loaded_again());
         members.stall(1, 4);

@@ -45,9 +45,9 @@ use super::check::{Checked, Cursor};
 use super::clock::{Millis, StoreClock};
 use super::error::DurableError;
 use super::key::{Key, Page};
-use super::near::Near;
 use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Stalled, Store};
+use super::window::Window;
 use damaged::Damaged;
 use fault::refused;
 use futures_util::future::join;
@@ -335,8 +335,8 @@ impl Store for Redis {
         self.ask(|operations| async move { operations.len().await })
     }
 
-    fn join(&self, near: &Arc<Near>) -> u64 {
-        self.operations.join(near)
+    fn join(&self, window: &Arc<Window>) -> u64 {
+        self.operations.join(window)
     }
 
     fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {

@@ -140,7 +140,7 @@ impl Operations {
     }
 
     /// Tells them if it is near, as the script does.
-    fn tell_near(&self, id: &str, due: Millis, now: Millis) {
+    fn tell_if_near(&self, id: &str, due: Millis, now: Millis) {
         if due <= now + TOLD {
             self.tell(id, due);
         }
@@ -190,7 +190,7 @@ impl Operations {
             };
             // Another of that name was removed.
             operations.damaged.remove(&id);
-            operations.tell_near(&id, due, now);
+            operations.tell_if_near(&id, due, now);
             Ok(scheduled)
         })
     }
@@ -206,7 +206,7 @@ impl Operations {
             let (answer, due): (u8, Millis) = read(answer)?;
             match answer {
                 0 => return Ok(false),
-                1 => operations.tell_near(&id, due, now),
+                1 => operations.tell_if_near(&id, due, now),
                 4 => return Err(beyond()),
                 _ => return Err(strange()),
             }
@@ -322,7 +322,7 @@ impl Operations {
                         return Ok(Leased::Damaged(mark, error));
                     }
                 };
-                self.tell_near(id, record.due, now);
+                self.tell_if_near(id, record.due, now);
                 Leasing::Taken(Box::new(Lease { fence, now, overrun, record }))
             }
             3 => return Ok(Leased::Missing),
@@ -354,7 +354,7 @@ impl Operations {
         self.change(Patience::Worker, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             if answer == 1 {
-                operations.tell_near(&id, due, now);
+                operations.tell_if_near(&id, due, now);
             }
             Ok(answer != 0)
         })
@@ -433,7 +433,7 @@ impl Operations {
             let (answer, due): (u8, Millis) = read(answer)?;
             match answer {
                 0 => return Ok(false),
-                1 => operations.tell_near(&id, due, now),
+                1 => operations.tell_if_near(&id, due, now),
                 3 => return Err(DurableError::Exists),
                 _ => return Err(strange()),
             }

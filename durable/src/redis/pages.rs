@@ -5,7 +5,7 @@
 use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::key::{Key, Page, first_from};
-use super::super::near::Near;
+use super::super::window::Window;
 use super::link::Patience;
 use super::operations::{Call, Operations, text};
 use futures_util::future::{join_all, select_ok};
@@ -58,9 +58,9 @@ fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
 
 impl Operations {
     /// A worker of this process, which owns nothing yet.
-    pub(super) fn join(&self, near: &Arc<Near>) -> u64 {
+    pub(super) fn join(&self, window: &Arc<Window>) -> u64 {
         let worker = fastrand::u64(..);
-        self.members.join(worker, near);
+        self.members.join(worker, window);
         worker
     }
 

@@ -179,7 +179,7 @@ fn a_timer_that_another_process_schedules_is_not_late() {
     let Some(server) = Server::start(&[]) else { return };
     let (here, there) = (Process::new(&server), Process::new(&server));
     let work = here.work();
-    // By then its frontier lies ten seconds ahead.
+    // By then its low watermark lies ten seconds ahead.
     std::thread::sleep(SECOND / 2);
     wait(there.timers.insert("far", "", 3600 * SECOND, quick())).unwrap();
     for number in 0..5 {
@@ -338,7 +338,7 @@ fn a_worker_waits_while_nothing_can_be_written() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);
     let work = process.work();
-    // By then its frontier lies ahead: the timer is in its wheel, and the lease is what is refused.
+    // By then its low watermark lies ahead: the timer is in its wheel, and the lease is what is refused.
     std::thread::sleep(SECOND);
     wait(process.timers.insert("id", "", SECOND / 2, quick())).unwrap();
     // As while a replica is away, on which writing is made to depend.

@@ -1,23 +1,23 @@
-//! [`Near`]: the keys that one worker has loaded into its wheel.
+//! [`Window`]: the keys that one worker has loaded into its wheel.
 //!
 //! ```text
-//!   due ─────────────►   frontier                                horizon
+//!   due ─────────────►   low watermark                           high watermark
 //!    ├── all loaded ───────┤── resting in the store ────────────────┤── not looked at yet ──►
 //! ```
 //!
-//! **Whatever is due before the frontier is here**; beyond it the store alone knows. The store
+//! **Whatever is due before the low watermark is here**; beyond it the store alone knows. The store
 //! tells of each change after it is durable, in the order of its transactions: a key before the
-//! frontier goes into the wheel, another is left to rest, and one that has gone leaves the wheel.
+//! low watermark goes into the wheel, another is left to rest, and one that has gone leaves the wheel.
 //!
 //! **While a page is being loaded** the changes are kept as well, and told once more when the page
 //! has come: it may show the store as it was before them. Each is told whole, so that one that the
 //! page shows already does no harm.
 //!
 //! **Bounded.** If more than [`MOST`] keys are here, the last of them leaves the wheel and the
-//! frontier moves back to it: it is loaded again when there is room.
+//! low watermark moves back to it: it is loaded again when there is room.
 //!
 //! **No worker is woken under a lock**, because a waker may poll the worker where it is called, and
-//! the worker locks `Near` again. A change of the wheel notes that the worker is to be polled. The
+//! the worker locks `Window` again. A change of the wheel notes that the worker is to be polled. The
 //! thread that holds the lock wakes the worker after it has released the lock.
 
 #![forbid(unsafe_code)]
@@ -48,7 +48,7 @@ const LOG: usize = 16 * MOST;
 const ASTRAY: Millis = 50;
 
 /// The keys that a worker has in its wheel.
-pub(super) struct Near {
+pub(super) struct Window {
     queue: DelayQueueHandle<Key>,
     loaded: Mutex<Loaded>,
     /// Wakes the worker, which is to look at the store at once.
@@ -57,7 +57,7 @@ pub(super) struct Near {
 
 struct Loaded {
     /// All keys before it are here.
-    frontier: Key,
+    low_watermark: Key,
     armed: BTreeMap<Key, TimerId>,
     /// The changes since a page was asked for.
     log: Option<Vec<Change>>,
@@ -98,30 +98,30 @@ impl Reading {
     }
 }
 
-impl Near {
+impl Window {
     pub(super) fn new(queue: DelayQueueHandle<Key>, base: Reading) -> Self {
-        let (frontier, armed) = (first_from(0), BTreeMap::new());
-        let loaded = Loaded { frontier, armed, log: None, haste: false, base, again: None };
+        let (low_watermark, armed) = (first_from(0), BTreeMap::new());
+        let loaded = Loaded { low_watermark, armed, log: None, haste: false, base, again: None };
         Self { queue, loaded: Mutex::new(loaded), hastened: AtomicWaker::new() }
     }
 
-    /// How many keys are in the wheel, the frontier, and about what the store's clock says.
+    /// How many keys are in the wheel, the low watermark, and about what the store's clock says.
     pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
         let mut loaded = self.lock();
         // A page that is on its way is taken first, however long it takes.
         if loaded.log.is_none() && loaded.again.take_if(|again| *again <= local).is_some() {
             loaded.clear();
         }
-        (loaded.armed.len(), loaded.frontier.clone(), loaded.base.latest(local))
+        (loaded.armed.len(), loaded.low_watermark.clone(), loaded.base.latest(local))
     }
 
-    /// A page is being asked for, from the frontier on.
+    /// A page is being asked for, from the low watermark on.
     pub(super) fn begin(&self) {
         self.lock().log = Some(Vec::new());
     }
 
     /// The page has come: all keys from `from` up to its end, or up to the last one of it if there
-    /// are more. It is of no use if the frontier has moved back, or if changes were missed.
+    /// are more. It is of no use if the low watermark has moved back, or if changes were missed.
     pub(super) fn end(&self, page: Page, from: &Key, now: Reading) {
         let mut loaded = self.lock();
         let Some(log) = loaded.log.take() else { return };
@@ -131,15 +131,15 @@ impl Near {
             loaded.clear();
             return;
         }
-        if loaded.frontier != *from {
+        if loaded.low_watermark != *from {
             return;
         }
         let last = page.keys.last().filter(|_| page.more);
-        let frontier = match last {
+        let low_watermark = match last {
             Some((due, id)) => (*due, Arc::from(format!("{id}\0"))),
             None => first_from(page.until + 1),
         };
-        loaded.frontier = frontier.max(from.clone());
+        loaded.low_watermark = low_watermark.max(from.clone());
         for key in page.keys {
             loaded.put(key);
         }
@@ -238,7 +238,7 @@ impl Held<'_> {
         for id in std::mem::take(&mut self.loaded.armed).into_values() {
             drop(self.queue.cancel(id));
         }
-        self.loaded.frontier = first_from(0);
+        self.loaded.low_watermark = first_from(0);
     }
 
     fn change(&mut self, change: Change) {
@@ -258,21 +258,21 @@ impl Held<'_> {
     /// Puts a key there whose time comes by that reading of the clock.
     fn put_at(&mut self, key: Key, clock: Reading) {
         let loaded = &mut *self.loaded;
-        if key >= loaded.frontier || loaded.armed.contains_key(&key) {
+        if key >= loaded.low_watermark || loaded.armed.contains_key(&key) {
             return;
         }
         match self.queue.insert_at(key.clone(), clock.instant(key.0)) {
             Ok(id) => drop(loaded.armed.insert(key, id)),
             // The worker has gone. (The wheel is unbounded, and ranges over years: a key is before
-            // the frontier, which was seconds ahead of a clock that has not been set since.) In any
+            // the low watermark, which was seconds ahead of a clock that has not been set since.) In any
             // case the key is not here.
-            Err(_) => loaded.frontier = key,
+            Err(_) => loaded.low_watermark = key,
         }
         if loaded.armed.len() > MOST
             && let Some((last, id)) = loaded.armed.pop_last()
         {
             drop(self.queue.cancel(id));
-            loaded.frontier = last;
+            loaded.low_watermark = last;
         }
     }
 }
@@ -291,37 +291,37 @@ impl DerefMut for Held<'_> {
     }
 }
 
-impl fmt::Debug for Near {
+impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Near").finish_non_exhaustive()
+        f.debug_struct("Window").finish_non_exhaustive()
     }
 }
 
 /// The workers to tell of changes.
 #[derive(Debug, Default)]
-pub(super) struct Watchers(Mutex<Vec<Weak<Near>>>);
+pub(super) struct Watchers(Mutex<Vec<Weak<Window>>>);
 
 impl Watchers {
-    pub(super) fn add(&self, near: Weak<Near>) {
-        ignore_poison(self.0.lock()).push(near);
+    pub(super) fn add(&self, window: Weak<Window>) {
+        ignore_poison(self.0.lock()).push(window);
     }
 
     pub(super) fn tell(&self, changes: &[Change]) {
-        self.each(|near| near.tell(changes));
+        self.each(|window| window.tell(changes));
     }
 
     /// Changes may have been missed.
     pub(super) fn forget(&self) {
-        self.each(Near::forget);
+        self.each(Window::forget);
     }
 
-    fn each(&self, call: impl Fn(&Near)) {
+    fn each(&self, call: impl Fn(&Window)) {
         let mut here = Vec::new();
         let mut watchers = ignore_poison(self.0.lock());
-        watchers.retain(|watcher| watcher.upgrade().map(|near| here.push(near)).is_some());
+        watchers.retain(|watcher| watcher.upgrade().map(|window| here.push(window)).is_some());
         // Who begins to watch from here on has loaded nothing yet.
         drop(watchers);
-        here.iter().for_each(|near| call(near));
+        here.iter().for_each(|window| call(window));
     }
 }
 
@@ -336,7 +336,7 @@ mod tests {
     struct Trial {
         clock: ManualClock,
         queue: DelayQueue<Key>,
-        near: Near,
+        window: Window,
         /// A timer whose sweeper has gone is closed.
         _sweeper: Sweeper<SleepWaker>,
     }
@@ -364,18 +364,22 @@ mod tests {
             let (wheel, sweeper) = wheel.expect("the builder is in range");
             let queue = DelayQueue::new(&Timer::new(wheel), Builder::new().shards(1));
             let queue = queue.expect("the builder is in range");
-            let near = Near::new(queue.handle(), at(0, clock.start()));
-            Self { clock, queue, near, _sweeper: sweeper }
+            let window = Window::new(queue.handle(), at(0, clock.start()));
+            Self { clock, queue, window, _sweeper: sweeper }
         }
 
         /// Loads these keys of what is due by `until`, while `changes` are told.
         fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
             let local = self.clock.start() + self.clock.elapsed();
-            let (_, from, now) = self.near.state(local);
-            self.near.begin();
-            self.near.tell(changes);
+            let (_, from, now) = self.window.state(local);
+            self.window.begin();
+            self.window.tell(changes);
             let keys = keys.iter().copied().map(key).collect();
-            self.near.end(Page { now, until, keys, more, misplaced: None }, &from, at(now, local));
+            self.window.end(
+                Page { now, until, keys, more, misplaced: None },
+                &from,
+                at(now, local),
+            );
         }
 
         /// Returns the keys that fire by that time.
@@ -387,7 +391,7 @@ mod tests {
             while pending < 2 {
                 match self.queue.poll_expired(&mut context) {
                     Poll::Ready(Some(timer)) => {
-                        self.near.fired(&timer.value, timer.id);
+                        self.window.fired(&timer.value, timer.id);
                         fired.push(timer.value.0);
                         pending = 0;
                     }
@@ -398,21 +402,21 @@ mod tests {
             fired
         }
 
-        fn frontier(&self) -> Key {
-            self.near.state(self.clock.start()).1
+        fn low_watermark(&self) -> Key {
+            self.window.state(self.clock.start()).1
         }
     }
 
     #[test]
-    fn what_is_before_the_frontier_is_here() {
+    fn what_is_before_the_watermark_is_here() {
         let mut trial = Trial::new();
-        trial.near.tell(&[here(3)]);
+        trial.window.tell(&[here(3)]);
         assert!(trial.fired(5).is_empty(), "nothing has been loaded yet");
         trial.load(&[3, 7, 9], false, 20, &[]);
-        trial.near.tell(&[here(20), here(21), gone(9)]);
+        trial.window.tell(&[here(20), here(21), gone(9)]);
         assert_eq!(trial.fired(6), [3]);
         assert_eq!(trial.fired(30), [7, 20]);
-        assert_eq!(trial.frontier(), first_from(21));
+        assert_eq!(trial.low_watermark(), first_from(21));
     }
 
     #[test]
@@ -427,8 +431,8 @@ mod tests {
     fn a_page_with_more_behind_it_ends_with_its_last_key() {
         let mut trial = Trial::new();
         trial.load(&[5, 6], true, 20, &[]);
-        assert_eq!(trial.frontier(), (6, Arc::from("6\0")));
-        trial.near.tell(&[here(7)]);
+        assert_eq!(trial.low_watermark(), (6, Arc::from("6\0")));
+        trial.window.tell(&[here(7)]);
         assert_eq!(trial.fired(20), [5, 6]);
         trial.load(&[7], false, 40, &[]);
         assert_eq!(trial.fired(20), [7]);
@@ -441,18 +445,18 @@ mod tests {
         let first = 1000;
         let last = first + MOST as Millis;
         let all: Vec<Change> = (first..=last).map(here).collect();
-        trial.near.tell(&all);
-        assert_eq!(trial.frontier(), key(last));
-        assert_eq!(trial.near.state(trial.clock.start()).0, MOST);
+        trial.window.tell(&all);
+        assert_eq!(trial.low_watermark(), key(last));
+        assert_eq!(trial.window.state(trial.clock.start()).0, MOST);
         // A page that was asked for before that is of no use.
-        trial.near.begin();
-        let (_, from, now) = trial.near.state(trial.clock.start());
-        trial.near.tell(&[here(10)]);
-        assert_eq!(trial.frontier(), key(last - 1));
+        trial.window.begin();
+        let (_, from, now) = trial.window.state(trial.clock.start());
+        trial.window.tell(&[here(10)]);
+        assert_eq!(trial.low_watermark(), key(last - 1));
         let page =
             Page { now, until: 200_000, keys: vec![key(last)], more: false, misplaced: None };
-        trial.near.end(page, &from, at(now, trial.clock.start()));
-        assert_eq!(trial.frontier(), key(last - 1));
+        trial.window.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!(trial.low_watermark(), key(last - 1));
         assert_eq!(trial.fired(last).len(), MOST);
         trial.load(&[last - 1, last], false, 200_000, &[]);
         assert_eq!(trial.fired(last), [last - 1, last]);
@@ -462,15 +466,15 @@ mod tests {
     fn everything_is_loaded_anew_when_the_clock_was_set() {
         let mut trial = Trial::new();
         trial.load(&[500], false, 1000, &[]);
-        let (_, from, _) = trial.near.state(trial.clock.start());
-        trial.near.begin();
+        let (_, from, _) = trial.window.state(trial.clock.start());
+        trial.window.begin();
         let page = Page { now: 400, until: 1000, keys: Vec::new(), more: false, misplaced: None };
-        trial.near.end(page, &from, at(400, trial.clock.start()));
-        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
-        trial.near.begin();
+        trial.window.end(page, &from, at(400, trial.clock.start()));
+        assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
+        trial.window.begin();
         let page =
             Page { now: 400, until: 1000, keys: vec![key(500)], more: false, misplaced: None };
-        trial.near.end(page, &trial.frontier(), at(400, trial.clock.start()));
+        trial.window.end(page, &trial.low_watermark(), at(400, trial.clock.start()));
         assert_eq!(trial.fired(100), [500]);
     }
 
@@ -482,13 +486,13 @@ mod tests {
         trial.load(&[10, 500], false, 1000, &[]);
         assert_eq!(trial.fired(10), [10]);
         // It was moved, and is here already: by a slower clock it comes later.
-        trial.near.tell(&[here(20)]);
-        trial.near.again(key(20), at(5, start + Duration::from_millis(10)));
+        trial.window.tell(&[here(20)]);
+        trial.window.again(key(20), at(5, start + Duration::from_millis(10)));
         assert!(trial.fired(24).is_empty());
         assert_eq!(trial.fired(25), [20]);
         // The clock of another master says nothing of that of the pages.
-        trial.near.again(key(300), at(90, start + Duration::from_millis(30)));
-        assert_eq!(trial.near.state(start).0, 2);
+        trial.window.again(key(300), at(90, start + Duration::from_millis(30)));
+        assert_eq!(trial.window.state(start).0, 2);
         assert_eq!(trial.fired(240), [300]);
         assert_eq!(trial.fired(500), [500]);
     }
@@ -496,15 +500,15 @@ mod tests {
     #[test]
     fn a_page_that_nobody_takes_is_void_in_the_end() {
         let trial = Trial::new();
-        let (_, from, now) = trial.near.state(trial.clock.start());
-        trial.near.begin();
+        let (_, from, now) = trial.window.state(trial.clock.start());
+        trial.window.begin();
         let change = [here(7), gone(7)];
         for _ in 0..LOG {
-            trial.near.tell(&change);
+            trial.window.tell(&change);
         }
         let page = Page { now, until: 20, keys: vec![key(5)], more: false, misplaced: None };
-        trial.near.end(page, &from, at(now, trial.clock.start()));
-        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        trial.window.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
     }
 
     #[test]
@@ -513,30 +517,30 @@ mod tests {
         let start = trial.clock.start();
         trial.load(&[5, 600], false, 1000, &[]);
         assert_eq!(trial.fired(5), [5]);
-        trial.near.unreadable(start);
-        trial.near.unreadable(start + AGAIN);
+        trial.window.unreadable(start);
+        trial.window.unreadable(start + AGAIN);
         let before = start + AGAIN - Duration::from_millis(1);
-        assert_eq!(trial.near.state(before).1.0, 1001);
-        let (armed, frontier, _) = trial.near.state(start + AGAIN);
-        assert_eq!((armed, frontier.0), (0, 0));
+        assert_eq!(trial.window.state(before).1.0, 1001);
+        let (armed, low_watermark, _) = trial.window.state(start + AGAIN);
+        assert_eq!((armed, low_watermark.0), (0, 0));
         trial.load(&[5, 600], false, 1000, &[]);
-        assert_eq!(trial.near.state(start + AGAIN * 2).1.0, 1001, "once");
+        assert_eq!(trial.window.state(start + AGAIN * 2).1.0, 1001, "once");
     }
 
     #[test]
-    fn what_the_wheel_refuses_is_beyond_the_frontier() {
+    fn what_the_wheel_refuses_is_beyond_the_watermark() {
         let trial = Trial::new();
         trial.load(&[], false, 1000, &[]);
         trial.queue.close();
-        trial.near.tell(&[here(7)]);
-        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier()), (0, key(7)));
+        trial.window.tell(&[here(7)]);
+        assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark()), (0, key(7)));
     }
 
     #[test]
     fn watchers_are_told_without_a_lock() {
         let (trial, watchers) = (Trial::new(), Watchers::default());
-        let near = Arc::new(trial.near);
-        watchers.add(Arc::downgrade(&near));
+        let window = Arc::new(trial.window);
+        watchers.add(Arc::downgrade(&window));
         watchers.add(Weak::new());
         let told = std::cell::Cell::new(0);
         watchers.each(|_| {
@@ -551,13 +555,13 @@ mod tests {
     fn a_page_is_void_if_changes_were_missed() {
         let mut trial = Trial::new();
         trial.load(&[5, 6], false, 20, &[]);
-        let (_, from, now) = trial.near.state(trial.clock.start());
-        trial.near.begin();
-        trial.near.forget();
-        assert_eq!((trial.near.state(trial.clock.start()).0, trial.frontier().0), (0, 0));
+        let (_, from, now) = trial.window.state(trial.clock.start());
+        trial.window.begin();
+        trial.window.forget();
+        assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark().0), (0, 0));
         let page = Page { now, until: 40, keys: vec![key(30)], more: false, misplaced: None };
-        trial.near.end(page, &from, at(now, trial.clock.start()));
-        assert_eq!(trial.frontier().0, 0);
+        trial.window.end(page, &from, at(now, trial.clock.start()));
+        assert_eq!(trial.low_watermark().0, 0);
         trial.load(&[6, 30], false, 40, &[]);
         assert_eq!(trial.fired(40), [6, 30]);
     }
