@@ -5,7 +5,7 @@
 use super::clock::{Millis, system};
 use super::error::DurableError;
 use super::json;
-use super::places::Place;
+use super::permits::Permit;
 use super::ready::Claim;
 use super::record::{DeadReason, Record};
 use super::store::{Answer, Finish, Lease, Leasing, Store};
@@ -248,11 +248,11 @@ impl Attempts {
     pub(super) async fn deliver(
         self: Arc<Self>,
         claim: Claim,
-        mut place: Place,
+        mut permit: Permit,
     ) -> Result<(), DurableError> {
         let asked = self.timer.now();
         let leasing = self.store.lease(&claim.key);
-        let leasing = self.wait(&claim.key.1, leasing, &mut place, STALLED);
+        let leasing = self.wait(&claim.key.1, leasing, &mut permit, STALLED);
         let Some(leasing) = leasing.await? else { return Ok(()) };
         claim.settle();
         let (planned, id) = claim.key.clone();
@@ -271,11 +271,11 @@ impl Attempts {
                 return Ok(());
             }
         };
-        place.unpark().await;
+        permit.reacquire().await;
         let finish = self.attempt(&id, &lease, asked).await?;
         let left = self.left(&lease, asked).max(GRACE);
         let finishing = self.store.finish(&id, lease.fence, finish.clone());
-        let outcome = match self.wait(&id, finishing, &mut place, left).await? {
+        let outcome = match self.wait(&id, finishing, &mut permit, left).await? {
             Some(true) => outcome(finish),
             Some(false) => Outcome::TooLate,
             None => Outcome::Unanswered,
@@ -291,10 +291,10 @@ impl Attempts {
         &self,
         id: &str,
         answer: Answer<T>,
-        place: &mut Place,
+        permit: &mut Permit,
         most: Duration,
     ) -> Result<Option<T>, DurableError> {
-        let answer = pin!(self.answered(id, answer, place));
+        let answer = pin!(self.answered(id, answer, permit));
         let given_up = pin!(self.given_up(most));
         match select(answer, given_up).await {
             Either::Left((answer, _)) => answer.map(Some),
@@ -317,13 +317,13 @@ impl Attempts {
         &self,
         id: &str,
         mut answer: Answer<T>,
-        place: &mut Place,
+        permit: &mut Permit,
     ) -> Result<T, DurableError> {
         if let Ok(answer) = self.timer.timeout(STALLED, &mut answer).await {
             return answer;
         }
         let _stalled = self.store.stalled(self.worker, id);
-        place.park();
+        permit.release();
         answer.await
     }
 
@@ -423,7 +423,7 @@ mod tests {
     use super::super::clock::StoreClock;
     use super::super::embedded::Embedded;
     use super::super::options::{Existing, Options};
-    use super::super::places::Places;
+    use super::super::permits::Permits;
     use super::super::ready::{Ready, Seat};
     use super::super::store::{Due, Insert};
     use super::*;
@@ -484,11 +484,11 @@ mod tests {
             })),
             ending: oneshot::channel().1.shared(),
         };
-        let place = Arc::new(Places::new(1)).take().ok_or("a place")?;
+        let permit = Arc::new(Permits::new(1)).try_acquire().ok_or("a permit")?;
         let ready = Arc::new(Ready::default());
         ready.extend(vec![(0, Arc::from("id"))]);
         let claim = Seat::new(&ready).take().ok_or("a key")?;
-        block_on(Arc::new(attempts).deliver(claim, place))?;
+        block_on(Arc::new(attempts).deliver(claim, permit))?;
         let _ = std::fs::remove_file(path);
         let ends = ignore_poison(ends.lock()).clone();
         let calls = *ignore_poison(calls.lock());

@@ -68,7 +68,7 @@ mod json;
 mod key;
 mod options;
 mod panics;
-mod places;
+mod permits;
 mod ready;
 mod record;
 #[cfg(feature = "redis")]

@@ -5,7 +5,7 @@
 use super::attempt::{Attempts, Delivery, Event, Observe, Outcome, STALLED};
 use super::error::DurableError;
 use super::feed::Feed;
-use super::places::Places;
+use super::permits::Permits;
 use super::ready::Seat;
 use super::timers::DurableTimers;
 use futures_channel::oneshot;
@@ -204,7 +204,7 @@ impl Worker {
             attempts: Arc::new(attempts),
             part: Some(Part { seat: Seat::new(&feed.ready), feed }),
             running: FuturesUnordered::new(),
-            places: Arc::new(Places::new(concurrency)),
+            permits: Arc::new(Permits::new(concurrency)),
             until,
             end: Some(end),
             within,
@@ -234,7 +234,7 @@ struct Run {
     /// `None` once the worker is ending.
     part: Option<Part>,
     running: FuturesUnordered<BoxFuture<'static, Result<(), DurableError>>>,
-    places: Arc<Places>,
+    permits: Arc<Permits>,
     until: Fuse<BoxFuture<'static, ()>>,
     /// Signals the attempts, by its drop, that the worker is ending.
     end: Option<oneshot::Sender<()>>,
@@ -298,18 +298,18 @@ impl Run {
         Ok(polled.moved)
     }
 
-    /// Begins deliveries while there are keys and places. Returns `true` if there were any.
+    /// Begins deliveries while there are keys and permits. Returns `true` if there were any.
     fn begin(&mut self) -> bool {
         let Some(Part { seat, .. }) = &self.part else { return false };
         let mut begun = false;
-        while let Some(place) = self.places.take() {
+        while let Some(permit) = self.permits.try_acquire() {
             let Some(claim) = seat.take() else { return begun };
             begun = true;
             if self.attempts.store.is_withheld(self.attempts.worker, &claim.key.1) {
                 // Of a part of the store that does not answer: it is loaded again when that does.
                 claim.settle();
             } else {
-                self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(claim, place)));
+                self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(claim, permit)));
             }
         }
         seat.pass();

@@ -1,0 +1,193 @@
+//! [`Permits`]: how many deliveries a worker has under way, and who gives way to whom.
+//!
+//! A delivery holds a permit from the moment on at which its lease is asked for. **A store that does
+//! not answer must not take all permits**: what waits for long gives its permit back, and is
+//! *released*: still under way, and counted no more. When its answer has come and there is a handler
+//! to run, it takes a permit again, before anything new is begun. So at most the chosen number of
+//! handlers runs, and at most [`MAX_RELEASED`] deliveries more are under way: beyond that number they
+//! keep their permits.
+
+#![forbid(unsafe_code)]
+
+use crate::panics::ignore_poison;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+
+/// How many deliveries may be under way without a permit.
+const MAX_RELEASED: usize = 4096;
+
+/// The permits of a worker.
+#[derive(Debug)]
+pub(super) struct Permits(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    free: usize,
+    released: usize,
+    /// How many of the released want a permit again, and whom to wake.
+    waiting: usize,
+    wakers: Vec<Waker>,
+}
+
+/// The state of a delivery's permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PermitState {
+    Held,
+    Released,
+    Waiting,
+}
+
+/// A permit of one delivery; dropped, it is free.
+#[derive(Debug)]
+pub(super) struct Permit {
+    permits: Arc<Permits>,
+    state: PermitState,
+}
+
+impl Permits {
+    pub(super) fn new(count: usize) -> Self {
+        Self(Mutex::new(Counts { free: count, released: 0, waiting: 0, wakers: Vec::new() }))
+    }
+
+    /// A permit for what is to be begun; `None` if there is none but for those who had one before.
+    pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+        let mut counts = self.lock();
+        if counts.free <= counts.waiting {
+            return None;
+        }
+        counts.free -= 1;
+        Some(Permit { permits: Arc::clone(self), state: PermitState::Held })
+    }
+
+    /// Changes the counts, and wakes those who may have a permit now, without the lock.
+    fn change(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.lock();
+        change(&mut counts);
+        let woken = if counts.free == 0 { Vec::new() } else { std::mem::take(&mut counts.wakers) };
+        drop(counts);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        ignore_poison(self.0.lock())
+    }
+}
+
+impl Permit {
+    /// Gives it back, for as long as only an answer is waited for; unless too many have done so.
+    pub(super) fn release(&mut self) {
+        let Self { permits, state } = self;
+        permits.change(|counts| {
+            if *state == PermitState::Held && counts.released < MAX_RELEASED {
+                *state = PermitState::Released;
+                counts.released += 1;
+                counts.free += 1;
+            }
+        });
+    }
+
+    /// Waits until it has a permit again.
+    pub(super) async fn reacquire(&mut self) {
+        std::future::poll_fn(|context| {
+            let mut counts = self.permits.lock();
+            if self.state == PermitState::Released {
+                self.state = PermitState::Waiting;
+                counts.waiting += 1;
+            }
+            if self.state == PermitState::Waiting {
+                if counts.free == 0 {
+                    counts.wakers.push(context.waker().clone());
+                    return Poll::Pending;
+                }
+                self.state = PermitState::Held;
+                counts.free -= 1;
+                counts.released -= 1;
+                counts.waiting -= 1;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.permits.change(|counts| match self.state {
+            PermitState::Held => counts.free += 1,
+            PermitState::Released => counts.released -= 1,
+            PermitState::Waiting => {
+                counts.released -= 1;
+                counts.waiting -= 1;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::task::{Context, Wake};
+
+    #[test]
+    fn a_permit_is_reacquired_before_a_new_one_is_granted() {
+        let permits = Arc::new(Permits::new(1));
+        let mut first = permits.try_acquire().expect("it is free");
+        assert!(permits.try_acquire().is_none());
+        first.release();
+        first.release();
+        let second = permits.try_acquire().expect("it was given back");
+        assert!(permits.try_acquire().is_none(), "once");
+        {
+            let mut back = std::pin::pin!(first.reacquire());
+            assert!(back.as_mut().now_or_never().is_none());
+            drop(second);
+            assert!(permits.try_acquire().is_none(), "it is waiting");
+            assert!(back.as_mut().now_or_never().is_some());
+        }
+        assert!(permits.try_acquire().is_none());
+        drop(first);
+        assert!(permits.try_acquire().is_some());
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_waiting_delivery_is_woken_when_a_permit_is_free() {
+        let permits = Arc::new(Permits::new(1));
+        let mut first = permits.try_acquire().expect("it is free");
+        first.release();
+        let second = permits.try_acquire().expect("it was given back");
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut back = std::pin::pin!(first.reacquire());
+        assert!(back.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(!woken.0.load(SeqCst));
+        drop(second);
+        assert!(woken.0.load(SeqCst));
+    }
+
+    #[test]
+    fn released_permits_are_bounded_and_leave_nothing_behind() {
+        let permits = Arc::new(Permits::new(1));
+        let release = || {
+            let mut permit = permits.try_acquire()?;
+            permit.release();
+            Some(permit)
+        };
+        let mut released: Vec<Permit> = std::iter::from_fn(release).collect();
+        assert_eq!(released.len(), MAX_RELEASED + 1, "one has kept its permit");
+        assert!(released[0].reacquire().now_or_never().is_none());
+        released.clear();
+        let counts = permits.lock();
+        assert_eq!((counts.free, counts.released, counts.waiting), (1, 0, 0));
+    }
+}
