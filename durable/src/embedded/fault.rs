@@ -9,9 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Why a transition did not happen.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// Nothing was touched: the rest of the group goes on.
+    /// Nothing was touched: the rest of the batch goes on.
     Refused(DurableError),
-    /// The database failed in its midst: the whole group is undone.
+    /// The database failed in its midst: the whole batch is undone.
     Broken(DurableError),
 }
 

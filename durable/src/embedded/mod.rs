@@ -2,7 +2,7 @@
 //!
 //! `redb` because it is well kept and pure Rust, has one file with a stable format, transactions
 //! that are whole or not at all after any crash, and a commit that is an fsync, which is what a
-//! group of calls shares; and because its B-trees keep slices in their order without compaction.
+//! batch of calls shares; and because its B-trees keep slices in their order without compaction.
 
 #![forbid(unsafe_code)]
 

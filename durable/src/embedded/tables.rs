@@ -75,7 +75,7 @@ fn is_kept(found: &Record, due: Millis) -> bool {
     found.fence.is_none() || repeats || found.planned == due
 }
 
-/// A group of transitions.
+/// A batch of transitions.
 pub(super) struct Transaction {
     pub(super) inner: WriteTransaction,
     pub(super) changes: Vec<Change>,
@@ -88,7 +88,7 @@ impl Transaction {
         Self { inner, changes: Vec::new(), weight: 0 }
     }
 
-    /// Writes the group to the disk: from now on nothing of it is lost.
+    /// Writes the batch to the disk: from now on nothing of it is lost.
     pub(super) fn commit(self) -> Result<Vec<Change>, Fault> {
         self.inner.commit()?;
         Ok(self.changes)

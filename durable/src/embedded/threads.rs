@@ -1,11 +1,11 @@
-//! The threads of an embedded store: one that writes, group by group, and one that reads.
+//! The threads of an embedded store: one that writes, batch by batch, and one that reads.
 //!
 //! Whoever calls waits for a future, never for the disk. The writer takes all that has been asked
-//! for by then, up to [`GROUP`] and [`WEIGHT`], does it in one transaction, commits that with an
-//! fsync, tells the watchers, and only then answers. While it waits for the disk the next group
+//! for by then, up to [`BATCH`] and [`WEIGHT`], does it in one transaction, commits that with an
+//! fsync, tells the watchers, and only then answers. While it waits for the disk the next batch
 //! gathers. The queue is as long as there are calls that wait: it has no bound of its own.
 //!
-//! **When the disk fails** (no space is left, nothing can be written) the callers of that group are
+//! **When the disk fails** (no space is left, nothing can be written) the callers of that batch are
 //! told so, and those who ask during a pause as well. Calls of a worker wait, and are tried again
 //! after the pause: at most one for each of its handlers, and a page.
 
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Clock, MonotonicClock};
 
 /// How many operations go into one transaction at most.
-const GROUP: usize = 4096;
+const BATCH: usize = 4096;
 
 /// How many bytes of records one transaction reads and writes, or somewhat more: it ends with the
 /// operation that comes to so many.
@@ -59,14 +59,14 @@ pub(super) trait Work<T>: Send {
     fn answer(self: Box<Self>, committed: Result<(), DurableError>);
 }
 
-struct Call<F, R> {
+struct PendingCall<F, R> {
     patience: Patience,
     call: F,
     done: Option<Result<R, DurableError>>,
     reply: oneshot::Sender<Result<R, DurableError>>,
 }
 
-impl<T, F, R> Work<T> for Call<F, R>
+impl<T, F, R> Work<T> for PendingCall<F, R>
 where
     F: FnMut(&mut T) -> Result<R, Fault> + Send,
     R: Send,
@@ -93,7 +93,7 @@ where
 
 type Works<T> = Receiver<Box<dyn Work<T>>>;
 
-type Group<T> = Vec<Box<dyn Work<T>>>;
+type WorkBatch<T> = Vec<Box<dyn Work<T>>>;
 
 /// Where a thread is asked to do something on `T`.
 pub(super) struct Calls<T> {
@@ -110,7 +110,7 @@ impl<T: 'static> Calls<T> {
         call: impl FnMut(&mut T) -> Result<R, Fault> + Send + 'static,
     ) -> Answer<R> {
         let (reply, answer) = oneshot::channel();
-        let work = Box::new(Call { patience, call, done: None, reply });
+        let work = Box::new(PendingCall { patience, call, done: None, reply });
         // A thread that has gone drops it, and the answer with it.
         let _ = self.calls.send(work);
         let place = Arc::clone(&self.place);
@@ -128,8 +128,8 @@ pub(super) fn writer(
     place: Arc<str>,
 ) -> io::Result<(Calls<Transaction>, JoinHandle<()>)> {
     start("timers-writer", place, move |works: Works<Transaction>| {
-        serve(&works, |group| {
-            let changes = keeper.with(|file| commit(file, group, &works))?;
+        serve(&works, |batch| {
+            let changes = keeper.with(|file| commit(file, batch, &works))?;
             // A waker that panics must not end the thread that all wait for.
             quietly(|| watchers.tell(&changes));
             Ok(())
@@ -137,10 +137,10 @@ pub(super) fn writer(
     })
 }
 
-/// Does a group, to which what is asked for meanwhile is added.
+/// Does a batch, to which what is asked for meanwhile is added.
 fn commit(
     file: &File,
-    group: &mut Group<Transaction>,
+    batch: &mut WorkBatch<Transaction>,
     works: &Works<Transaction>,
 ) -> Result<Vec<Change>, DurableError> {
     asserted(|| {
@@ -148,7 +148,7 @@ fn commit(
         let mut transaction = begun.map_err(undone).map_err(Fault::Broken)?;
         // The database gives back the pages of a transaction that is dropped, but not while a panic
         // unwinds: it is caught before.
-        let applied = asserted(|| apply(&mut transaction, group, works));
+        let applied = asserted(|| apply(&mut transaction, batch, works));
         applied.map_err(undone).map_err(Fault::Broken)?;
         let committed = transaction.commit().map_err(DurableError::from);
         committed.map_err(in_doubt).map_err(Fault::Broken)
@@ -157,15 +157,15 @@ fn commit(
 
 fn apply(
     transaction: &mut Transaction,
-    group: &mut Group<Transaction>,
+    batch: &mut WorkBatch<Transaction>,
     works: &Works<Transaction>,
 ) -> Result<(), Fault> {
     let mut done = 0;
-    while let Some(work) = group.get_mut(done) {
+    while let Some(work) = batch.get_mut(done) {
         work.apply(transaction).map_err(Fault::Broken)?;
         done += 1;
-        if done < GROUP && transaction.weight() < WEIGHT {
-            group.extend(works.try_recv());
+        if done < BATCH && transaction.weight() < WEIGHT {
+            batch.extend(works.try_recv());
         }
     }
     Ok(())
@@ -177,38 +177,38 @@ pub(super) fn reader(
     place: Arc<str>,
 ) -> io::Result<(Calls<Snapshot>, JoinHandle<()>)> {
     start("timers-reader", place, move |works: Works<Snapshot>| {
-        serve(&works, |group| match keeper.with(|file| read(file, group)) {
+        serve(&works, |batch| match keeper.with(|file| read(file, batch)) {
             // The file has been opened again, whichever thread it was that had failed.
-            Err(error) if error.passes() => keeper.with(|file| read(file, group)),
+            Err(error) if error.passes() => keeper.with(|file| read(file, batch)),
             done => done,
         });
     })
 }
 
-fn read(file: &File, group: &mut Group<Snapshot>) -> Result<(), DurableError> {
+fn read(file: &File, batch: &mut WorkBatch<Snapshot>) -> Result<(), DurableError> {
     asserted(|| {
         let mut snapshot = file.snapshot()?;
-        for work in group {
+        for work in batch {
             work.apply(&mut snapshot).map_err(Fault::Broken)?;
         }
         Ok(())
     })
 }
 
-/// Does what is asked for by `turn`, group by group, until nobody can ask any more.
-fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut Group<T>) -> Result<(), DurableError>) {
-    let mut waiting: Group<T> = Vec::new();
+/// Does what is asked for by `turn`, batch by batch, until nobody can ask any more.
+fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut WorkBatch<T>) -> Result<(), DurableError>) {
+    let mut waiting: WorkBatch<T> = Vec::new();
     let mut pause = PAUSES[0];
     loop {
         waiting.retain(|work| work.waits());
-        let mut group = std::mem::take(&mut waiting);
-        if group.is_empty() {
+        let mut batch = std::mem::take(&mut waiting);
+        if batch.is_empty() {
             let Ok(work) = works.recv() else { return };
-            group.push(work);
+            batch.push(work);
         }
-        let done = turn(&mut group);
+        let done = turn(&mut batch);
         let failed = done.as_ref().err().filter(|error| error.passes()).cloned();
-        for work in group {
+        for work in batch {
             if failed.is_some() && work.waits() {
                 waiting.push(work);
             } else {
@@ -228,7 +228,12 @@ fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut Group<T>) -> Result<(), 
 }
 
 /// Lets a pause go by, in which callers are told why. `false`: nobody can ask any more.
-fn rest<T>(works: &Works<T>, until: Instant, why: &DurableError, waiting: &mut Group<T>) -> bool {
+fn rest<T>(
+    works: &Works<T>,
+    until: Instant,
+    why: &DurableError,
+    waiting: &mut WorkBatch<T>,
+) -> bool {
     loop {
         let left = until.saturating_duration_since(MonotonicClock.now());
         if left.is_zero() {
@@ -273,7 +278,7 @@ mod tests {
         call: impl FnMut(&mut Transaction) -> Result<R, Fault> + Send + 'static,
     ) -> Box<dyn Work<Transaction>> {
         let (reply, _) = oneshot::channel();
-        Box::new(Call { patience: Patience::Caller, call, done: None, reply })
+        Box::new(PendingCall { patience: Patience::Caller, call, done: None, reply })
     }
 
     fn insert(id: usize, length: usize) -> Box<dyn Work<Transaction>> {
@@ -284,40 +289,40 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_bounded_by_its_number_and_its_bytes() -> Result<(), DurableError> {
-        let path = place("groups");
+    fn a_batch_is_bounded_by_its_number_and_its_bytes() -> Result<(), DurableError> {
+        let path = place("batches");
         let file = Place::file(&path, 1 << 20).open(true)?;
-        for (length, most) in [(10, GROUP), (MEGABYTE, WEIGHT / MEGABYTE)] {
+        for (length, most) in [(10, BATCH), (MEGABYTE, WEIGHT / MEGABYTE)] {
             let (calls, works) = channel();
             for id in 1..2 * most {
                 let _ = calls.send(insert(id, length));
             }
-            let mut group = vec![insert(0, length)];
-            assert_eq!(commit(&file, &mut group, &works)?.len(), most);
-            assert_eq!((group.len(), works.try_iter().count()), (most, most));
+            let mut batch = vec![insert(0, length)];
+            assert_eq!(commit(&file, &mut batch, &works)?.len(), most);
+            assert_eq!((batch.len(), works.try_iter().count()), (most, most));
         }
         // Records that are only read weigh as well.
         let (calls, works) = channel();
         for _ in 0..WEIGHT / MEGABYTE {
             let _ = calls.send(call(|to| to.lease(&(1, Arc::from("0")), 0)));
         }
-        let mut group = vec![call(|to| to.lease(&(1, Arc::from("0")), 0))];
-        assert!(commit(&file, &mut group, &works)?.is_empty());
-        assert_eq!(group.len(), WEIGHT / MEGABYTE);
+        let mut batch = vec![call(|to| to.lease(&(1, Arc::from("0")), 0))];
+        assert!(commit(&file, &mut batch, &works)?.is_empty());
+        assert_eq!(batch.len(), WEIGHT / MEGABYTE);
         drop(file);
         let _ = std::fs::remove_file(path);
         Ok(())
     }
 
     #[test]
-    fn a_group_that_panics_leaves_nothing() -> Result<(), DurableError> {
+    fn a_batch_that_panics_leaves_nothing() -> Result<(), DurableError> {
         let path = place("panics");
         let file = Place::file(&path, 1 << 20).open(true)?;
         let (_calls, works) = channel();
         for id in 0..64 {
             let panics = call(|_| -> Result<(), Fault> { panic!("the clock has stopped") });
-            let mut group = vec![insert(id, MEGABYTE), panics];
-            assert!(matches!(commit(&file, &mut group, &works), Err(DurableError::Corrupt { .. })));
+            let mut batch = vec![insert(id, MEGABYTE), panics];
+            assert!(matches!(commit(&file, &mut batch, &works), Err(DurableError::Corrupt { .. })));
         }
         commit(&file, &mut vec![insert(64, 10)], &works)?;
         assert!(matches!(file.snapshot().map(|now| now.len()), Ok(Ok((1, 0)))));

@@ -2,7 +2,7 @@
 //!
 //! **Sent again unconditionally**: requests that certainly were not executed (connection refused,
 //! slot moved, server still loading). **Sent again under the same number**: those that may have
-//! been executed, with the reply lost (`groups.rs`); the script then returns the reply that it has
+//! been executed, with the reply lost (`batch.rs`); the script then returns the reply that it has
 //! kept, or executes them.
 
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@
 //! | `{tb:NAME:p}:b:BUCKET` | hash | id → record |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
-//! | `{tb:NAME:p}:answers` | hash | process → its last group and the answer |
+//! | `{tb:NAME:p}:answers` | hash | process → its last batch and the answer |
 //! | `{tb:NAME:p}:ages` | sorted set | those with an answer, by a time when it was younger |
 //! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |

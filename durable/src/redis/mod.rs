@@ -8,9 +8,9 @@
 //! ```
 //!
 //! **Each transition is an operation of a script** (`scripts/`): whole or not at all. Its time is
-//! the server's. **The operations of a moment go together**, as a group with a number, and a
-//! partition keeps the answer to the last group of each process: what is asked again after a lost
-//! answer gets the first one (`groups.rs`). **Workers hear of near changes** by notices
+//! the server's. **The operations of a moment go together**, as a batch with a number, and a
+//! partition keeps the answer to the last batch of each process: what is asked again after a lost
+//! answer gets the first one (`batch.rs`). **Workers hear of near changes** by notices
 //! (`notices.rs`), and ask a partition only when something may be due there (`quiet.rs`).
 //!
 //! **Each partition has one owner** among the workers (`members.rs`), who alone loads its keys; the
@@ -21,14 +21,13 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod bytes;
 mod cluster;
 mod damaged;
 mod fault;
-mod groups;
 mod identity;
 mod keys;
-mod lines;
 mod link;
 mod members;
 mod mend;
@@ -37,6 +36,7 @@ mod notices;
 mod operations;
 mod pages;
 mod policy;
+mod queue;
 mod quiet;
 mod reopen;
 mod scripts;
@@ -53,11 +53,11 @@ use fault::refused;
 use futures_util::future::join;
 use identity::Identity;
 use keys::Keys;
-use lines::Groups;
 use link::Link;
 use members::Members;
 use notices::{Told, listen, subscribe};
 use operations::Operations;
+use queue::Queues;
 use quiet::Quiet;
 use redis::Client;
 use scripts::Scripts;
@@ -267,11 +267,11 @@ impl Redis {
         let (keys, quiet) = (Keys::new(&name, partitions), Quiet::new(partitions));
         let channel = keys.channel();
         let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
-        let (members, groups) = (Members::default(), Groups::new(partitions, runtime.clone()));
+        let (members, queues) = (Members::default(), Queues::new(partitions, runtime.clone()));
         let follows = link.clone();
         let damaged = Damaged::default();
         let operations =
-            Operations { link, keys, clock, scripts, members, quiet, groups, identity, damaged };
+            Operations { link, keys, clock, scripts, members, quiet, queues, identity, damaged };
         let operations = Arc::new(operations);
         let told: Arc<dyn Told> = Arc::<Operations>::clone(&operations);
         let (opened, listens) =

@@ -1,4 +1,4 @@
-//! [`Operations`]: what a store in Redis does: each transition an operation of a group (`groups.rs`),
+//! [`Operations`]: what a store in Redis does: each transition an operation of a batch (`batch.rs`),
 //! each reading a script or a command.
 
 #![forbid(unsafe_code)]
@@ -12,11 +12,11 @@ use super::bytes;
 use super::damaged::Damaged;
 use super::identity::Identity;
 use super::keys::{BUCKETS, Keys, Place, slice};
-use super::lines::{Groups, Operation};
 use super::link::{self, Link, Patience};
 use super::members::Members;
 use super::node::Way;
 use super::notices::Told;
+use super::queue::{Operation, Queues};
 use super::quiet::{Quiet, TOLD};
 use super::scripts::Scripts;
 use crate::Existing;
@@ -37,7 +37,7 @@ pub(super) struct Operations {
     pub(super) scripts: Scripts,
     pub(super) members: Members,
     pub(super) quiet: Quiet,
-    pub(super) groups: Groups<Self>,
+    pub(super) queues: Queues<Self>,
     pub(super) identity: Identity,
     pub(super) damaged: Damaged,
 }
@@ -52,7 +52,7 @@ enum Leased {
 }
 
 /// A script's keys and arguments, without what all scripts have.
-pub(super) struct Call<'a> {
+pub(super) struct ScriptCall<'a> {
     pub(super) script: &'a Script,
     pub(super) partition: u64,
     pub(super) args: Vec<Vec<u8>>,
@@ -92,13 +92,16 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
 }
 
 impl Operations {
-    pub(super) async fn call<T: FromRedisValue>(&self, call: Call<'_>) -> Result<T, DurableError> {
-        let Call { script, partition, args, patience } = call;
+    pub(super) async fn call<T: FromRedisValue>(
+        &self,
+        call: ScriptCall<'_>,
+    ) -> Result<T, DurableError> {
+        let ScriptCall { script, partition, args, patience } = call;
         let (keys, prefix) = (self.keys.common(partition), self.keys.prefix(partition));
         self.run(script, &keys, &prefix, &args, patience).await
     }
 
-    /// Runs a script of no group: done twice it does no harm.
+    /// Runs a script of no batch: done twice it does no harm.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         script: &Script,
@@ -156,7 +159,7 @@ impl Operations {
             return Ok(present(clock.now()));
         }
         let script = &self.scripts.now;
-        self.call(Call { script, partition, args: Vec::new(), patience }).await
+        self.call(ScriptCall { script, partition, args: Vec::new(), patience }).await
     }
 
     pub(super) fn insert(self: &Arc<Self>, timer: Insert) -> Answer<Inserted> {
@@ -242,7 +245,7 @@ impl Operations {
             let (script, patience) = (&self.scripts.list, Patience::Caller);
             let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
             let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
-            let call = Call { script, partition, args, patience };
+            let call = ScriptCall { script, partition, args, patience };
             let (more, found): (u8, Vec<(String, Vec<u8>)>) = self.call(call).await?;
             let found = found.into_iter().map(|(id, bytes)| ((self.keys.place(&id), id), bytes));
             let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();
@@ -280,7 +283,7 @@ impl Operations {
         if self.damaged.has(&id) {
             return Box::pin(std::future::ready(Ok(Leasing::Gone)));
         }
-        let operation = self.of_id("lease", &id).number(due).only_if_wanted();
+        let operation = self.of_id("lease", &id).number(due).skip_if_dropped();
         let name = id.clone();
         let leasing = self.change(Patience::Worker, operation, move |operations, answer, now| {
             operations.leased(&name, read(answer)?, now)

@@ -7,7 +7,7 @@ use super::super::error::DurableError;
 use super::super::key::{Key, Page, first_from};
 use super::super::window::Window;
 use super::link::Patience;
-use super::operations::{Call, Operations, text};
+use super::operations::{Operations, ScriptCall, text};
 use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -250,7 +250,7 @@ impl Operations {
         let Part { partition, notices, from, until, limit } = part;
         let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
         let script = &self.scripts.load;
-        let call = Call { script, partition, args, patience };
+        let call = ScriptCall { script, partition, args, patience };
         let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
         let (now, more, beyond, found) = answer;
         if more == 0 {

@@ -15,7 +15,7 @@ pub(super) struct Scripts {
     pub(super) beat: Script,
     pub(super) leave: Script,
     /// Whatever changes something.
-    pub(super) group: Script,
+    pub(super) batch: Script,
 }
 
 macro_rules! script {
@@ -35,7 +35,7 @@ impl Scripts {
             strays: script!("common", "change", "strays"),
             beat: script!("common", "beat"),
             leave: script!("common", "leave"),
-            group: script!(
+            batch: script!(
                 "common",
                 "change",
                 "insert",
@@ -47,7 +47,7 @@ impl Scripts {
                 "delete_letter",
                 "discard",
                 "mark",
-                "group"
+                "batch"
             ),
         }
     }

@@ -63,11 +63,11 @@ impl Proxy {
                 std::thread::spawn(move || pass(from, to, held));
                 let losing = Arc::clone(&losing);
                 let lost = move |answer: &[u8]| {
-                    // Only answers of groups: those are arrays, and so are messages.
-                    let group =
+                    // Only answers of batches: those are arrays, and so are messages.
+                    let batch =
                         answer.starts_with(b"*") && !answer.starts_with(b"*3\r\n$7\r\nmess");
                     let less = |count: u32| count.checked_sub(1);
-                    group && losing.fetch_update(SeqCst, SeqCst, less).is_ok()
+                    batch && losing.fetch_update(SeqCst, SeqCst, less).is_ok()
                 };
                 std::thread::spawn(move || pass(server, client, lost));
             }

@@ -71,7 +71,7 @@ fn a_call_whose_answer_is_lost_is_done_once() {
 }
 
 #[test]
-fn a_group_whose_answer_is_lost_is_answered_as_before() {
+fn a_batch_whose_answer_is_lost_is_answered_as_before() {
     let Some(server) = Server::start(&[]) else { return };
     let proxy = Proxy::before(server.port);
     let process = Process::at(&format!("redis://127.0.0.1:{}/", proxy.port));
@@ -137,7 +137,7 @@ fn a_connection_that_does_not_answer_is_replaced() {
 }
 
 #[test]
-fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
+fn an_operation_that_fails_leaves_the_others_of_its_batch_alone() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);
     let timers = &process.timers;
@@ -153,11 +153,11 @@ fn an_operation_that_fails_leaves_the_others_of_its_group_alone() {
                  end end\" 0";
     server.order(wrong);
     let broken = |id: &String| ["7", "33", "55"].iter().any(|end| id.ends_with(end));
-    let groups = || server.calls("evalsha");
-    let before = groups();
+    let batches = || server.calls("evalsha");
+    let before = batches();
     let moved = all.iter().map(|id| timers.reset(id, 7200 * SECOND));
     let moved = wait(futures_util::future::join_all(moved));
-    let calls = groups() - before;
+    let calls = batches() - before;
     assert!(calls < 100, "{calls} calls for 400 operations");
     for (id, moved) in all.iter().zip(moved) {
         match moved {
@@ -454,7 +454,7 @@ fn a_full_memory_is_worked_off_by_a_worker_that_is_started_then() {
     assert_eq!((work.stop(), wait(process.timers.len())), (vec![], Ok(0)));
 }
 
-/// Also if nothing else of its group changes anything.
+/// Also if nothing else of its batch changes anything.
 #[test]
 fn what_frees_a_full_memory_is_not_refused() {
     let Some(bench) = OneNode::bench() else { return };

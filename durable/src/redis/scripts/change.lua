@@ -27,7 +27,7 @@ else
   coming = time[1] * 1000 + math.ceil(time[2] / 1000)
 end
 
--- Changes that a group writes once, at its end.
+-- Changes that a batch writes once, at its end.
 local changed = false   -- whether it has changed anything
 local timers = 0        -- how many timers more there are
 local fence = nil       -- the last fence, if any was given out

@@ -4,7 +4,7 @@
 -- then what each script says
 -- ARGV[1] what all keys of the partition begin with
 -- ARGV[2] the time, in milliseconds, or '': the server's
--- ARGV[3] the process and [4] the number of its group; '' where nothing is changed
+-- ARGV[3] the process and [4] the number of its batch; '' where nothing is changed
 -- ARGV[5] the channel of notices
 
 local SLICES, ANSWERS, COUNTERS, AGES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

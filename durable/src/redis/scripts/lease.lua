@@ -19,7 +19,7 @@ local function lease(id, bucket, key)
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if before > now then return {1, before} end
-  -- A record too long for one answer is requested again, in a group of its own.
+  -- A record too long for one answer is requested again, in a batch of its own.
   if given > 0 and given + #found > MOST then return 'TRYAGAIN the answer is long' end
   given = given + #found
   fence = fence or tonumber(call('HGET', COUNTERS, 'fence') or 0)

@@ -1,5 +1,5 @@
-//! [`Groups`]: the lines in which [operations](Operation) wait for their group, one for each
-//! partition. Who asks for the groups, and how, is in [`groups`](super::groups).
+//! [`Queues`]: the queues in which [operations](Operation) wait for their batch, one for each
+//! partition. Who asks for the batches, and how, is in [`batch`](super::batch).
 
 #![forbid(unsafe_code)]
 
@@ -16,24 +16,24 @@ use std::sync::{Mutex, MutexGuard, Weak};
 use std::time::Instant;
 use tokio::runtime::Handle;
 
-/// An operation of `scripts/group.lua`: its name and what it takes.
+/// An operation of `scripts/batch.lua`: its name and what it takes.
 pub(super) struct Operation {
     pub(super) partition: u64,
     /// Each with its length before it, of four bytes.
     pub(super) words: Vec<u8>,
     /// Set if it is not to be done once its caller does not wait any more.
-    pub(super) only_if_wanted: bool,
+    pub(super) skip_if_dropped: bool,
 }
 
 impl Operation {
     pub(super) fn new(partition: u64, name: &str) -> Self {
         let words = Vec::with_capacity(160);
-        Self { partition, words, only_if_wanted: false }.text(name.as_bytes())
+        Self { partition, words, skip_if_dropped: false }.text(name.as_bytes())
     }
 
     /// Not to be done for somebody who has gone, if that is known before it goes.
-    pub(super) fn only_if_wanted(mut self) -> Self {
-        self.only_if_wanted = true;
+    pub(super) fn skip_if_dropped(mut self) -> Self {
+        self.skip_if_dropped = true;
         self
     }
 
@@ -72,68 +72,68 @@ impl Operation {
 pub(super) type Answered = Result<(Value, Millis), DurableError>;
 
 /// Answers somebody.
-pub(super) type End<V> = Box<dyn FnOnce(&V, Answered) + Send>;
+pub(super) type Respond<V> = Box<dyn FnOnce(&V, Answered) + Send>;
 
 /// An operation, and somebody to be answered.
-pub(super) struct Call<V> {
+pub(super) struct Request<V> {
     pub(super) operation: Operation,
     /// When it is waited for no more.
     pub(super) deadline: Option<Instant>,
     /// Goes when nobody waits any more, and it is then not to be done.
-    pub(super) wanted: Option<Weak<()>>,
-    pub(super) end: End<V>,
+    pub(super) waiter: Option<Weak<()>>,
+    pub(super) respond: Respond<V>,
 }
 
-impl<V> Call<V> {
-    pub(super) fn end(self, operations: &V, answered: Answered) {
+impl<V> Request<V> {
+    pub(super) fn respond(self, operations: &V, answered: Answered) {
         // A waker that panics must not end the task that others wait for.
-        quietly(|| (self.end)(operations, answered));
+        quietly(|| (self.respond)(operations, answered));
     }
 
-    pub(super) fn ran_out(&self, now: Instant) -> bool {
+    pub(super) fn has_expired(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    pub(super) fn is_for_nobody(&self) -> bool {
-        self.wanted.as_ref().is_some_and(|wanted| wanted.strong_count() == 0)
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.waiter.as_ref().is_some_and(|waiter| waiter.strong_count() == 0)
     }
 }
 
-/// The operations of a partition that wait for their group.
-pub(super) struct Line<V> {
-    pub(super) calls: VecDeque<Call<V>>,
+/// The operations of a partition that wait for their batch.
+pub(super) struct Queue<V> {
+    pub(super) requests: VecDeque<Request<V>>,
     /// Set while a task takes care of them.
-    pub(super) busy: bool,
-    /// How many groups there have been.
-    pub(super) groups: u64,
-    /// Set if a group that was sent and not answered may still be done.
-    pub(super) unsure: bool,
+    pub(super) sending: bool,
+    /// How many batches there have been.
+    pub(super) batches: u64,
+    /// Set if a batch that was sent and not answered may still be done.
+    pub(super) ambiguous: bool,
 }
 
-impl<V> Line<V> {
+impl<V> Queue<V> {
     fn new() -> Self {
-        Self { calls: VecDeque::new(), busy: false, groups: 0, unsure: false }
+        Self { requests: VecDeque::new(), sending: false, batches: 0, ambiguous: false }
     }
 }
 
-/// The lines of all partitions, and the name of this process among those that use the store.
-pub(super) struct Groups<V> {
-    lines: Vec<Mutex<Line<V>>>,
+/// The queues of all partitions, and the name of this process among those that use the store.
+pub(super) struct Queues<V> {
+    queues: Vec<Mutex<Queue<V>>>,
     pub(super) process: [u8; 8],
     pub(super) runtime: Handle,
 }
 
-impl<V> Groups<V> {
+impl<V> Queues<V> {
     pub(super) fn new(partitions: u64, runtime: Handle) -> Self {
-        let lines = (0..partitions).map(|_| Mutex::new(Line::new())).collect();
+        let queues = (0..partitions).map(|_| Mutex::new(Queue::new())).collect();
         // Not by a generator whose state a fork would copy: names must differ.
         let process = RandomState::new().hash_one(std::process::id()).to_le_bytes();
-        Self { lines, process, runtime }
+        Self { queues, process, runtime }
     }
 
-    pub(super) fn line(&self, partition: u64) -> MutexGuard<'_, Line<V>> {
-        let line = &self.lines[usize::try_from(partition).unwrap_or(usize::MAX)];
-        ignore_poison(line.lock())
+    pub(super) fn queue(&self, partition: u64) -> MutexGuard<'_, Queue<V>> {
+        let queue = &self.queues[usize::try_from(partition).unwrap_or(usize::MAX)];
+        ignore_poison(queue.lock())
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         let name = || {
             // As after a fork, which copies the state of each generator.
             fastrand::seed(7);
-            Groups::<()>::new(1, runtime.handle().clone()).process
+            Queues::<()>::new(1, runtime.handle().clone()).process
         };
         assert_ne!(name(), name());
     }

@@ -1,12 +1,12 @@
--- A group of operations, in their order, each whole or not at all for itself.
+-- A batch of operations, in their order, each whole or not at all for itself.
 --
--- ARGV[6] 'settle', if a copy of this group or of one before it may still come, or ''
+-- ARGV[6] 'settle', if a copy of this batch or of one before it may still come, or ''
 -- ARGV[7] and so on: the operations, each its name and what it takes, in words which each have their
 -- length before them, of four bytes: Redis is slower to make many arguments than Lua is to part one
 -- answers {time, answer, answer, …}, as a text where an operation has failed
 --
--- A process has one group of a partition on its way at a time, of increasing numbers, and the
--- answer to the last that changed anything, or was to settle, is kept. So a group that is asked
+-- A process has one batch of a partition on its way at a time, of increasing numbers, and the
+-- answer to the last that changed anything, or was to settle, is kept. So a batch that is asked
 -- again, its answer having been lost, is answered as before; and one that was overtaken does nothing
 -- any more.
 
@@ -37,7 +37,7 @@ local function is_lease(operation, answer)
   return operation == lease and type(answer) == 'table' and answer[1] == 2
 end
 
--- The answer to this group, which it has had already.
+-- The answer to this batch, which it has had already.
 local function again(answers)
   for count = 2, #answers do
     local operation, id, bucket = parted(ARGV[FIRST + count - 2])
@@ -52,7 +52,7 @@ local last = call('HGET', ANSWERS, process)
 if last then
   local was = read('<I6', last)
   if was == number then return again(cmsgpack.unpack(sub(last, 13))) end
-  if was > number then return redis.error_reply('TBLATE a group was overtaken') end
+  if was > number then return redis.error_reply('TBLATE a batch was overtaken') end
 end
 
 local answers, kept = {now}, {now}
@@ -69,7 +69,7 @@ if not changed and ARGV[6] == '' then
   call('PERSIST', ANSWERS)
   return answers
 end
--- As the first write, of a group that has changed nothing: a full memory refuses none that follows.
+-- As the first write, of a batch that has changed nothing: a full memory refuses none that follows.
 if not changed then call('HDEL', ANSWERS, '') end
 
 if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
@@ -95,7 +95,7 @@ end
 
 call('HSET', ANSWERS, process, pack('<I6I6', number, now) .. cmsgpack.pack(kept))
 if not last then
-  -- More go at a time than come. An age is looked at once an hour, and not written with each group.
+  -- More go at a time than come. An age is looked at once an hour, and not written with each batch.
   call('ZADD', AGES, whole(now), process)
   local before = whole(now - FORGET)
   for _, old in ipairs(call('ZRANGEBYSCORE', AGES, '-inf', '(' .. before, 'LIMIT', 0, AT_A_GO)) do
