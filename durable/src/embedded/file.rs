@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
-use super::fault::{Fault, asserted, io};
+use super::error::{TransitionError, asserted, io};
 use super::tables::{DEAD, DUE, META, Snapshot, TIMERS, Transaction};
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
@@ -148,7 +148,7 @@ fn keep_name(path: &Path) -> std::io::Result<()> {
 
 /// Makes the tables, or sees that they are ours. A store that is one already is only read: that
 /// works on a full disk, too.
-fn prepare(database: &Database) -> Result<(), Fault> {
+fn prepare(database: &Database) -> Result<(), TransitionError> {
     let read = database.begin_read()?;
     let empty =
         read.list_tables()?.next().is_none() && read.list_multimap_tables()?.next().is_none();
@@ -176,16 +176,16 @@ fn prepare(database: &Database) -> Result<(), Fault> {
 pub(super) struct File(Database);
 
 impl File {
-    pub(super) fn begin(&self) -> Result<Transaction, Fault> {
+    pub(super) fn begin(&self) -> Result<Transaction, TransitionError> {
         Ok(Transaction::new(self.0.begin_write()?))
     }
 
-    pub(super) fn snapshot(&self) -> Result<Snapshot, Fault> {
+    pub(super) fn snapshot(&self) -> Result<Snapshot, TransitionError> {
         Ok(Snapshot::new(self.0.begin_read()?))
     }
 
     /// Returns `true` if all rows need less than so many bytes. Reads the values of few rows only.
-    fn needs_less_than(&self, enough: u64) -> Result<bool, Fault> {
+    fn needs_less_than(&self, enough: u64) -> Result<bool, TransitionError> {
         let read = self.0.begin_read()?;
         let (timers, dead) = (read.open_table(TIMERS)?, read.open_table(DEAD)?);
         let mut needed = (timers.len()? + dead.len()?) * ROW;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_needs_is_what_its_rows_take() -> Result<(), Fault> {
+    fn what_a_file_needs_is_what_its_rows_take() -> Result<(), TransitionError> {
         const MEGABYTE: u64 = 1 << 20;
         let path = std::env::temp_dir().join(format!("tourbillon-needs-{}", std::process::id()));
         let file = Place::file(&path, 1 << 20).open(true)?;

@@ -13,7 +13,7 @@ use super::super::clock::Millis;
 use super::super::key::{Change, Key};
 use super::super::record::Record;
 use super::super::store::LONGEST_LIST;
-use super::fault::Fault;
+use super::error::TransitionError;
 use super::tables::{DUE, Snapshot, TIMERS, Transaction, named};
 use redb::{ReadableTable, TableDefinition};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -33,14 +33,14 @@ const NEW_DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("due
 impl Snapshot {
     /// One step of a check: of records, each with its key in the index, or of keys, each with its
     /// record.
-    pub(super) fn check(&self, from: &Cursor) -> Result<Checked, Fault> {
+    pub(super) fn check(&self, from: &Cursor) -> Result<Checked, TransitionError> {
         match from.part {
             RECORDS => self.check_records(&from.after),
             _ => self.check_index(&from.after),
         }
     }
 
-    fn check_records(&self, after: &Key) -> Result<Checked, Fault> {
+    fn check_records(&self, after: &Key) -> Result<Checked, TransitionError> {
         let (timers, due) = (self.0.open_table(TIMERS)?, self.0.open_table(DUE)?);
         let (mut checked, mut last, mut length) = (Checked::default(), None, 0);
         for row in timers.range::<&[u8]>((Excluded(after.1.as_bytes()), Unbounded))?.take(STEP) {
@@ -67,7 +67,7 @@ impl Snapshot {
         Ok(checked)
     }
 
-    fn check_index(&self, after: &Key) -> Result<Checked, Fault> {
+    fn check_index(&self, after: &Key) -> Result<Checked, TransitionError> {
         let (timers, due) = (self.0.open_table(TIMERS)?, self.0.open_table(DUE)?);
         let (mut checked, mut last) = (Checked::default(), None);
         let from = (after.0, after.1.as_bytes());
@@ -101,7 +101,7 @@ type Loose = (Millis, Vec<u8>);
 
 impl Transaction {
     /// Writes both tables anew: each record under the id that it belongs to, and a key for each.
-    pub(super) fn repair(&mut self) -> Result<(), Fault> {
+    pub(super) fn repair(&mut self) -> Result<(), TransitionError> {
         let loose = self.loose()?;
         self.copy(&loose)?;
         self.inner.delete_table(TIMERS)?;
@@ -111,7 +111,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn loose(&self) -> Result<Vec<Loose>, Fault> {
+    fn loose(&self) -> Result<Vec<Loose>, TransitionError> {
         let (timers, due) = (self.inner.open_table(TIMERS)?, self.inner.open_table(DUE)?);
         let mut loose = Vec::new();
         for row in due.iter()? {
@@ -126,7 +126,7 @@ impl Transaction {
         Ok(loose)
     }
 
-    fn copy(&mut self, loose: &[Loose]) -> Result<(), Fault> {
+    fn copy(&mut self, loose: &[Loose]) -> Result<(), TransitionError> {
         let (timers, due) = (self.inner.open_table(TIMERS)?, self.inner.open_table(DUE)?);
         let mut new_timers = self.inner.open_table(NEW_TIMERS)?;
         let mut new_due = self.inner.open_table(NEW_DUE)?;

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod disk;
-mod fault;
+mod error;
 mod file;
 mod keeper;
 mod mend;
@@ -24,7 +24,7 @@ use super::record::{Dead, Record};
 use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Store};
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
-use fault::Fault;
+use error::TransitionError;
 use file::{File, Place};
 use keeper::Keeper;
 use std::fmt;
@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tables::{Snapshot, Transaction};
-use threads::{Calls, Patience, reader, writer};
+use threads::{Calls, OnFailure, reader, writer};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 
@@ -183,12 +183,12 @@ impl Embedded {
 
     fn write<R: Send + 'static>(
         &self,
-        patience: Patience,
-        mut call: impl FnMut(&mut Transaction, Present) -> Result<R, Fault> + Send + 'static,
+        on_failure: OnFailure,
+        mut call: impl FnMut(&mut Transaction, Present) -> Result<R, TransitionError> + Send + 'static,
     ) -> Answer<R> {
         let clock = Arc::clone(&self.clock);
         match &self.calls {
-            Some((writes, _)) => writes.ask(patience, move |transaction| {
+            Some((writes, _)) => writes.ask(on_failure, move |transaction| {
                 let now = Present::of(clock.now());
                 call(transaction, now)
             }),
@@ -198,13 +198,13 @@ impl Embedded {
 
     fn read<R: Send + 'static>(
         &self,
-        patience: Patience,
-        call: impl Fn(&Snapshot, Millis) -> Result<R, Fault> + Send + 'static,
+        on_failure: OnFailure,
+        call: impl Fn(&Snapshot, Millis) -> Result<R, TransitionError> + Send + 'static,
     ) -> Answer<R> {
         let clock = Arc::clone(&self.clock);
         match &self.calls {
             Some((_, reads)) => {
-                reads.ask(patience, move |snapshot| call(snapshot, present(clock.now())))
+                reads.ask(on_failure, move |snapshot| call(snapshot, present(clock.now())))
             }
             None => Box::pin(std::future::ready(Err(DurableError::Closed))),
         }
@@ -217,33 +217,35 @@ impl Store for Embedded {
     }
 
     fn insert(&self, timer: Insert) -> Answer<Inserted> {
-        self.write(Patience::Caller, move |transaction, now| transaction.insert(&timer, now.coming))
+        self.write(OnFailure::Report, move |transaction, now| {
+            transaction.insert(&timer, now.coming)
+        })
     }
 
     fn cancel(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
-        self.write(Patience::Caller, move |transaction, _| transaction.cancel(&id))
+        self.write(OnFailure::Report, move |transaction, _| transaction.cancel(&id))
     }
 
     fn reset(&self, id: &str, due: Due) -> Answer<bool> {
         let id = id.to_owned();
-        self.write(Patience::Caller, move |transaction, now| {
+        self.write(OnFailure::Report, move |transaction, now| {
             transaction.reset(&id, due, now.coming)
         })
     }
 
     fn get(&self, id: &str) -> Answer<Option<Record>> {
         let id = id.to_owned();
-        self.read(Patience::Caller, move |snapshot, _| snapshot.get(&id))
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.get(&id))
     }
 
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>> {
         let after = after.map(str::to_owned);
-        self.read(Patience::Caller, move |snapshot, _| snapshot.list(after.as_deref(), limit))
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.list(after.as_deref(), limit))
     }
 
     fn len(&self) -> Answer<(u64, u64)> {
-        self.read(Patience::Caller, |snapshot, _| snapshot.len())
+        self.read(OnFailure::Report, |snapshot, _| snapshot.len())
     }
 
     fn join(&self, window: &Arc<Window>) -> u64 {
@@ -256,7 +258,7 @@ impl Store for Embedded {
     }
 
     fn load(&self, _worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
-        self.read(Patience::Worker, move |snapshot, now| snapshot.load(&from, until, limit, now))
+        self.read(OnFailure::Retry, move |snapshot, now| snapshot.load(&from, until, limit, now))
     }
 
     /// Who has gone is not told any more.
@@ -266,45 +268,45 @@ impl Store for Embedded {
 
     fn lease(&self, key: &Key) -> Answer<Leasing> {
         let key = key.clone();
-        self.write(Patience::Worker, move |transaction, now| transaction.lease(&key, now.passed))
+        self.write(OnFailure::Retry, move |transaction, now| transaction.lease(&key, now.passed))
     }
 
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool> {
         let id = id.to_owned();
-        self.write(Patience::Worker, move |transaction, now| {
+        self.write(OnFailure::Retry, move |transaction, now| {
             transaction.finish(&id, fence, finish.clone(), now)
         })
     }
 
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>> {
-        self.read(Patience::Caller, move |snapshot, _| snapshot.dead(after, limit))
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.dead(after, limit))
     }
 
     fn redrive(&self, number: u64) -> Answer<bool> {
-        self.write(Patience::Caller, move |transaction, now| {
+        self.write(OnFailure::Report, move |transaction, now| {
             transaction.redrive(number, now.passed)
         })
     }
 
     fn letter(&self, number: u64) -> Answer<Option<Dead>> {
-        self.read(Patience::Caller, move |snapshot, _| snapshot.letter(number))
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.letter(number))
     }
 
     fn delete_dead_letter(&self, number: u64) -> Answer<bool> {
-        self.write(Patience::Caller, move |transaction, _| transaction.delete_dead_letter(number))
+        self.write(OnFailure::Report, move |transaction, _| transaction.delete_dead_letter(number))
     }
 
     fn discard(&self, id: &str) -> Answer<bool> {
         let id = id.to_owned();
-        self.write(Patience::Caller, move |transaction, _| transaction.discard(&id))
+        self.write(OnFailure::Report, move |transaction, _| transaction.discard(&id))
     }
 
     fn check(&self, from: Cursor) -> Answer<Checked> {
-        self.read(Patience::Caller, move |snapshot, _| snapshot.check(&from))
+        self.read(OnFailure::Report, move |snapshot, _| snapshot.check(&from))
     }
 
     fn repair(&self) -> Answer<()> {
-        self.write(Patience::Caller, |transaction, _| transaction.repair())
+        self.write(OnFailure::Report, |transaction, _| transaction.repair())
     }
 }
 

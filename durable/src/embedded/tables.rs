@@ -24,7 +24,7 @@ use super::super::key::{Change, Key, Page};
 use super::super::options::Existing;
 use super::super::record::{Dead, DeadReason, Record};
 use super::super::store::{Due, Finish, Insert, Inserted, LONGEST_LIST, Lease, Leasing};
-use super::fault::Fault;
+use super::error::TransitionError;
 use redb::{
     Range, ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction,
 };
@@ -55,7 +55,7 @@ fn page<K: redb::Key + 'static, R>(
     entries: Range<'_, K, &'static [u8]>,
     limit: usize,
     read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<R, DurableError>,
-) -> Result<Vec<R>, Fault> {
+) -> Result<Vec<R>, TransitionError> {
     let (mut list, mut length) = (Vec::new(), 0);
     for entry in entries.take(limit) {
         let (key, bytes) = entry?;
@@ -89,7 +89,7 @@ impl Transaction {
     }
 
     /// Writes the batch to the disk: from now on nothing of it is lost.
-    pub(super) fn commit(self) -> Result<Vec<Change>, Fault> {
+    pub(super) fn commit(self) -> Result<Vec<Change>, TransitionError> {
         self.inner.commit()?;
         Ok(self.changes)
     }
@@ -99,7 +99,7 @@ impl Transaction {
         self.weight
     }
 
-    fn find(&mut self, id: &str) -> Result<Option<Record>, Fault> {
+    fn find(&mut self, id: &str) -> Result<Option<Record>, TransitionError> {
         let timers = self.inner.open_table(TIMERS)?;
         let Some(found) = timers.get(id.as_bytes())? else { return Ok(None) };
         self.weight += found.value().len();
@@ -112,7 +112,7 @@ impl Transaction {
         id: &str,
         before: Option<Millis>,
         after: Option<&Record>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TransitionError> {
         let mut timers = self.inner.open_table(TIMERS)?;
         let mut due = self.inner.open_table(DUE)?;
         let name: Arc<str> = Arc::from(id);
@@ -135,7 +135,7 @@ impl Transaction {
     }
 
     /// Returns `true` if the index has the key.
-    fn is_indexed(&self, key: &Key) -> Result<bool, Fault> {
+    fn is_indexed(&self, key: &Key) -> Result<bool, TransitionError> {
         let (time, id) = (key.0, &*key.1);
         let due = self.inner.open_table(DUE)?;
         if due.get((time, id.as_bytes()))?.is_some() {
@@ -154,7 +154,7 @@ impl Transaction {
     }
 
     /// Puts the key of an intact record into the index if damage has taken it from there.
-    fn index(&mut self, id: &str, due: Millis) -> Result<(), Fault> {
+    fn index(&mut self, id: &str, due: Millis) -> Result<(), TransitionError> {
         let key: Key = (due, Arc::from(id));
         if !self.is_indexed(&key)? {
             self.inner.open_table(DUE)?.insert((due, id.as_bytes()), ())?;
@@ -164,14 +164,18 @@ impl Transaction {
     }
 
     /// The next number of a sequence, which starts with 1.
-    fn number(&self, of: &str) -> Result<u64, Fault> {
+    fn number(&self, of: &str) -> Result<u64, TransitionError> {
         let mut meta = self.inner.open_table(META)?;
         let number = meta.get(of)?.map_or(0, |last| last.value()) + 1;
         meta.insert(of, number)?;
         Ok(number)
     }
 
-    pub(super) fn insert(&mut self, timer: &Insert, now: Millis) -> Result<Inserted, Fault> {
+    pub(super) fn insert(
+        &mut self,
+        timer: &Insert,
+        now: Millis,
+    ) -> Result<Inserted, TransitionError> {
         let due = timer.due.time(now)?;
         let before = self.find(&timer.id)?;
         let new = || Record {
@@ -202,7 +206,7 @@ impl Transaction {
         Ok(scheduled)
     }
 
-    pub(super) fn cancel(&mut self, id: &str) -> Result<bool, Fault> {
+    pub(super) fn cancel(&mut self, id: &str) -> Result<bool, TransitionError> {
         let Some(mut found) = self.find(id)? else { return Ok(false) };
         let before = Some(found.due);
         if found.fence.is_none() {
@@ -216,7 +220,12 @@ impl Transaction {
         Ok(false)
     }
 
-    pub(super) fn reset(&mut self, id: &str, due: Due, now: Millis) -> Result<bool, Fault> {
+    pub(super) fn reset(
+        &mut self,
+        id: &str,
+        due: Due,
+        now: Millis,
+    ) -> Result<bool, TransitionError> {
         let due = due.time(now)?;
         match self.find(id)? {
             Some(found) if found.fence.is_none() => {
@@ -229,7 +238,7 @@ impl Transaction {
         }
     }
 
-    pub(super) fn lease(&mut self, key: &Key, now: Millis) -> Result<Leasing, Fault> {
+    pub(super) fn lease(&mut self, key: &Key, now: Millis) -> Result<Leasing, TransitionError> {
         let id = &*key.1;
         let mut found = match self.find(id) {
             Ok(Some(found)) => found,
@@ -237,7 +246,7 @@ impl Transaction {
                 return Ok(Leasing::Unreadable(DurableError::missing_timer(id)));
             }
             Ok(None) => return Ok(Leasing::Gone),
-            Err(Fault::Refused(error)) => return Ok(Leasing::Unreadable(error)),
+            Err(TransitionError::Rejected(error)) => return Ok(Leasing::Unreadable(error)),
             Err(broken) => return Err(broken),
         };
         if found.due != key.0 && self.is_indexed(key)? {
@@ -264,7 +273,7 @@ impl Transaction {
         fence: u64,
         finish: Finish,
         now: Present,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, TransitionError> {
         let found = self.find(id)?.filter(|record| record.fence == Some(fence));
         let Some(mut found) = found else { return Ok(false) };
         let before = Some(found.due);
@@ -300,7 +309,7 @@ impl Transaction {
         error: String,
         found: &Record,
         now: Millis,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TransitionError> {
         let mut record = Record { fence: None, error, next: None, ..found.clone() };
         if reason != DeadReason::Rule {
             // The repetition goes on without this delivery.
@@ -312,14 +321,14 @@ impl Transaction {
         Ok(())
     }
 
-    fn find_dead(&mut self, number: u64) -> Result<Option<Dead>, Fault> {
+    fn find_dead(&mut self, number: u64) -> Result<Option<Dead>, TransitionError> {
         let dead = self.inner.open_table(DEAD)?;
         let Some(found) = dead.get(number)? else { return Ok(None) };
         self.weight += found.value().len();
         Ok(Some(letter(number, found.value())?))
     }
 
-    pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, Fault> {
+    pub(super) fn redrive(&mut self, number: u64, now: Millis) -> Result<bool, TransitionError> {
         let Some(dead) = self.find_dead(number)? else { return Ok(false) };
         if self.find(&dead.id)?.is_some() {
             return Err(DurableError::Exists.into());
@@ -331,14 +340,14 @@ impl Transaction {
         Ok(true)
     }
 
-    pub(super) fn delete_dead_letter(&mut self, number: u64) -> Result<bool, Fault> {
+    pub(super) fn delete_dead_letter(&mut self, number: u64) -> Result<bool, TransitionError> {
         Ok(self.inner.open_table(DEAD)?.remove(number)?.is_some())
     }
 
-    pub(super) fn discard(&mut self, id: &str) -> Result<bool, Fault> {
+    pub(super) fn discard(&mut self, id: &str) -> Result<bool, TransitionError> {
         match self.find(id) {
             Ok(Some(_)) => return Ok(false),
-            Ok(None) | Err(Fault::Refused(_)) => {}
+            Ok(None) | Err(TransitionError::Rejected(_)) => {}
             Err(broken) => return Err(broken),
         }
         let found = self.inner.open_table(TIMERS)?.remove(id.as_bytes())?.is_some();
@@ -369,7 +378,7 @@ impl Snapshot {
         Self(inner)
     }
 
-    pub(super) fn get(&self, id: &str) -> Result<Option<Record>, Fault> {
+    pub(super) fn get(&self, id: &str) -> Result<Option<Record>, TransitionError> {
         let timers = self.0.open_table(TIMERS)?;
         let found = timers.get(id.as_bytes())?;
         found.map(|bytes| Ok(record(id, bytes.value())?)).transpose()
@@ -379,7 +388,7 @@ impl Snapshot {
         &self,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<(String, Record)>, Fault> {
+    ) -> Result<Vec<(String, Record)>, TransitionError> {
         let timers = self.0.open_table(TIMERS)?;
         let from = after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.as_bytes()));
         let entries = timers.range::<&[u8]>((from, Bound::Unbounded))?;
@@ -389,7 +398,7 @@ impl Snapshot {
         })
     }
 
-    pub(super) fn len(&self) -> Result<(u64, u64), Fault> {
+    pub(super) fn len(&self) -> Result<(u64, u64), TransitionError> {
         Ok((self.0.open_table(TIMERS)?.len()?, self.0.open_table(DEAD)?.len()?))
     }
 
@@ -399,7 +408,7 @@ impl Snapshot {
         until: Millis,
         limit: usize,
         now: Millis,
-    ) -> Result<Page, Fault> {
+    ) -> Result<Page, TransitionError> {
         let due = self.0.open_table(DUE)?;
         let (mut keys, mut beyond, mut misplaced) = (Vec::<Key>::new(), Vec::<Key>::new(), None);
         for entry in due.range::<(u64, &[u8])>((from.0, from.1.as_bytes())..)? {
@@ -419,13 +428,17 @@ impl Snapshot {
         Ok(Page { now, until, keys, more, misplaced })
     }
 
-    pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, Fault> {
+    pub(super) fn letter(&self, number: u64) -> Result<Option<Dead>, TransitionError> {
         let dead = self.0.open_table(DEAD)?;
         let found = dead.get(number)?;
         found.map(|bytes| Ok(letter(number, bytes.value())?)).transpose()
     }
 
-    pub(super) fn dead(&self, after: Option<u64>, limit: usize) -> Result<Vec<(u64, Dead)>, Fault> {
+    pub(super) fn dead(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, Dead)>, TransitionError> {
         let dead = self.0.open_table(DEAD)?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let entries = dead.range::<u64>((from, Bound::Unbounded))?;

@@ -15,7 +15,7 @@ use super::super::error::DurableError;
 use super::super::key::Change;
 use super::super::store::Answer;
 use super::super::window::Watchers;
-use super::fault::{Fault, asserted, in_doubt, undone};
+use super::error::{TransitionError, ambiguous, asserted, not_executed};
 use super::file::File;
 use super::keeper::Keeper;
 use super::tables::{Snapshot, Transaction};
@@ -40,11 +40,11 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)
 
 /// Whose call it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum OnFailure {
     /// Somebody's who is told when the disk fails.
-    Caller,
+    Report,
     /// A worker's, which waits until it can be done.
-    Worker,
+    Retry,
 }
 
 /// Something to do on `T`, and somebody to be answered when it is durable.
@@ -60,7 +60,7 @@ pub(super) trait Work<T>: Send {
 }
 
 struct PendingCall<F, R> {
-    patience: Patience,
+    on_failure: OnFailure,
     call: F,
     done: Option<Result<R, DurableError>>,
     reply: oneshot::Sender<Result<R, DurableError>>,
@@ -68,18 +68,18 @@ struct PendingCall<F, R> {
 
 impl<T, F, R> Work<T> for PendingCall<F, R>
 where
-    F: FnMut(&mut T) -> Result<R, Fault> + Send,
+    F: FnMut(&mut T) -> Result<R, TransitionError> + Send,
     R: Send,
 {
     fn waits(&self) -> bool {
-        self.patience == Patience::Worker && !self.reply.is_canceled()
+        self.on_failure == OnFailure::Retry && !self.reply.is_canceled()
     }
 
     fn apply(&mut self, on: &mut T) -> Result<(), DurableError> {
         self.done = Some(match (self.call)(on) {
             Ok(done) => Ok(done),
-            Err(Fault::Refused(error)) => Err(error),
-            Err(Fault::Broken(error)) => return Err(error),
+            Err(TransitionError::Rejected(error)) => Err(error),
+            Err(TransitionError::Failed(error)) => return Err(error),
         });
         Ok(())
     }
@@ -106,11 +106,11 @@ impl<T: 'static> Calls<T> {
     /// Has it done.
     pub(super) fn ask<R: Send + 'static>(
         &self,
-        patience: Patience,
-        call: impl FnMut(&mut T) -> Result<R, Fault> + Send + 'static,
+        on_failure: OnFailure,
+        call: impl FnMut(&mut T) -> Result<R, TransitionError> + Send + 'static,
     ) -> Answer<R> {
         let (reply, answer) = oneshot::channel();
-        let work = Box::new(PendingCall { patience, call, done: None, reply });
+        let work = Box::new(PendingCall { on_failure, call, done: None, reply });
         // A thread that has gone drops it, and the answer with it.
         let _ = self.calls.send(work);
         let place = Arc::clone(&self.place);
@@ -145,13 +145,13 @@ fn commit(
 ) -> Result<Vec<Change>, DurableError> {
     asserted(|| {
         let begun = asserted(|| file.begin());
-        let mut transaction = begun.map_err(undone).map_err(Fault::Broken)?;
+        let mut transaction = begun.map_err(not_executed).map_err(TransitionError::Failed)?;
         // The database gives back the pages of a transaction that is dropped, but not while a panic
         // unwinds: it is caught before.
         let applied = asserted(|| apply(&mut transaction, batch, works));
-        applied.map_err(undone).map_err(Fault::Broken)?;
+        applied.map_err(not_executed).map_err(TransitionError::Failed)?;
         let committed = transaction.commit().map_err(DurableError::from);
-        committed.map_err(in_doubt).map_err(Fault::Broken)
+        committed.map_err(ambiguous).map_err(TransitionError::Failed)
     })
 }
 
@@ -159,10 +159,10 @@ fn apply(
     transaction: &mut Transaction,
     batch: &mut WorkBatch<Transaction>,
     works: &Works<Transaction>,
-) -> Result<(), Fault> {
+) -> Result<(), TransitionError> {
     let mut done = 0;
     while let Some(work) = batch.get_mut(done) {
-        work.apply(transaction).map_err(Fault::Broken)?;
+        work.apply(transaction).map_err(TransitionError::Failed)?;
         done += 1;
         if done < BATCH && transaction.weight() < WEIGHT {
             batch.extend(works.try_recv());
@@ -189,7 +189,7 @@ fn read(file: &File, batch: &mut WorkBatch<Snapshot>) -> Result<(), DurableError
     asserted(|| {
         let mut snapshot = file.snapshot()?;
         for work in batch {
-            work.apply(&mut snapshot).map_err(Fault::Broken)?;
+            work.apply(&mut snapshot).map_err(TransitionError::Failed)?;
         }
         Ok(())
     })
@@ -221,7 +221,7 @@ fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut WorkBatch<T>) -> Result<
         };
         let until = MonotonicClock.now() + pause;
         pause = (pause * 2).min(PAUSES[1]);
-        if !rest(works, until, &undone(failed), &mut waiting) {
+        if !rest(works, until, &not_executed(failed), &mut waiting) {
             return;
         }
     }
@@ -275,10 +275,10 @@ mod tests {
     }
 
     fn call<R: Send + 'static>(
-        call: impl FnMut(&mut Transaction) -> Result<R, Fault> + Send + 'static,
+        call: impl FnMut(&mut Transaction) -> Result<R, TransitionError> + Send + 'static,
     ) -> Box<dyn Work<Transaction>> {
         let (reply, _) = oneshot::channel();
-        Box::new(PendingCall { patience: Patience::Caller, call, done: None, reply })
+        Box::new(PendingCall { on_failure: OnFailure::Report, call, done: None, reply })
     }
 
     fn insert(id: usize, length: usize) -> Box<dyn Work<Transaction>> {
@@ -320,7 +320,8 @@ mod tests {
         let file = Place::file(&path, 1 << 20).open(true)?;
         let (_calls, works) = channel();
         for id in 0..64 {
-            let panics = call(|_| -> Result<(), Fault> { panic!("the clock has stopped") });
+            let panics =
+                call(|_| -> Result<(), TransitionError> { panic!("the clock has stopped") });
             let mut batch = vec![insert(id, MEGABYTE), panics];
             assert!(matches!(commit(&file, &mut batch, &works), Err(DurableError::Corrupt { .. })));
         }

@@ -29,9 +29,9 @@ use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::store::Answer;
 use super::fault::Fault;
-use super::link::{self, CALLER, Patience};
+use super::link::{self, CALLER, RetryPolicy};
 use super::node::{PAUSES, Way};
-use super::operations::{Operations, strange};
+use super::operations::{Operations, unexpected_reply};
 use super::queue::{Operation, Request, Respond};
 use futures_channel::oneshot;
 use redis::{Cmd, RedisError, Value};
@@ -51,7 +51,7 @@ impl Operations {
     /// says otherwise. `read` makes the answer of what the script said.
     pub(super) fn change<R: Send + 'static>(
         self: &Arc<Self>,
-        patience: Patience,
+        retry: RetryPolicy,
         operation: Operation,
         read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + 'static,
     ) -> Answer<R> {
@@ -64,7 +64,7 @@ impl Operations {
             // Who does not wait any more need not know.
             drop(reply.send(answer));
         });
-        let deadline = patience.limit().map(|limit| MonotonicClock.now() + limit);
+        let deadline = retry.limit().map(|limit| MonotonicClock.now() + limit);
         let partition = operation.partition;
         let waits = operation.skip_if_dropped.then(|| Arc::new(()));
         let waiter = waits.as_ref().map(Arc::downgrade);
@@ -159,8 +159,8 @@ impl Sender {
                 Err(error) => error,
             };
             match self.operations.link.fault(&way, &error) {
-                Fault::Final(error) => return self.fail(batch, &error),
-                Fault::Refused(error) => {
+                Fault::Fatal(error) => return self.fail(batch, &error),
+                Fault::Rejected(error) => {
                     // Callers are told so, and workers wait.
                     batch = self.fail_callers(batch, &error);
                     if batch.requests().next().is_none() {
@@ -169,7 +169,7 @@ impl Sender {
                     }
                     self.why = error.to_string();
                 }
-                Fault::Undone(why) | Fault::Unknown(why) => self.why = why,
+                Fault::NotExecuted(why) | Fault::Ambiguous(why) => self.why = why,
             }
             let paused = tokio::time::sleep(pause);
             if self.wait_for(&mut batch, paused).await.is_none() {
@@ -241,10 +241,10 @@ impl Sender {
     /// done wait again, behind all others, because those may go where they cannot.
     fn complete(&mut self, batch: Batch, answer: Value, way: &Way) -> bool {
         let Some((now, answers)) = split_reply(answer, batch.requests.len()) else {
-            self.fail(batch, &strange());
+            self.fail(batch, &unexpected_reply());
             return true;
         };
-        let mut undone = Vec::new();
+        let mut not_executed = Vec::new();
         for (request, answer) in batch.requests.into_iter().zip(answers) {
             let Some(request) = request else { continue };
             let Value::BulkString(text) = answer else {
@@ -252,21 +252,21 @@ impl Sender {
                 continue;
             };
             match self.operations.link.fault(way, &failed(&text)) {
-                Fault::Refused(error) if request.deadline.is_none() => {
+                Fault::Rejected(error) if request.deadline.is_none() => {
                     self.why = error.to_string();
-                    undone.push(request);
+                    not_executed.push(request);
                 }
-                Fault::Final(error) | Fault::Refused(error) => {
+                Fault::Fatal(error) | Fault::Rejected(error) => {
                     request.respond(&self.operations, Err(error))
                 }
-                Fault::Undone(why) | Fault::Unknown(why) => {
+                Fault::NotExecuted(why) | Fault::Ambiguous(why) => {
                     self.why = why;
-                    undone.push(request);
+                    not_executed.push(request);
                 }
             }
         }
-        let done = undone.is_empty();
-        self.operations.queues.queue(self.partition).requests.extend(undone);
+        let done = not_executed.is_empty();
+        self.operations.queues.queue(self.partition).requests.extend(not_executed);
         done
     }
 

@@ -15,14 +15,14 @@ const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure i
 
 /// The reason why there is no answer.
 pub(super) enum Fault {
-    Final(DurableError),
+    Fatal(DurableError),
     /// It was certainly not executed, and may be after an operator has fixed the server. Workers
     /// wait.
-    Refused(DurableError),
+    Rejected(DurableError),
     /// It was surely not done.
-    Undone(String),
+    NotExecuted(String),
     /// It may have been done.
-    Unknown(String),
+    Ambiguous(String),
 }
 
 impl Fault {
@@ -33,7 +33,7 @@ impl Fault {
         match error.kind() {
             ErrorKind::Server(Server::Moved | Server::Ask) if !cluster => {
                 let advice = "a node of a cluster: `Redis::connect_cluster` is for it";
-                Self::Final(DurableError::Address(format!("{advice} ({what})")))
+                Self::Fatal(DurableError::Address(format!("{advice} ({what})")))
             }
             ErrorKind::Server(
                 Server::Moved
@@ -43,51 +43,51 @@ impl Fault {
                 | Server::BusyLoading
                 | Server::MasterDown
                 | Server::NoScript,
-            ) => Self::Undone(what),
+            ) => Self::NotExecuted(what),
             // A master that has just become a replica: the others know its successor.
-            ErrorKind::Server(Server::ReadOnly) if cluster => Self::Undone(what),
+            ErrorKind::Server(Server::ReadOnly) if cluster => Self::NotExecuted(what),
             // The next connection may lead to the new one.
-            ErrorKind::Server(Server::ReadOnly) => Self::Refused(DurableError::ReadOnly(what)),
+            ErrorKind::Server(Server::ReadOnly) => Self::Rejected(DurableError::ReadOnly(what)),
             ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
-                Self::Final(DurableError::Denied(what))
+                Self::Fatal(DurableError::Denied(what))
             }
             ErrorKind::Server(Server::ResponseError) if what.contains("non local key") => {
-                Self::Undone(what)
+                Self::NotExecuted(what)
             }
             ErrorKind::Server(Server::ResponseError)
                 if DENIED.iter().any(|said| what.contains(said)) =>
             {
-                Self::Final(DurableError::Denied(what))
+                Self::Fatal(DurableError::Denied(what))
             }
             ErrorKind::Extension => extension(error.code().unwrap_or_default(), what),
-            ErrorKind::Io if error.is_connection_refusal() => Self::Undone(what),
-            ErrorKind::Io | ErrorKind::Parse => Self::Unknown(what),
-            ErrorKind::InvalidClientConfig => Self::Final(DurableError::Address(what)),
-            _ => Self::Final(DurableError::Io(what)),
+            ErrorKind::Io if error.is_connection_refusal() => Self::NotExecuted(what),
+            ErrorKind::Io | ErrorKind::Parse => Self::Ambiguous(what),
+            ErrorKind::InvalidClientConfig => Self::Fatal(DurableError::Address(what)),
+            _ => Self::Fatal(DurableError::Io(what)),
         }
     }
 
     /// The error for a caller that does not try again.
-    pub(super) fn last(self) -> DurableError {
+    pub(super) fn into_error(self) -> DurableError {
         match self {
-            Self::Final(error) | Self::Refused(error) => error,
-            Self::Undone(what) | Self::Unknown(what) => DurableError::Unreachable(what),
+            Self::Fatal(error) | Self::Rejected(error) => error,
+            Self::NotExecuted(what) | Self::Ambiguous(what) => DurableError::Unreachable(what),
         }
     }
 }
 
 /// Returns the meaning of an error of a connection that cannot be made.
 pub(super) fn refused(error: &RedisError) -> DurableError {
-    Fault::of(error, false).last()
+    Fault::of(error, false).into_error()
 }
 
 fn extension(code: &str, what: String) -> Fault {
-    Fault::Final(match code {
+    Fault::Fatal(match code {
         "NOAUTH" | "WRONGPASS" => DurableError::Denied(what),
-        "MISCONF" | "NOREPLICAS" | "OOM" => return Fault::Refused(DurableError::ReadOnly(what)),
+        "MISCONF" | "NOREPLICAS" | "OOM" => return Fault::Rejected(DurableError::ReadOnly(what)),
         "TBCORRUPT" => DurableError::corrupt(what),
         // Another script runs for long.
-        "BUSY" => return Fault::Undone(what),
+        "BUSY" => return Fault::NotExecuted(what),
         _ => DurableError::Io(what),
     })
 }
@@ -100,8 +100,8 @@ mod tests {
     fn a_master_that_has_become_a_replica_is_left_for_another() {
         let read_only = ErrorKind::Server(ServerErrorKind::ReadOnly);
         let said = RedisError::from((read_only, "a replica takes no writes"));
-        assert!(matches!(Fault::of(&said, true), Fault::Undone(_)), "the cluster has another");
+        assert!(matches!(Fault::of(&said, true), Fault::NotExecuted(_)), "the cluster has another");
         let alone = Fault::of(&said, false);
-        assert!(matches!(alone, Fault::Refused(DurableError::ReadOnly(_))), "it may have none");
+        assert!(matches!(alone, Fault::Rejected(DurableError::ReadOnly(_))), "it may have none");
     }
 }

@@ -14,7 +14,7 @@
 use super::super::error::DurableError;
 use super::bytes::LAYOUT;
 use super::keys::Keys;
-use super::link::{self, Link, Patience};
+use super::link::{self, Link, RetryPolicy};
 use super::node::Way;
 use redis::Script;
 use std::sync::{Mutex, OnceLock};
@@ -39,7 +39,7 @@ impl Identity {
     ) -> Result<Self, DurableError> {
         let (number, gone) = (Mutex::new(0), OnceLock::new());
         let mut opened = Self { name, partitions, number, gone };
-        let (layout, partitions, number) = opened.ask(link, script, Patience::Caller).await?;
+        let (layout, partitions, number) = opened.ask(link, script, RetryPolicy::Caller).await?;
         if layout != u64::from(LAYOUT) {
             return Err(format(layout));
         }
@@ -51,7 +51,7 @@ impl Identity {
         &self,
         link: &Link,
         script: &Script,
-        patience: Patience,
+        retry: RetryPolicy,
     ) -> Result<(u64, u64, u64), DurableError> {
         let keys = [Keys::store(&self.name)];
         let number = fastrand::u64(..);
@@ -60,7 +60,7 @@ impl Identity {
             call.arg(LAYOUT).arg(self.partitions).arg(number);
             way.evaluate(script, call)
         };
-        link.ask(&keys[0], patience, ask).await
+        link.ask(&keys[0], retry, ask).await
     }
 
     pub(super) fn partitions(&self) -> u64 {

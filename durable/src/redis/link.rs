@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Patience {
+pub(super) enum RetryPolicy {
     /// Somebody who wants to know after a while that there is none.
     Caller,
     /// A worker, which has nothing better to do.
@@ -24,20 +24,20 @@ pub(super) enum Patience {
     /// A worker, which can do without.
     Page,
     /// A worker that has other partitions to look after, and tries this one on in the background.
-    Look,
+    Probe,
 }
 
 /// How long a caller waits.
 pub(super) const CALLER: Duration = Duration::from_secs(5);
 
-impl Patience {
+impl RetryPolicy {
     /// How long it lasts.
     pub(super) fn limit(self) -> Option<Duration> {
         match self {
             Self::Caller => Some(CALLER),
             // By then it has shown that the connection does not answer.
             Self::Page => Some(ANSWER + PAUSES[1]),
-            Self::Look => Some(ANSWER / 2),
+            Self::Probe => Some(ANSWER / 2),
             Self::Worker => None,
         }
     }
@@ -60,7 +60,7 @@ impl Link {
     /// Connections to the nodes of a cluster, some of which are these.
     pub(super) async fn cluster(nodes: Vec<Client>) -> Result<Self, DurableError> {
         let cluster = in_time(Cluster::connect(nodes)).await?;
-        Ok(Self::Cluster(Arc::new(cluster.map_err(|error| Fault::of(&error, true).last())?)))
+        Ok(Self::Cluster(Arc::new(cluster.map_err(|error| Fault::of(&error, true).into_error())?)))
     }
 
     /// The way to the node that has a key.
@@ -75,17 +75,17 @@ impl Link {
     pub(super) async fn ask<T: FromRedisValue, F: Future<Output = RedisResult<Value>>>(
         &self,
         key: &str,
-        patience: Patience,
+        retry: RetryPolicy,
         ask: impl Fn(Way) -> F,
     ) -> Result<T, DurableError> {
-        let said = self.ask_by(|| self.way(key), patience, ask).await?;
+        let said = self.ask_by(|| self.way(key), retry, ask).await?;
         understood(said, key)
     }
 
     async fn ask_by<F: Future<Output = RedisResult<Value>>>(
         &self,
         way: impl Fn() -> Way,
-        patience: Patience,
+        retry: RetryPolicy,
         ask: impl Fn(Way) -> F,
     ) -> Result<Value, DurableError> {
         let (mut pause, mut why) = (PAUSES[0], String::new());
@@ -97,17 +97,17 @@ impl Link {
                     Err(error) => error,
                 };
                 match self.fault(&way, &error) {
-                    Fault::Refused(error) if !matches!(patience, Patience::Caller) => {
+                    Fault::Rejected(error) if !matches!(retry, RetryPolicy::Caller) => {
                         why = error.to_string();
                     }
-                    Fault::Final(error) | Fault::Refused(error) => return Err(error),
-                    Fault::Undone(error) | Fault::Unknown(error) => why = error,
+                    Fault::Fatal(error) | Fault::Rejected(error) => return Err(error),
+                    Fault::NotExecuted(error) | Fault::Ambiguous(error) => why = error,
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES[1]);
             }
         };
-        match patience.limit() {
+        match retry.limit() {
             None => asked.await,
             Some(limit) => match tokio::time::timeout(limit, asked).await {
                 Ok(answer) => answer,
@@ -128,7 +128,7 @@ impl Link {
                 command.arg(section);
                 way.command(command)
             };
-            understood(self.ask_by(|| node.way(), Patience::Page, ask).await?, "INFO")
+            understood(self.ask_by(|| node.way(), RetryPolicy::Page, ask).await?, "INFO")
         });
         futures_util::future::join_all(each).await
     }
@@ -164,8 +164,8 @@ impl Link {
 /// Converts an answer to its type. An answer of another type arrived whole, so another program
 /// wrote to the store, and the connection did not break.
 fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<T, DurableError> {
-    let strange = |error| DurableError::corrupt(format!("the answer about {about}: {error}"));
-    redis::from_redis_value(said).map_err(strange)
+    let unexpected = |error| DurableError::corrupt(format!("the answer about {about}: {error}"));
+    redis::from_redis_value(said).map_err(unexpected)
 }
 
 /// Bounds the time that a connection may take.

@@ -179,7 +179,12 @@ impl Members {
     }
 
     /// The partition of another in which a worker is to look for stragglers now, if it is time.
-    pub(super) fn strange(&self, number: u64, partitions: u64, now: Millis) -> Option<u64> {
+    pub(super) fn next_foreign_partition(
+        &self,
+        number: u64,
+        partitions: u64,
+        now: Millis,
+    ) -> Option<u64> {
         let mut all = self.lock();
         let member = all.get_mut(&number)?;
         let (last, when) = member.looked;

@@ -13,7 +13,7 @@ use super::super::key::Key;
 use super::super::store::LONGEST_LIST;
 use super::bytes;
 use super::keys::{BUCKETS, Place};
-use super::link::Patience;
+use super::link::RetryPolicy;
 use super::notices::Told;
 use super::operations::{Operations, ScriptCall, text};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Operations {
         let args = [text(bucket), text(BUCKETS), text(STEP), text(LONGEST_LIST), word(mends)];
         let script = &self.scripts.records;
         let call =
-            ScriptCall { script, partition, args: args.to_vec(), patience: Patience::Caller };
+            ScriptCall { script, partition, args: args.to_vec(), retry: RetryPolicy::Caller };
         let (next, found): (i64, Vec<Looked>) = self.call(call).await?;
         let mut checked = Checked { timers: found.len() as u64, ..Checked::default() };
         for (name, record, indexed) in found {
@@ -83,9 +83,9 @@ impl Operations {
         from: Key,
         mends: bool,
     ) -> Result<(Checked, Option<Key>), DurableError> {
-        let (script, patience) = (&self.scripts.load, Patience::Caller);
+        let (script, retry) = (&self.scripts.load, RetryPolicy::Caller);
         let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(LATEST), text(STEP)];
-        let page = self.call(ScriptCall { script, partition, args, patience }).await?;
+        let page = self.call(ScriptCall { script, partition, args, retry }).await?;
         let (_, more, _, keys): (Millis, u8, i64, Vec<(String, Millis)>) = page;
         let mut args = vec![word(mends)];
         for (id, due) in &keys {
@@ -93,7 +93,7 @@ impl Operations {
             args.extend([text(bucket), id.as_bytes().to_vec(), text(due)]);
         }
         let script = &self.scripts.strays;
-        let strays: Vec<u8> = self.call(ScriptCall { script, partition, args, patience }).await?;
+        let strays: Vec<u8> = self.call(ScriptCall { script, partition, args, retry }).await?;
         let found = keys.iter().zip(strays).filter(|(_, stray)| *stray == 1);
         let findings = found.map(|((id, due), _)| Finding::stray(*due, id)).collect();
         let last = keys.last().filter(|_| more == 1);

@@ -12,7 +12,7 @@ use super::bytes;
 use super::damaged::Damaged;
 use super::identity::Identity;
 use super::keys::{BUCKETS, Keys, Place, slice};
-use super::link::{self, Link, Patience};
+use super::link::{self, Link, RetryPolicy};
 use super::members::Members;
 use super::node::Way;
 use super::notices::Told;
@@ -56,7 +56,7 @@ pub(super) struct ScriptCall<'a> {
     pub(super) script: &'a Script,
     pub(super) partition: u64,
     pub(super) args: Vec<Vec<u8>>,
-    pub(super) patience: Patience,
+    pub(super) retry: RetryPolicy,
 }
 
 pub(super) fn text(value: impl ToString) -> Vec<u8> {
@@ -67,7 +67,7 @@ fn beyond() -> DurableError {
     DurableError::BeyondRange { latest: system(LATEST) }
 }
 
-pub(super) fn strange() -> DurableError {
+pub(super) fn unexpected_reply() -> DurableError {
     DurableError::corrupt("a script answers what it never does")
 }
 
@@ -76,7 +76,7 @@ fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {
 }
 
 fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
-    redis::from_redis_value(answer).map_err(|_| strange())
+    redis::from_redis_value(answer).map_err(|_| unexpected_reply())
 }
 
 /// The due time of a record that the store makes of a delay.
@@ -96,9 +96,9 @@ impl Operations {
         &self,
         call: ScriptCall<'_>,
     ) -> Result<T, DurableError> {
-        let ScriptCall { script, partition, args, patience } = call;
+        let ScriptCall { script, partition, args, retry } = call;
         let (keys, prefix) = (self.keys.common(partition), self.keys.prefix(partition));
-        self.run(script, &keys, &prefix, &args, patience).await
+        self.run(script, &keys, &prefix, &args, retry).await
     }
 
     /// Runs a script of no batch: done twice it does no harm.
@@ -108,7 +108,7 @@ impl Operations {
         keys: &[String],
         prefix: &str,
         args: &[Vec<u8>],
-        patience: Patience,
+        retry: RetryPolicy,
     ) -> Result<T, DurableError> {
         let ask = |way: Way| {
             let mut call = link::call(script, keys);
@@ -116,13 +116,13 @@ impl Operations {
             call.arg(args);
             way.evaluate(script, call)
         };
-        self.link.ask(&keys[0], patience, ask).await
+        self.link.ask(&keys[0], retry, ask).await
     }
 
     /// Sends a command about a key that changes nothing.
     async fn look<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, DurableError> {
         let ask = |way: Way| way.command(command.clone());
-        self.link.ask(key, Patience::Caller, ask).await
+        self.link.ask(key, RetryPolicy::Caller, ask).await
     }
 
     /// The time for a script: none, that is the server's, unless there is another clock.
@@ -153,13 +153,13 @@ impl Operations {
     pub(super) async fn now(
         &self,
         partition: u64,
-        patience: Patience,
+        retry: RetryPolicy,
     ) -> Result<Millis, DurableError> {
         if let Some(clock) = &self.clock {
             return Ok(present(clock.now()));
         }
         let script = &self.scripts.now;
-        self.call(ScriptCall { script, partition, args: Vec::new(), patience }).await
+        self.call(ScriptCall { script, partition, args: Vec::new(), retry }).await
     }
 
     pub(super) fn insert(self: &Arc<Self>, timer: Insert) -> Answer<Inserted> {
@@ -177,7 +177,7 @@ impl Operations {
             Due::After(_) => operation.text(b""),
         };
         let operation = operation.text(&record);
-        self.change(Patience::Caller, operation, move |operations, answer, now| {
+        self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = match answer {
                 Value::Int(_) => (read(answer)?, time),
                 delayed => read(delayed)?,
@@ -189,7 +189,7 @@ impl Operations {
                 3 => return Err(DurableError::Exists),
                 4 => return Err(beyond()),
                 5 => return Ok(Inserted::Next),
-                _ => return Err(strange()),
+                _ => return Err(unexpected_reply()),
             };
             // Another of that name was removed.
             operations.damaged.remove(&id);
@@ -200,18 +200,18 @@ impl Operations {
 
     pub(super) fn cancel(self: &Arc<Self>, id: &str) -> Answer<bool> {
         let operation = self.of_id("cancel", id);
-        self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
+        self.change(RetryPolicy::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
     }
 
     pub(super) fn reset(self: &Arc<Self>, id: String, due: Due) -> Answer<bool> {
         let operation = self.of_id("reset", &id).due(due);
-        self.change(Patience::Caller, operation, move |operations, answer, now| {
+        self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             match answer {
                 0 => return Ok(false),
                 1 => operations.tell_if_near(&id, due, now),
                 4 => return Err(beyond()),
-                _ => return Err(strange()),
+                _ => return Err(unexpected_reply()),
             }
             Ok(true)
         })
@@ -242,10 +242,10 @@ impl Operations {
         for partition in start..self.keys.partitions() {
             let from = after.as_ref().filter(|(place, _)| place.partition == partition);
             let bucket = from.map_or(0, |(place, _)| place.bucket);
-            let (script, patience) = (&self.scripts.list, Patience::Caller);
+            let (script, retry) = (&self.scripts.list, RetryPolicy::Caller);
             let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
             let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
-            let call = ScriptCall { script, partition, args, patience };
+            let call = ScriptCall { script, partition, args, retry };
             let (more, found): (u8, Vec<(String, Vec<u8>)>) = self.call(call).await?;
             let found = found.into_iter().map(|(id, bytes)| ((self.keys.place(&id), id), bytes));
             let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();
@@ -285,9 +285,10 @@ impl Operations {
         }
         let operation = self.of_id("lease", &id).number(due).skip_if_dropped();
         let name = id.clone();
-        let leasing = self.change(Patience::Worker, operation, move |operations, answer, now| {
-            operations.leased(&name, read(answer)?, now)
-        });
+        let leasing =
+            self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {
+                operations.leased(&name, read(answer)?, now)
+            });
         let operations = Arc::clone(self);
         Box::pin(async move {
             let error = match leasing.await {
@@ -297,7 +298,7 @@ impl Operations {
                 Err(error) => return Err(error),
                 Ok(Leased::Damaged(mark, error)) => {
                     // Whatever else is wrong with it, it is not delivered.
-                    let _ = operations.change(Patience::Worker, mark, |_, _, _| Ok(())).await;
+                    let _ = operations.change(RetryPolicy::Worker, mark, |_, _, _| Ok(())).await;
                     error
                 }
             };
@@ -308,15 +309,17 @@ impl Operations {
 
     fn leased(&self, id: &str, answer: Vec<Value>, now: Millis) -> Result<Leased, DurableError> {
         let number = |place: usize| match answer.get(place) {
-            Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| strange()),
-            _ => Err(strange()),
+            Some(Value::Int(number)) => u64::try_from(*number).map_err(|_| unexpected_reply()),
+            _ => Err(unexpected_reply()),
         };
         Ok(Leased::Readable(match number(0)? {
             0 => Leasing::Gone,
             1 => Leasing::NotDue { due: number(1)?, now },
             2 => {
                 let (fence, overrun) = (number(1)?, number(2)? == 1);
-                let Some(Value::BulkString(bytes)) = answer.get(5) else { return Err(strange()) };
+                let Some(Value::BulkString(bytes)) = answer.get(5) else {
+                    return Err(unexpected_reply());
+                };
                 let record = match record(id, bytes) {
                     Ok(record) => record,
                     Err(error) => {
@@ -329,7 +332,7 @@ impl Operations {
                 Leasing::Taken(Box::new(Lease { fence, now, overrun, record }))
             }
             3 => return Ok(Leased::Missing),
-            _ => return Err(strange()),
+            _ => return Err(unexpected_reply()),
         }))
     }
 
@@ -354,7 +357,7 @@ impl Operations {
                 operation.number(bytes::reason(reason)).number(clear)
             }
         };
-        self.change(Patience::Worker, operation, move |operations, answer, now| {
+        self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             if answer == 1 {
                 operations.tell_if_near(&id, due, now);
@@ -432,23 +435,24 @@ impl Operations {
         let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
         let record = bytes::resting(&id, settings, 0, *planned, error, payload);
         let operation = operation.number(bucket).text(&record);
-        let redriven = self.change(Patience::Caller, operation, move |operations, answer, now| {
-            let (answer, due): (u8, Millis) = read(answer)?;
-            match answer {
-                0 => return Ok(false),
-                1 => operations.tell_if_near(&id, due, now),
-                3 => return Err(DurableError::Exists),
-                _ => return Err(strange()),
-            }
-            Ok(true)
-        });
+        let redriven =
+            self.change(RetryPolicy::Caller, operation, move |operations, answer, now| {
+                let (answer, due): (u8, Millis) = read(answer)?;
+                match answer {
+                    0 => return Ok(false),
+                    1 => operations.tell_if_near(&id, due, now),
+                    3 => return Err(DurableError::Exists),
+                    _ => return Err(unexpected_reply()),
+                }
+                Ok(true)
+            });
         redriven.await
     }
 
     pub(super) fn delete_dead_letter(self: &Arc<Self>, number: u64) -> Answer<bool> {
         let (partition, inner) = self.of_number(number);
         let operation = Operation::new(partition, "delete_letter").number(inner);
-        self.change(Patience::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
+        self.change(RetryPolicy::Caller, operation, |_, answer, _| Ok(read::<u8>(answer)? == 1))
     }
 
     pub(super) async fn discard(self: Arc<Self>, id: String) -> Result<bool, DurableError> {
@@ -460,7 +464,7 @@ impl Operations {
         let operation = self.of_id("discard", &id).text(&bytes);
         self.damaged.remove(&id);
         let discarded = |_: &Self, answer, _| Ok(read::<u8>(answer)? == 1);
-        self.change(Patience::Caller, operation, discarded).await
+        self.change(RetryPolicy::Caller, operation, discarded).await
     }
 }
 

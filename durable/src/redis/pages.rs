@@ -6,7 +6,7 @@ use super::super::clock::Millis;
 use super::super::error::DurableError;
 use super::super::key::{Key, Page, first_from};
 use super::super::window::Window;
-use super::link::Patience;
+use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
 use futures_util::future::{join_all, select_ok};
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ impl Operations {
     async fn beat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
         let beat =
-            self.run(&self.scripts.beat, &self.keys.workers(), "", &more, Patience::Look).await;
+            self.run(&self.scripts.beat, &self.keys.workers(), "", &more, RetryPolicy::Probe).await;
         let (now, owned): (Millis, BTreeSet<u64>) = beat?;
         self.members.owns(worker, &owned);
         Ok(now)
@@ -105,7 +105,8 @@ impl Operations {
             let (script, keys) = (&operations.scripts.now, operations.keys.workers());
             // A worker that has left is not waited for.
             while operations.members.is_unheard(worker) {
-                let said = operations.run::<Millis>(script, &keys, "", &[], Patience::Page).await;
+                let said =
+                    operations.run::<Millis>(script, &keys, "", &[], RetryPolicy::Page).await;
                 if !unreachable(&said) {
                     return operations.members.heard(worker);
                 }
@@ -133,7 +134,7 @@ impl Operations {
                 start += HEAD_START;
                 Box::pin(async move {
                     tokio::time::sleep(wait).await;
-                    self.now(partition, Patience::Page).await
+                    self.now(partition, RetryPolicy::Page).await
                 })
             })
             .collect();
@@ -147,7 +148,7 @@ impl Operations {
     pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
         let more = vec![text(worker)];
         let (script, keys) = (&self.scripts.leave, self.keys.workers());
-        let _: u64 = self.run(script, &keys, "", &more, Patience::Caller).await?;
+        let _: u64 = self.run(script, &keys, "", &more, RetryPolicy::Caller).await?;
         Ok(())
     }
 
@@ -171,7 +172,7 @@ impl Operations {
         let asked = owned.into_iter().filter_map(|partition| {
             let notices = self.quiet.asked(partition, now, from.0, until)?;
             let part = Part { partition, notices, from: from.clone(), until, limit: share };
-            Some(async move { (partition, self.part(part, Patience::Look).await) })
+            Some(async move { (partition, self.part(part, RetryPolicy::Probe).await) })
         });
         let mut keys = Vec::new();
         let mut end: Option<Key> = None;
@@ -203,14 +204,16 @@ impl Operations {
     /// Returns keys that another worker should have delivered long ago.
     async fn stragglers(&self, worker: u64, now: Millis) -> Result<Vec<Key>, DurableError> {
         let until = now.saturating_sub(LATE);
-        let Some(partition) = self.members.strange(worker, self.keys.partitions(), now) else {
+        let Some(partition) =
+            self.members.next_foreign_partition(worker, self.keys.partitions(), now)
+        else {
             return Ok(Vec::new());
         };
         let Some(notices) = self.quiet.asked(partition, now, 0, until) else {
             return Ok(Vec::new());
         };
         let part = Part { partition, notices, from: first_from(0), until, limit: TAKEN_ON };
-        let page = self.part(part, Patience::Look).await;
+        let page = self.part(part, RetryPolicy::Probe).await;
         if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
     }
 
@@ -227,7 +230,7 @@ impl Operations {
                 let notices = u64::MAX;
                 let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
                 // Whatever is wrong with it beside, the next page tells.
-                if !unreachable(&operations.part(part, Patience::Page).await) {
+                if !unreachable(&operations.part(part, RetryPolicy::Page).await) {
                     return operations.members.found(worker, partition);
                 }
             }
@@ -246,11 +249,11 @@ impl Operations {
         self.members.is_withheld(worker, self.keys.place(id).partition)
     }
 
-    async fn part(&self, part: Part, patience: Patience) -> Result<(Vec<Key>, bool), DurableError> {
+    async fn part(&self, part: Part, retry: RetryPolicy) -> Result<(Vec<Key>, bool), DurableError> {
         let Part { partition, notices, from, until, limit } = part;
         let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
         let script = &self.scripts.load;
-        let call = ScriptCall { script, partition, args, patience };
+        let call = ScriptCall { script, partition, args, retry };
         let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
         let (now, more, beyond, found) = answer;
         if more == 0 {

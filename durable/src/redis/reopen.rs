@@ -5,7 +5,7 @@
 use super::super::error::DurableError;
 use super::bytes::LAYOUT;
 use super::identity::format;
-use super::link::Patience;
+use super::link::RetryPolicy;
 use super::operations::Operations;
 use crate::panics::ignore_poison;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Operations {
             tokio::time::sleep(AGAIN).await;
             let Self { identity, link, scripts, .. } = self;
             // Without an answer nothing is known to have changed.
-            if let Ok(found) = identity.ask(link, &scripts.open, Patience::Page).await {
+            if let Ok(found) = identity.ask(link, &scripts.open, RetryPolicy::Page).await {
                 self.compare(found);
             }
         }

@@ -1,4 +1,4 @@
-//! [`Fault`]: why a transition did not happen, and what the database's errors mean.
+//! [`TransitionError`]: why a transition did not happen, and what the database's errors mean.
 
 #![forbid(unsafe_code)]
 
@@ -8,32 +8,32 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a transition did not happen.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum TransitionError {
     /// Nothing was touched: the rest of the batch goes on.
-    Refused(DurableError),
-    /// The database failed in its midst: the whole batch is undone.
-    Broken(DurableError),
+    Rejected(DurableError),
+    /// The database failed in its midst: the whole batch is rolled back.
+    Failed(DurableError),
 }
 
-impl From<DurableError> for Fault {
+impl From<DurableError> for TransitionError {
     fn from(error: DurableError) -> Self {
-        Self::Refused(error)
+        Self::Rejected(error)
     }
 }
 
-impl From<Fault> for DurableError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Refused(error) | Fault::Broken(error) => error,
+impl From<TransitionError> for DurableError {
+    fn from(error: TransitionError) -> Self {
+        match error {
+            TransitionError::Rejected(error) | TransitionError::Failed(error) => error,
         }
     }
 }
 
 macro_rules! faults {
     ($($error:ident),*) => {$(
-        impl From<redb::$error> for Fault {
+        impl From<redb::$error> for TransitionError {
             fn from(error: redb::$error) -> Self {
-                Self::Broken(fault(error.into()))
+                Self::Failed(convert(error.into()))
             }
         }
     )*};
@@ -41,7 +41,7 @@ macro_rules! faults {
 
 faults!(TransactionError, TableError, StorageError, CommitError, DatabaseError, CompactionError);
 
-fn fault(error: redb::Error) -> DurableError {
+fn convert(error: redb::Error) -> DurableError {
     match error {
         redb::Error::DatabaseAlreadyOpen => DurableError::Locked(
             "another process, or another handle of this one, has it".to_owned(),
@@ -69,18 +69,20 @@ fn fault(error: redb::Error) -> DurableError {
 
 /// Returns the meaning of an error of the file system.
 pub(super) fn io(error: std::io::Error) -> DurableError {
-    fault(redb::Error::Io(error))
+    convert(redb::Error::Io(error))
 }
 
 /// Calls the database, which asserts what it reads of a damaged file: others wait for this thread.
-pub(super) fn asserted<R>(work: impl FnOnce() -> Result<R, Fault>) -> Result<R, DurableError> {
+pub(super) fn asserted<R>(
+    work: impl FnOnce() -> Result<R, TransitionError>,
+) -> Result<R, DurableError> {
     let worked = catch_unwind(AssertUnwindSafe(work));
     let panicked = |_| Err(DurableError::corrupt("an assertion of the database failed").into());
     worked.unwrap_or_else(panicked).map_err(DurableError::from)
 }
 
 /// Returns the error of an operation that failed before its commit: it was surely not done.
-pub(super) fn undone(error: DurableError) -> DurableError {
+pub(super) fn not_executed(error: DurableError) -> DurableError {
     match error {
         DurableError::Io(what) => DurableError::ReadOnly(what),
         error => error,
@@ -88,7 +90,7 @@ pub(super) fn undone(error: DurableError) -> DurableError {
 }
 
 /// Returns the error of an operation that failed during its commit: it may have been done.
-pub(super) fn in_doubt(error: DurableError) -> DurableError {
+pub(super) fn ambiguous(error: DurableError) -> DurableError {
     match error {
         DurableError::ReadOnly(what) => DurableError::Io(what),
         error => error,
