@@ -41,7 +41,7 @@ struct Inner {
     /// The workers, by the numbers of their seats.
     seats: BTreeMap<u64, Waiter>,
     /// The claims that the store has not answered, by their numbers.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenClaim>,
     /// The last number of a seat or a claim.
     last: u64,
     /// The number of looks at the store so far.
@@ -65,7 +65,7 @@ struct Waiter {
 
 /// A claim that the store has not answered.
 #[derive(Debug)]
-struct Open {
+struct OpenClaim {
     key: Key,
     seat: u64,
     /// The number of looks before it was taken.
@@ -211,7 +211,7 @@ impl Seat {
             return None;
         };
         let (number, taken) = (inner.number(), inner.looks);
-        inner.open.insert(number, Open { key: key.clone(), seat: self.number, taken });
+        inner.open.insert(number, OpenClaim { key: key.clone(), seat: self.number, taken });
         drop(inner);
         Some(Claim { ready: Arc::clone(&self.ready), key, number })
     }

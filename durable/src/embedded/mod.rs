@@ -9,9 +9,9 @@
 mod disk;
 mod error;
 mod file;
-mod keeper;
 mod mend;
 mod power;
+mod reopen;
 mod tables;
 mod tests;
 mod threads;
@@ -26,7 +26,7 @@ use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
 use error::TransitionError;
 use file::{File, Place};
-use keeper::Keeper;
+use reopen::ReopeningFile;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -174,10 +174,10 @@ impl Embedded {
         clock: Arc<dyn StoreClock>,
     ) -> Result<Self, DurableError> {
         let watchers = Arc::new(Watchers::default());
-        let keeper = Arc::new(Keeper::new(place, opened, Arc::clone(&watchers)));
+        let store_file = Arc::new(ReopeningFile::new(place, opened, Arc::clone(&watchers)));
         let thread = |error: std::io::Error| DurableError::Io(format!("a thread: {error}"));
-        let (reads, reader) = reader(Arc::clone(&keeper), Arc::clone(&name)).map_err(thread)?;
-        let (writes, writer) = writer(keeper, Arc::clone(&watchers), name).map_err(thread)?;
+        let (reads, reader) = reader(Arc::clone(&store_file), Arc::clone(&name)).map_err(thread)?;
+        let (writes, writer) = writer(store_file, Arc::clone(&watchers), name).map_err(thread)?;
         Ok(Self { calls: Some((writes, reads)), threads: vec![reader, writer], watchers, clock })
     }
 

@@ -17,7 +17,7 @@ use super::super::store::Answer;
 use super::super::window::Watchers;
 use super::error::{TransitionError, ambiguous, asserted, not_executed};
 use super::file::File;
-use super::keeper::Keeper;
+use super::reopen::ReopeningFile;
 use super::tables::{Snapshot, Transaction};
 use crate::panics::quietly;
 use futures_channel::oneshot;
@@ -123,13 +123,13 @@ impl<T: 'static> Calls<T> {
 
 /// The thread that writes.
 pub(super) fn writer(
-    keeper: Arc<Keeper>,
+    store_file: Arc<ReopeningFile>,
     watchers: Arc<Watchers>,
     place: Arc<str>,
 ) -> io::Result<(Calls<Transaction>, JoinHandle<()>)> {
     start("timers-writer", place, move |works: Works<Transaction>| {
         serve(&works, |batch| {
-            let changes = keeper.with(|file| commit(file, batch, &works))?;
+            let changes = store_file.with(|file| commit(file, batch, &works))?;
             // A waker that panics must not end the thread that all wait for.
             quietly(|| watchers.tell(&changes));
             Ok(())
@@ -173,13 +173,13 @@ fn apply(
 
 /// The thread that reads.
 pub(super) fn reader(
-    keeper: Arc<Keeper>,
+    store_file: Arc<ReopeningFile>,
     place: Arc<str>,
 ) -> io::Result<(Calls<Snapshot>, JoinHandle<()>)> {
     start("timers-reader", place, move |works: Works<Snapshot>| {
-        serve(&works, |batch| match keeper.with(|file| read(file, batch)) {
+        serve(&works, |batch| match store_file.with(|file| read(file, batch)) {
             // The file has been opened again, whichever thread it was that had failed.
-            Err(error) if error.passes() => keeper.with(|file| read(file, batch)),
+            Err(error) if error.passes() => store_file.with(|file| read(file, batch)),
             done => done,
         });
     })

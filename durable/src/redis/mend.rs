@@ -14,8 +14,8 @@ use super::super::store::LONGEST_LIST;
 use super::bytes;
 use super::keys::{BUCKETS, Place};
 use super::link::RetryPolicy;
-use super::notices::Told;
 use super::operations::{Operations, ScriptCall, text};
+use super::pubsub::Told;
 use std::sync::Arc;
 
 /// How many records or keys a step has.

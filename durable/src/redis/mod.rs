@@ -11,9 +11,9 @@
 //! the server's. **The operations of a moment go together**, as a batch with a number, and a
 //! partition keeps the answer to the last batch of each process: what is asked again after a lost
 //! answer gets the first one (`batch.rs`). **Workers hear of near changes** by notices
-//! (`notices.rs`), and ask a partition only when something may be due there (`quiet.rs`).
+//! (`pubsub.rs`), and ask a partition only when something may be due there (`idle.rs`).
 //!
-//! **Each partition has one owner** among the workers (`members.rs`), who alone loads its keys; the
+//! **Each partition has one owner** among the workers (`ownership.rs`), who alone loads its keys; the
 //! lease of each timer decides who delivers it.
 //!
 //! The order of transactions is not known here, so that nobody is told that a key has gone: its
@@ -27,17 +27,17 @@ mod cluster;
 mod damaged;
 mod fault;
 mod identity;
+mod idle;
 mod keys;
 mod link;
-mod members;
+mod load;
 mod mend;
 mod node;
-mod notices;
 mod operations;
-mod pages;
+mod ownership;
 mod policy;
+mod pubsub;
 mod queue;
-mod quiet;
 mod reopen;
 mod scripts;
 
@@ -52,13 +52,13 @@ use damaged::Damaged;
 use fault::refused;
 use futures_util::future::join;
 use identity::Identity;
+use idle::IdleHints;
 use keys::Keys;
 use link::Link;
-use members::Members;
-use notices::{Told, listen, subscribe};
 use operations::Operations;
+use ownership::Ownership;
+use pubsub::{Told, listen, subscribe};
 use queue::Queues;
-use quiet::Quiet;
 use redis::Client;
 use scripts::Scripts;
 use std::fmt;
@@ -264,14 +264,14 @@ impl Redis {
         let identity =
             Identity::open(&link, &scripts.open, name.clone(), partitions.into()).await?;
         let partitions = identity.partitions();
-        let (keys, quiet) = (Keys::new(&name, partitions), Quiet::new(partitions));
+        let (keys, idle) = (Keys::new(&name, partitions), IdleHints::new(partitions));
         let channel = keys.channel();
         let subscription = subscribe(&link, &channel).await.map_err(|error| refused(&error))?;
-        let (members, queues) = (Members::default(), Queues::new(partitions, runtime.clone()));
+        let (ownership, queues) = (Ownership::default(), Queues::new(partitions, runtime.clone()));
         let follows = link.clone();
         let damaged = Damaged::default();
         let operations =
-            Operations { link, keys, clock, scripts, members, quiet, queues, identity, damaged };
+            Operations { link, keys, clock, scripts, ownership, idle, queues, identity, damaged };
         let operations = Arc::new(operations);
         let told: Arc<dyn Told> = Arc::<Operations>::clone(&operations);
         let (opened, listens) =
@@ -352,7 +352,7 @@ impl Store for Redis {
     }
 
     fn leave(&self, worker: u64) -> Answer<()> {
-        self.operations.members.leave(worker);
+        self.operations.ownership.leave(worker);
         self.ask(move |operations| async move { operations.leave(worker).await })
     }
 

@@ -11,13 +11,13 @@ use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, L
 use super::bytes;
 use super::damaged::Damaged;
 use super::identity::Identity;
+use super::idle::{IdleHints, TOLD};
 use super::keys::{BUCKETS, Keys, Place, slice};
 use super::link::{self, Link, RetryPolicy};
-use super::members::Members;
 use super::node::Way;
-use super::notices::Told;
+use super::ownership::Ownership;
+use super::pubsub::Told;
 use super::queue::{Operation, Queues};
-use super::quiet::{Quiet, TOLD};
 use super::scripts::Scripts;
 use crate::Existing;
 use futures_util::StreamExt;
@@ -35,8 +35,8 @@ pub(super) struct Operations {
     pub(super) keys: Keys,
     pub(super) clock: Option<Arc<dyn StoreClock>>,
     pub(super) scripts: Scripts,
-    pub(super) members: Members,
-    pub(super) quiet: Quiet,
+    pub(super) ownership: Ownership,
+    pub(super) idle: IdleHints,
     pub(super) queues: Queues<Self>,
     pub(super) identity: Identity,
     pub(super) damaged: Damaged,
@@ -138,8 +138,8 @@ impl Operations {
     /// Tells the workers of this process of a key, which they are told by a notice as well.
     fn tell(&self, id: &str, due: Millis) {
         let Place { partition, .. } = self.keys.place(id);
-        self.quiet.notice(partition, due);
-        self.members.tell(partition, Change { gone: None, here: Some((due, Arc::from(id))) });
+        self.idle.notice(partition, due);
+        self.ownership.tell(partition, Change { gone: None, here: Some((due, Arc::from(id))) });
     }
 
     /// Tells them if it is near, as the script does.
@@ -474,16 +474,16 @@ impl Told for Operations {
     }
 
     fn left(&self) {
-        self.members.hasten();
+        self.ownership.hasten();
     }
 
     fn lost(&self) {
-        self.quiet.forget();
-        self.members.forget();
+        self.idle.forget();
+        self.ownership.forget();
     }
 
     fn unsure(&self) {
-        self.quiet.forget();
-        self.members.reload();
+        self.idle.forget();
+        self.ownership.reload();
     }
 }

@@ -34,14 +34,14 @@ impl Operations {
             _ => {
                 let before = std::mem::replace(&mut *ignore_poison(identity.number.lock()), number);
                 if before != number {
-                    self.quiet.forget();
-                    self.members.emptied();
+                    self.idle.forget();
+                    self.ownership.emptied();
                 }
                 return;
             }
         };
         // The first reason stays.
         let _ = identity.gone.set(gone);
-        self.members.forget();
+        self.ownership.forget();
     }
 }

@@ -1,4 +1,4 @@
-//! [`Quiet`]: which partitions need not be asked for near keys.
+//! [`IdleHints`]: which partitions need not be asked for near keys.
 //!
 //! A page of a partition tells the due time of the first key beyond it. Until then nothing is due
 //! but what is put there later, and a change within half a minute is told by a notice: so for
@@ -21,11 +21,11 @@ const APART: Millis = 5000;
 
 /// The knowledge about each partition.
 #[derive(Debug)]
-pub(super) struct Quiet(Mutex<Vec<Known>>);
+pub(super) struct IdleHints(Mutex<Vec<IdleHint>>);
 
 /// Between these two times, both excluded, no key is due.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct IdleHint {
     after: Millis,
     before: Millis,
     /// When that was so.
@@ -34,10 +34,10 @@ struct Known {
     notices: u64,
 }
 
-impl Quiet {
+impl IdleHints {
     pub(super) fn new(partitions: u64) -> Self {
         let partitions = usize::try_from(partitions).unwrap_or(usize::MAX);
-        Self(Mutex::new(vec![Known::default(); partitions]))
+        Self(Mutex::new(vec![IdleHint::default(); partitions]))
     }
 
     /// Returns the number of notices so far if the partition has to be asked for keys from `from`
@@ -50,12 +50,12 @@ impl Quiet {
         until: Millis,
     ) -> Option<u64> {
         let mut all = self.lock();
-        let known = find(&mut all, partition)?;
-        if now < known.since {
-            known.before = 0;
+        let hint = find(&mut all, partition)?;
+        if now < hint.since {
+            hint.before = 0;
         }
-        let quiet = from > known.after && until < known.before;
-        (!quiet).then_some(known.notices)
+        let idle = from > hint.after && until < hint.before;
+        (!idle).then_some(hint.notices)
     }
 
     /// A whole page up to `until` has come, that was asked for after so many notices.
@@ -68,36 +68,36 @@ impl Quiet {
         beyond: Option<Millis>,
     ) {
         let mut all = self.lock();
-        let Some(known) = find(&mut all, partition) else { return };
-        if known.notices == notices {
+        let Some(hint) = find(&mut all, partition) else { return };
+        if hint.notices == notices {
             let told = now + TOLD - APART;
             let before = beyond.map_or(told, |beyond| beyond.min(told));
-            *known = Known { after: until, before, since: now, notices };
+            *hint = IdleHint { after: until, before, since: now, notices };
         }
     }
 
     /// A key is there now.
     pub(super) fn notice(&self, partition: u64, due: Millis) {
         let mut all = self.lock();
-        let Some(known) = find(&mut all, partition) else { return };
-        known.notices += 1;
-        known.before = known.before.min(due);
+        let Some(hint) = find(&mut all, partition) else { return };
+        hint.notices += 1;
+        hint.before = hint.before.min(due);
     }
 
     /// Notices may have been lost.
     pub(super) fn forget(&self) {
-        for known in &mut *self.lock() {
-            known.notices += 1;
-            known.before = 0;
+        for hint in &mut *self.lock() {
+            hint.notices += 1;
+            hint.before = 0;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<IdleHint>> {
         ignore_poison(self.0.lock())
     }
 }
 
-fn find(all: &mut [Known], partition: u64) -> Option<&mut Known> {
+fn find(all: &mut [IdleHint], partition: u64) -> Option<&mut IdleHint> {
     all.get_mut(usize::try_from(partition).ok()?)
 }
 
@@ -107,24 +107,24 @@ mod tests {
 
     #[test]
     fn a_partition_is_asked_again_when_something_may_be_there() {
-        let quiet = Quiet::new(1);
-        let asked = |now, from, until| quiet.asked(0, now, from, until);
+        let idle = IdleHints::new(1);
+        let asked = |now, from, until| idle.asked(0, now, from, until);
         assert_eq!(asked(1000, 0, 11_000), Some(0));
-        quiet.page(0, 0, 1000, 11_000, Some(25_000));
+        idle.page(0, 0, 1000, 11_000, Some(25_000));
         assert_eq!(asked(2000, 11_001, 12_000), None);
         assert_eq!(asked(2000, 0, 12_000), Some(0), "from the start");
         assert_eq!(asked(15_000, 11_001, 25_000), Some(0), "its first key");
         assert_eq!(asked(999, 11_001, 12_000), Some(0), "the clock was set back");
 
-        quiet.page(0, 0, 1000, 11_000, None);
+        idle.page(0, 0, 1000, 11_000, None);
         assert_eq!(asked(20_000, 11_001, 25_999), None);
         assert_eq!(asked(21_000, 11_001, 26_000), Some(0), "beyond what is told");
-        quiet.notice(0, 20_000);
+        idle.notice(0, 20_000);
         assert_eq!(asked(2000, 11_001, 20_000), Some(1));
         assert_eq!(asked(2000, 11_001, 19_999), None);
-        quiet.page(0, 0, 2000, 20_000, None);
+        idle.page(0, 0, 2000, 20_000, None);
         assert_eq!(asked(2000, 20_001, 20_500), Some(1), "the page came too late");
-        quiet.forget();
+        idle.forget();
         assert_eq!(asked(2000, 11_001, 11_002), Some(2));
     }
 }

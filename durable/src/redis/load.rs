@@ -29,8 +29,8 @@ const ASKED: usize = 8;
 /// How long one has before the next is asked.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The part of a page that one partition has.
-struct Part {
+/// The request of a page that one partition has.
+struct PartitionLoad {
     partition: u64,
     /// How many notices of it there had been.
     notices: u64,
@@ -48,7 +48,7 @@ pub(super) struct Stall {
 
 impl Drop for Stall {
     fn drop(&mut self) {
-        self.operations.members.go_on(self.worker, self.partition);
+        self.operations.ownership.go_on(self.worker, self.partition);
     }
 }
 
@@ -60,7 +60,7 @@ impl Operations {
     /// A worker of this process, which owns nothing yet.
     pub(super) fn join(&self, window: &Arc<Window>) -> u64 {
         let worker = fastrand::u64(..);
-        self.members.join(worker, window);
+        self.ownership.join(worker, window);
         worker
     }
 
@@ -70,7 +70,7 @@ impl Operations {
         let beat =
             self.run(&self.scripts.beat, &self.keys.workers(), "", &more, RetryPolicy::Probe).await;
         let (now, owned): (Millis, BTreeSet<u64>) = beat?;
-        self.members.owns(worker, &owned);
+        self.ownership.owns(worker, &owned);
         Ok(now)
     }
 
@@ -79,9 +79,9 @@ impl Operations {
     /// has.
     async fn be_heard(self: &Arc<Self>, worker: u64) -> Result<Millis, DurableError> {
         loop {
-            let owned = self.members.legible(worker);
+            let owned = self.ownership.legible(worker);
             // A worker that owns nothing has nothing to go on with.
-            if owned.is_empty() || !self.members.is_unheard(worker) {
+            if owned.is_empty() || !self.ownership.is_unheard(worker) {
                 let said = self.beat(worker).await;
                 if !unreachable(&said) {
                     return said;
@@ -97,18 +97,18 @@ impl Operations {
 
     /// Lets a worker load its keys without being heard, until the master of the workers answers.
     fn go_on_unheard(self: &Arc<Self>, worker: u64) {
-        if !self.members.unheard(worker) {
+        if !self.ownership.unheard(worker) {
             return;
         }
         let operations = Arc::clone(self);
         tokio::spawn(async move {
             let (script, keys) = (&operations.scripts.now, operations.keys.workers());
             // A worker that has left is not waited for.
-            while operations.members.is_unheard(worker) {
+            while operations.ownership.is_unheard(worker) {
                 let said =
                     operations.run::<Millis>(script, &keys, "", &[], RetryPolicy::Page).await;
                 if !unreachable(&said) {
-                    return operations.members.heard(worker);
+                    return operations.ownership.heard(worker);
                 }
             }
         });
@@ -160,19 +160,20 @@ impl Operations {
         limit: usize,
     ) -> Result<Page, DurableError> {
         self.identity.stands()?;
-        if self.members.saw_emptied(worker) {
+        if self.ownership.saw_emptied(worker) {
             return Err(DurableError::Emptied);
         }
         let now = self.be_heard(worker).await?;
         self.damaged.now(now);
-        let owned = self.members.legible(worker);
+        let owned = self.ownership.legible(worker);
         let until = until.min(now + AHEAD);
         // More than its share of a page a partition gives only if it has more than its share.
         let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
         let asked = owned.into_iter().filter_map(|partition| {
-            let notices = self.quiet.asked(partition, now, from.0, until)?;
-            let part = Part { partition, notices, from: from.clone(), until, limit: share };
-            Some(async move { (partition, self.part(part, RetryPolicy::Probe).await) })
+            let notices = self.idle.asked(partition, now, from.0, until)?;
+            let request =
+                PartitionLoad { partition, notices, from: from.clone(), until, limit: share };
+            Some(async move { (partition, self.load_partition(request, RetryPolicy::Probe).await) })
         });
         let mut keys = Vec::new();
         let mut end: Option<Key> = None;
@@ -205,33 +206,35 @@ impl Operations {
     async fn stragglers(&self, worker: u64, now: Millis) -> Result<Vec<Key>, DurableError> {
         let until = now.saturating_sub(LATE);
         let Some(partition) =
-            self.members.next_foreign_partition(worker, self.keys.partitions(), now)
+            self.ownership.next_foreign_partition(worker, self.keys.partitions(), now)
         else {
             return Ok(Vec::new());
         };
-        let Some(notices) = self.quiet.asked(partition, now, 0, until) else {
+        let Some(notices) = self.idle.asked(partition, now, 0, until) else {
             return Ok(Vec::new());
         };
-        let part = Part { partition, notices, from: first_from(0), until, limit: TAKEN_ON };
-        let page = self.part(part, RetryPolicy::Probe).await;
+        let request =
+            PartitionLoad { partition, notices, from: first_from(0), until, limit: TAKEN_ON };
+        let page = self.load_partition(request, RetryPolicy::Probe).await;
         if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
     }
 
     /// Goes on without a partition, and tries it until it can be read.
     fn miss(self: &Arc<Self>, worker: u64, partition: u64) {
-        if !self.members.miss(worker, partition) {
+        if !self.ownership.miss(worker, partition) {
             return;
         }
         let operations = Arc::clone(self);
         tokio::spawn(async move {
             // A worker that has left, as one does whose store goes, misses nothing.
-            while operations.members.misses(worker, partition) {
+            while operations.ownership.misses(worker, partition) {
                 // Of no page: so many notices are never counted.
                 let notices = u64::MAX;
-                let part = Part { partition, notices, from: first_from(0), until: 0, limit: 1 };
+                let request =
+                    PartitionLoad { partition, notices, from: first_from(0), until: 0, limit: 1 };
                 // Whatever is wrong with it beside, the next page tells.
-                if !unreachable(&operations.part(part, RetryPolicy::Page).await) {
-                    return operations.members.found(worker, partition);
+                if !unreachable(&operations.load_partition(request, RetryPolicy::Page).await) {
+                    return operations.ownership.found(worker, partition);
                 }
             }
         });
@@ -240,24 +243,28 @@ impl Operations {
     /// A worker waits for long for an answer about a timer: until this is dropped.
     pub(super) fn stalled(self: &Arc<Self>, worker: u64, id: &str) -> Stall {
         let partition = self.keys.place(id).partition;
-        self.members.stall(worker, partition);
+        self.ownership.stall(worker, partition);
         Stall { operations: Arc::clone(self), worker, partition }
     }
 
     /// Returns `true` if the partition of a timer does not answer.
     pub(super) fn is_withheld(&self, worker: u64, id: &str) -> bool {
-        self.members.is_withheld(worker, self.keys.place(id).partition)
+        self.ownership.is_withheld(worker, self.keys.place(id).partition)
     }
 
-    async fn part(&self, part: Part, retry: RetryPolicy) -> Result<(Vec<Key>, bool), DurableError> {
-        let Part { partition, notices, from, until, limit } = part;
+    async fn load_partition(
+        &self,
+        request: PartitionLoad,
+        retry: RetryPolicy,
+    ) -> Result<(Vec<Key>, bool), DurableError> {
+        let PartitionLoad { partition, notices, from, until, limit } = request;
         let args = vec![text(from.0), from.1.as_bytes().to_vec(), text(until), text(limit)];
         let script = &self.scripts.load;
         let call = ScriptCall { script, partition, args, retry };
         let answer: (Millis, u8, i64, Vec<(String, Millis)>) = self.call(call).await?;
         let (now, more, beyond, found) = answer;
         if more == 0 {
-            self.quiet.page(partition, notices, now, until, Millis::try_from(beyond).ok());
+            self.idle.page(partition, notices, now, until, Millis::try_from(beyond).ok());
         }
         let keys = found.into_iter().map(|(id, due)| (due, Arc::from(id))).collect();
         Ok((keys, more == 1))

@@ -1,4 +1,4 @@
-//! [`Members`]: the workers of this process, and the partitions that each of them owns.
+//! [`Ownership`]: the workers of this process, and the partitions that each of them owns.
 //!
 //! A partition has one owner among the workers of all processes, who alone loads its keys and hears
 //! of its near changes. Each worker is heard whenever it asks for a page, once a second at least
@@ -37,10 +37,10 @@ const STRAGGLERS: Millis = 1000;
 
 /// The workers of this process, by number.
 #[derive(Debug, Default)]
-pub(super) struct Members(Mutex<BTreeMap<u64, Member>>);
+pub(super) struct Ownership(Mutex<BTreeMap<u64, LocalWorker>>);
 
 #[derive(Debug)]
-struct Member {
+struct LocalWorker {
     window: Weak<Window>,
     owned: BTreeSet<u64>,
     /// Those of them that could not be read, so that their keys are not in its pages.
@@ -55,21 +55,21 @@ struct Member {
     emptied: bool,
 }
 
-impl Member {
+impl LocalWorker {
     fn is_withheld(&self, partition: u64) -> bool {
         self.missed.contains(&partition) || self.stalled.contains_key(&partition)
     }
 }
 
-impl Members {
+impl Ownership {
     /// A worker that owns nothing yet.
     pub(super) fn join(&self, number: u64, window: &Arc<Window>) {
         let window = Arc::downgrade(window);
         let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
         let stalled = BTreeMap::new();
-        let member =
-            Member { window, owned, missed, stalled, looked, unheard: false, emptied: false };
-        self.lock().insert(number, member);
+        let worker =
+            LocalWorker { window, owned, missed, stalled, looked, unheard: false, emptied: false };
+        self.lock().insert(number, worker);
     }
 
     pub(super) fn leave(&self, number: u64) {
@@ -78,10 +78,10 @@ impl Members {
 
     /// A worker owns these: if it did not know, all that it had loaded is void.
     pub(super) fn owns(&self, number: u64, owned: &BTreeSet<u64>) {
-        self.change(number, |member| {
-            let new = member.owned != *owned;
-            member.owned.clone_from(owned);
-            member.missed.retain(|partition| owned.contains(partition));
+        self.change(number, |worker| {
+            let new = worker.owned != *owned;
+            worker.owned.clone_from(owned);
+            worker.missed.retain(|partition| owned.contains(partition));
             new
         });
     }
@@ -89,74 +89,74 @@ impl Members {
     /// The partitions of a worker that can be read, as far as is known.
     pub(super) fn legible(&self, number: u64) -> BTreeSet<u64> {
         let all = self.lock();
-        let member = all.get(&number);
-        let is_legible = |member: &Member| {
-            let owned = member.owned.iter().copied();
-            owned.filter(|partition| !member.is_withheld(*partition)).collect()
+        let worker = all.get(&number);
+        let is_legible = |worker: &LocalWorker| {
+            let owned = worker.owned.iter().copied();
+            owned.filter(|partition| !worker.is_withheld(*partition)).collect()
         };
-        member.map_or(BTreeSet::new(), is_legible)
+        worker.map_or(BTreeSet::new(), is_legible)
     }
 
     /// Returns `true` if a worker is to begin no timer of a partition, because the partition does
     /// not answer.
     pub(super) fn is_withheld(&self, number: u64, partition: u64) -> bool {
-        self.lock().get(&number).is_some_and(|member| member.is_withheld(partition))
+        self.lock().get(&number).is_some_and(|worker| worker.is_withheld(partition))
     }
 
     /// A worker has waited for long for an answer from a partition.
     pub(super) fn stall(&self, number: u64, partition: u64) {
-        if let Some(member) = self.lock().get_mut(&number) {
-            *member.stalled.entry(partition).or_default() += 1;
+        if let Some(worker) = self.lock().get_mut(&number) {
+            *worker.stalled.entry(partition).or_default() += 1;
         }
     }
 
     /// It waits for that answer no more: after the last one all is loaded again.
     pub(super) fn go_on(&self, number: u64, partition: u64) {
-        self.change(number, |member| {
-            let Some(count) = member.stalled.get_mut(&partition) else { return false };
+        self.change(number, |worker| {
+            let Some(count) = worker.stalled.get_mut(&partition) else { return false };
             *count -= 1;
-            *count == 0 && member.stalled.remove(&partition).is_some()
+            *count == 0 && worker.stalled.remove(&partition).is_some()
         });
     }
 
     /// Returns `true` if a worker has missed a partition.
     pub(super) fn misses(&self, number: u64, partition: u64) -> bool {
-        self.lock().get(&number).is_some_and(|member| member.missed.contains(&partition))
+        self.lock().get(&number).is_some_and(|worker| worker.missed.contains(&partition))
     }
 
     /// A partition of a worker could not be read: whether it could before.
     pub(super) fn miss(&self, number: u64, partition: u64) -> bool {
         let mut all = self.lock();
-        all.get_mut(&number).is_some_and(|member| member.missed.insert(partition))
+        all.get_mut(&number).is_some_and(|worker| worker.missed.insert(partition))
     }
 
     /// A partition that could not be read can be again: all is loaded again, its keys among them.
     pub(super) fn found(&self, number: u64, partition: u64) {
-        self.change(number, |member| member.missed.remove(&partition));
+        self.change(number, |worker| worker.missed.remove(&partition));
     }
 
     /// Notes that a worker's heartbeat got no answer. Returns `true` if the previous one did.
     pub(super) fn unheard(&self, number: u64) -> bool {
         let mut all = self.lock();
-        all.get_mut(&number).is_some_and(|member| !std::mem::replace(&mut member.unheard, true))
+        all.get_mut(&number).is_some_and(|worker| !std::mem::replace(&mut worker.unheard, true))
     }
 
     /// Returns `true` if the worker's last heartbeat got no answer.
     pub(super) fn is_unheard(&self, number: u64) -> bool {
-        self.lock().get(&number).is_some_and(|member| member.unheard)
+        self.lock().get(&number).is_some_and(|worker| worker.unheard)
     }
 
     /// Notes that a worker's heartbeat was answered again.
     pub(super) fn heard(&self, number: u64) {
-        if let Some(member) = self.lock().get_mut(&number) {
-            member.unheard = false;
+        if let Some(worker) = self.lock().get_mut(&number) {
+            worker.unheard = false;
         }
     }
 
     /// Notes that the store was emptied, for each worker to report.
     pub(super) fn emptied(&self) {
-        for member in self.lock().values_mut() {
-            member.emptied = true;
+        for worker in self.lock().values_mut() {
+            worker.emptied = true;
         }
         self.forget();
     }
@@ -164,14 +164,14 @@ impl Members {
     /// Returns `true` if the store was emptied since the worker last reported it.
     pub(super) fn saw_emptied(&self, number: u64) -> bool {
         let mut all = self.lock();
-        all.get_mut(&number).is_some_and(|member| std::mem::take(&mut member.emptied))
+        all.get_mut(&number).is_some_and(|worker| std::mem::take(&mut worker.emptied))
     }
 
     /// Changes what a worker is to load; if `change` has, all that it had loaded is void.
-    fn change(&self, number: u64, change: impl FnOnce(&mut Member) -> bool) {
+    fn change(&self, number: u64, change: impl FnOnce(&mut LocalWorker) -> bool) {
         let mut all = self.lock();
-        let Some(member) = all.get_mut(&number) else { return };
-        let window = if change(member) { member.window.upgrade() } else { None };
+        let Some(worker) = all.get_mut(&number) else { return };
+        let window = if change(worker) { worker.window.upgrade() } else { None };
         drop(all);
         if let Some(window) = window {
             window.forget();
@@ -186,22 +186,22 @@ impl Members {
         now: Millis,
     ) -> Option<u64> {
         let mut all = self.lock();
-        let member = all.get_mut(&number)?;
-        let (last, when) = member.looked;
+        let worker = all.get_mut(&number)?;
+        let (last, when) = worker.looked;
         if (when..when.saturating_add(STRAGGLERS)).contains(&now) {
             return None;
         }
         let mut others = (1..=partitions).map(|step| last.wrapping_add(step) % partitions);
         let next = others.find(|partition| {
-            !member.owned.contains(partition) && !member.is_withheld(*partition)
+            !worker.owned.contains(partition) && !worker.is_withheld(*partition)
         })?;
-        member.looked = (next, now);
+        worker.looked = (next, now);
         Some(next)
     }
 
     /// A change of a key of that partition.
     pub(super) fn tell(&self, partition: u64, change: Change) {
-        let owners = self.windows(|member| member.owned.contains(&partition));
+        let owners = self.windows(|worker| worker.owned.contains(&partition));
         for window in owners {
             window.tell(std::slice::from_ref(&change));
         }
@@ -229,13 +229,13 @@ impl Members {
     }
 
     /// Those of some of the workers, to be told without the lock.
-    fn windows(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<Window>> {
+    fn windows(&self, which: impl Fn(&LocalWorker) -> bool) -> Vec<Arc<Window>> {
         let all = self.lock();
-        let which = all.values().filter(|member| which(member));
-        which.filter_map(|member| member.window.upgrade()).collect()
+        let which = all.values().filter(|worker| which(worker));
+        which.filter_map(|worker| worker.window.upgrade()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Member>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, LocalWorker>> {
         ignore_poison(self.0.lock())
     }
 }
@@ -259,19 +259,19 @@ mod tests {
         let window = Arc::new(Window::new(queue.handle(), now));
         let is_loaded_again = || window.poll_haste(&Context::from_waker(noop_waker_ref()));
 
-        let members = Members::default();
-        members.join(1, &window);
-        members.owns(1, &BTreeSet::from([4, 5]));
+        let ownership = Ownership::default();
+        ownership.join(1, &window);
+        ownership.owns(1, &BTreeSet::from([4, 5]));
         assert!(is_loaded_again());
-        members.stall(1, 4);
-        members.stall(1, 4);
-        assert_eq!(members.legible(1), BTreeSet::from([5]));
-        assert!(members.is_withheld(1, 4) && !members.is_withheld(1, 5));
-        assert!(!members.is_withheld(2, 4), "another worker's");
-        members.go_on(1, 4);
-        assert!(members.is_withheld(1, 4) && !is_loaded_again());
-        members.go_on(1, 4);
-        assert!(!members.is_withheld(1, 4) && is_loaded_again());
-        assert_eq!(members.legible(1), BTreeSet::from([4, 5]));
+        ownership.stall(1, 4);
+        ownership.stall(1, 4);
+        assert_eq!(ownership.legible(1), BTreeSet::from([5]));
+        assert!(ownership.is_withheld(1, 4) && !ownership.is_withheld(1, 5));
+        assert!(!ownership.is_withheld(2, 4), "another worker's");
+        ownership.go_on(1, 4);
+        assert!(ownership.is_withheld(1, 4) && !is_loaded_again());
+        ownership.go_on(1, 4);
+        assert!(!ownership.is_withheld(1, 4) && is_loaded_again());
+        assert_eq!(ownership.legible(1), BTreeSet::from([4, 5]));
     }
 }

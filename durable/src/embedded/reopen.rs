@@ -1,4 +1,4 @@
-//! [`Keeper`]: the file, which is opened again after a failure of the disk.
+//! [`ReopeningFile`]: the file, which is opened again after a failure of the disk.
 //!
 //! After one failed read or write the database answers nothing any more, not even from what it has
 //! in memory. So the file is closed then and opened again at once: what was committed is there, and
@@ -17,22 +17,22 @@ use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
-pub(super) struct Keeper {
+pub(super) struct ReopeningFile {
     place: Place,
-    open: RwLock<Open>,
+    open: RwLock<OpenFile>,
     watchers: Arc<Watchers>,
 }
 
-struct Open {
+struct OpenFile {
     /// `None` while it cannot be opened.
     file: Option<File>,
     /// How often it has been closed.
     closed: u64,
 }
 
-impl Keeper {
+impl ReopeningFile {
     pub(super) fn new(place: Place, file: File, watchers: Arc<Watchers>) -> Self {
-        Self { place, open: RwLock::new(Open { file: Some(file), closed: 0 }), watchers }
+        Self { place, open: RwLock::new(OpenFile { file: Some(file), closed: 0 }), watchers }
     }
 
     /// Works on the open file. If the disk fails it is opened again before this returns.
@@ -78,7 +78,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Open> {
+    fn read(&self) -> RwLockReadGuard<'_, OpenFile> {
         ignore_poison(self.open.read())
     }
 }
