@@ -263,11 +263,11 @@ impl Attempts {
                 self.window.again((due, id), now);
                 return Ok(());
             }
-            Leasing::Gone => return Ok(()),
+            Leasing::NotFound => return Ok(()),
             Leasing::Unreadable(error) => {
                 self.window.unreadable(self.timer.now());
                 let outcome = Outcome::Unreadable { error: error.to_string() };
-                self.tell(&id, planned, 0, outcome);
+                self.report(&id, planned, 0, outcome);
                 return Ok(());
             }
         };
@@ -281,7 +281,7 @@ impl Attempts {
             None => Outcome::Unanswered,
         };
         let Record { planned, attempt, .. } = lease.record;
-        self.tell(&id, planned, attempt, outcome);
+        self.report(&id, planned, attempt, outcome);
         Ok(())
     }
 
@@ -327,7 +327,7 @@ impl Attempts {
         answer.await
     }
 
-    pub(super) fn tell(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
+    pub(super) fn report(&self, id: &str, planned: Millis, attempt: u32, outcome: Outcome) {
         if let Some(observe) = &self.observe {
             let event = Event { id: id.to_owned(), planned: system(planned), attempt, outcome };
             quietly(|| observe(&event));

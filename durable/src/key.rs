@@ -31,6 +31,6 @@ pub(super) struct Page {
 /// A change of the key of one timer.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    pub(super) gone: Option<Key>,
-    pub(super) here: Option<Key>,
+    pub(super) removed: Option<Key>,
+    pub(super) added: Option<Key>,
 }

@@ -229,7 +229,7 @@ pub(super) enum Leasing {
         due: Millis,
         now: Millis,
     },
-    Gone,
+    NotFound,
     /// Its record cannot be read; nothing is changed.
     Unreadable(DurableError),
 }

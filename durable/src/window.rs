@@ -149,7 +149,7 @@ impl Window {
     }
 
     /// Changes in the store, in their order.
-    pub(super) fn tell(&self, changes: &[Change]) {
+    pub(super) fn notify(&self, changes: &[Change]) {
         let mut loaded = self.lock();
         for change in changes {
             if let Some(log) = &mut loaded.log {
@@ -242,10 +242,10 @@ impl Held<'_> {
     }
 
     fn change(&mut self, change: Change) {
-        if let Some(id) = change.gone.and_then(|key| self.loaded.armed.remove(&key)) {
+        if let Some(id) = change.removed.and_then(|key| self.loaded.armed.remove(&key)) {
             drop(self.queue.cancel(id));
         }
-        if let Some(key) = change.here {
+        if let Some(key) = change.added {
             self.put(key);
         }
     }
@@ -306,8 +306,8 @@ impl Watchers {
         ignore_poison(self.0.lock()).push(window);
     }
 
-    pub(super) fn tell(&self, changes: &[Change]) {
-        self.each(|window| window.tell(changes));
+    pub(super) fn notify(&self, changes: &[Change]) {
+        self.each(|window| window.notify(changes));
     }
 
     /// Changes may have been missed.
@@ -316,12 +316,12 @@ impl Watchers {
     }
 
     fn each(&self, call: impl Fn(&Window)) {
-        let mut here = Vec::new();
+        let mut windows = Vec::new();
         let mut watchers = ignore_poison(self.0.lock());
-        watchers.retain(|watcher| watcher.upgrade().map(|window| here.push(window)).is_some());
+        watchers.retain(|watcher| watcher.upgrade().map(|window| windows.push(window)).is_some());
         // Who begins to watch from here on has loaded nothing yet.
         drop(watchers);
-        here.iter().for_each(|window| call(window));
+        windows.iter().for_each(|window| call(window));
     }
 }
 
@@ -345,16 +345,16 @@ mod tests {
         (due, Arc::from(format!("{due}")))
     }
 
-    fn here(due: Millis) -> Change {
-        Change { gone: None, here: Some(key(due)) }
+    fn added(due: Millis) -> Change {
+        Change { removed: None, added: Some(key(due)) }
     }
 
     fn at(store: Millis, local: Instant) -> Reading {
         Reading { store, asked: local, answered: local }
     }
 
-    fn gone(due: Millis) -> Change {
-        Change { gone: Some(key(due)), here: None }
+    fn removed(due: Millis) -> Change {
+        Change { removed: Some(key(due)), added: None }
     }
 
     impl Trial {
@@ -373,7 +373,7 @@ mod tests {
             let local = self.clock.start() + self.clock.elapsed();
             let (_, from, now) = self.window.state(local);
             self.window.begin();
-            self.window.tell(changes);
+            self.window.notify(changes);
             let keys = keys.iter().copied().map(key).collect();
             self.window.end(
                 Page { now, until, keys, more, misplaced: None },
@@ -410,20 +410,20 @@ mod tests {
     #[test]
     fn what_is_before_the_watermark_is_here() {
         let mut trial = Trial::new();
-        trial.window.tell(&[here(3)]);
+        trial.window.notify(&[added(3)]);
         assert!(trial.fired(5).is_empty(), "nothing has been loaded yet");
         trial.load(&[3, 7, 9], false, 20, &[]);
-        trial.window.tell(&[here(20), here(21), gone(9)]);
+        trial.window.notify(&[added(20), added(21), removed(9)]);
         assert_eq!(trial.fired(6), [3]);
         assert_eq!(trial.fired(30), [7, 20]);
         assert_eq!(trial.low_watermark(), first_from(21));
     }
 
     #[test]
-    fn changes_are_told_again_when_the_page_has_come() {
+    fn changes_are_applied_again_when_the_page_has_come() {
         let mut trial = Trial::new();
         // The page is older than the changes: it shows 5 still, and 6 not yet.
-        trial.load(&[5], false, 20, &[gone(5), here(6), here(7), gone(7)]);
+        trial.load(&[5], false, 20, &[removed(5), added(6), added(7), removed(7)]);
         assert_eq!(trial.fired(20), [6]);
     }
 
@@ -432,7 +432,7 @@ mod tests {
         let mut trial = Trial::new();
         trial.load(&[5, 6], true, 20, &[]);
         assert_eq!(trial.low_watermark(), (6, Arc::from("6\0")));
-        trial.window.tell(&[here(7)]);
+        trial.window.notify(&[added(7)]);
         assert_eq!(trial.fired(20), [5, 6]);
         trial.load(&[7], false, 40, &[]);
         assert_eq!(trial.fired(20), [7]);
@@ -444,14 +444,14 @@ mod tests {
         trial.load(&[], false, 100_000, &[]);
         let first = 1000;
         let last = first + MOST as Millis;
-        let all: Vec<Change> = (first..=last).map(here).collect();
-        trial.window.tell(&all);
+        let all: Vec<Change> = (first..=last).map(added).collect();
+        trial.window.notify(&all);
         assert_eq!(trial.low_watermark(), key(last));
         assert_eq!(trial.window.state(trial.clock.start()).0, MOST);
         // A page that was asked for before that is of no use.
         trial.window.begin();
         let (_, from, now) = trial.window.state(trial.clock.start());
-        trial.window.tell(&[here(10)]);
+        trial.window.notify(&[added(10)]);
         assert_eq!(trial.low_watermark(), key(last - 1));
         let page =
             Page { now, until: 200_000, keys: vec![key(last)], more: false, misplaced: None };
@@ -486,7 +486,7 @@ mod tests {
         trial.load(&[10, 500], false, 1000, &[]);
         assert_eq!(trial.fired(10), [10]);
         // It was moved, and is here already: by a slower clock it comes later.
-        trial.window.tell(&[here(20)]);
+        trial.window.notify(&[added(20)]);
         trial.window.again(key(20), at(5, start + Duration::from_millis(10)));
         assert!(trial.fired(24).is_empty());
         assert_eq!(trial.fired(25), [20]);
@@ -502,9 +502,9 @@ mod tests {
         let trial = Trial::new();
         let (_, from, now) = trial.window.state(trial.clock.start());
         trial.window.begin();
-        let change = [here(7), gone(7)];
+        let change = [added(7), removed(7)];
         for _ in 0..LOG {
-            trial.window.tell(&change);
+            trial.window.notify(&change);
         }
         let page = Page { now, until: 20, keys: vec![key(5)], more: false, misplaced: None };
         trial.window.end(page, &from, at(now, trial.clock.start()));
@@ -532,22 +532,22 @@ mod tests {
         let trial = Trial::new();
         trial.load(&[], false, 1000, &[]);
         trial.queue.close();
-        trial.window.tell(&[here(7)]);
+        trial.window.notify(&[added(7)]);
         assert_eq!((trial.window.state(trial.clock.start()).0, trial.low_watermark()), (0, key(7)));
     }
 
     #[test]
-    fn watchers_are_told_without_a_lock() {
+    fn watchers_are_notified_without_a_lock() {
         let (trial, watchers) = (Trial::new(), Watchers::default());
         let window = Arc::new(trial.window);
         watchers.add(Arc::downgrade(&window));
         watchers.add(Weak::new());
-        let told = std::cell::Cell::new(0);
+        let notified = std::cell::Cell::new(0);
         watchers.each(|_| {
             assert!(watchers.0.try_lock().is_ok());
-            told.set(told.get() + 1);
+            notified.set(notified.get() + 1);
         });
-        assert_eq!((told.get(), watchers.0.lock().unwrap().len()), (1, 1));
+        assert_eq!((notified.get(), watchers.0.lock().unwrap().len()), (1, 1));
     }
 
     #[cfg(feature = "redis")]

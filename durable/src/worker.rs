@@ -253,9 +253,9 @@ impl Run {
                 let timer = &self.attempts.timer;
                 self.limit = self.within.map(|within| timer.sleep(within));
                 if let Some(part) = self.part.take() {
-                    let told = timer.timeout(STALLED, part.feed.leave());
-                    let told: BoxFuture<'static, ()> = Box::pin(told.map(drop));
-                    self.leaving = Some(told.fuse());
+                    let left = timer.timeout(STALLED, part.feed.leave());
+                    let left: BoxFuture<'static, ()> = Box::pin(left.map(drop));
+                    self.leaving = Some(left.fuse());
                 }
             }
             if let Some(limit) = &mut self.limit
@@ -265,9 +265,9 @@ impl Run {
             }
             let mut moved = self.poll_running(context)?;
             if let Some(leaving) = &mut self.leaving {
-                // If the store could not be told, it finds out in the end.
-                let told = leaving.is_terminated() || leaving.poll_unpin(context).is_ready();
-                if told && self.running.is_empty() {
+                // If the store could not be left, it finds out in the end.
+                let left = leaving.is_terminated() || leaving.poll_unpin(context).is_ready();
+                if left && self.running.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
             } else {
@@ -293,7 +293,7 @@ impl Run {
         let polled = feed.poll()?;
         if let Some((due, id)) = polled.misplaced {
             let error = DurableError::out_of_order(&id).to_string();
-            self.attempts.tell(&id, due, 0, Outcome::Unreadable { error });
+            self.attempts.report(&id, due, 0, Outcome::Unreadable { error });
         }
         Ok(polled.moved)
     }

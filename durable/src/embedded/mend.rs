@@ -141,8 +141,8 @@ impl Transaction {
             new_timers.insert(id.as_bytes(), bytes)?;
             new_due.insert((time, id.as_bytes()), ())?;
             if due.get((time, id.as_bytes()))?.is_none() {
-                let here = Some((time, Arc::from(id)));
-                self.changes.push(Change { gone: None, here });
+                let added = Some((time, Arc::from(id)));
+                self.changes.push(Change { removed: None, added });
             }
         }
         for (mut id, bytes) in unreadable {
@@ -158,8 +158,8 @@ impl Transaction {
         }
         for (time, id) in loose {
             if new_due.get((*time, &id[..]))?.is_none() {
-                let gone = Some((*time, Arc::from(named(id))));
-                self.changes.push(Change { gone, here: None });
+                let removed = Some((*time, Arc::from(named(id))));
+                self.changes.push(Change { removed, added: None });
             }
         }
         Ok(())

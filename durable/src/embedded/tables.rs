@@ -128,9 +128,9 @@ impl Transaction {
             }
             None => drop(timers.remove(id.as_bytes())?),
         }
-        let gone = before.map(|time| (time, Arc::clone(&name)));
-        let here = after.map(|record| (record.due, name));
-        self.changes.push(Change { gone, here });
+        let removed = before.map(|time| (time, Arc::clone(&name)));
+        let added = after.map(|record| (record.due, name));
+        self.changes.push(Change { removed, added });
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Transaction {
         let key: Key = (due, Arc::from(id));
         if !self.is_indexed(&key)? {
             self.inner.open_table(DUE)?.insert((due, id.as_bytes()), ())?;
-            self.changes.push(Change { gone: None, here: Some(key) });
+            self.changes.push(Change { removed: None, added: Some(key) });
         }
         Ok(())
     }
@@ -245,14 +245,14 @@ impl Transaction {
             Ok(None) if self.is_indexed(key)? => {
                 return Ok(Leasing::Unreadable(DurableError::missing_timer(id)));
             }
-            Ok(None) => return Ok(Leasing::Gone),
+            Ok(None) => return Ok(Leasing::NotFound),
             Err(TransitionError::Rejected(error)) => return Ok(Leasing::Unreadable(error)),
             Err(broken) => return Err(broken),
         };
         if found.due != key.0 && self.is_indexed(key)? {
             // The due time in the key is damaged, and the record's is right.
             self.inner.open_table(DUE)?.remove((key.0, id.as_bytes()))?;
-            self.changes.push(Change { gone: Some(key.clone()), here: None });
+            self.changes.push(Change { removed: Some(key.clone()), added: None });
             self.index(id, found.due)?;
         }
         if found.due > now {
@@ -364,7 +364,7 @@ impl Transaction {
         }
         for (time, of) in &some {
             due.remove((*time, &of[..]))?;
-            self.changes.push(Change { gone: Some((*time, Arc::from(id))), here: None });
+            self.changes.push(Change { removed: Some((*time, Arc::from(id))), added: None });
         }
         Ok(found || !some.is_empty())
     }

@@ -131,7 +131,7 @@ pub(super) fn writer(
         serve(&works, |batch| {
             let changes = store_file.with(|file| commit(file, batch, &works))?;
             // A waker that panics must not end the thread that all wait for.
-            quietly(|| watchers.tell(&changes));
+            quietly(|| watchers.notify(&changes));
             Ok(())
         });
     })

@@ -55,7 +55,7 @@ impl Operations {
         operation: Operation,
         read: impl FnOnce(&Self, Value, Millis) -> Result<R, DurableError> + Send + 'static,
     ) -> Answer<R> {
-        if let Err(error) = self.identity.stands() {
+        if let Err(error) = self.identity.check_usable() {
             return Box::pin(std::future::ready(Err(error)));
         }
         let (reply, answer) = oneshot::channel();

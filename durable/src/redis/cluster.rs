@@ -29,15 +29,15 @@ type Address = (String, u16);
 pub(super) struct Cluster {
     /// The nodes that `connect` was given.
     named: Vec<Arc<Node>>,
-    known: Mutex<Known>,
+    topology: Mutex<Topology>,
 }
 
-struct Known {
+struct Topology {
     masters: HashMap<Slot, Arc<Node>>,
     /// All nodes that the cluster has listed, including replicas.
     nodes: BTreeMap<Address, Arc<Node>>,
     /// The node that has listed them. It rejects requests for a slot that no node has.
-    teller: Arc<Node>,
+    source: Arc<Node>,
     /// Set while it is being learned again, and for a moment after that.
     learning: bool,
 }
@@ -47,18 +47,18 @@ impl Cluster {
     pub(super) async fn connect(clients: Vec<Client>) -> RedisResult<Self> {
         let named = clients.into_iter().map(|client| Node::lazy(client).map(Arc::new));
         let named: Vec<Arc<Node>> = named.collect::<RedisResult<_>>()?;
-        let (teller, told) = first_told(&named).await?;
-        let (masters, nodes, first) = (HashMap::new(), BTreeMap::new(), Arc::clone(&teller));
-        let known = Mutex::new(Known { masters, nodes, teller: first, learning: false });
-        let cluster = Self { named, known };
-        cluster.learn(teller, told);
+        let (source, shards) = first_description(&named).await?;
+        let (masters, nodes, first) = (HashMap::new(), BTreeMap::new(), Arc::clone(&source));
+        let topology = Mutex::new(Topology { masters, nodes, source: first, learning: false });
+        let cluster = Self { named, topology };
+        cluster.learn(source, shards);
         Ok(cluster)
     }
 
     /// The master of the slot of a key, as far as is known.
     pub(super) fn master(&self, key: &str) -> Arc<Node> {
-        let known = self.lock();
-        Arc::clone(known.masters.get(&Slot::for_key(key)).unwrap_or(&known.teller))
+        let topology = self.lock();
+        Arc::clone(topology.masters.get(&Slot::for_key(key)).unwrap_or(&topology.source))
     }
 
     /// The masters of all slots.
@@ -85,8 +85,8 @@ impl Cluster {
         let cluster = Arc::clone(self);
         tokio::spawn(async move {
             for some in [first.into_iter().collect(), cluster.masters(), cluster.nodes()] {
-                if let Ok((teller, told)) = first_told(&some).await {
-                    cluster.learn(teller, told);
+                if let Ok((source, shards)) = first_description(&some).await {
+                    cluster.learn(source, shards);
                     break;
                 }
             }
@@ -97,31 +97,31 @@ impl Cluster {
     }
 
     /// Takes over the nodes that a node has listed. Known nodes keep their connections.
-    fn learn(&self, teller: Arc<Node>, told: Vec<Told>) {
-        let mut known = self.lock();
-        let old = std::mem::take(&mut known.nodes);
+    fn learn(&self, source: Arc<Node>, shards: Vec<Shard>) {
+        let mut topology = self.lock();
+        let old = std::mem::take(&mut topology.nodes);
         let before = self.named.iter().filter_map(|node| Some((address(node.client())?, node)));
         let before: BTreeMap<Address, &Arc<Node>> =
             before.chain(old.iter().map(|(address, node)| (address.clone(), node))).collect();
-        known.masters.clear();
-        for Told { slots, nodes } in told {
+        topology.masters.clear();
+        for Shard { slots, nodes } in shards {
             let mut master = None;
             for address in nodes {
-                let node = known.nodes.get(&address).or(before.get(&address).copied()).cloned();
-                let node = node.or_else(|| at(&address, &teller).ok().map(Arc::new));
+                let node = topology.nodes.get(&address).or(before.get(&address).copied()).cloned();
+                let node = node.or_else(|| at(&address, &source).ok().map(Arc::new));
                 let Some(node) = node else { continue };
-                known.nodes.insert(address, Arc::clone(&node));
+                topology.nodes.insert(address, Arc::clone(&node));
                 master.get_or_insert(node);
             }
             let Some(master) = master else { continue };
             let slots = slots.filter_map(Slot::new);
-            known.masters.extend(slots.map(|slot| (slot, Arc::clone(&master))));
+            topology.masters.extend(slots.map(|slot| (slot, Arc::clone(&master))));
         }
-        known.teller = teller;
+        topology.source = source;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        ignore_poison(self.known.lock())
+    fn lock(&self) -> MutexGuard<'_, Topology> {
+        ignore_poison(self.topology.lock())
     }
 }
 
@@ -137,14 +137,14 @@ fn distinct<'a>(nodes: impl Iterator<Item = &'a Arc<Node>>) -> Vec<Arc<Node>> {
 
 /// Some slots and their nodes, the master first.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct Shard {
     slots: std::ops::RangeInclusive<u16>,
     nodes: Vec<Address>,
 }
 
 /// Returns the description of the cluster by the first node that answers, or the reason why none
 /// does.
-async fn first_told(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Told>)> {
+async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Shard>)> {
     let mut asked: FuturesUnordered<_> = nodes
         .iter()
         .map(|node| async move {
@@ -155,7 +155,7 @@ async fn first_told(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Told>)> 
                 Ok(said) => match read(said, node.client()) {
                     // It was taken out of the cluster, or has not been put in yet.
                     none if none.is_empty() => (ErrorKind::Io, "the node knows of no slots").into(),
-                    told => return Ok((Arc::clone(node), told)),
+                    shards => return Ok((Arc::clone(node), shards)),
                 },
                 Err(error) => error,
             };
@@ -164,9 +164,9 @@ async fn first_told(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Told>)> 
         })
         .collect();
     let mut why = RedisError::from((ErrorKind::InvalidClientConfig, "no address"));
-    while let Some(told) = asked.next().await {
-        match told {
-            Ok(told) => return Ok(told),
+    while let Some(shards) = asked.next().await {
+        match shards {
+            Ok(shards) => return Ok(shards),
             // An answer of a node is worth more than the silence of another.
             Err(error) if matches!(why.kind(), ErrorKind::InvalidClientConfig | ErrorKind::Io) => {
                 why = error;
@@ -177,10 +177,10 @@ async fn first_told(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Told>)> 
     Err(why)
 }
 
-/// The answer to `CLUSTER SLOTS`. A node that tells no host is where the teller is; one whose host
+/// The answer to `CLUSTER SLOTS`. A node that tells no host is where the source is; one whose host
 /// is not known is left out.
-fn read(said: Value, teller: &Client) -> Vec<Told> {
-    let here = address(teller).map_or(String::new(), |(host, _)| host);
+fn read(said: Value, source: &Client) -> Vec<Shard> {
+    let here = address(source).map_or(String::new(), |(host, _)| host);
     let Value::Array(said) = said else { return Vec::new() };
     let one = |part: Value| {
         let Value::Array(part) = part else { return None };
@@ -202,7 +202,7 @@ fn read(said: Value, teller: &Client) -> Vec<Told> {
             Some((host.to_owned(), u16::try_from(*port).ok()?))
         };
         let slots = u16::try_from(*first).ok()?..=u16::try_from(*last).ok()?;
-        Some(Told { slots, nodes: nodes.iter().filter_map(node).collect() })
+        Some(Shard { slots, nodes: nodes.iter().filter_map(node).collect() })
     };
     said.into_iter().filter_map(one).collect()
 }
@@ -233,8 +233,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_that_are_not_told_are_the_tellers() {
-        let teller = Client::open("redis://:secret@teller:7000/").expect("an address");
+    fn hosts_that_are_missing_are_those_of_the_source() {
+        let source = Client::open("redis://:secret@source:7000/").expect("an address");
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let node = |host: Value, port| Value::Array(vec![host, Value::Int(port), text("name")]);
         let nodes = [
@@ -245,10 +245,10 @@ mod tests {
             node(text("::1"), 5),
         ];
         let said = [vec![Value::Int(0), Value::Int(5460)], nodes.to_vec()].concat();
-        let told = read(Value::Array(vec![Value::Array(said), Value::Nil]), &teller);
-        let nodes = [("one", 1), ("teller", 2), ("teller", 3), ("::1", 5)];
+        let shards = read(Value::Array(vec![Value::Array(said), Value::Nil]), &source);
+        let nodes = [("one", 1), ("source", 2), ("source", 3), ("::1", 5)];
         let nodes = nodes.map(|(host, port)| (host.to_owned(), port)).to_vec();
-        assert_eq!(told, [Told { slots: 0..=5460, nodes }]);
-        assert_eq!(read(Value::Nil, &teller), []);
+        assert_eq!(shards, [Shard { slots: 0..=5460, nodes }]);
+        assert_eq!(read(Value::Nil, &source), []);
     }
 }

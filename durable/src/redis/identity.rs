@@ -26,7 +26,7 @@ pub(super) struct Identity {
     /// The number that the store was given when it was made.
     pub(super) number: Mutex<u64>,
     /// The reason why the store is no longer used.
-    pub(super) gone: OnceLock<DurableError>,
+    pub(super) unusable: OnceLock<DurableError>,
 }
 
 impl Identity {
@@ -37,8 +37,8 @@ impl Identity {
         name: String,
         partitions: u64,
     ) -> Result<Self, DurableError> {
-        let (number, gone) = (Mutex::new(0), OnceLock::new());
-        let mut opened = Self { name, partitions, number, gone };
+        let (number, unusable) = (Mutex::new(0), OnceLock::new());
+        let mut opened = Self { name, partitions, number, unusable };
         let (layout, partitions, number) = opened.ask(link, script, RetryPolicy::Caller).await?;
         if layout != u64::from(LAYOUT) {
             return Err(format(layout));
@@ -68,8 +68,8 @@ impl Identity {
     }
 
     /// Fails if the opened store may no longer be used.
-    pub(super) fn stands(&self) -> Result<(), DurableError> {
-        self.gone.get().map_or(Ok(()), |error| Err(error.clone()))
+    pub(super) fn check_usable(&self) -> Result<(), DurableError> {
+        self.unusable.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 

@@ -13,8 +13,8 @@ use super::super::clock::Millis;
 use crate::panics::ignore_poison;
 use std::sync::{Mutex, MutexGuard};
 
-/// How far ahead the scripts tell of changes: `TOLD` of `scripts/change.lua`.
-pub(super) const TOLD: Millis = 30_000;
+/// How far ahead the scripts tell of changes: `NOTIFY_AHEAD` of `scripts/change.lua`.
+pub(super) const NOTIFY_AHEAD: Millis = 30_000;
 
 /// By how much two servers' clocks may differ, or one be set back, so that nothing goes unheard.
 const APART: Millis = 5000;
@@ -70,8 +70,8 @@ impl IdleHints {
         let mut all = self.lock();
         let Some(hint) = find(&mut all, partition) else { return };
         if hint.notices == notices {
-            let told = now + TOLD - APART;
-            let before = beyond.map_or(told, |beyond| beyond.min(told));
+            let notified = now + NOTIFY_AHEAD - APART;
+            let before = beyond.map_or(notified, |beyond| beyond.min(notified));
             *hint = IdleHint { after: until, before, since: now, notices };
         }
     }

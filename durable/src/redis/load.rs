@@ -65,7 +65,7 @@ impl Operations {
     }
 
     /// Says that a worker is there: the time, and learns which partitions are its own.
-    async fn beat(&self, worker: u64) -> Result<Millis, DurableError> {
+    async fn heartbeat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
         let beat =
             self.run(&self.scripts.beat, &self.keys.workers(), "", &more, RetryPolicy::Probe).await;
@@ -77,16 +77,16 @@ impl Operations {
     /// The time, by the first node that can be reached. Where the workers are kept is one master's:
     /// while it cannot be reached no worker can take a partition either, and each keeps what it
     /// has.
-    async fn be_heard(self: &Arc<Self>, worker: u64) -> Result<Millis, DurableError> {
+    async fn heartbeat_or_time(self: &Arc<Self>, worker: u64) -> Result<Millis, DurableError> {
         loop {
-            let owned = self.ownership.legible(worker);
+            let owned = self.ownership.readable(worker);
             // A worker that owns nothing has nothing to go on with.
-            if owned.is_empty() || !self.ownership.is_unheard(worker) {
-                let said = self.beat(worker).await;
+            if owned.is_empty() || !self.ownership.has_lost_heartbeat(worker) {
+                let said = self.heartbeat(worker).await;
                 if !unreachable(&said) {
                     return said;
                 }
-                self.go_on_unheard(worker);
+                self.go_on_without_heartbeat(worker);
             }
             let said = self.time_by(owned).await;
             if !unreachable(&said) {
@@ -96,19 +96,19 @@ impl Operations {
     }
 
     /// Lets a worker load its keys without being heard, until the master of the workers answers.
-    fn go_on_unheard(self: &Arc<Self>, worker: u64) {
-        if !self.ownership.unheard(worker) {
+    fn go_on_without_heartbeat(self: &Arc<Self>, worker: u64) {
+        if !self.ownership.heartbeat_lost(worker) {
             return;
         }
         let operations = Arc::clone(self);
         tokio::spawn(async move {
             let (script, keys) = (&operations.scripts.now, operations.keys.workers());
             // A worker that has left is not waited for.
-            while operations.ownership.is_unheard(worker) {
+            while operations.ownership.has_lost_heartbeat(worker) {
                 let said =
                     operations.run::<Millis>(script, &keys, "", &[], RetryPolicy::Page).await;
                 if !unreachable(&said) {
-                    return operations.ownership.heard(worker);
+                    return operations.ownership.heartbeat_answered(worker);
                 }
             }
         });
@@ -159,13 +159,13 @@ impl Operations {
         until: Millis,
         limit: usize,
     ) -> Result<Page, DurableError> {
-        self.identity.stands()?;
-        if self.ownership.saw_emptied(worker) {
+        self.identity.check_usable()?;
+        if self.ownership.take_emptied(worker) {
             return Err(DurableError::Emptied);
         }
-        let now = self.be_heard(worker).await?;
+        let now = self.heartbeat_or_time(worker).await?;
         self.damaged.now(now);
-        let owned = self.ownership.legible(worker);
+        let owned = self.ownership.readable(worker);
         let until = until.min(now + AHEAD);
         // More than its share of a page a partition gives only if it has more than its share.
         let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
@@ -227,7 +227,7 @@ impl Operations {
         let operations = Arc::clone(self);
         tokio::spawn(async move {
             // A worker that has left, as one does whose store goes, misses nothing.
-            while operations.ownership.misses(worker, partition) {
+            while operations.ownership.has_missed(worker, partition) {
                 // Of no page: so many notices are never counted.
                 let notices = u64::MAX;
                 let request =

@@ -15,7 +15,7 @@ use super::bytes;
 use super::keys::{BUCKETS, Place};
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
-use super::pubsub::Told;
+use super::pubsub::Subscriber;
 use std::sync::Arc;
 
 /// How many records or keys a step has.
@@ -48,7 +48,7 @@ impl Operations {
         while let Some(from) = at {
             at = self.check(from, true).await?.next;
         }
-        self.lost();
+        self.notices_lost();
         Ok(())
     }
 

@@ -57,7 +57,7 @@ use keys::Keys;
 use link::Link;
 use operations::Operations;
 use ownership::Ownership;
-use pubsub::{Told, listen, subscribe};
+use pubsub::{Subscriber, listen, subscribe};
 use queue::Queues;
 use redis::Client;
 use scripts::Scripts;
@@ -273,9 +273,9 @@ impl Redis {
         let operations =
             Operations { link, keys, clock, scripts, ownership, idle, queues, identity, damaged };
         let operations = Arc::new(operations);
-        let told: Arc<dyn Told> = Arc::<Operations>::clone(&operations);
+        let subscriber: Arc<dyn Subscriber> = Arc::<Operations>::clone(&operations);
         let (opened, listens) =
-            (Arc::clone(&operations), listen(follows, channel, subscription, told));
+            (Arc::clone(&operations), listen(follows, channel, subscription, subscriber));
         let listening = runtime.spawn(async move { join(listens, opened.keep_open()).await });
         let listening = listening.abort_handle();
         Ok(Self { operations, runtime, listening })
@@ -289,7 +289,7 @@ impl Redis {
     {
         let operations = Arc::clone(&self.operations);
         let task = self.runtime.spawn(async move {
-            operations.identity.stands()?;
+            operations.identity.check_usable()?;
             operation(operations).await
         });
         Box::pin(async move { task.await.unwrap_or(Err(DurableError::Closed)) })

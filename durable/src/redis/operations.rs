@@ -11,12 +11,12 @@ use super::super::store::{Answer, Due, Finish, Insert, Inserted, LONGEST_LIST, L
 use super::bytes;
 use super::damaged::Damaged;
 use super::identity::Identity;
-use super::idle::{IdleHints, TOLD};
+use super::idle::{IdleHints, NOTIFY_AHEAD};
 use super::keys::{BUCKETS, Keys, Place, slice};
 use super::link::{self, Link, RetryPolicy};
 use super::node::Way;
 use super::ownership::Ownership;
-use super::pubsub::Told;
+use super::pubsub::Subscriber;
 use super::queue::{Operation, Queues};
 use super::scripts::Scripts;
 use crate::Existing;
@@ -136,16 +136,17 @@ impl Operations {
     }
 
     /// Tells the workers of this process of a key, which they are told by a notice as well.
-    fn tell(&self, id: &str, due: Millis) {
+    fn notify(&self, id: &str, due: Millis) {
         let Place { partition, .. } = self.keys.place(id);
         self.idle.notice(partition, due);
-        self.ownership.tell(partition, Change { gone: None, here: Some((due, Arc::from(id))) });
+        self.ownership
+            .notify(partition, Change { removed: None, added: Some((due, Arc::from(id))) });
     }
 
     /// Tells them if it is near, as the script does.
-    fn tell_if_near(&self, id: &str, due: Millis, now: Millis) {
-        if due <= now + TOLD {
-            self.tell(id, due);
+    fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
+        if due <= now + NOTIFY_AHEAD {
+            self.notify(id, due);
         }
     }
 
@@ -193,7 +194,7 @@ impl Operations {
             };
             // Another of that name was removed.
             operations.damaged.remove(&id);
-            operations.tell_if_near(&id, due, now);
+            operations.notify_if_near(&id, due, now);
             Ok(scheduled)
         })
     }
@@ -209,7 +210,7 @@ impl Operations {
             let (answer, due): (u8, Millis) = read(answer)?;
             match answer {
                 0 => return Ok(false),
-                1 => operations.tell_if_near(&id, due, now),
+                1 => operations.notify_if_near(&id, due, now),
                 4 => return Err(beyond()),
                 _ => return Err(unexpected_reply()),
             }
@@ -281,7 +282,7 @@ impl Operations {
     pub(super) fn lease(self: &Arc<Self>, key: &Key) -> Answer<Leasing> {
         let (due, id) = (key.0, key.1.to_string());
         if self.damaged.has(&id) {
-            return Box::pin(std::future::ready(Ok(Leasing::Gone)));
+            return Box::pin(std::future::ready(Ok(Leasing::NotFound)));
         }
         let operation = self.of_id("lease", &id).number(due).skip_if_dropped();
         let name = id.clone();
@@ -313,7 +314,7 @@ impl Operations {
             _ => Err(unexpected_reply()),
         };
         Ok(Leased::Readable(match number(0)? {
-            0 => Leasing::Gone,
+            0 => Leasing::NotFound,
             1 => Leasing::NotDue { due: number(1)?, now },
             2 => {
                 let (fence, overrun) = (number(1)?, number(2)? == 1);
@@ -328,7 +329,7 @@ impl Operations {
                         return Ok(Leased::Damaged(mark, error));
                     }
                 };
-                self.tell_if_near(id, record.due, now);
+                self.notify_if_near(id, record.due, now);
                 Leasing::Taken(Box::new(Lease { fence, now, overrun, record }))
             }
             3 => return Ok(Leased::Missing),
@@ -360,7 +361,7 @@ impl Operations {
         self.change(RetryPolicy::Worker, operation, move |operations, answer, now| {
             let (answer, due): (u8, Millis) = read(answer)?;
             if answer == 1 {
-                operations.tell_if_near(&id, due, now);
+                operations.notify_if_near(&id, due, now);
             }
             Ok(answer != 0)
         })
@@ -440,7 +441,7 @@ impl Operations {
                 let (answer, due): (u8, Millis) = read(answer)?;
                 match answer {
                     0 => return Ok(false),
-                    1 => operations.tell_if_near(&id, due, now),
+                    1 => operations.notify_if_near(&id, due, now),
                     3 => return Err(DurableError::Exists),
                     _ => return Err(unexpected_reply()),
                 }
@@ -468,21 +469,21 @@ impl Operations {
     }
 }
 
-impl Told for Operations {
-    fn here(&self, due: Millis, id: &str) {
-        self.tell(id, due);
+impl Subscriber for Operations {
+    fn key_added(&self, due: Millis, id: &str) {
+        self.notify(id, due);
     }
 
-    fn left(&self) {
+    fn worker_left(&self) {
         self.ownership.hasten();
     }
 
-    fn lost(&self) {
+    fn notices_lost(&self) {
         self.idle.forget();
         self.ownership.forget();
     }
 
-    fn unsure(&self) {
+    fn unsubscribed(&self) {
         self.idle.forget();
         self.ownership.reload();
     }

@@ -50,7 +50,7 @@ struct LocalWorker {
     /// The partition that was looked into for stragglers, and when.
     looked: (u64, Millis),
     /// `true` if the master that stores the list of workers does not answer.
-    unheard: bool,
+    lost_heartbeat: bool,
     /// `true` if the store was emptied and the worker has not yet reported it.
     emptied: bool,
 }
@@ -67,8 +67,15 @@ impl Ownership {
         let window = Arc::downgrade(window);
         let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
         let stalled = BTreeMap::new();
-        let worker =
-            LocalWorker { window, owned, missed, stalled, looked, unheard: false, emptied: false };
+        let worker = LocalWorker {
+            window,
+            owned,
+            missed,
+            stalled,
+            looked,
+            lost_heartbeat: false,
+            emptied: false,
+        };
         self.lock().insert(number, worker);
     }
 
@@ -87,14 +94,14 @@ impl Ownership {
     }
 
     /// The partitions of a worker that can be read, as far as is known.
-    pub(super) fn legible(&self, number: u64) -> BTreeSet<u64> {
+    pub(super) fn readable(&self, number: u64) -> BTreeSet<u64> {
         let all = self.lock();
         let worker = all.get(&number);
-        let is_legible = |worker: &LocalWorker| {
+        let readable = |worker: &LocalWorker| {
             let owned = worker.owned.iter().copied();
             owned.filter(|partition| !worker.is_withheld(*partition)).collect()
         };
-        worker.map_or(BTreeSet::new(), is_legible)
+        worker.map_or(BTreeSet::new(), readable)
     }
 
     /// Returns `true` if a worker is to begin no timer of a partition, because the partition does
@@ -120,7 +127,7 @@ impl Ownership {
     }
 
     /// Returns `true` if a worker has missed a partition.
-    pub(super) fn misses(&self, number: u64, partition: u64) -> bool {
+    pub(super) fn has_missed(&self, number: u64, partition: u64) -> bool {
         self.lock().get(&number).is_some_and(|worker| worker.missed.contains(&partition))
     }
 
@@ -136,20 +143,21 @@ impl Ownership {
     }
 
     /// Notes that a worker's heartbeat got no answer. Returns `true` if the previous one did.
-    pub(super) fn unheard(&self, number: u64) -> bool {
+    pub(super) fn heartbeat_lost(&self, number: u64) -> bool {
         let mut all = self.lock();
-        all.get_mut(&number).is_some_and(|worker| !std::mem::replace(&mut worker.unheard, true))
+        all.get_mut(&number)
+            .is_some_and(|worker| !std::mem::replace(&mut worker.lost_heartbeat, true))
     }
 
     /// Returns `true` if the worker's last heartbeat got no answer.
-    pub(super) fn is_unheard(&self, number: u64) -> bool {
-        self.lock().get(&number).is_some_and(|worker| worker.unheard)
+    pub(super) fn has_lost_heartbeat(&self, number: u64) -> bool {
+        self.lock().get(&number).is_some_and(|worker| worker.lost_heartbeat)
     }
 
     /// Notes that a worker's heartbeat was answered again.
-    pub(super) fn heard(&self, number: u64) {
+    pub(super) fn heartbeat_answered(&self, number: u64) {
         if let Some(worker) = self.lock().get_mut(&number) {
-            worker.unheard = false;
+            worker.lost_heartbeat = false;
         }
     }
 
@@ -162,7 +170,7 @@ impl Ownership {
     }
 
     /// Returns `true` if the store was emptied since the worker last reported it.
-    pub(super) fn saw_emptied(&self, number: u64) -> bool {
+    pub(super) fn take_emptied(&self, number: u64) -> bool {
         let mut all = self.lock();
         all.get_mut(&number).is_some_and(|worker| std::mem::take(&mut worker.emptied))
     }
@@ -200,10 +208,10 @@ impl Ownership {
     }
 
     /// A change of a key of that partition.
-    pub(super) fn tell(&self, partition: u64, change: Change) {
+    pub(super) fn notify(&self, partition: u64, change: Change) {
         let owners = self.windows(|worker| worker.owned.contains(&partition));
         for window in owners {
-            window.tell(std::slice::from_ref(&change));
+            window.notify(std::slice::from_ref(&change));
         }
     }
 
@@ -257,21 +265,21 @@ mod tests {
             DelayQueue::new(&timer, Builder::new().shards(1)).expect("a queue");
         let now = Reading { store: 0, asked: timer.now(), answered: timer.now() };
         let window = Arc::new(Window::new(queue.handle(), now));
-        let is_loaded_again = || window.poll_haste(&Context::from_waker(noop_waker_ref()));
+        let loaded_again = || window.poll_haste(&Context::from_waker(noop_waker_ref()));
 
         let ownership = Ownership::default();
         ownership.join(1, &window);
         ownership.owns(1, &BTreeSet::from([4, 5]));
-        assert!(is_loaded_again());
+        assert!(loaded_again());
         ownership.stall(1, 4);
         ownership.stall(1, 4);
-        assert_eq!(ownership.legible(1), BTreeSet::from([5]));
+        assert_eq!(ownership.readable(1), BTreeSet::from([5]));
         assert!(ownership.is_withheld(1, 4) && !ownership.is_withheld(1, 5));
         assert!(!ownership.is_withheld(2, 4), "another worker's");
         ownership.go_on(1, 4);
-        assert!(ownership.is_withheld(1, 4) && !is_loaded_again());
+        assert!(ownership.is_withheld(1, 4) && !loaded_again());
         ownership.go_on(1, 4);
-        assert!(!ownership.is_withheld(1, 4) && is_loaded_again());
-        assert_eq!(ownership.legible(1), BTreeSet::from([4, 5]));
+        assert!(!ownership.is_withheld(1, 4) && loaded_again());
+        assert_eq!(ownership.readable(1), BTreeSet::from([4, 5]));
     }
 }

@@ -34,24 +34,24 @@ const BEGINS: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How often all that is near is loaded again while no subscription stands.
-const UNSURE: Duration = Duration::from_secs(1);
+const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
 /// How often all that is near is loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Where notices go.
-pub(super) trait Told: Send + Sync {
+pub(super) trait Subscriber: Send + Sync {
     /// A key is here.
-    fn here(&self, due: Millis, id: &str);
+    fn key_added(&self, due: Millis, id: &str);
 
     /// A worker has left.
-    fn left(&self);
+    fn worker_left(&self);
 
     /// Notices may have been lost.
-    fn lost(&self);
+    fn notices_lost(&self);
 
     /// Notices are being lost.
-    fn unsure(&self);
+    fn unsubscribed(&self);
 }
 
 /// Subscribes at the first of the known nodes that lets it.
@@ -73,29 +73,34 @@ pub(super) async fn subscribe(link: &Link, channel: &str) -> RedisResult<PubSub>
 }
 
 /// Tells of notices, for ever.
-pub(super) async fn listen(link: Link, channel: String, first: PubSub, told: Arc<dyn Told>) {
+pub(super) async fn listen(
+    link: Link,
+    channel: String,
+    first: PubSub,
+    subscriber: Arc<dyn Subscriber>,
+) {
     let regularly = async {
         loop {
             tokio::time::sleep(AGAIN).await;
-            told.lost();
+            subscriber.notices_lost();
         }
     };
-    futures_util::future::join(regularly, resume(&link, &channel, first, &*told)).await;
+    futures_util::future::join(regularly, resume(&link, &channel, first, &*subscriber)).await;
 }
 
-async fn resume(link: &Link, channel: &str, first: PubSub, told: &dyn Told) {
+async fn resume(link: &Link, channel: &str, first: PubSub, subscriber: &dyn Subscriber) {
     let mut subscription = first;
     loop {
-        follow(subscription, told, link).await;
-        told.lost();
+        follow(subscription, subscriber, link).await;
+        subscriber.notices_lost();
         let mut next = pin!(next(link, channel));
         subscription = loop {
-            match tokio::time::timeout(UNSURE, &mut next).await {
+            match tokio::time::timeout(UNSUBSCRIBED, &mut next).await {
                 Ok(subscription) => break subscription,
-                Err(_) => told.unsure(),
+                Err(_) => subscriber.unsubscribed(),
             }
         };
-        told.lost();
+        subscriber.notices_lost();
     }
 }
 
@@ -109,7 +114,7 @@ async fn next(link: &Link, channel: &str) -> PubSub {
 }
 
 /// Tells of notices until the subscription ends, or its node may have gone from its address.
-async fn follow(subscription: PubSub, told: &dyn Told, link: &Link) {
+async fn follow(subscription: PubSub, subscriber: &dyn Subscriber, link: &Link) {
     let moves = link.moves();
     let (mut sink, mut notices) = subscription.split();
     loop {
@@ -119,10 +124,10 @@ async fn follow(subscription: PubSub, told: &dyn Told, link: &Link) {
                 let text = std::str::from_utf8(notice.get_payload_bytes()).unwrap_or_default();
                 if let Some((due, id)) = text.split_once(':') {
                     if let Ok(due) = due.parse() {
-                        told.here(due, id);
+                        subscriber.key_added(due, id);
                     }
                 } else {
-                    told.left();
+                    subscriber.worker_left();
                 }
             }
             Err(_) => {

@@ -28,7 +28,7 @@ impl Operations {
 
     fn compare(&self, (layout, partitions, number): (u64, u64, u64)) {
         let identity = &self.identity;
-        let gone = match (layout, partitions) {
+        let unusable = match (layout, partitions) {
             _ if layout != u64::from(LAYOUT) => format(layout),
             _ if partitions != identity.partitions => DurableError::Remade { partitions },
             _ => {
@@ -41,7 +41,7 @@ impl Operations {
             }
         };
         // The first reason stays.
-        let _ = identity.gone.set(gone);
+        let _ = identity.unusable.set(unusable);
         self.ownership.forget();
     }
 }

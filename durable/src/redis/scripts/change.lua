@@ -10,7 +10,7 @@
 local call, floor, pack, read = redis.call, math.floor, struct.pack, struct.unpack
 local byte, sub = string.byte, string.sub
 local PREFIX = ARGV[1]
-local TOLD = 30000      -- how far ahead a change is told to the workers
+local NOTIFY_AHEAD = 30000      -- how far ahead a change is told to the workers
 local LATEST = 253402300799999
 local LAYOUT = 2        -- of a record
 local DAMAGED = 128     -- flag of a record that a worker could not read
@@ -120,6 +120,6 @@ local function move(id, before, due)
 end
 
 -- Tells the workers of a key that is near.
-local function tell(id, due)
-  if due <= now + TOLD then call('PUBLISH', ARGV[5], whole(due) .. ':' .. id) end
+local function notify_if_near(id, due)
+  if due <= now + NOTIFY_AHEAD then call('PUBLISH', ARGV[5], whole(due) .. ':' .. id) end
 end

@@ -58,6 +58,6 @@ local function finish(id, bucket, under, how, given, error, reason, clear)
     record = record .. error .. tail(found)
   end
   call('HSET', bucket, id, record)
-  tell(id, due)
+  notify_if_near(id, due)
   return {1, due}
 end

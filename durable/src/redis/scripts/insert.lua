@@ -48,6 +48,6 @@ local function insert(id, bucket, existing, given, place, record)
     added[place] = true
     timers = timers + 1
   end
-  tell(id, due)
+  notify_if_near(id, due)
   return delayed and {answer, due} or answer
 end

@@ -33,7 +33,7 @@ local function lease(id, bucket, key)
   local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, fence, attempt)
   record = record .. sub(found, 25)
   call('HSET', bucket, id, record)
-  tell(id, due)
+  notify_if_near(id, due)
   return {2, fence, overrun, before, leased, record}
 end
 

@@ -16,6 +16,6 @@ local function redrive(number, id, bucket, record)
   call('HSET', bucket, id, sub(record, 1, 2) .. pack('<I6', now) .. sub(record, 9))
   put(place, now, id)
   timers = timers + 1
-  tell(id, now)
+  notify_if_near(id, now)
   return {1, now}
 end

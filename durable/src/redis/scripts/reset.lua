@@ -16,6 +16,6 @@ local function reset(id, bucket, given)
   move(id, before, due)
   local record = pack('<BBI6I6I6I4I4I2', LAYOUT, flags, due, due, 0, 0, lease, 0) .. tail(found)
   call('HSET', bucket, id, record)
-  tell(id, due)
+  notify_if_near(id, due)
   return {1, due}
 end
