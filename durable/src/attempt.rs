@@ -424,7 +424,7 @@ mod tests {
     use super::super::embedded::Embedded;
     use super::super::options::{Existing, Options};
     use super::super::permits::Permits;
-    use super::super::ready::{Ready, Seat};
+    use super::super::ready::{Ready, Registration};
     use super::super::store::{Due, Insert};
     use super::*;
     use crate::panics::ignore_poison;
@@ -487,7 +487,7 @@ mod tests {
         let permit = Arc::new(Permits::new(1)).try_acquire().ok_or("a permit")?;
         let ready = Arc::new(Ready::default());
         ready.extend(vec![(0, Arc::from("id"))]);
-        let claim = Seat::new(&ready).take().ok_or("a key")?;
+        let claim = Registration::new(&ready).take().ok_or("a key")?;
         block_on(Arc::new(attempts).deliver(claim, permit))?;
         let _ = std::fs::remove_file(path);
         let ends = ignore_poison(ends.lock()).clone();

@@ -43,10 +43,10 @@ pub(super) struct Feed {
     timer: Timer,
     /// The number of the feed's member of the store.
     pub(super) member: u64,
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
 }
 
-struct State {
+struct FeedState {
     queue: DelayQueue<Key>,
     loading: Option<Loading>,
     look: Sleep,
@@ -100,7 +100,7 @@ impl Feed {
         let window = Arc::new(Window::new(queue.handle(), now));
         let member = store.join(&window);
         let look = timer.sleep(LOOK);
-        let state = State { queue, loading: None, look, hasty: false, left: false };
+        let state = FeedState { queue, loading: None, look, hasty: false, left: false };
         Ok(Self {
             window,
             ready: Arc::default(),
@@ -137,14 +137,14 @@ impl Feed {
         polled
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
         ignore_poison(self.state.lock())
     }
 }
 
 /// One poll of a feed. Fields drop in their order: the lock goes, then workers are woken.
 struct Turn<'a> {
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, FeedState>,
     #[expect(dead_code, reason = "it acts by its drop")]
     wakes: HeldWakes<'a>,
 }

@@ -38,23 +38,23 @@ pub(super) struct Ready(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     keys: BTreeSet<Key>,
-    /// The workers, by the numbers of their seats.
-    seats: BTreeMap<u64, Waiter>,
+    /// The workers, by the numbers of their registrations.
+    workers: BTreeMap<u64, WorkerState>,
     /// The claims that the store has not answered, by their numbers.
     open: BTreeMap<u64, OpenClaim>,
-    /// The last number of a seat or a claim.
+    /// The last number of a registration or a claim.
     last: u64,
     /// The number of looks at the store so far.
     looks: u64,
     /// The number of workers that poll the feed or wait for it.
     polling: usize,
     /// Set if the workers are to be woken when the feed has been polled.
-    rung: bool,
+    wake_pending: bool,
 }
 
 /// A worker between its polls.
 #[derive(Debug, Default)]
-struct Waiter {
+struct WorkerState {
     /// `None` if it was woken since its last poll.
     waker: Option<Waker>,
     /// Set if it found no key.
@@ -67,7 +67,7 @@ struct Waiter {
 #[derive(Debug)]
 struct OpenClaim {
     key: Key,
-    seat: u64,
+    registration: u64,
     /// The number of looks before it was taken.
     taken: u64,
 }
@@ -87,10 +87,10 @@ impl Ready {
     pub(super) fn look(&self) {
         let inner = &mut *self.lock();
         inner.looks += 1;
-        let Inner { keys, seats, open, looks, .. } = inner;
+        let Inner { keys, workers, open, looks, .. } = inner;
         open.retain(|_, claim| {
-            // The seat has gone if its worker is ending, and its claims count from their beginning.
-            let polled = seats.get(&claim.seat).map_or(0, |waiter| waiter.polled);
+            // The registration has gone if its worker is ending, and its claims count from their beginning.
+            let polled = workers.get(&claim.registration).map_or(0, |worker| worker.polled);
             let kept = *looks < claim.taken.max(polled) + MISSED;
             if !kept {
                 keys.insert(claim.key.clone());
@@ -109,7 +109,7 @@ impl Ready {
     pub(super) fn wake_all(&self) {
         let mut inner = self.lock();
         if inner.polling > 0 {
-            inner.rung = true;
+            inner.wake_pending = true;
             return;
         }
         let woken = inner.waiting(|_| true);
@@ -119,7 +119,7 @@ impl Ready {
 
     /// Wakes the workers that found no key.
     fn wake_idle(&self) {
-        let woken = self.lock().waiting(|waiter| waiter.idle);
+        let woken = self.lock().waiting(|worker| worker.idle);
         wake(woken);
     }
 
@@ -136,12 +136,12 @@ fn wake(woken: Vec<Waker>) {
 }
 
 impl Inner {
-    fn waiting(&mut self, which: impl Fn(&Waiter) -> bool) -> Vec<Waker> {
-        let waiters = self.seats.values_mut().filter(|waiter| which(waiter));
-        waiters.filter_map(|waiter| waiter.waker.take()).collect()
+    fn waiting(&mut self, which: impl Fn(&WorkerState) -> bool) -> Vec<Waker> {
+        let states = self.workers.values_mut().filter(|worker| which(worker));
+        states.filter_map(|worker| worker.waker.take()).collect()
     }
 
-    /// Returns a number that no seat and no claim has.
+    /// Returns a number that no registration and no claim has.
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -166,7 +166,7 @@ impl Drop for HeldWakes<'_> {
     fn drop(&mut self) {
         let mut inner = self.0.lock();
         inner.polling -= 1;
-        if !std::mem::take(&mut inner.rung) {
+        if !std::mem::take(&mut inner.wake_pending) {
             return;
         }
         let woken = inner.waiting(|_| true);
@@ -177,16 +177,16 @@ impl Drop for HeldWakes<'_> {
 
 /// The place of one worker among those of a feed.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Registration {
     ready: Arc<Ready>,
     number: u64,
 }
 
-impl Seat {
+impl Registration {
     pub(super) fn new(ready: &Arc<Ready>) -> Self {
         let mut inner = ready.lock();
         let number = inner.number();
-        inner.seats.insert(number, Waiter::default());
+        inner.workers.insert(number, WorkerState::default());
         drop(inner);
         Self { ready: Arc::clone(ready), number }
     }
@@ -194,8 +194,8 @@ impl Seat {
     /// Notes that the worker is being polled, and how it is woken afterwards.
     pub(super) fn register(&self, waker: &Waker) {
         let mut inner = self.ready.lock();
-        let waiter = Waiter { waker: Some(waker.clone()), idle: false, polled: inner.looks };
-        let before = inner.seats.insert(self.number, waiter);
+        let worker = WorkerState { waker: Some(waker.clone()), idle: false, polled: inner.looks };
+        let before = inner.workers.insert(self.number, worker);
         // A waker that is replaced may be the last reference to its task.
         drop(inner);
         drop(before);
@@ -205,13 +205,13 @@ impl Seat {
     pub(super) fn take(&self) -> Option<Claim> {
         let mut inner = self.ready.lock();
         let Some(key) = inner.keys.pop_first() else {
-            if let Some(waiter) = inner.seats.get_mut(&self.number) {
-                waiter.idle = true;
+            if let Some(worker) = inner.workers.get_mut(&self.number) {
+                worker.idle = true;
             }
             return None;
         };
         let (number, taken) = (inner.number(), inner.looks);
-        inner.open.insert(number, OpenClaim { key: key.clone(), seat: self.number, taken });
+        inner.open.insert(number, OpenClaim { key: key.clone(), registration: self.number, taken });
         drop(inner);
         Some(Claim { ready: Arc::clone(&self.ready), key, number })
     }
@@ -225,10 +225,10 @@ impl Seat {
 }
 
 /// The others go on with what this worker has left.
-impl Drop for Seat {
+impl Drop for Registration {
     fn drop(&mut self) {
-        let waiter = self.ready.lock().seats.remove(&self.number);
-        drop(waiter);
+        let worker = self.ready.lock().workers.remove(&self.number);
+        drop(worker);
         self.ready.wake_all();
     }
 }
@@ -266,8 +266,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     /// A worker, and how often it was woken since it was last asked.
-    struct Worker {
-        seat: Seat,
+    struct TestWorker {
+        registration: Registration,
         woken: Arc<Count>,
     }
 
@@ -280,20 +280,20 @@ mod tests {
         }
     }
 
-    impl Worker {
+    impl TestWorker {
         fn new(ready: &Arc<Ready>) -> Self {
-            Self { seat: Seat::new(ready), woken: Arc::default() }
+            Self { registration: Registration::new(ready), woken: Arc::default() }
         }
 
         /// Polls, and takes keys while there are any, up to so many.
         fn poll(&self, most: usize) -> Vec<Claim> {
-            self.seat.register(&Waker::from(Arc::clone(&self.woken)));
+            self.registration.register(&Waker::from(Arc::clone(&self.woken)));
             let mut claims = Vec::new();
             while claims.len() < most {
-                let Some(claim) = self.seat.take() else { return claims };
+                let Some(claim) = self.registration.take() else { return claims };
                 claims.push(claim);
             }
-            self.seat.pass();
+            self.registration.pass();
             claims
         }
 
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn keys_are_handed_out_once_oldest_first() {
         let ready = Arc::default();
-        let [first, second] = [Worker::new(&ready), Worker::new(&ready)];
+        let [first, second] = [TestWorker::new(&ready), TestWorker::new(&ready)];
         ready.extend(keys(&[5, 3, 9]));
         let (some, others) = (first.poll(2), second.poll(2));
         assert_eq!((due(&some), due(&others)), (vec![3, 5], vec![9]));
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_claim_without_an_answer_goes_to_an_idle_worker() {
         let ready = Arc::default();
-        let [first, idle] = [Worker::new(&ready), Worker::new(&ready)];
+        let [first, idle] = [TestWorker::new(&ready), TestWorker::new(&ready)];
         ready.extend(keys(&[3, 5]));
         let claims = first.poll(2);
         assert!(idle.poll(1).is_empty());
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn claims_of_a_worker_that_is_not_polled_are_offered_again() {
         let ready = Arc::default();
-        let [stalled, other] = [Worker::new(&ready), Worker::new(&ready)];
+        let [stalled, other] = [TestWorker::new(&ready), TestWorker::new(&ready)];
         ready.extend(keys(&[3, 5, 7, 9]));
         let claims = stalled.poll(3);
         let held = other.poll(1);
@@ -358,8 +358,8 @@ mod tests {
         assert_eq!(ready.len(), 0);
         // A second claim of a key counts by itself, and those of a worker that is ending by their
         // age.
-        let Worker { seat, .. } = other;
-        drop(seat);
+        let TestWorker { registration, .. } = other;
+        drop(registration);
         ready.look();
         assert_eq!(ready.len(), 1);
         ready.look();
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn a_busy_worker_leaves_keys_to_idle_workers_only() {
         let ready = Arc::default();
-        let workers = [Worker::new(&ready), Worker::new(&ready), Worker::new(&ready)];
+        let workers = [TestWorker::new(&ready), TestWorker::new(&ready), TestWorker::new(&ready)];
         let [first, busy, idle] = &workers;
         ready.extend(keys(&[1]));
         let held = [busy.poll(1), idle.poll(1)];
@@ -379,13 +379,13 @@ mod tests {
         let claims = first.poll(1);
         assert_eq!((due(&claims), busy.woken(), idle.woken()), (vec![2], 0, 1));
         // Once is enough.
-        first.seat.pass();
+        first.registration.pass();
         assert_eq!(idle.woken(), 0);
         let others = idle.poll(1);
         assert_eq!(due(&others), [3]);
         // There is nothing left to take.
         assert!(idle.poll(1).is_empty());
-        first.seat.pass();
+        first.registration.pass();
         assert_eq!((busy.woken(), idle.woken()), (0, 0));
         drop((held, claims, others));
     }
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn wake_ups_wait_until_the_feed_is_released() {
         let ready = Arc::default();
-        let [first, second] = [Worker::new(&ready), Worker::new(&ready)];
+        let [first, second] = [TestWorker::new(&ready), TestWorker::new(&ready)];
         drop((first.poll(1), second.poll(1)));
         let [one, other] = [ready.hold_wakes(), ready.hold_wakes()];
         Waker::from(Arc::clone(&ready)).wake_by_ref();
@@ -410,13 +410,13 @@ mod tests {
     #[test]
     fn a_worker_that_ends_wakes_the_others() {
         let ready = Arc::default();
-        let [first, second] = [Worker::new(&ready), Worker::new(&ready)];
+        let [first, second] = [TestWorker::new(&ready), TestWorker::new(&ready)];
         drop((first.poll(1), second.poll(1)));
-        let Worker { seat, woken } = first;
-        drop(seat);
+        let TestWorker { registration, woken } = first;
+        drop(registration);
         assert_eq!((woken.0.load(SeqCst), second.woken()), (0, 1));
-        assert_eq!(ready.lock().seats.len(), 1);
-        // A seat that is not registered, or was woken, is passed over.
+        assert_eq!(ready.lock().workers.len(), 1);
+        // A worker that is not registered, or was woken, is passed over.
         ready.wake_all();
         assert_eq!(second.woken(), 0);
     }
@@ -430,8 +430,8 @@ mod tests {
             }
         }
         let ready = Arc::default();
-        let [first, second] = [Worker::new(&ready), Worker::new(&ready)];
-        first.seat.register(&Waker::from(Arc::new(Panics)));
+        let [first, second] = [TestWorker::new(&ready), TestWorker::new(&ready)];
+        first.registration.register(&Waker::from(Arc::new(Panics)));
         drop(second.poll(1));
         ready.wake_all();
         assert_eq!(second.woken(), 1);

@@ -6,7 +6,7 @@ use super::attempt::{Attempts, Delivery, Event, Observe, Outcome, STALLED};
 use super::error::DurableError;
 use super::feed::Feed;
 use super::permits::Permits;
-use super::ready::Seat;
+use super::ready::Registration;
 use super::timers::DurableTimers;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -202,7 +202,7 @@ impl Worker {
         };
         let mut run = Run {
             attempts: Arc::new(attempts),
-            part: Some(Part { seat: Seat::new(&feed.ready), feed }),
+            member: Some(Member { registration: Registration::new(&feed.ready), feed }),
             running: FuturesUnordered::new(),
             permits: Arc::new(Permits::new(concurrency)),
             until,
@@ -221,10 +221,10 @@ impl fmt::Debug for Worker {
     }
 }
 
-/// A worker's part in a feed.
-struct Part {
+/// A worker's membership of a feed.
+struct Member {
     /// Dropped first: the others are woken while there is a feed.
-    seat: Seat,
+    registration: Registration,
     feed: Arc<Feed>,
 }
 
@@ -232,7 +232,7 @@ struct Part {
 struct Run {
     attempts: Arc<Attempts>,
     /// `None` once the worker is ending.
-    part: Option<Part>,
+    member: Option<Member>,
     running: FuturesUnordered<BoxFuture<'static, Result<(), DurableError>>>,
     permits: Arc<Permits>,
     until: Fuse<BoxFuture<'static, ()>>,
@@ -252,8 +252,8 @@ impl Run {
                 self.end = None;
                 let timer = &self.attempts.timer;
                 self.limit = self.within.map(|within| timer.sleep(within));
-                if let Some(part) = self.part.take() {
-                    let left = timer.timeout(STALLED, part.feed.leave());
+                if let Some(member) = self.member.take() {
+                    let left = timer.timeout(STALLED, member.feed.leave());
                     let left: BoxFuture<'static, ()> = Box::pin(left.map(drop));
                     self.leaving = Some(left.fuse());
                 }
@@ -288,8 +288,8 @@ impl Run {
     }
 
     fn poll_feed(&mut self, context: &Context<'_>) -> Result<bool, DurableError> {
-        let Some(Part { seat, feed }) = &self.part else { return Ok(false) };
-        seat.register(context.waker());
+        let Some(Member { registration, feed }) = &self.member else { return Ok(false) };
+        registration.register(context.waker());
         let polled = feed.poll()?;
         if let Some((due, id)) = polled.misplaced {
             let error = DurableError::out_of_order(&id).to_string();
@@ -300,10 +300,10 @@ impl Run {
 
     /// Begins deliveries while there are keys and permits. Returns `true` if there were any.
     fn begin(&mut self) -> bool {
-        let Some(Part { seat, .. }) = &self.part else { return false };
+        let Some(Member { registration, .. }) = &self.member else { return false };
         let mut begun = false;
         while let Some(permit) = self.permits.try_acquire() {
-            let Some(claim) = seat.take() else { return begun };
+            let Some(claim) = registration.take() else { return begun };
             begun = true;
             if self.attempts.store.is_withheld(self.attempts.worker, &claim.key.1) {
                 // Of a part of the store that does not answer: it is loaded again when that does.
@@ -312,7 +312,7 @@ impl Run {
                 self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(claim, permit)));
             }
         }
-        seat.pass();
+        registration.pass();
         begun
     }
 }

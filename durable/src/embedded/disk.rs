@@ -11,7 +11,7 @@ use super::super::store::{Inserted, Store};
 use super::super::timers::DurableTimers;
 use super::super::{Event, Outcome};
 use super::Embedded;
-use super::file::Place;
+use super::file::Opener;
 use crate::panics::ignore_poison;
 use futures_channel::oneshot;
 use pollster::block_on;
@@ -26,10 +26,10 @@ use std::time::Duration;
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Clock, Inline, MonotonicClock};
 
-type Tested = std::result::Result<(), Box<dyn std::error::Error>>;
+type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DiskState {
     Well,
     /// The disk is full: written bytes can be overwritten, and no more can be added.
     Full,
@@ -44,7 +44,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug)]
 struct Blocks {
     bytes: InMemoryBackend,
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     /// Those that have a place on the disk.
     placed: Mutex<BTreeSet<u64>>,
     /// How many databases have it open.
@@ -54,9 +54,9 @@ struct Blocks {
 
 /// A handle of the disk.
 #[derive(Debug)]
-struct Disk(Arc<Blocks>);
+struct FaultyDisk(Arc<Blocks>);
 
-impl Drop for Disk {
+impl Drop for FaultyDisk {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, SeqCst);
     }
@@ -67,7 +67,7 @@ impl Blocks {
         let (refusals, refused) = channel();
         let blocks = Self {
             bytes: InMemoryBackend::new(),
-            state: Mutex::new(State::Well),
+            state: Mutex::new(DiskState::Well),
             placed: Mutex::default(),
             open: AtomicUsize::new(0),
             refusals: Mutex::new(refusals),
@@ -75,29 +75,29 @@ impl Blocks {
         (Arc::new(blocks), refused)
     }
 
-    fn place(self: &Arc<Self>) -> Place {
+    fn opener(self: &Arc<Self>) -> Opener {
         let blocks = Arc::clone(self);
-        Place::new(move |_| {
+        Opener::new(move |_| {
             // As the lock of a file.
             if blocks.open.fetch_add(1, SeqCst) > 0 {
                 blocks.open.fetch_sub(1, SeqCst);
                 return Err(redb::DatabaseError::DatabaseAlreadyOpen);
             }
-            redb::Builder::new().create_with_backend(Disk(Arc::clone(&blocks)))
+            redb::Builder::new().create_with_backend(FaultyDisk(Arc::clone(&blocks)))
         })
     }
 
     fn store(self: &Arc<Self>) -> std::result::Result<Embedded, DurableError> {
-        let place = self.place();
-        let file = place.open(true)?;
-        Embedded::keep(place, file, "the disk".into(), Arc::new(SystemClock))
+        let opener = self.opener();
+        let file = opener.open(true)?;
+        Embedded::keep(opener, file, "the disk".into(), Arc::new(SystemClock))
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: DiskState) {
         *ignore_poison(self.state.lock()) = state;
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> DiskState {
         *ignore_poison(self.state.lock())
     }
 
@@ -107,7 +107,7 @@ impl Blocks {
     }
 }
 
-impl StorageBackend for Disk {
+impl StorageBackend for FaultyDisk {
     fn len(&self) -> Result<u64> {
         self.0.bytes.len()
     }
@@ -118,7 +118,7 @@ impl StorageBackend for Disk {
 
     /// A hole takes no space.
     fn set_len(&self, len: u64) -> Result<()> {
-        if self.0.state() == State::Protected {
+        if self.0.state() == DiskState::Protected {
             return self.0.refuse();
         }
         self.0.bytes.set_len(len)
@@ -126,8 +126,8 @@ impl StorageBackend for Disk {
 
     fn sync_data(&self) -> Result<()> {
         match self.0.state() {
-            State::Lying => {
-                self.0.set(State::Well);
+            DiskState::Lying => {
+                self.0.set(DiskState::Well);
                 self.0.refuse()
             }
             _ => self.0.bytes.sync_data(),
@@ -138,10 +138,10 @@ impl StorageBackend for Disk {
         let blocks = offset / BLOCK..=(offset + data.len() as u64 - 1) / BLOCK;
         let mut placed = ignore_poison(self.0.placed.lock());
         match self.0.state() {
-            State::Full if blocks.clone().any(|block| !placed.contains(&block)) => {
+            DiskState::Full if blocks.clone().any(|block| !placed.contains(&block)) => {
                 return self.0.refuse();
             }
-            State::Protected => return self.0.refuse(),
+            DiskState::Protected => return self.0.refuse(),
             _ => placed.extend(blocks),
         }
         self.0.bytes.write(offset, data)
@@ -196,13 +196,13 @@ fn ids(timers: &DurableTimers) -> std::result::Result<Vec<String>, DurableError>
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_while() -> Tested {
+fn a_disk_that_is_full_for_a_while() -> TestResult {
     let (blocks, _refused) = Blocks::new();
     let timers = timers(&blocks)?;
     schedule(&timers, "before")?;
     let mut known = vec!["before".to_owned()];
     for round in ["a", "b", "c"] {
-        blocks.set(State::Full);
+        blocks.set(DiskState::Full);
         let (acknowledged, refused, error) = fill(&timers, round);
         assert!(error.to_string().contains("the disk: "), "{error}");
         known.extend(acknowledged);
@@ -216,7 +216,7 @@ fn a_disk_that_is_full_for_a_while() -> Tested {
         if matches!(error, DurableError::ReadOnly(_)) {
             assert_eq!(block_on(timers.get(&refused))?, None);
         }
-        blocks.set(State::Well);
+        blocks.set(DiskState::Well);
         insist(|| schedule(&timers, &refused));
         known.push(refused);
         assert!(block_on(timers.cancel("before"))?);
@@ -230,11 +230,11 @@ fn a_disk_that_is_full_for_a_while() -> Tested {
 }
 
 #[test]
-fn a_disk_that_cannot_be_written_at_all() -> Tested {
+fn a_disk_that_cannot_be_written_at_all() -> TestResult {
     let (blocks, refused) = Blocks::new();
     let timers = timers(&blocks)?;
     schedule(&timers, "before")?;
-    blocks.set(State::Protected);
+    blocks.set(DiskState::Protected);
     let error = schedule(&timers, "after").err().ok_or("it cannot be written")?;
     assert!(error.passes(), "{error}");
     refused.recv_timeout(LIMIT)?;
@@ -246,7 +246,7 @@ fn a_disk_that_cannot_be_written_at_all() -> Tested {
         Ok(found) => assert!(found.is_some()),
         Err(error) => assert!(error.passes(), "{error}"),
     }
-    blocks.set(State::Well);
+    blocks.set(DiskState::Well);
     // Who only reads has it opened again.
     assert!(insist(|| block_on(timers.get("before"))).is_some());
     assert_eq!(insist(|| schedule(&timers, "after")), Inserted::New);
@@ -276,7 +276,7 @@ fn work(timers: &DurableTimers, handler: impl Fn() + Send + Sync + 'static) -> W
 }
 
 /// Waits for the thread of a worker that was asked to end.
-fn ended(thread: std::thread::JoinHandle<std::result::Result<(), DurableError>>) -> Tested {
+fn ended(thread: std::thread::JoinHandle<std::result::Result<(), DurableError>>) -> TestResult {
     let begun = MonotonicClock.now();
     while !thread.is_finished() {
         assert!(MonotonicClock.now() < begun + LIMIT, "the worker never ends");
@@ -286,12 +286,12 @@ fn ended(thread: std::thread::JoinHandle<std::result::Result<(), DurableError>>)
 }
 
 #[test]
-fn a_worker_ends_though_the_disk_is_full() -> Tested {
+fn a_worker_ends_though_the_disk_is_full() -> TestResult {
     let (blocks, refused) = Blocks::new();
     let timers = timers(&blocks)?;
     // The lease is granted, and its end cannot be written.
     let full = Arc::clone(&blocks);
-    let (events, end, thread) = work(&timers, move || full.set(State::Protected));
+    let (events, end, thread) = work(&timers, move || full.set(DiskState::Protected));
     let lease = Duration::from_millis(300);
     let options = Options::new().lease(lease);
     block_on(timers.insert("a", "", Duration::ZERO, options)).map_err(|refused| refused.reason)?;
@@ -307,7 +307,7 @@ fn a_worker_ends_though_the_disk_is_full() -> Tested {
     drop(end);
     ended(thread)?;
     assert!(events.try_recv().is_err());
-    blocks.set(State::Well);
+    blocks.set(DiskState::Well);
     let (events, end, thread) = work(&timers, || ());
     while events.recv_timeout(LIMIT)?.outcome != Outcome::Acknowledged {}
     drop(end);
@@ -320,11 +320,11 @@ fn soon(timers: &DurableTimers, id: &str) -> std::result::Result<Inserted, Durab
 }
 
 #[test]
-fn a_worker_waits_for_the_disk() -> Tested {
+fn a_worker_waits_for_the_disk() -> TestResult {
     let (blocks, refused) = Blocks::new();
     let timers = timers(&blocks)?;
     let full = Arc::clone(&blocks);
-    let (events, end, thread) = work(&timers, move || full.set(State::Protected));
+    let (events, end, thread) = work(&timers, move || full.set(DiskState::Protected));
     for id in ["a", "b", "c"] {
         soon(&timers, id)?;
         // The attempt cannot be acknowledged, more than once.
@@ -332,7 +332,7 @@ fn a_worker_waits_for_the_disk() -> Tested {
             refused.recv_timeout(LIMIT)?;
         }
         assert!(events.try_recv().is_err());
-        blocks.set(State::Well);
+        blocks.set(DiskState::Well);
         let event = events.recv_timeout(LIMIT)?;
         assert_eq!((&*event.id, event.outcome), (id, Outcome::Acknowledged));
         while refused.try_recv().is_ok() {}
@@ -344,13 +344,13 @@ fn a_worker_waits_for_the_disk() -> Tested {
 }
 
 #[test]
-fn what_was_done_and_not_answered_is_delivered() -> Tested {
+fn what_was_done_and_not_answered_is_delivered() -> TestResult {
     let (blocks, _refused) = Blocks::new();
     let timers = timers(&blocks)?;
     let (events, end, thread) = work(&timers, || ());
     soon(&timers, "before")?;
     assert_eq!(events.recv_timeout(LIMIT)?.id, "before");
-    blocks.set(State::Lying);
+    blocks.set(DiskState::Lying);
     let error = soon(&timers, "in doubt").err().ok_or("the disk says that it failed")?;
     assert!(matches!(error, DurableError::Io(_)), "{error:?}");
     // No worker was told of it.
@@ -362,10 +362,10 @@ fn what_was_done_and_not_answered_is_delivered() -> Tested {
 }
 
 #[test]
-fn a_store_ends_while_its_worker_waits() -> Tested {
+fn a_store_ends_while_its_worker_waits() -> TestResult {
     let (blocks, refused) = Blocks::new();
     let store = blocks.store()?;
-    blocks.set(State::Protected);
+    blocks.set(DiskState::Protected);
     let lease = store.lease(&first_from(0));
     refused.recv_timeout(LIMIT)?;
     drop(store);

@@ -26,9 +26,9 @@ const ROW: u64 = 4096;
 type Opening = dyn Fn(bool) -> Result<Database, DatabaseError> + Send + Sync;
 
 /// Where the database is.
-pub(super) struct Place(Box<Opening>);
+pub(super) struct Opener(Box<Opening>);
 
-impl Place {
+impl Opener {
     pub(super) fn new(
         open: impl Fn(bool) -> Result<Database, DatabaseError> + Send + Sync + 'static,
     ) -> Self {
@@ -61,11 +61,11 @@ impl Place {
         if new {
             make(path, |new| Self::file(new, cache).open(true).map(drop))?;
         }
-        let place = Self::file(path, cache);
-        let opened = place.open_first(path, new);
+        let opener = Self::file(path, cache);
+        let opened = opener.open_first(path, new);
         let file = opened.map_err(|error| error.at(&path.display().to_string()))?;
         remove_leftovers(path);
-        Ok((place, file))
+        Ok((opener, file))
     }
 
     fn open_first(&self, path: &Path, new: bool) -> Result<File, DurableError> {
@@ -237,7 +237,7 @@ mod tests {
         let mut other = path.clone().into_os_string();
         other.push(".new-version");
         std::fs::write(&other, "").map_err(io)?;
-        drop(Place::first(&path, 1 << 20)?);
+        drop(Opener::first(&path, 1 << 20)?);
         assert_eq!(leftovers(), 0);
         std::fs::remove_file(other).map_err(io)?;
         std::fs::remove_file(path).map_err(io)
@@ -247,7 +247,7 @@ mod tests {
     fn what_a_file_needs_is_what_its_rows_take() -> Result<(), TransitionError> {
         const MEGABYTE: u64 = 1 << 20;
         let path = std::env::temp_dir().join(format!("tourbillon-needs-{}", std::process::id()));
-        let file = Place::file(&path, 1 << 20).open(true)?;
+        let file = Opener::file(&path, 1 << 20).open(true)?;
         assert!(!file.needs_less_than(0)?);
         assert!(file.needs_less_than(1)?);
         let mut transaction = file.begin()?;

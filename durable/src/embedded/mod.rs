@@ -25,7 +25,7 @@ use super::store::{Answer, AnyStore, Due, Finish, Insert, Inserted, Leasing, Sto
 use super::timers::DurableTimers;
 use super::window::{Watchers, Window};
 use error::TransitionError;
-use file::{File, Place};
+use file::{File, Opener};
 use reopen::ReopeningFile;
 use std::fmt;
 use std::path::Path;
@@ -163,18 +163,18 @@ impl Embedded {
     ) -> Result<Self, DurableError> {
         let path = file.as_ref();
         let name: Arc<str> = path.display().to_string().into();
-        let (place, opened) = Place::first(path, options.cache)?;
-        Self::keep(place, opened, name, options.clock)
+        let (opener, opened) = Opener::first(path, options.cache)?;
+        Self::keep(opener, opened, name, options.clock)
     }
 
     fn keep(
-        place: Place,
+        opener: Opener,
         opened: File,
         name: Arc<str>,
         clock: Arc<dyn StoreClock>,
     ) -> Result<Self, DurableError> {
         let watchers = Arc::new(Watchers::default());
-        let store_file = Arc::new(ReopeningFile::new(place, opened, Arc::clone(&watchers)));
+        let store_file = Arc::new(ReopeningFile::new(opener, opened, Arc::clone(&watchers)));
         let thread = |error: std::io::Error| DurableError::Io(format!("a thread: {error}"));
         let (reads, reader) = reader(Arc::clone(&store_file), Arc::clone(&name)).map_err(thread)?;
         let (writes, writer) = writer(store_file, Arc::clone(&watchers), name).map_err(thread)?;

@@ -13,7 +13,7 @@ use super::super::error::DurableError;
 use super::super::options::{Existing, Options};
 use super::super::timers::DurableTimers;
 use super::Embedded;
-use super::file::Place;
+use super::file::Opener;
 use crate::panics::ignore_poison;
 use pollster::block_on;
 use redb::StorageBackend;
@@ -89,8 +89,8 @@ impl Volatile {
         sectors.retain(|_| self.random.f64() < share);
         self.random.shuffle(&mut sectors);
         for (at, sector) in sectors {
-            if let Some(place) = bytes.get_mut(at..at + sector.len()) {
-                place.copy_from_slice(sector);
+            if let Some(stored) = bytes.get_mut(at..at + sector.len()) {
+                stored.copy_from_slice(sector);
             }
         }
         Cut { bytes, acknowledged: self.acknowledged.clone() }
@@ -107,9 +107,9 @@ impl Volatile {
 
 /// A handle of the file.
 #[derive(Clone, Debug)]
-struct Disk(Arc<Mutex<Volatile>>);
+struct VolatileDisk(Arc<Mutex<Volatile>>);
 
-impl Disk {
+impl VolatileDisk {
     fn new(cut: Cut, wanted: [usize; 2], seed: u64) -> Self {
         let Cut { bytes, acknowledged } = cut;
         Self(Arc::new(Mutex::new(Volatile {
@@ -130,9 +130,9 @@ impl Disk {
         let timer = Timer::spawn(Builder::new().driver().executor(Inline));
         let timer = timer.map_err(|error| DurableError::Io(error.to_string()))?;
         let disk = self.clone();
-        let place = Place::new(move |_| redb::Builder::new().create_with_backend(disk.clone()));
-        let file = place.open(true)?;
-        let store = Embedded::keep(place, file, "the disk".into(), Arc::new(SystemClock))?;
+        let opener = Opener::new(move |_| redb::Builder::new().create_with_backend(disk.clone()));
+        let file = opener.open(true)?;
+        let store = Embedded::keep(opener, file, "the disk".into(), Arc::new(SystemClock))?;
         Ok(DurableTimers::new(store, &timer))
     }
 
@@ -141,7 +141,7 @@ impl Disk {
     }
 }
 
-impl StorageBackend for Disk {
+impl StorageBackend for VolatileDisk {
     fn len(&self) -> Result<u64> {
         Ok(self.lock().seen.len() as u64)
     }
@@ -186,7 +186,7 @@ impl StorageBackend for Disk {
 }
 
 /// Every timer that was acknowledged is there, whole.
-fn audit(disk: &Disk) -> Tested {
+fn audit(disk: &VolatileDisk) -> Tested {
     let timers = disk.timers()?;
     let acknowledged = disk.lock().acknowledged.clone();
     for id in &acknowledged {
@@ -203,7 +203,7 @@ fn payload(id: &str) -> Vec<u8> {
 }
 
 /// Schedules and cancels timers so that the file grows, and shrinks again.
-fn work(disk: &Disk, seed: u64) -> Tested {
+fn work(disk: &VolatileDisk, seed: u64) -> Tested {
     let timers = disk.timers()?;
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..2 {
@@ -227,7 +227,7 @@ fn what_was_acknowledged_is_there_after_a_power_cut() -> Tested {
     let (mut cuts, mut lengths) = (0, BTreeSet::new());
     for seed in 0..2 {
         let empty = Cut { bytes: Vec::new(), acknowledged: BTreeSet::new() };
-        let disk = Disk::new(empty, [0, 0], seed);
+        let disk = VolatileDisk::new(empty, [0, 0], seed);
         // A new file gets its name when it is whole, and on the disk.
         drop(disk.timers()?);
         disk.lock().wanted = [8, 5];
@@ -236,10 +236,10 @@ fn what_was_acknowledged_is_there_after_a_power_cut() -> Tested {
         for (number, cut) in (0..).zip(first) {
             lengths.insert(cut.bytes.len());
             // Another cut while the store is opened, and another while it is opened after that.
-            let disk = Disk::new(cut, [1, 30], number);
+            let disk = VolatileDisk::new(cut, [1, 30], number);
             audit(&disk).map_err(|error| format!("seed {seed}, cut {number}: {error}"))?;
             for again in disk.take_cuts() {
-                let disk = Disk::new(again, [0, 0], 0);
+                let disk = VolatileDisk::new(again, [0, 0], 0);
                 audit(&disk)
                     .map_err(|error| format!("seed {seed}, cut {number}, again: {error}"))?;
                 cuts += 1;

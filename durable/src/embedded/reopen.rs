@@ -12,13 +12,13 @@
 
 use super::super::error::DurableError;
 use super::super::window::Watchers;
-use super::file::{File, Place};
+use super::file::{File, Opener};
 use crate::panics::ignore_poison;
 use crate::panics::quietly;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 pub(super) struct ReopeningFile {
-    place: Place,
+    opener: Opener,
     open: RwLock<OpenFile>,
     watchers: Arc<Watchers>,
 }
@@ -31,8 +31,8 @@ struct OpenFile {
 }
 
 impl ReopeningFile {
-    pub(super) fn new(place: Place, file: File, watchers: Arc<Watchers>) -> Self {
-        Self { place, open: RwLock::new(OpenFile { file: Some(file), closed: 0 }), watchers }
+    pub(super) fn new(opener: Opener, file: File, watchers: Arc<Watchers>) -> Self {
+        Self { opener, open: RwLock::new(OpenFile { file: Some(file), closed: 0 }), watchers }
     }
 
     /// Works on the open file. If the disk fails it is opened again before this returns.
@@ -70,7 +70,7 @@ impl ReopeningFile {
         // A database that has failed may panic.
         let failed = open.file.take();
         quietly(|| drop(failed));
-        open.file = Some(self.place.open(false)?);
+        open.file = Some(self.opener.open(false)?);
         drop(open);
         // Only now it can be seen if the failed operation was done after all; and another process
         // may have had the file meanwhile. No lock is held, because a waker may drop the store.

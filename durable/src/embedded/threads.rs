@@ -99,7 +99,7 @@ type WorkBatch<T> = Vec<Box<dyn Work<T>>>;
 pub(super) struct Calls<T> {
     calls: Sender<Box<dyn Work<T>>>,
     /// The file, as its errors name it.
-    place: Arc<str>,
+    file_name: Arc<str>,
 }
 
 impl<T: 'static> Calls<T> {
@@ -113,10 +113,10 @@ impl<T: 'static> Calls<T> {
         let work = Box::new(PendingCall { on_failure, call, done: None, reply });
         // A thread that has gone drops it, and the answer with it.
         let _ = self.calls.send(work);
-        let place = Arc::clone(&self.place);
+        let file_name = Arc::clone(&self.file_name);
         Box::pin(async move {
             let answer = answer.await.unwrap_or(Err(DurableError::Closed));
-            answer.map_err(|error| error.at(&place))
+            answer.map_err(|error| error.at(&file_name))
         })
     }
 }
@@ -125,9 +125,9 @@ impl<T: 'static> Calls<T> {
 pub(super) fn writer(
     store_file: Arc<ReopeningFile>,
     watchers: Arc<Watchers>,
-    place: Arc<str>,
+    file_name: Arc<str>,
 ) -> io::Result<(Calls<Transaction>, JoinHandle<()>)> {
-    start("timers-writer", place, move |works: Works<Transaction>| {
+    start("timers-writer", file_name, move |works: Works<Transaction>| {
         serve(&works, |batch| {
             let changes = store_file.with(|file| commit(file, batch, &works))?;
             // A waker that panics must not end the thread that all wait for.
@@ -174,9 +174,9 @@ fn apply(
 /// The thread that reads.
 pub(super) fn reader(
     store_file: Arc<ReopeningFile>,
-    place: Arc<str>,
+    file_name: Arc<str>,
 ) -> io::Result<(Calls<Snapshot>, JoinHandle<()>)> {
-    start("timers-reader", place, move |works: Works<Snapshot>| {
+    start("timers-reader", file_name, move |works: Works<Snapshot>| {
         serve(&works, |batch| match store_file.with(|file| read(file, batch)) {
             // The file has been opened again, whichever thread it was that had failed.
             Err(error) if error.passes() => store_file.with(|file| read(file, batch)),
@@ -252,19 +252,19 @@ fn rest<T>(
 #[allow(clippy::disallowed_methods, reason = "the one place that starts the threads of a store")]
 fn start<T: 'static>(
     name: &str,
-    place: Arc<str>,
+    file_name: Arc<str>,
     work: impl FnOnce(Works<T>) + Send + 'static,
 ) -> io::Result<(Calls<T>, JoinHandle<()>)> {
     let (calls, asked) = channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(asked))?;
-    Ok((Calls { calls, place }, thread))
+    Ok((Calls { calls, file_name }, thread))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::super::options::{Existing, Options};
     use super::super::super::store::{Due, Insert};
-    use super::super::file::Place;
+    use super::super::file::Opener;
     use super::*;
     use std::path::PathBuf;
 
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_by_its_number_and_its_bytes() -> Result<(), DurableError> {
         let path = place("batches");
-        let file = Place::file(&path, 1 << 20).open(true)?;
+        let file = Opener::file(&path, 1 << 20).open(true)?;
         for (length, most) in [(10, BATCH), (MEGABYTE, WEIGHT / MEGABYTE)] {
             let (calls, works) = channel();
             for id in 1..2 * most {
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_batch_that_panics_leaves_nothing() -> Result<(), DurableError> {
         let path = place("panics");
-        let file = Place::file(&path, 1 << 20).open(true)?;
+        let file = Opener::file(&path, 1 << 20).open(true)?;
         let (_calls, works) = channel();
         for id in 0..64 {
             let panics =

@@ -30,7 +30,7 @@ use super::super::error::DurableError;
 use super::super::store::Answer;
 use super::fault::Fault;
 use super::link::{self, CALLER, RetryPolicy};
-use super::node::{PAUSES, Way};
+use super::node::{Connection, PAUSES};
 use super::operations::{Operations, unexpected_reply};
 use super::queue::{Operation, Request, Respond};
 use futures_channel::oneshot;
@@ -139,11 +139,12 @@ impl Sender {
     async fn send(&mut self, mut batch: Batch) {
         let mut pause = PAUSES[0];
         loop {
-            let way = self.operations.link.way(&self.operations.keys.prefix(self.partition));
+            let connection =
+                self.operations.link.connection(&self.operations.keys.prefix(self.partition));
             let asked = {
-                let (way, operations) = (way.clone(), Arc::clone(&self.operations));
+                let (connection, operations) = (connection.clone(), Arc::clone(&self.operations));
                 let command = self.command(&batch);
-                async move { way.evaluate(&operations.scripts.batch, command).await }
+                async move { connection.evaluate(&operations.scripts.batch, command).await }
             };
             let answer = self.wait_for(&mut batch, asked).await;
             // A command that was sent after it had become ambiguous has settled it.
@@ -151,14 +152,14 @@ impl Sender {
             let Some(answer) = answer else { return };
             let error = match answer {
                 Ok(answer) => {
-                    if !self.complete(batch, answer, &way) {
+                    if !self.complete(batch, answer, &connection) {
                         tokio::time::sleep(PAUSES[0]).await;
                     }
                     return;
                 }
                 Err(error) => error,
             };
-            match self.operations.link.fault(&way, &error) {
+            match self.operations.link.fault(&connection, &error) {
                 Fault::Fatal(error) => return self.fail(batch, &error),
                 Fault::Rejected(error) => {
                     // Callers are told so, and workers wait.
@@ -239,7 +240,7 @@ impl Sender {
 
     /// Answers a batch. Returns `true` if all of it was done. Operations that were not
     /// done wait again, behind all others, because those may go where they cannot.
-    fn complete(&mut self, batch: Batch, answer: Value, way: &Way) -> bool {
+    fn complete(&mut self, batch: Batch, answer: Value, connection: &Connection) -> bool {
         let Some((now, answers)) = split_reply(answer, batch.requests.len()) else {
             self.fail(batch, &unexpected_reply());
             return true;
@@ -251,7 +252,7 @@ impl Sender {
                 request.respond(&self.operations, Ok((answer, now)));
                 continue;
             };
-            match self.operations.link.fault(way, &failed(&text)) {
+            match self.operations.link.fault(connection, &failed(&text)) {
                 Fault::Rejected(error) if request.deadline.is_none() => {
                     self.why = error.to_string();
                     not_executed.push(request);

@@ -150,8 +150,8 @@ async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<S
         .map(|node| async move {
             let mut command = cmd("CLUSTER");
             command.arg("SLOTS");
-            let way = node.way();
-            let error = match way.clone().command(command).await {
+            let connection = node.connection();
+            let error = match connection.clone().command(command).await {
                 Ok(said) => match read(said, node.client()) {
                     // It was taken out of the cluster, or has not been put in yet.
                     none if none.is_empty() => (ErrorKind::Io, "the node knows of no slots").into(),
@@ -159,7 +159,7 @@ async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<S
                 },
                 Err(error) => error,
             };
-            way.check(&error);
+            connection.check(&error);
             Err(error)
         })
         .collect();

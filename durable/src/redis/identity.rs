@@ -15,7 +15,7 @@ use super::super::error::DurableError;
 use super::bytes::LAYOUT;
 use super::keys::Keys;
 use super::link::{self, Link, RetryPolicy};
-use super::node::Way;
+use super::node::Connection;
 use redis::Script;
 use std::sync::{Mutex, OnceLock};
 
@@ -55,10 +55,10 @@ impl Identity {
     ) -> Result<(u64, u64, u64), DurableError> {
         let keys = [Keys::store(&self.name)];
         let number = fastrand::u64(..);
-        let ask = |way: Way| {
+        let ask = |connection: Connection| {
             let mut call = link::call(script, &keys);
             call.arg(LAYOUT).arg(self.partitions).arg(number);
-            way.evaluate(script, call)
+            connection.evaluate(script, call)
         };
         link.ask(&keys[0], retry, ask).await
     }

@@ -42,7 +42,7 @@ pub(super) struct Keys {
 
 /// Where an id belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub(super) partition: u64,
     pub(super) bucket: u64,
 }
@@ -72,9 +72,9 @@ impl Keys {
         self.partitions
     }
 
-    pub(super) fn place(&self, id: &str) -> Place {
+    pub(super) fn location(&self, id: &str) -> Location {
         let hash = hash(id.as_bytes());
-        Place { partition: hash % self.partitions, bucket: hash / self.partitions % BUCKETS }
+        Location { partition: hash % self.partitions, bucket: hash / self.partitions % BUCKETS }
     }
 
     /// The prefix of all keys of a partition.
@@ -82,8 +82,8 @@ impl Keys {
         format!("{{tb:{}:{partition}}}:", self.name)
     }
 
-    pub(super) fn bucket(&self, place: Place) -> String {
-        format!("{}b:{}", self.prefix(place.partition), place.bucket)
+    pub(super) fn bucket(&self, location: Location) -> String {
+        format!("{}b:{}", self.prefix(location.partition), location.bucket)
     }
 
     pub(super) fn counters(&self, partition: u64) -> String {
@@ -120,23 +120,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_do_not_change_and_are_spread() {
+    fn locations_do_not_change_and_are_spread() {
         let keys = Keys::new("default", 16);
-        let place = keys.place("order 7");
-        assert_eq!(place, Keys::new("another", 16).place("order 7"));
-        assert_eq!(keys.prefix(place.partition), format!("{{tb:default:{}}}:", place.partition));
+        let location = keys.location("order 7");
+        assert_eq!(location, Keys::new("another", 16).location("order 7"));
+        assert_eq!(
+            keys.prefix(location.partition),
+            format!("{{tb:default:{}}}:", location.partition)
+        );
         let mut counts = [0; 16];
         for number in 0..16_000 {
-            let place = keys.place(&format!("timer {number}"));
-            assert!(place.bucket < BUCKETS);
-            counts[usize::try_from(place.partition).expect("few")] += 1;
+            let location = keys.location(&format!("timer {number}"));
+            assert!(location.bucket < BUCKETS);
+            counts[usize::try_from(location.partition).expect("few")] += 1;
         }
         assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
     }
 
     #[test]
     fn an_id_is_found_where_another_version_has_put_it() {
-        let place = Keys::new("timers", 16).place("order 7");
-        assert_eq!(place, Place { partition: 4, bucket: 3422 });
+        let location = Keys::new("timers", 16).location("order 7");
+        assert_eq!(location, Location { partition: 4, bucket: 3422 });
     }
 }

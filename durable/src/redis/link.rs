@@ -9,7 +9,7 @@
 use super::super::error::DurableError;
 use super::cluster::Cluster;
 use super::fault::{Fault, refused};
-use super::node::{ANSWER, Node, PAUSES, Way};
+use super::node::{ANSWER, Connection, Node, PAUSES};
 use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,11 +63,11 @@ impl Link {
         Ok(Self::Cluster(Arc::new(cluster.map_err(|error| Fault::of(&error, true).into_error())?)))
     }
 
-    /// The way to the node that has a key.
-    pub(super) fn way(&self, key: &str) -> Way {
+    /// The connection to the node that has a key.
+    pub(super) fn connection(&self, key: &str) -> Connection {
         match self {
-            Self::Node(node) => node.way(),
-            Self::Cluster(cluster) => cluster.master(key).way(),
+            Self::Node(node) => node.connection(),
+            Self::Cluster(cluster) => cluster.master(key).connection(),
         }
     }
 
@@ -76,27 +76,27 @@ impl Link {
         &self,
         key: &str,
         retry: RetryPolicy,
-        ask: impl Fn(Way) -> F,
+        ask: impl Fn(Connection) -> F,
     ) -> Result<T, DurableError> {
-        let said = self.ask_by(|| self.way(key), retry, ask).await?;
+        let said = self.ask_by(|| self.connection(key), retry, ask).await?;
         understood(said, key)
     }
 
     async fn ask_by<F: Future<Output = RedisResult<Value>>>(
         &self,
-        way: impl Fn() -> Way,
+        connection: impl Fn() -> Connection,
         retry: RetryPolicy,
-        ask: impl Fn(Way) -> F,
+        ask: impl Fn(Connection) -> F,
     ) -> Result<Value, DurableError> {
         let (mut pause, mut why) = (PAUSES[0], String::new());
         let asked = async {
             loop {
-                let way = way();
-                let error = match ask(way.clone()).await {
+                let connection = connection();
+                let error = match ask(connection.clone()).await {
                     Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 };
-                match self.fault(&way, &error) {
+                match self.fault(&connection, &error) {
                     Fault::Rejected(error) if !matches!(retry, RetryPolicy::Caller) => {
                         why = error.to_string();
                     }
@@ -123,22 +123,22 @@ impl Link {
             Self::Cluster(cluster) => cluster.masters(),
         };
         let each = nodes.iter().map(|node| async {
-            let ask = |way: Way| {
+            let ask = |connection: Connection| {
                 let mut command = cmd("INFO");
                 command.arg(section);
-                way.command(command)
+                connection.command(command)
             };
-            understood(self.ask_by(|| node.way(), RetryPolicy::Page, ask).await?, "INFO")
+            understood(self.ask_by(|| node.connection(), RetryPolicy::Page, ask).await?, "INFO")
         });
         futures_util::future::join_all(each).await
     }
 
     /// Returns the meaning of an error from that connection. Requests another connection and learns
     /// the slots anew if necessary.
-    pub(super) fn fault(&self, way: &Way, error: &RedisError) -> Fault {
-        way.check(error);
+    pub(super) fn fault(&self, connection: &Connection, error: &RedisError) -> Fault {
+        connection.check(error);
         if let Self::Cluster(cluster) = self {
-            cluster.check(&way.node, error);
+            cluster.check(&connection.node, error);
         }
         Fault::of(error, matches!(self, Self::Cluster(_)))
     }

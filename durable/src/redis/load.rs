@@ -242,14 +242,14 @@ impl Operations {
 
     /// A worker waits for long for an answer about a timer: until this is dropped.
     pub(super) fn stalled(self: &Arc<Self>, worker: u64, id: &str) -> Stall {
-        let partition = self.keys.place(id).partition;
+        let partition = self.keys.location(id).partition;
         self.ownership.stall(worker, partition);
         Stall { operations: Arc::clone(self), worker, partition }
     }
 
     /// Returns `true` if the partition of a timer does not answer.
     pub(super) fn is_withheld(&self, worker: u64, id: &str) -> bool {
-        self.ownership.is_withheld(worker, self.keys.place(id).partition)
+        self.ownership.is_withheld(worker, self.keys.location(id).partition)
     }
 
     async fn load_partition(

@@ -12,7 +12,7 @@ use super::super::error::DurableError;
 use super::super::key::Key;
 use super::super::store::LONGEST_LIST;
 use super::bytes;
-use super::keys::{BUCKETS, Place};
+use super::keys::{BUCKETS, Location};
 use super::link::RetryPolicy;
 use super::operations::{Operations, ScriptCall, text};
 use super::pubsub::Subscriber;
@@ -89,7 +89,7 @@ impl Operations {
         let (_, more, _, keys): (Millis, u8, i64, Vec<(String, Millis)>) = page;
         let mut args = vec![word(mends)];
         for (id, due) in &keys {
-            let Place { bucket, .. } = self.keys.place(id);
+            let Location { bucket, .. } = self.keys.location(id);
             args.extend([text(bucket), id.as_bytes().to_vec(), text(due)]);
         }
         let script = &self.scripts.strays;

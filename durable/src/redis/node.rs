@@ -39,7 +39,7 @@ struct Current {
 
 /// A connection to a node, as it is at one time.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct Connection {
     pub(super) node: Arc<Node>,
     connection: ConnectionManager,
     number: u64,
@@ -67,10 +67,10 @@ impl Node {
         &self.client
     }
 
-    pub(super) fn way(self: &Arc<Self>) -> Way {
+    pub(super) fn connection(self: &Arc<Self>) -> Connection {
         let current = self.lock();
         let (connection, number) = (current.connection.clone(), current.number);
-        Way { node: Arc::clone(self), connection, number }
+        Connection { node: Arc::clone(self), connection, number }
     }
 
     /// How often the connection has been replaced.
@@ -106,7 +106,7 @@ impl Node {
     }
 }
 
-impl Way {
+impl Connection {
     /// Requests another connection if this one does not answer or leads to a node that is not a
     /// master (any more), because the address may lead to another node by now.
     pub(super) fn check(&self, error: &RedisError) {

@@ -12,9 +12,9 @@ use super::bytes;
 use super::damaged::Damaged;
 use super::identity::Identity;
 use super::idle::{IdleHints, NOTIFY_AHEAD};
-use super::keys::{BUCKETS, Keys, Place, slice};
+use super::keys::{BUCKETS, Keys, Location, slice};
 use super::link::{self, Link, RetryPolicy};
-use super::node::Way;
+use super::node::Connection;
 use super::ownership::Ownership;
 use super::pubsub::Subscriber;
 use super::queue::{Operation, Queues};
@@ -110,18 +110,18 @@ impl Operations {
         args: &[Vec<u8>],
         retry: RetryPolicy,
     ) -> Result<T, DurableError> {
-        let ask = |way: Way| {
+        let ask = |connection: Connection| {
             let mut call = link::call(script, keys);
             call.arg(prefix).arg(self.word_of_time()).arg("").arg("").arg(self.keys.channel());
             call.arg(args);
-            way.evaluate(script, call)
+            connection.evaluate(script, call)
         };
         self.link.ask(&keys[0], retry, ask).await
     }
 
     /// Sends a command about a key that changes nothing.
     async fn look<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, DurableError> {
-        let ask = |way: Way| way.command(command.clone());
+        let ask = |connection: Connection| connection.command(command.clone());
         self.link.ask(key, RetryPolicy::Caller, ask).await
     }
 
@@ -131,13 +131,13 @@ impl Operations {
     }
 
     fn of_id(&self, name: &str, id: &str) -> Operation {
-        let Place { partition, bucket } = self.keys.place(id);
+        let Location { partition, bucket } = self.keys.location(id);
         Operation::new(partition, name).text(id.as_bytes()).number(bucket)
     }
 
     /// Tells the workers of this process of a key, which they are told by a notice as well.
     fn notify(&self, id: &str, due: Millis) {
-        let Place { partition, .. } = self.keys.place(id);
+        let Location { partition, .. } = self.keys.location(id);
         self.idle.notice(partition, due);
         self.ownership
             .notify(partition, Change { removed: None, added: Some((due, Arc::from(id))) });
@@ -225,7 +225,7 @@ impl Operations {
 
     /// Returns the bytes of a timer's record.
     async fn bytes(&self, id: &str) -> Result<Option<Vec<u8>>, DurableError> {
-        let bucket = self.keys.bucket(self.keys.place(id));
+        let bucket = self.keys.bucket(self.keys.location(id));
         let mut command = cmd("HGET");
         command.arg(&bucket).arg(id);
         self.look(&bucket, command).await
@@ -237,18 +237,18 @@ impl Operations {
         after: Option<String>,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, DurableError> {
-        let after = after.map(|id| (self.keys.place(&id), id));
-        let start = after.as_ref().map_or(0, |(place, _)| place.partition);
+        let after = after.map(|id| (self.keys.location(&id), id));
+        let start = after.as_ref().map_or(0, |(location, _)| location.partition);
         let (mut list, mut length) = (Vec::new(), 0);
         for partition in start..self.keys.partitions() {
-            let from = after.as_ref().filter(|(place, _)| place.partition == partition);
-            let bucket = from.map_or(0, |(place, _)| place.bucket);
+            let from = after.as_ref().filter(|(location, _)| location.partition == partition);
+            let bucket = from.map_or(0, |(location, _)| location.bucket);
             let (script, retry) = (&self.scripts.list, RetryPolicy::Caller);
             let enough = [text(limit - list.len()), text(LONGEST_LIST - length)];
             let args = [&[text(bucket), text(BUCKETS)][..], &enough].concat();
             let call = ScriptCall { script, partition, args, retry };
             let (more, found): (u8, Vec<(String, Vec<u8>)>) = self.call(call).await?;
-            let found = found.into_iter().map(|(id, bytes)| ((self.keys.place(&id), id), bytes));
+            let found = found.into_iter().map(|(id, bytes)| ((self.keys.location(&id), id), bytes));
             let mut found: Vec<_> = found.filter(|(key, _)| Some(key) > after.as_ref()).collect();
             found.sort_unstable();
             for ((_, id), bytes) in found {
@@ -432,7 +432,7 @@ impl Operations {
         let Dead { id, mut record, .. } = dead;
         record.settings.time_to_live = None;
         let Record { settings, planned, error, payload, .. } = &record;
-        let Place { partition, bucket } = self.keys.place(&id);
+        let Location { partition, bucket } = self.keys.location(&id);
         let operation = Operation::new(partition, "redrive").number(inner).text(id.as_bytes());
         let record = bytes::resting(&id, settings, 0, *planned, error, payload);
         let operation = operation.number(bucket).text(&record);
