@@ -1,4 +1,4 @@
-//! Why a stream was not waited for any longer.
+//! [`StreamError`]: the error of an operation that was given up.
 
 #![forbid(unsafe_code)]
 
@@ -7,23 +7,25 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// One of the times that a [`TimeoutStream`](super::TimeoutStream) allows.
+/// A limit of a [`TimeoutStream`](super::TimeoutStream).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// For a read that waits for its peer.
+    /// The limit for a read that waits for the peer.
     Read,
-    /// For a write, flush or shutdown that waits until the system accepts bytes. A slow peer may
-    /// delay that for [longer than expected](super#how-long-a-limit-for-writes-must-be).
+    /// The limit for a write, flush or shutdown that waits until the system accepts bytes. A slow
+    /// peer may delay that for [longer than expected](super#how-long-a-limit-for-writes-must-be).
     Write,
-    /// For a silence in both directions.
+    /// The limit for silence in both directions.
     Idle,
-    /// For all that is to be done by then.
+    /// The deadline for all operations.
     Deadline,
 }
 
-/// Why an operation of a [`TimeoutStream`](super::TimeoutStream) was given up: what the
-/// [`io::Error`] that it ends with holds.
+/// The reason why an operation of a [`TimeoutStream`](super::TimeoutStream) failed without an error
+/// of the inner stream.
+///
+/// The [`io::Error`] that the operation returns contains this error.
 ///
 /// # Examples
 ///
@@ -39,9 +41,9 @@ pub enum Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// That limit has passed.
+    /// A limit has passed.
     Elapsed(Limit),
-    /// The timer cannot say when a limit will have passed: it was shut down, or is full.
+    /// The timer could not be armed because it was shut down or is full.
     Refused(Refusal),
 }
 
@@ -63,8 +65,8 @@ impl fmt::Display for StreamError {
 
 impl Error for StreamError {}
 
-/// Of kind [`TimedOut`](io::ErrorKind::TimedOut) if a limit has passed, else
-/// [`Other`](io::ErrorKind::Other).
+/// Converts the error to one of kind [`TimedOut`](io::ErrorKind::TimedOut) if a limit has passed,
+/// and [`Other`](io::ErrorKind::Other) otherwise.
 impl From<StreamError> for io::Error {
     fn from(error: StreamError) -> Self {
         let kind = match error {

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 /// The state that a stream shares with its handles.
 ///
-/// The settings and the wakers of waiting tasks are under the same lock. A waiting task reads the
-/// settings and leaves its waker under one acquisition of the lock, so a change is either read by
-/// the task or wakes it.
+/// The settings and the wakers of waiting tasks are behind the same lock. A waiting task reads the
+/// settings and stores its waker under one acquisition of the lock, so it either reads a change or
+/// is woken by it.
 #[derive(Debug)]
 pub(super) struct StreamShared {
     timer: Timer,
@@ -37,7 +37,7 @@ impl StreamShared {
         self.lock().settings
     }
 
-    /// Returns the settings, and wakes the task when they change.
+    /// Returns the settings and registers the task to be woken when they change.
     pub(super) fn settings_for(&self, direction: Direction, task: &Waker) -> Settings {
         let mut state = self.lock();
         let replaced = store_waker(&mut state.waiting[direction as usize], task);
@@ -54,15 +54,15 @@ impl StreamShared {
         state.settings
     }
 
-    /// Removes the wakers of the waiting tasks. The caller drops them after the lock is released,
-    /// because that runs their code.
+    /// Removes the wakers of the waiting tasks. The caller must drop them after the lock is
+    /// released, because dropping a waker runs foreign code.
     pub(super) fn take_tasks(&self) -> [Option<Waker>; 2] {
         std::mem::take(&mut self.lock().waiting)
     }
 }
 
-/// Stores a task's waker under a lock. Returns the previous waker, which the caller drops after the
-/// lock is released.
+/// Stores a task's waker under a lock. Returns the previous waker, which the caller must drop after
+/// the lock is released.
 pub(super) fn store_waker(place: &mut Option<Waker>, task: &Waker) -> Option<Waker> {
     match place {
         Some(known) if known.will_wake(task) => None,
@@ -71,11 +71,11 @@ pub(super) fn store_waker(place: &mut Option<Waker>, task: &Waker) -> Option<Wak
 }
 
 /// A handle to the limits of a [`TimeoutStream`](super::TimeoutStream) that other code owns, such
-/// as a server's connection; made by [`TimeoutStream::handle`](super::TimeoutStream::handle).
+/// as a server's connection.
 ///
-/// Clones refer to the same stream. A handle keeps the stream's timer alive, but not the stream.
-/// After the stream is dropped, calls have no effect. Each method takes a lock for a few
-/// instructions.
+/// It is created by [`TimeoutStream::handle`](super::TimeoutStream::handle). Clones refer to the
+/// same stream. A handle keeps the stream's timer alive, but not the stream. After the stream is
+/// dropped, calls have no effect. Each method takes a lock for a few instructions.
 ///
 /// # Examples
 ///
@@ -136,52 +136,52 @@ impl StreamHandle {
     /// Suspends the limits for reads and for silence until the returned guard and all other guards
     /// of the stream are dropped.
     ///
-    /// Both limits count anew from the drop of the last guard. The limit for writes and the
-    /// deadline also count during a pause, so a client that does not read its response is
-    /// disconnected. Neither the beginning nor the end of a pause wakes a task. A stream that waits
-    /// during a pause wakes its task once per limit.
+    /// Both limits restart when the last guard is dropped. The limit for writes and the deadline
+    /// also count during a pause, so a client that does not read its response is disconnected.
+    /// Neither the start nor the end of a pause wakes a task. A stream that waits during a pause
+    /// wakes its task once per limit.
     pub fn pause(&self) -> StreamPause {
         let _settings = self.shared.set(Settings::pause);
         StreamPause { shared: Arc::clone(&self.shared) }
     }
 
-    /// Sets how long a read may wait for its peer, as
-    /// [`TimeoutStream::set_read_timeout`](super::TimeoutStream::set_read_timeout) does.
+    /// Sets how long a read may wait for the peer, like
+    /// [`TimeoutStream::set_read_timeout`](super::TimeoutStream::set_read_timeout).
     ///
-    /// A waiting task is woken, and its wait begins anew. This applies to each setter of the
-    /// handle.
+    /// A waiting task is woken, and its wait restarts. This applies to each setter of the handle.
     pub fn set_read_timeout(&self, limit: Option<Duration>) {
         self.change(|settings| settings.read.set(limit));
     }
 
-    /// Sets how long a write, flush or shutdown may wait for its peer, as
-    /// [`TimeoutStream::set_write_timeout`](super::TimeoutStream::set_write_timeout) does.
+    /// Sets how long a write, flush or shutdown may wait for the peer, like
+    /// [`TimeoutStream::set_write_timeout`](super::TimeoutStream::set_write_timeout).
     pub fn set_write_timeout(&self, limit: Option<Duration>) {
         self.change(|settings| settings.write.set(limit));
     }
 
-    /// Sets how long there may be silence in both directions, as
-    /// [`TimeoutStream::set_idle_timeout`](super::TimeoutStream::set_idle_timeout) does.
+    /// Sets how long there may be silence in both directions, like
+    /// [`TimeoutStream::set_idle_timeout`](super::TimeoutStream::set_idle_timeout).
     pub fn set_idle_timeout(&self, limit: Option<Duration>) {
         self.change(|settings| settings.idle.set(limit));
     }
 
-    /// Sets the instant by which all operations must be done, as
-    /// [`TimeoutStream::set_deadline`](super::TimeoutStream::set_deadline) does.
+    /// Sets the instant by which all operations must be done, like
+    /// [`TimeoutStream::set_deadline`](super::TimeoutStream::set_deadline).
     pub fn set_deadline(&self, deadline: Option<Instant>) {
         let deadline = deadline.map(|at| self.shared.timer.wheel().wheel_instant(at));
         self.change(|settings| settings.deadline = deadline);
     }
 
-    /// Changes the settings, and wakes the tasks that wait.
+    /// Changes the settings and wakes the waiting tasks.
     fn change(&self, change: impl FnOnce(&mut Settings)) {
         let _settings = self.shared.set(change);
         self.shared.take_tasks().into_iter().flatten().for_each(Waker::wake);
     }
 }
 
-/// A guard that suspends the limits for reads and for silence until it is dropped; made by
-/// [`StreamHandle::pause`].
+/// A guard that suspends the limits for reads and for silence until it is dropped.
+///
+/// It is created by [`StreamHandle::pause`].
 #[derive(Debug)]
 #[must_use = "the pause is over when the guard is dropped"]
 pub struct StreamPause {

@@ -1,4 +1,4 @@
-//! A [`TimeoutStream`] by hyper's traits, and as a connection of hyper-util's client.
+//! hyper's traits for [`TimeoutStream`], and hyper-util's trait for connections of its client.
 
 #![forbid(unsafe_code)]
 

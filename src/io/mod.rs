@@ -1,9 +1,10 @@
-//! Time-outs of byte streams: how long a read, a write, a silence or a whole message may take.
+//! Timeouts of byte streams: limits for a read, a write, silence or a whole message.
 //!
-//! A [`TimeoutStream`] wraps a connection and implements the same traits: those of `futures-io`
-//! and, with the feature `tokio` or `hyper-util`, those of tokio or hyper. An operation that takes
-//! too long ends with an error of kind [`TimedOut`](std::io::ErrorKind::TimedOut), whose
-//! [`StreamError`] states which [`Limit`] has passed.
+//! A [`TimeoutStream`] wraps a connection and implements the same traits, which are those of
+//! `futures-io` and, with the feature `tokio` or `hyper-util`, those of tokio or hyper. An
+//! operation that takes too long fails with an error of kind
+//! [`TimedOut`](std::io::ErrorKind::TimedOut), whose [`StreamError`] states which [`Limit`] has
+//! passed.
 //!
 //! ```
 //! use futures_io::AsyncRead;
@@ -84,38 +85,37 @@
 //! takes the handle from the `IncomingStream`. Handlers and middleware then obtain it with
 //! `ConnectInfo`.
 //!
-//! On a client, the limit for reads limits the wait for a response, because a write [restarts
+//! On a client, the limit for reads bounds the wait for a response, because a write [restarts
 //! it](TimeoutStream::set_writes_restart_reads).
 //!
 //! # How it works
 //!
-//! **A packet costs a store.** When bytes come, the wait for them is crossed out, and no timer is
-//! touched: the one that was armed for an earlier wait stays where it is. It is looked at when it
-//! fires, and armed anew for what is then awaited. (Netty's `IdleStateHandler` and Jetty's
-//! `IdleTimeout` do so too.) A connection that is never silent for as long as its limit wakes its
-//! task once in that time.
+//! **A packet costs a store.** Bytes that arrive end the pending wait without touching a timer. A
+//! timer that was armed for an earlier wait stays armed. If it fires, the stream checks its limits
+//! and arms the timer again for the next one. Netty's `IdleStateHandler` and Jetty's `IdleTimeout`
+//! work in the same way. A connection that is never silent for as long as its limit wakes its task
+//! once in that time.
 //!
 //! **Each direction has its own timer**, armed when that direction first has to wait, because a
 //! timer holds one waker and the halves of a stream may be polled by two tasks. A connection that
-//! waits for its peer's next request has one timer. (Split the limited stream itself, as
+//! waits for its peer's next request has one timer. Split the limited stream itself, as
 //! `tokio::io::split` does. If the owned halves of a `TcpStream` are limited separately, neither
-//! half sees the other's bytes, so a silence of both is not detected.)
+//! half sees the other's bytes, so a silence of both is not detected.
 //!
-//! **A limit counts only while an operation waits**, from the first poll that returned `Pending`
-//! until one that did not. A stream is therefore not ended for a time in which no operation was in
+//! **A limit applies only while an operation waits**, from the first poll that returns `Pending`
+//! until one that does not. A stream therefore never fails for a time in which no operation was in
 //! progress. Dropping the future of a read during its wait does not end that wait, and the next
-//! read continues it. If the limit passes in between, the woken task does not poll the stream. A
-//! read that begins more than a quarter of the limit later, or more than a second later, counts as
-//! a new one and has the whole limit. The same applies to writes. This happens only once until
-//! bytes move, so a runtime whose tasks are always that late ends a silent peer after twice its
-//! limit.
+//! read resumes it. If the limit passes in between, the woken task does not poll the stream. A read
+//! that begins more than a quarter of the limit later, or more than a second later, counts as a new
+//! one and has the whole limit. The same applies to writes. This happens only once until bytes
+//! move, so a runtime whose tasks are always that late ends a silent peer after twice its limit.
 //!
 //! # How long a limit for writes must be
 //!
 //! A write waits until the system accepts bytes. A system whose buffer is full accepts more only
 //! after a considerable part of the buffer is free again. On Linux that is about a third, and
 //! buffers grow to several megabytes. A peer that reads slowly but without a pause can therefore
-//! make one write wait for a long time: seven seconds were measured at 200 kB/s. Set the limit for
+//! make one write wait for a long time. Seven seconds were measured at 200 kB/s. Set the limit for
 //! writes to more than the time in which the slowest acceptable peer reads a third of the buffer.
 //! Alternatively, make the buffer smaller with `SO_SNDBUF` or `TCP_NOTSENT_LOWAT`.
 

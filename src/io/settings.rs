@@ -1,15 +1,15 @@
-//! [`Settings`]: the limits of a stream, and whether they count.
+//! [`Settings`]: the limits of a stream.
 
 #![forbid(unsafe_code)]
 
 use crate::WheelInstant;
 use std::time::{Duration, Instant};
 
-/// Which half of a stream.
+/// One half of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Reads,
-    /// Flushes and shutdowns too.
+    /// Writes, flushes and shutdowns.
     Writes,
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Settings {
     pub(super) deadline: Option<WheelInstant>,
     /// The number of pauses in progress.
     pauses: u32,
-    /// When the last pause ended.
+    /// The time at which the last pause ended.
     pub(super) resumed: Option<Instant>,
 }
 
 impl Settings {
-    /// The setting for one direction alone.
+    /// Returns the setting that applies to one direction only.
     pub(super) fn own(&mut self, direction: Direction) -> &mut Setting {
         match direction {
             Direction::Reads => &mut self.read,
@@ -57,7 +57,7 @@ impl Settings {
         self.resumed = Some(now);
     }
 
-    /// Returns `true` if the limits for reads and for silence do not count.
+    /// Returns `true` while the limits for reads and for silence are suspended.
     pub(super) fn is_paused(&self) -> bool {
         self.pauses > 0
     }

@@ -1,4 +1,4 @@
-//! [`TimeoutStream`]: a byte stream whose peer has limits, and its `futures-io` face.
+//! [`TimeoutStream`]: a byte stream with timeouts, and its `futures-io` traits.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,8 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 pin_project! {
-    /// A byte stream that gives up when its peer takes too long; without limits until they are set.
+    /// A byte stream whose operations fail if its peer takes too long. It has no limits until they
+    /// are set.
     ///
     /// It implements those of `AsyncRead` and `AsyncWrite` that `S` implements, of `futures-io`
     /// and, with the feature `tokio`, of tokio. It is `Unpin` if `S` is. An operation that is ready
@@ -27,14 +28,15 @@ pin_project! {
     ///
     /// # Errors
     ///
-    /// Those of `S`; one of kind [`TimedOut`](io::ErrorKind::TimedOut) where a limit has passed,
-    /// and of kind [`Other`](io::ErrorKind::Other) where an operation would have to wait and the
-    /// timer was shut down, or is full. Both hold a [`StreamError`].
+    /// Returns the errors of `S`. If a limit has passed, returns an error of kind
+    /// [`TimedOut`](io::ErrorKind::TimedOut). If an operation would have to wait but the timer was
+    /// shut down or is full, returns an error of kind [`Other`](io::ErrorKind::Other). Both contain
+    /// a [`StreamError`].
     ///
     /// # Examples
     ///
-    /// A connection that may be silent for five seconds, and take a minute for each message
-    /// (with `tokio`, so is its `TcpStream`):
+    /// A connection that may be silent for five seconds and may take a minute for each message.
+    /// With the feature `tokio` it can be a `TcpStream` of tokio.
     ///
     /// ```
     /// use std::time::Duration;
@@ -62,14 +64,14 @@ pin_project! {
 }
 
 impl<S> TimeoutStream<S> {
-    /// A stream without limits, which are kept by `timer`: pass a clone for each connection, or for
-    /// each thread, so that they share no counter.
+    /// Creates a stream without limits, whose timers are armed on `timer`.
+    ///
+    /// Pass a clone of the timer for each connection or each thread, so that they share no counter.
     pub fn new(timer: &Timer, stream: S) -> Self {
         Self { stream, waits: Waits::new(timer.share()) }
     }
 
-    /// Limits how long a read may wait for its peer, as
-    /// [`set_read_timeout`](Self::set_read_timeout) does.
+    /// Sets the limit for a read, like [`set_read_timeout`](Self::set_read_timeout).
     ///
     /// # Examples
     ///
@@ -95,37 +97,37 @@ impl<S> TimeoutStream<S> {
         self
     }
 
-    /// Limits how long a write, flush or shutdown may wait for its peer, as
-    /// [`set_write_timeout`](Self::set_write_timeout) does.
+    /// Sets the limit for a write, flush or shutdown, like
+    /// [`set_write_timeout`](Self::set_write_timeout).
     #[must_use]
     pub fn with_write_timeout(mut self, limit: Duration) -> Self {
         self.set_write_timeout(Some(limit));
         self
     }
 
-    /// Limits how long there may be silence in both directions, as
-    /// [`set_idle_timeout`](Self::set_idle_timeout) does.
+    /// Sets the limit for silence in both directions, like
+    /// [`set_idle_timeout`](Self::set_idle_timeout).
     #[must_use]
     pub fn with_idle_timeout(mut self, limit: Duration) -> Self {
         self.set_idle_timeout(Some(limit));
         self
     }
 
-    /// Sets the instant by which all operations must be done, as
-    /// [`set_deadline`](Self::set_deadline) does.
+    /// Sets the instant by which all operations must be done, like
+    /// [`set_deadline`](Self::set_deadline).
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.set_deadline(Some(deadline));
         self
     }
 
-    /// How long a read may wait for its peer.
+    /// Returns the limit for a read, if there is one.
     #[must_use]
     pub fn read_timeout(&self) -> Option<Duration> {
         self.waits.settings().read.limit
     }
 
-    /// Sets how long a read may wait for its peer; `None` for as long as it takes.
+    /// Sets how long a read may wait for the peer. `None` removes the limit.
     ///
     /// The limit counts from the first poll of a read that returns `Pending` until a read is ready,
     /// even if the first read is [dropped](super#how-it-works) meanwhile. Bytes that are written
@@ -141,12 +143,12 @@ impl<S> TimeoutStream<S> {
         self.waits.writes_restart_reads()
     }
 
-    /// Sets whether a write of bytes restarts the [wait of a read](Self::set_read_timeout). It does
-    /// by default.
+    /// Sets whether a write of bytes restarts the [wait of a read](Self::set_read_timeout). The
+    /// default is `true`.
     ///
-    /// By default, the limit for reads limits the wait for a response. A client that reads all the
-    /// time, as hyper's does to detect the end of an idle connection, allows the whole limit for
-    /// the response to each request. With `false`, the peer must send something within each limit,
+    /// The limit for reads then bounds the wait for a response. A client that reads all the time,
+    /// as hyper's does to detect the end of an idle connection, allows the whole limit for the
+    /// response to each request. With `false`, the peer must send something within each limit,
     /// whatever it is sent. That suits a server whose clients have to send heartbeats, such as
     /// those of MQTT.
     ///
@@ -171,65 +173,65 @@ impl<S> TimeoutStream<S> {
         self.waits.set_writes_restart_reads(restart);
     }
 
-    /// How long a write, flush or shutdown may wait for its peer.
+    /// Returns the limit for a write, flush or shutdown, if there is one.
     #[must_use]
     pub fn write_timeout(&self) -> Option<Duration> {
         self.waits.settings().write.limit
     }
 
-    /// Sets how long a write, flush or shutdown may wait for its peer; `None` for as long as it
-    /// takes.
+    /// Sets how long a write, flush or shutdown may wait for the peer. `None` removes the limit.
     ///
-    /// The limit counts as that for [reads](Self::set_read_timeout) does, except that bytes that
-    /// are read do not restart it. A peer that reads slowly all the time may make one write wait
-    /// for seconds. The [module](super#how-long-a-limit-for-writes-must-be) explains how long the
-    /// limit must be.
+    /// The limit counts in the same way as the limit for [reads](Self::set_read_timeout), but bytes
+    /// that are read do not restart it. A peer that reads slowly but without a pause may make one
+    /// write wait for seconds. The [module](super#how-long-a-limit-for-writes-must-be) explains how
+    /// long the limit must be.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) {
         self.waits.set(|settings| settings.write.set(limit));
     }
 
-    /// How long there may be silence in both directions.
+    /// Returns the limit for silence in both directions, if there is one.
     #[must_use]
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.waits.settings().idle.limit
     }
 
-    /// Sets how long there may be silence in both directions; `None` for as long as it takes.
+    /// Sets how long there may be silence in both directions. `None` removes the limit.
     ///
-    /// It counts from the last bytes that went either way, or from when the direction that waits
-    /// began to, if that was later: so a stream that sends need not be sent anything, and one that
-    /// nobody asks for anything is not idle. Whatever waits ends when it has passed. It takes
-    /// effect as that of [reads](Self::set_read_timeout) does.
+    /// The limit is measured from the last byte in either direction, or from the start of the
+    /// pending wait if that is later. A stream that is sending is not idle, even if it receives
+    /// nothing. A stream without a pending operation is not idle either. When the limit passes,
+    /// every pending operation fails. A change takes effect in the same way as that of
+    /// [reads](Self::set_read_timeout).
     pub fn set_idle_timeout(&mut self, limit: Option<Duration>) {
         self.waits.set(|settings| settings.idle.set(limit));
     }
 
-    /// By when all must be done.
+    /// Returns the instant by which all operations must be done, if there is one.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.waits.deadline()
     }
 
-    /// Sets by when all must be done, such as the rest of a message; `None` for whenever it is.
+    /// Sets an absolute deadline, such as one for the rest of a message. `None` removes it.
     ///
-    /// From then on all operations end with an error, those too for which the stream is ready, so
-    /// that a peer that sends a byte now and then, or without end, is ended as well; but a shutdown
-    /// that need not wait is done. One that waits hears of a new deadline with its next poll.
+    /// After the deadline every operation fails, even if the stream is ready, so that a peer that
+    /// trickles data or never stops sending is cut off too. A shutdown that can complete without
+    /// waiting still succeeds. A pending operation notices a new deadline at its next poll.
     ///
-    /// On a timer with a driver, operations end about a tick after the deadline if they waited for
+    /// On a timer with a driver, operations fail about a tick after the deadline if they waited for
     /// it, or if they notice it late. Bytes that the system received before the deadline are
     /// therefore read even if another task blocked the runtime's thread.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.waits.set_deadline(deadline);
     }
 
-    /// Returns a handle with which other code, such as the service that works on a request, can
-    /// pause, resume and change the limits while a connection owns this stream.
+    /// Returns a handle to the limits, for code that does not own the stream.
+    ///
+    /// A service can use it to pause and change the limits while a connection owns the stream.
     ///
     /// The first call allocates. From then on each operation takes a lock that it shares with the
-    /// handles, and an operation that has to wait takes it twice. A handle does not wake a task
-    /// that was already waiting when the first handle was created, until that task has polled
-    /// again.
+    /// handles, and an operation that has to wait takes it twice. A task that was already waiting
+    /// when the first handle was created is not woken by a handle until it has polled again.
     ///
     /// # Examples
     ///
@@ -250,27 +252,27 @@ impl<S> TimeoutStream<S> {
         self.waits.handle()
     }
 
-    /// The stream.
+    /// Returns a reference to the inner stream.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// The stream. What is done by it passes the limits by.
+    /// Returns a mutable reference to the inner stream. Operations on it bypass the limits.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// The stream, pinned. What is done by it passes the limits by.
+    /// Returns a pinned mutable reference to the inner stream. Operations on it bypass the limits.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
         self.project().stream
     }
 
-    /// The stream, without its limits.
+    /// Returns the inner stream.
     pub fn into_inner(self) -> S {
         self.stream
     }
 
-    /// An operation that must not begin after the deadline.
+    /// Performs an operation unless the deadline has passed.
     #[inline]
     pub(super) fn limited<R>(
         mut self: Pin<&mut Self>,
@@ -285,7 +287,7 @@ impl<S> TimeoutStream<S> {
         self.waiting(direction, does, context, operation)
     }
 
-    /// An operation, of which only the wait is limited.
+    /// Performs an operation of which only the wait is limited.
     #[inline]
     pub(super) fn waiting<R>(
         self: Pin<&mut Self>,

@@ -1,4 +1,4 @@
-//! A [`TimeoutStream`] by tokio's traits.
+//! tokio's traits for [`TimeoutStream`].
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! [`WaitTimer`]: the timer that ends a wait of a stream.
 //!
 //! A future that waits on a stream may be dropped without notice to the stream. Its timer then
-//! wakes a task that does not poll the stream. The timer therefore holds a [`WakeRecorder`] instead of
-//! the task's waker, and the recorder records when it woke the task. A poll that comes long after
-//! that is not the one for which the task was woken, and begins a new wait.
+//! wakes a task that does not poll the stream. The timer therefore holds a [`WakeRecorder`] in
+//! place of the task's waker, which records the time at which it woke the task. A poll that comes
+//! long after that time is not the one for which the task was woken, and starts a new wait.
 
 #![forbid(unsafe_code)]
 
@@ -18,25 +18,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::{Duration, Instant};
 
-/// A timer that was armed once.
+/// A timer that has been armed at least once.
 #[derive(Debug)]
 pub(super) struct WaitTimer {
     sleep: Sleep,
     /// Delays the end of a wait until the runtime has polled its sockets.
     grace: Grace,
-    /// The moment for which it is armed, unless it has fired.
+    /// The time for which the timer is armed, unless it has fired.
     armed: Option<WheelInstant>,
     recorder: Arc<WakeRecorder>,
-    /// The recorder's.
+    /// The waker of the recorder.
     waker: Waker,
 }
 
-/// How a wait ended.
+/// The way in which a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The time has passed, and the task has polled soon after it was woken.
+    /// The limit has passed, and the task has polled soon after it was woken.
     InTime,
-    /// Its time has passed, and the task that was woken for that did not poll.
+    /// The limit has passed, and the task that was woken for it did not poll in time.
     Unnoticed,
 }
 
@@ -48,7 +48,7 @@ impl WaitTimer {
         Self { sleep, grace: Grace::default(), armed: Some(at), recorder, waker }
     }
 
-    /// Returns `true` while an end is held back until the runtime has polled its sockets.
+    /// Returns `true` while an end is delayed until the runtime has polled its sockets.
     pub(super) fn is_delaying(&self) -> bool {
         self.grace.is_delaying()
     }
@@ -73,9 +73,11 @@ impl WaitTimer {
         Poll::Ready(())
     }
 
-    /// Returns `Ready` when `until` has come and the runtime has polled its sockets since, or when
-    /// the timer refuses to wait. If the task was woken longer ago than `patience`, the wait has
-    /// ended unnoticed and the result is ready at once.
+    /// Returns `Ready` when `until` has passed and the runtime has polled its sockets since, or
+    /// when the timer refuses to wait.
+    ///
+    /// If the task was woken longer ago than `patience`, the wait has ended unnoticed and the
+    /// result is ready at once.
     pub(super) fn poll(
         &mut self,
         until: WheelInstant,
@@ -97,7 +99,7 @@ impl WaitTimer {
                 }
             };
             self.armed = Some(armed);
-            // The end of a sleep for a moment before `until` is not reported, and not delayed.
+            // A sleep that ends before `until` is neither reported nor delayed.
             let reported = armed == until && end == End::InTime;
             let slept = ready!(match reported {
                 true => self.grace.poll(&mut self.sleep, &mut context),
@@ -111,7 +113,7 @@ impl WaitTimer {
     }
 }
 
-/// Wakes a task and records when.
+/// A waker that records when it woke its task.
 #[derive(Debug)]
 struct WakeRecorder {
     timer: Timer,
@@ -131,7 +133,7 @@ impl WakeRecorder {
         ignore_poison(self.state.lock())
     }
 
-    /// Attaches the task that is to be woken. Returns when a task was woken since the last call, if
+    /// Sets the task to wake. Returns the time at which a task was woken since the last call, if
     /// one was.
     fn attach(&self, task: &Waker) -> Option<Instant> {
         let mut state = self.lock();

@@ -1,17 +1,17 @@
-//! [`Waits`]: what a stream waits for, until when, and the timers that end it.
+//! [`Waits`]: the waits of a stream, their limits, and the timers that end them.
 //!
-//! Each direction has a wait of its own. It begins with a first pending poll, and ends with one
-//! that is ready, or gives up; but a flush that is ready without having waited says nothing of a
-//! write that waits. A wait whose limit has passed [unnoticed](End::Unnoticed) begins anew, once.
-//! Within it count the direction's own limit and that of silence, which begins anew when bytes go
-//! the other way; bytes that are written begin a read's own limit anew too.
+//! Each direction has a wait of its own. The wait begins with the first pending poll and ends with
+//! a poll that is ready or fails. A flush that is ready without having waited does not end the wait
+//! of a write. A wait whose limit has passed [unnoticed](End::Unnoticed) starts again, once. During
+//! a wait both the direction's own limit and the limit for silence count. The latter restarts when
+//! bytes move in the other direction. Bytes that are written also restart the own limit of a read.
 //!
-//! A timer is armed for no later than the earliest limit of its direction: `armed <= until` for
-//! each of them. A limit that moves later leaves it where it is; one that moves earlier resets it.
-//! So when it fires, either a limit has passed, or it is armed anew.
+//! A timer is armed for no later than the earliest limit of its direction, that is `armed <= until`
+//! for each of them. A limit that moves later leaves the timer alone. A limit that moves earlier
+//! resets it. When the timer fires, either a limit has passed or the timer is armed again.
 //!
-//! A stream with [handles](StreamHandle) keeps a copy of the shared settings, and compares it with
-//! them at the beginning of each operation and wherever an operation has to wait.
+//! A stream with [handles](StreamHandle) keeps a copy of the shared settings. It compares the copy
+//! with them at the start of each operation and wherever an operation has to wait.
 
 #![forbid(unsafe_code)]
 
@@ -32,36 +32,36 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Waits {
     timer: Timer,
-    /// As this stream last saw them.
+    /// The settings as this stream last saw them.
     settings: Settings,
-    /// Where the settings lie, if there are handles.
+    /// The shared settings, if there are handles.
     shared: OnceLock<StreamHandle>,
-    /// Whether bytes that are written begin a read's wait anew.
+    /// `true` if a write of bytes restarts the wait of a read.
     writes_restart_reads: bool,
     reads: Wait,
     writes: Wait,
 }
 
-/// What one direction waits for.
+/// The wait of one direction.
 #[derive(Debug, Default)]
 struct Wait {
-    /// When its own limit passes, if it counts.
+    /// The time at which the direction's own limit passes, if it counts.
     own: Option<WheelInstant>,
-    /// When that of silence passes, if it counts.
+    /// The time at which the limit for silence passes, if it counts.
     idle: Option<WheelInstant>,
-    /// Whether polls of a read or write were pending since the wait began.
+    /// `true` if polls of a read or write were pending since the wait began.
     moves: bool,
-    /// Whether polls of a flush or shutdown were.
+    /// `true` if polls of a flush or shutdown were pending since the wait began.
     finishes: bool,
-    /// Whether its limits have begun anew since the last bytes, because they passed unnoticed.
+    /// `true` if the limits have restarted since the last bytes, because they passed unnoticed.
     renewed: bool,
     timer: Option<WaitTimer>,
 }
 
-/// What is done to a stream.
+/// The kind of an operation on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// What moves bytes when it is ready: a read or a write.
+    /// A read or a write, which has moved bytes when it is ready.
     Move,
     /// A flush or a shutdown.
     Finish,
@@ -88,7 +88,7 @@ impl Waits {
         self.shared.get().map(StreamHandle::shared)
     }
 
-    /// Returns the settings as they were last set, by the stream or a handle.
+    /// Returns the settings as last set, by the stream or a handle.
     pub(super) fn settings(&self) -> Settings {
         self.shared().map_or(self.settings, |shared| shared.settings())
     }
@@ -119,8 +119,8 @@ impl Waits {
         self.writes_restart_reads = restart;
     }
 
-    /// Takes over settings: what was set begins to count anew with the next pending poll, and what
-    /// was paused from the end of the pause.
+    /// Adopts changed settings. A limit that was set restarts with the next pending poll, and a
+    /// limit that was paused restarts at the end of the pause.
     fn adopt(&mut self, new: Settings) {
         let old = std::mem::replace(&mut self.settings, new);
         let Self { timer, reads, writes, .. } = self;
@@ -145,7 +145,7 @@ impl Waits {
         }
     }
 
-    /// Ends the direction's wait if no operation may begin any more, and is ready then.
+    /// Ends the direction's wait and returns `Ready` if no operation may begin any more.
     #[inline]
     pub(super) fn poll_deadline(
         &mut self,
@@ -163,9 +163,11 @@ impl Waits {
         }
     }
 
-    /// Returns `Ready` if a deadline that has passed ends the direction. This is at once, or, if
-    /// tasks are woken independently of their runtime, after the runtime has polled its sockets. On
-    /// a closed wheel, such as that of a forked child, nothing would end a wait for the runtime.
+    /// Returns `Ready` if a deadline that has passed ends the direction.
+    ///
+    /// This is at once, or, if tasks are woken independently of their runtime, after the runtime
+    /// has polled its sockets. On a closed wheel, such as that of a forked child, no timer could
+    /// end that delay.
     #[cold]
     fn poll_passed_deadline(
         &mut self,
@@ -194,7 +196,7 @@ impl Waits {
         }
     }
 
-    /// An operation is ready.
+    /// Records that an operation is ready.
     #[inline]
     pub(super) fn finish_operation(&mut self, direction: Direction, operation: Operation) {
         let Self { timer, settings, writes_restart_reads, reads, writes, .. } = self;
@@ -202,7 +204,7 @@ impl Waits {
             Direction::Reads => (reads, writes),
             Direction::Writes => (writes, reads),
         };
-        // A flush has moved bytes if it has waited.
+        // A flush has moved bytes only if it has waited.
         let moved = match operation {
             Operation::Move => true,
             Operation::Finish => wait.finishes,
@@ -219,7 +221,7 @@ impl Waits {
         }
     }
 
-    /// An operation has to wait: ready if it has waited for too long.
+    /// Records that an operation has to wait. Returns `Ready` if it has waited for too long.
     pub(super) fn poll_limits(
         &mut self,
         direction: Direction,
@@ -292,7 +294,7 @@ impl Drop for Waits {
     }
 }
 
-/// Begins to count, unless it has already begun.
+/// Starts a limit unless it has already started.
 #[inline]
 fn begin(until: &mut Option<WheelInstant>, limit: Option<Duration>, wheel: &Wheel<SleepWaker>) {
     if until.is_none() {
@@ -300,7 +302,7 @@ fn begin(until: &mut Option<WheelInstant>, limit: Option<Duration>, wheel: &Whee
     }
 }
 
-/// The later of two, if there was one.
+/// Returns the later of two times, if there was a first one.
 fn later(until: Option<WheelInstant>, other: Option<WheelInstant>) -> Option<WheelInstant> {
     until.map(|until| other.map_or(until, |other| until.max(other)))
 }
@@ -315,7 +317,7 @@ impl Wait {
         (self.moves, self.finishes, self.renewed) = (false, false, false);
     }
 
-    /// Lets the limits begin anew.
+    /// Restarts the limits.
     fn renew(&mut self) {
         (self.own, self.idle, self.renewed) = (None, None, true);
     }
