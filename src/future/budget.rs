@@ -1,32 +1,33 @@
-//! [`Budget`]: keeps a future that is ready again and again from holding its task.
+//! [`Budget`]: makes a future that is ready repeatedly yield to other tasks.
 //!
-//! An executor has its thread back only when the task's poll returns `Pending`. A task that awaits
-//! futures which are all ready never returns it, and starves the other tasks of its thread. No
-//! runtime is known here whose own budget could be charged, so a source of many results counts
-//! them, and after [`MOST`] in a row wakes its task and returns `Pending` once.
+//! An executor gets its thread back only when a task's poll returns `Pending`. A task that awaits
+//! futures that are all ready never returns it, and starves the other tasks of its thread. The
+//! crate knows of no runtime whose own budget it could charge. A source of many results therefore
+//! counts them. After [`MOST`] results in a row, it wakes its task and returns `Pending` once.
 
 #![forbid(unsafe_code)]
 
 use std::task::{Poll, Waker};
 
-/// How many results in a row are ready before the task is let go: few enough that the other tasks
-/// wait for microseconds, enough that the extra poll costs nothing beside them.
+/// The number of results in a row before the task yields. It is small enough that other tasks wait
+/// for microseconds, and large enough that the extra poll costs nothing by comparison.
 const MOST: u8 = 64;
 
-/// Wakes the task and returns `Pending`: it is polled again when the others have had their turn.
+/// Wakes the task and returns `Pending`, so that the executor polls it again after other tasks.
 pub(super) fn yield_once<R>(waker: &Waker) -> Poll<R> {
     waker.wake_by_ref();
     Poll::Pending
 }
 
-/// Counts the results that were ready without a `Pending` between them.
+/// A count of the results that were ready without a `Pending` between them.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     ready: u8,
 }
 
 impl Budget {
-    /// Ready unless the budget is spent; then the task is let go, and the count begins anew.
+    /// Returns `Ready` unless the budget is spent. In that case the task yields and the count
+    /// restarts.
     pub(super) fn poll_left(&mut self, waker: &Waker) -> Poll<()> {
         if self.ready < MOST {
             return Poll::Ready(());
@@ -35,7 +36,7 @@ impl Budget {
         yield_once(waker)
     }
 
-    /// Counts what a poll returned, and passes it on.
+    /// Counts the result of a poll and returns it.
     pub(super) fn counted<R>(&mut self, polled: Poll<R>) -> Poll<R> {
         self.ready = if polled.is_ready() { self.ready + 1 } else { 0 };
         polled

@@ -1,4 +1,4 @@
-//! [`DriveTask`]: wakes the task that sweeps a timer, and tells it that this has ended.
+//! [`DriveTask`]: the task that sweeps a timer.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use crate::sync::{AtomicBool, Relaxed};
 use atomic_waker::AtomicWaker;
 use std::task::Waker;
 
-/// Wakes the task that has registered last.
+/// Wakes the task that registered last, and records that the timer has ended.
 #[derive(Debug, Default)]
 pub(super) struct DriveTask {
     waker: AtomicWaker,
@@ -14,7 +14,7 @@ pub(super) struct DriveTask {
 }
 
 impl DriveTask {
-    /// From here on it is this task that is woken.
+    /// Makes `task` the one that is woken.
     pub(super) fn register(&self, task: &Waker) {
         self.waker.register(task);
     }
@@ -24,17 +24,18 @@ impl DriveTask {
         self.waker.wake();
     }
 
-    /// Rings for the last time: nothing waits in the wheel any more, whatever its counts say yet.
+    /// Wakes the task for the last time. The wheel holds no timer any more, whatever its counters
+    /// still show.
     pub(super) fn end(&self) {
-        // Relaxed: it is seen by whoever this wakes, and by whoever registers too late for that
-        // (both synchronize, in `AtomicWaker`).
+        // Relaxed: the task that this wakes sees the store, and so does a task that registers too
+        // late to be woken. Both synchronise through `AtomicWaker`.
         self.ended.store(true, Relaxed);
         self.wake();
     }
 
-    /// Whether it has rung for the last time. To be asked after [`register`](Self::register).
+    /// Returns `true` if the timer has ended. Must be called after [`register`](Self::register).
     pub(super) fn has_ended(&self) -> bool {
-        // Relaxed: with the store of `end`, as said there.
+        // Relaxed: see the store in `end`.
         self.ended.load(Relaxed)
     }
 }

@@ -1,7 +1,8 @@
-//! Futures on the wheel: sleeps, time-outs and intervals for any runtime, or none.
+//! Futures on the wheel: sleeps, timeouts and intervals for any runtime, or none.
 //!
-//! What `tokio::time` is used for, without its runtime and without its lock: a [`Timer`] is a
-//! wheel whose values are wakers, and a driver that wakes them. A [`Sleep`] is one timer of it.
+//! This module serves the purposes of `tokio::time`, without its runtime and without its lock. A
+//! [`Timer`] is a wheel whose values are wakers, with a driver that wakes them. A [`Sleep`] is one
+//! timer of it.
 //!
 //! ```
 //! use std::future::pending;
@@ -29,47 +30,46 @@
 //!                     drop: cancel by the id
 //! ```
 //!
-//! **The wheel is the truth.** A sleep is not told that it has fired, and shares no memory with
-//! whoever fires it: it asks the wheel whether its id still names a timer. So it needs no pin, no
-//! lock and no allocation, and dropping it at the very instant of its expiry is a cancel that
-//! comes too late, like any other.
+//! **The wheel is the source of truth.** A sleep shares no memory with the thread that fires it,
+//! and is not notified that it has fired. It asks the wheel whether its id still refers to a timer.
+//! It therefore needs no pin, no lock and no allocation. Dropping it at the very instant of its
+//! expiry is a cancel that comes too late, like any other.
 //!
-//! **No wake-up is lost.** The waker lies in the wheel before the poll returns `Pending`, and it
-//! leaves the wheel only by being woken ([`SleepWaker`] wakes when it is dropped, too: handed back by a
-//! drain, or by an executor that gives up) or by the owner of the sleep, who then puts another
-//! there, has its answer, or drops the sleep:
+//! **No wake-up is lost.** The waker is in the wheel before the poll returns `Pending`. It leaves
+//! the wheel in one of two ways. Either it is woken, because a [`SleepWaker`] also wakes when it is
+//! dropped, for example by a drain or by an executor that gives up. Or the owner of the sleep takes
+//! it out, and then inserts another, returns a result or drops the sleep.
 //!
-//! 1. *A poll by another task* (told by the two pointers of the waker that lies in the wheel, which
-//!    are its own as long as it lies there) [takes](crate::Wheel::cancel_with_deadline) the old waker out and
-//!    inserts the new one. The take has one winner: if the sweep came first the sleep has fired,
-//!    and is ready.
-//! 2. *A reset that comes too late* leaves the sleep idle: the waker has been woken, and the poll
-//!    that follows inserts anew.
-//! 3. *A deadline beyond the wheel's range* is reached in hops: the timer wakes the task, which
-//!    polls, finds that the time has not come and inserts anew.
+//! 1. *A poll by a different task* [takes](crate::Wheel::cancel_with_deadline) the old waker out
+//!    and inserts the new one. It recognises the waker in the wheel by its two pointers, which are
+//!    unique as long as it is there. The take has one winner. If the sweep came first, the sleep
+//!    has fired and is ready.
+//! 2. *A reset that comes too late* leaves the sleep idle. The waker has been woken, and the poll
+//!    that follows inserts it again.
+//! 3. *A deadline beyond the wheel's range* is reached in hops. The timer wakes the task, which
+//!    polls, finds that the deadline has not passed and inserts the waker again.
 //!
-//! **What a gone timer means.** The id names nothing: the time has come, or the wheel was closed
-//! and drained, or this was a hop. The clock tells which. Only once an id has been
-//! [handed out](Sleep::id) can others have moved the deadline, and the clock says nothing: the
-//! sleep has then ended (the timer fired, or whoever has the id cancelled it), unless the wheel is
-//! closed.
+//! **A missing timer has three possible causes.** The deadline has passed, or the wheel was closed
+//! and drained, or this was a hop. The clock tells which. This does not hold once the
+//! [id](Sleep::id) of the sleep was shared, because other code can then move the deadline. Such a
+//! sleep has completed unless the wheel is closed, since its timer has fired or was cancelled
+//! through the id.
 //!
-//! **Nothing holds its task.** An [`Interval`] that catches up, and a [`DelayQueue`] of which much
-//! is due, let other tasks have their turn after 64 results in a row (`budget` says how). A refused
-//! sleep also lets other tasks have a turn before it reports the refusal. A loop over sleeps or
-//! timeouts of a timer that was shut down runs as fast as its executor allows, but does not keep
-//! other tasks from running. The ticks of an interval report a shutdown once and then stay pending.
-//! The default timer is never one that was shut down.
+//! **No future holds its task.** An [`Interval`] that catches up, and a [`DelayQueue`] with many
+//! expired values, yield to other tasks after 64 results in a row (see `budget`). A refused sleep
+//! also yields once before it returns the error, so a loop over a timer that was shut down cannot
+//! starve other tasks. The ticks of an interval report a shutdown once and then stay pending. The
+//! default timer is never one that was shut down.
 //!
 //! **Sockets come first.** A driver's thread and a runtime's sockets are independent sources of
 //! events. If both have an event for the same limit, a runtime whose threads were blocked could
 //! report the expiry although bytes arrived before it. A [`Timeout`] on a timer with a driver
 //! therefore stays pending for about another tick when its time has passed, and then polls its
-//! future again (`grace`).
+//! future again (see `grace`).
 //!
-//! **Wakers run where nothing is held:** on the executor of the driver, batch by batch; after an
-//! operation, never in its midst, and never under a guard of the wheel. The driver's end does not
-//! wait for them, since the last sleep may be dropped under a lock that they take.
+//! **Wakers run without locks held.** They run on the driver's executor in batches, after an
+//! operation and never within it, and never under a guard of the wheel. The end of a driver does
+//! not wait for wakers, because the last sleep may be dropped under a lock that they take.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! [`Sleep`]: one timer of the wheel, as a future. The protocol is told in [`super`].
+//! [`Sleep`]: one timer of the wheel, as a future. See [`super`] for the protocol.
 
 #![forbid(unsafe_code)]
 
@@ -12,32 +12,35 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// A future that is ready when its deadline has come; made by [`Timer::sleep`].
+/// A future that completes when its deadline has passed.
 ///
-/// It is armed in the wheel when it is first polled before its time, at the cost of an insert and
-/// of no other allocation; dropping it cancels the timer, in O(1), without a lock. It moves freely
-/// (`Unpin`). Polled after its end it gives the same result again.
+/// It is created by [`Timer::sleep`]. The first poll before the deadline arms a timer in the wheel,
+/// at the cost of an insert and of no other allocation. Dropping the sleep cancels the timer in
+/// O(1), without a lock. A sleep is `Unpin`. If it is polled after it has completed, it returns the
+/// same result again.
 ///
 /// # Errors
 ///
-/// It ends with [`Refusal::Closed`] if the timer was shut down before its time had come, or its
-/// wheel closed before it was armed, and with [`Refusal::AtCapacity`] if the wheel holds all it may
-/// when it is to be armed. (That may happen again when another task than before polls it, if
-/// somebody takes its place in that instant.) [`reset`](Self::reset) lets it try again. A `select!`
-/// that takes any result of an idle time-out for its end closes connections when the timer is full:
-/// look at the result.
+/// - [`Refusal::Closed`] if the timer was shut down before the deadline, or its wheel was closed
+///   before the sleep was armed.
+/// - [`Refusal::AtCapacity`] if the wheel is full when the sleep is to be armed. This can happen
+///   again when a different task polls the sleep, if another thread takes its place in the wheel at
+///   that instant.
 ///
-/// The first poll that is refused wakes its task and returns `Pending`, and the next one tries
-/// again before it returns the error: a loop over sleeps that are all refused lets other tasks have
-/// their turn.
+/// [`reset`](Self::reset) makes the sleep try again. Check the result, because a `select!` that
+/// treats every completion as *idle* closes live connections when the timer is full.
+///
+/// The first poll that is refused wakes its task and returns `Pending`. The next one tries again
+/// before it returns the error, so a loop over refused sleeps cannot starve other tasks.
 ///
 /// A sleep whose deadline has passed when it is first polled is ready at once, however often that
-/// happens: a task that loops over sleeps without a delay holds its thread, unless it yields to its
-/// runtime or awaits something else. (An [`Interval`](super::Interval) does that by itself.)
+/// happens. A task that loops over sleeps without a delay therefore holds its thread, unless it
+/// yields to its runtime or awaits something else. An [`Interval`](super::Interval) does that by
+/// itself.
 ///
 /// # Examples
 ///
-/// A connection's idle time-out, pushed back with each packet:
+/// An idle timeout of a connection, which each packet restarts:
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,36 +64,37 @@ pub struct Sleep {
 
 #[derive(Clone, Copy)]
 enum SleepState {
-    /// Not in the wheel. `yielded`: was refused, and has let the task go to be polled once more.
+    /// Not in the wheel. `yielded` is set if the sleep was refused and has yielded, so that the
+    /// next refusal is returned.
     Idle { yielded: bool },
-    /// Was put into the wheel.
+    /// Inserted into the wheel.
     Armed(ArmedSleep),
-    /// Has resolved: its time has come.
+    /// Completed because its deadline has passed.
     Elapsed,
-    /// Has resolved: it cannot be armed.
+    /// Completed because it could not be armed.
     Refused(Refusal),
 }
 
 impl SleepState {
-    /// Of a sleep that is made or made again: never polled.
+    /// The state of a sleep that is new or was reset, and has not been polled.
     const NEW: SleepState = SleepState::Idle { yielded: false };
 }
 
-/// A sleep that was put into the wheel.
+/// A sleep that was inserted into the wheel.
 #[derive(Clone, Copy)]
 struct ArmedSleep {
     id: TimerId,
-    /// With that waker.
+    /// The waker that was inserted.
     waker: WakerIdentity,
-    /// For when: no later than the sleep's deadline.
+    /// The deadline in the wheel, no later than that of the sleep.
     at: WheelInstant,
     slack: Slack,
-    /// Whether others know the id.
+    /// Set if the id was returned to the user.
     id_shared: bool,
-    /// Whether the deadline was moved earlier than the wheel may have noticed, and no poll has
-    /// looked at the clock since.
+    /// Set if the deadline was moved earlier than the wheel may have noticed, and no poll has read
+    /// the clock since.
     moved_earlier: bool,
-    /// Whether a poll has seen since that the wheel [`covers`] it.
+    /// Set if a poll has seen since then that the wheel [`covers`] the sleep.
     confirmed: bool,
 }
 
@@ -100,8 +104,11 @@ impl ArmedSleep {
         Self { id, waker, at, slack, id_shared: false, moved_earlier: false, confirmed: false }
     }
 
-    /// Whether the wheel need not be told of a deadline: it wakes the task before, and not much.
-    /// Not where the wheel has a bound: the sleep would give up its place, which another may take.
+    /// Returns `true` if the timer in the wheel can stay as it is for a new deadline, because it
+    /// fires before that but not much earlier.
+    ///
+    /// Returns `false` if the wheel has a capacity. The early expiry would give up the sleep's
+    /// place, and another timer could take it.
     #[inline]
     fn can_keep_timer(&self, wheel: &Wheel<SleepWaker>, deadline: WheelInstant) -> bool {
         let may = !self.id_shared && !wheel.is_closed() && !wheel.is_bounded();
@@ -109,43 +116,48 @@ impl ArmedSleep {
     }
 }
 
-/// How much later than the wheel has it a deadline may be: half of what it was ahead when the wheel
-/// was told. So a sleep that is pushed back again and again tells the wheel now and then, while
-/// half of its time is still ahead; and one that is left alone wakes its task at most once too
-/// early.
+/// The most by which the deadline of a sleep may exceed that of its timer in the wheel.
+///
+/// It is half of the time that was left when the wheel was last updated. A sleep that is pushed
+/// back repeatedly therefore updates the wheel once in a while, when half of its time is still
+/// left. A sleep that is left alone wakes its task too early at most once.
 #[derive(Clone, Copy)]
 struct Slack(u32);
 
 impl Slack {
-    /// In nanoseconds, as a power of two: the unit, so that some days fit.
+    /// The unit is a power of two in nanoseconds, so that some days fit.
     const SHIFT: u32 = 16;
 
-    /// That of a sleep whose deadline is so far ahead. Beyond six days, less.
+    /// Returns the slack of a sleep whose deadline is `ahead` nanoseconds away. It is less than
+    /// half beyond six days.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "what is left is less, and right as well")]
     fn of(ahead: u64) -> Self {
         Self((ahead >> (Self::SHIFT + 1)) as u32)
     }
 
-    /// Whether a deadline is not earlier than `at`, and no more than this later.
+    /// Returns `true` if a deadline is not earlier than `at`, and later by no more than the slack.
     #[inline]
     fn reaches(self, at: WheelInstant, deadline: WheelInstant) -> bool {
-        // An earlier one is far beyond, since the difference wraps.
+        // An earlier deadline is far beyond, because the difference wraps.
         deadline.nanos.wrapping_sub(at.nanos) >> Self::SHIFT < u64::from(self.0)
     }
 }
 
 impl Timer {
-    /// A future that is ready when `delay` has passed from now; at once for none.
+    /// Creates a sleep that completes when `delay` has passed from now.
     ///
-    /// What lies beyond 438 years from the timer's making counts as that time.
+    /// A sleep without a delay is ready at once. A deadline more than 438 years after the timer was
+    /// created is clamped to that time.
     #[inline]
     pub fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::new(self.share(), self.after(delay))
     }
 
-    /// A future that is ready at `deadline`; at once if that has passed. (An instant before the
-    /// timer was made counts as that of its making.)
+    /// Creates a sleep that completes at `deadline`.
+    ///
+    /// A sleep whose deadline has passed is ready at once. An instant before the timer was created
+    /// counts as the time of its creation.
     #[inline]
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         Sleep::new(self.share(), self.wheel().wheel_instant(deadline))
@@ -158,20 +170,20 @@ impl Sleep {
         Self { timer, deadline, state: SleepState::NEW }
     }
 
-    /// When it is due. (A reset [by its id](Self::id) is not seen here.)
+    /// Returns the deadline. A reset [through the id](Self::id) is not included.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.wheel().instant(self.deadline)
     }
 
-    /// Returns `true` if its deadline has passed by the timer's clock, whether or not it was
-    /// polled, and `false` if it was refused.
+    /// Returns `true` if the deadline has passed by the timer's clock, whether or not the sleep was
+    /// polled. Returns `false` if the sleep was refused.
     ///
     /// A poll does not read the clock, so an armed sleep is pending until the timer is swept, even
     /// after its deadline. If a future sweeps the timer ([`drive`](fn@super::drive)), a task that
     /// polls the sleep repeatedly without yielding to its runtime keeps that future from running.
-    /// If the id of the sleep was [handed out](Self::id), other code may have reset its deadline,
-    /// so this returns `true` only after the timer has fired.
+    /// If the [id](Self::id) of the sleep was shared, other code may have reset the deadline, so
+    /// this returns `true` only after the timer has fired.
     ///
     /// # Examples
     ///
@@ -199,29 +211,31 @@ impl Sleep {
         }
     }
 
-    /// Sets the deadline, earlier or later, also of a sleep that has ended. O(1), lock-free; it is
-    /// neither polled nor woken.
+    /// Sets the deadline, earlier or later. O(1), lock-free.
     ///
-    /// A sleep that is pushed back by no more than half of the time it had notes that, and no more:
-    /// its task may be woken once at the old deadline, and its poll then waits for the new one (or
-    /// finds that the [wheel was closed](Wheel::close) meanwhile). Where the wheel has a bound, the
-    /// sleep keeps its place, and the wheel is told each time.
+    /// A sleep that has completed can be reset too. The reset neither polls the sleep nor wakes its
+    /// task.
     ///
-    /// A sleep that had fired, or was never polled, is armed by the next poll. One that is moved
-    /// back to a deadline that has passed is ready at the next poll; whoever waits for it without
+    /// A sleep that is pushed back by no more than half of the time it had leaves its timer in the
+    /// wheel alone. Its task may be woken once at the old deadline, and the poll then waits for the
+    /// new one, or finds that the [wheel was closed](Wheel::close) meanwhile. If the wheel has a
+    /// capacity, the sleep keeps its place and updates its timer each time.
+    ///
+    /// A sleep that has fired or was never polled is armed by the next poll. A sleep that is moved
+    /// to a deadline that has passed is ready at the next poll. A task that waits for it without
     /// polling is woken by the next sweep.
     #[inline]
     pub fn reset(&mut self, deadline: Instant) {
         self.move_to(self.wheel().wheel_instant(deadline), false);
     }
 
-    /// As [`reset`](Self::reset), to `delay` from now.
+    /// Sets the deadline to `delay` from now, like [`reset`](Self::reset).
     #[inline]
     pub fn reset_after(&mut self, delay: Duration) {
         self.move_to(self.timer.after(delay), delay.is_zero());
     }
 
-    /// Sets the deadline; `passed`: it is known to have passed.
+    /// Sets the deadline. `passed` is set if it is known to have passed.
     #[inline]
     fn move_to(&mut self, deadline: WheelInstant, passed: bool) {
         let moved_earlier = passed || deadline < self.deadline;
@@ -236,7 +250,7 @@ impl Sleep {
         }
     }
 
-    /// Sets the deadline of the timer in the wheel.
+    /// Updates the deadline of the timer in the wheel.
     #[inline(never)]
     fn update_wheel(&mut self) {
         let (wheel, deadline) = (self.timer.wheel(), self.deadline);
@@ -252,16 +266,19 @@ impl Sleep {
         }
     }
 
-    /// The id by which others may reset the deadline: `timer.wheel().reset(id, delay)`.
+    /// Returns the id by which other threads can reset this sleep, or `None` if it is not armed.
     ///
-    /// `None` if it is not armed (it is once a poll has returned `Pending`), or its deadline lies
-    /// beyond the wheel's range. The id names this sleep until its timer fires (also if a reset
-    /// comes before the poll that would have ended it), it is reset to a deadline beyond the range,
-    /// or another task than before polls it; a reset by the id then returns `false`. So tell it
-    /// anew after each poll that returns `Pending`, and know that the owner's next reset undoes
-    /// another's. A cancel by it, or a drain of the wheel, ends a sleep whose id was handed out at
-    /// once, as if its time had come. Polled after the wheel was closed, it resolves to
-    /// [`Refusal::Closed`] if it is not armed any more, also if its time had come.
+    /// They call `timer.wheel().reset(id, delay)`. A sleep is armed once a poll has returned
+    /// `Pending`, unless its deadline is beyond the wheel's range.
+    ///
+    /// **The id becomes stale** when the timer fires, even if a reset comes before the poll that
+    /// would have completed the sleep. It also becomes stale when the sleep is reset beyond the
+    /// wheel's range or when a different task polls it. A reset through a stale id returns `false`.
+    /// Publish the id again after each `Pending`. The owner's next reset overrides all others.
+    ///
+    /// **Cancelling** through the id, or draining the wheel, completes a sleep whose id was shared
+    /// as if its deadline had passed. If such a sleep is polled after the wheel was closed and is
+    /// no longer armed, it completes with [`Refusal::Closed`], even if its deadline had passed.
     ///
     /// # Examples
     ///
@@ -298,11 +315,11 @@ impl Sleep {
         &self.timer
     }
 
-    /// Polls the sleep, which has also elapsed if its deadline has passed by the clock, even if the
-    /// timer has not been swept since.
+    /// Polls the sleep, but also completes it if its deadline has passed by the clock and the timer
+    /// has not been swept since.
     ///
-    /// For a task that is awake whatever the timer does: the thread that sweeps may be held up, or
-    /// missing in a forked child.
+    /// This is for a task that is awake whatever the timer does. The thread that sweeps may be held
+    /// up, or missing in a forked child.
     pub(crate) fn poll_by_clock(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         match self.is_elapsed() {
             true => Poll::Ready(Ok(())),
@@ -318,7 +335,7 @@ impl Sleep {
         self.wheel().has_passed(self.deadline)
     }
 
-    /// Whether a timer that is gone has fired for good.
+    /// Returns `true` if a timer that is no longer in the wheel has fired for good.
     fn has_fired(&self, id_shared: bool) -> bool {
         match id_shared {
             true => !self.wheel().is_closed(),
@@ -336,7 +353,7 @@ impl Sleep {
         Poll::Ready(())
     }
 
-    /// Puts the waker into the wheel, unless the time has come.
+    /// Inserts the waker into the wheel unless the deadline has passed.
     fn arm(&mut self, task: &Waker) -> Poll<()> {
         let wheel = self.timer.wheel();
         let Some(soon) = wheel.soon(self.deadline) else {
@@ -353,8 +370,8 @@ impl Sleep {
         }
     }
 
-    /// As [`arm`](Self::arm), where the last reading of the clock does not tell that the deadline
-    /// is still to come and in range.
+    /// Arms the sleep if the cached clock reading does not show that the deadline is still to come
+    /// and within range.
     #[inline(never)]
     fn arm_by_the_clock(&mut self, task: &Waker) -> Poll<()> {
         let Some(ahead) = self.wheel().ahead(self.deadline) else {
@@ -366,14 +383,14 @@ impl Sleep {
         self.finish_arming(armed, (waker, slack), task)
     }
 
-    /// Notes that its timer has this id.
+    /// Sets the state to armed with this id.
     #[inline]
     fn set_armed(&mut self, id: TimerId, waker: WakerIdentity, slack: Slack) -> Poll<()> {
         self.state = SleepState::Armed(ArmedSleep::new(id, waker, self.deadline, slack));
         Poll::Pending
     }
 
-    /// Notes what came of arming.
+    /// Sets the state to the outcome of an insert.
     #[inline(never)]
     fn finish_arming(
         &mut self,
@@ -394,7 +411,7 @@ impl Sleep {
         }
     }
 
-    /// The timer is not in the wheel any more.
+    /// Handles a timer that is no longer in the wheel.
     fn poll_ended(&mut self, id_shared: bool, waker: &Waker) -> Poll<()> {
         if self.has_fired(id_shared) {
             return self.elapse();
@@ -405,7 +422,7 @@ impl Sleep {
         self.arm(waker)
     }
 
-    /// The result of a sleep that has ended.
+    /// Returns the result of a completed sleep.
     #[cold]
     #[inline(never)]
     fn result(&self) -> Result<(), Refusal> {
@@ -415,7 +432,8 @@ impl Sleep {
         }
     }
 
-    /// Polls: ready when the [state](SleepState) tells the [result](Self::result).
+    /// Polls the sleep. If it is ready, the [state](SleepState) determines the
+    /// [result](Self::result).
     #[inline]
     fn poll_state(&mut self, task: &Waker) -> Poll<()> {
         match self.state {
@@ -432,8 +450,8 @@ impl Sleep {
                 if waker != WakerIdentity::of(task) || moved_earlier && self.has_passed() {
                     return self.replace_waker(id, id_shared, task);
                 }
-                // Who has not been told its id has not moved it, and so its entry, which may be far
-                // away, need not be looked at.
+                // Only code that has the id can have moved the timer. If the id was not shared, the
+                // poll can skip the entry, which may be far away in memory.
                 if confirmed && !id_shared && self.wheel().surely_waits(at) {
                     return Poll::Pending;
                 }
@@ -449,7 +467,7 @@ impl Sleep {
         }
     }
 
-    /// As a poll, but the wheel takes the sleep also if it is at its capacity. Another refusal is
+    /// Polls the sleep, but inserts it even if the wheel is at its capacity. Any other refusal is
     /// returned at once.
     pub(super) fn poll_over_capacity(
         &mut self,
@@ -475,28 +493,29 @@ impl Sleep {
         self.finish_arming(armed, (waker, Slack::of(ahead)), task)
     }
 
-    /// Another task than before polls, or the deadline was moved to the past: takes the waker out
-    /// and, if the time has not come, puts the task's in its place.
+    /// Replaces the waker in the wheel, unless the deadline has passed. Called if a different task
+    /// polls or the deadline was moved to the past.
     fn replace_waker(&mut self, id: TimerId, id_shared: bool, waker: &Waker) -> Poll<()> {
         let Some(taken) = self.wheel().cancel_with_deadline(id) else {
             return self.poll_ended(id_shared, waker);
         };
         taken.value.forget();
         if id_shared {
-            // Others may have moved it.
+            // Other code may have moved it.
             self.deadline = self.wheel().wheel_instant(taken.deadline);
         }
         self.arm(waker)
     }
 
-    /// The deadline was reset beyond the wheel's range: the same waker hops towards it.
+    /// Inserts the same waker again, as a hop towards a deadline beyond the wheel's range.
     fn hop(&mut self, id: TimerId) {
         let SleepState::Armed(ArmedSleep { waker, slack, .. }) = self.state else {
             return;
         };
         self.state = SleepState::NEW;
         if let Some(taken) = self.wheel().cancel_with_deadline(id) {
-            // A waker that is refused is dropped, and so wakes: the poll that follows will tell.
+            // A waker that is refused wakes its task when it is dropped, and the poll that follows
+            // returns the refusal.
             if let Ok(id) = insert(self.wheel(), taken.value, self.deadline) {
                 self.state = SleepState::Armed(ArmedSleep::new(id, waker, self.deadline, slack));
             }
@@ -504,14 +523,14 @@ impl Sleep {
     }
 }
 
-/// Whether the wheel has a timer for no earlier than its deadline, if it has it: earlier on a hop,
-/// and where the deadline had passed before it was set.
+/// Returns whether the wheel's timer fires no earlier than `deadline`, or `None` if there is no
+/// timer. It fires earlier on a hop, and if the deadline had passed before it was set.
 #[inline]
 fn covers(wheel: &Wheel<SleepWaker>, id: TimerId, deadline: WheelInstant) -> Option<bool> {
     wheel.wheel_instant_of(id).map(|at| at >= deadline)
 }
 
-/// Arms a waker, at the end of the range if its deadline lies beyond.
+/// Inserts a waker, at the end of the wheel's range if the deadline is beyond.
 #[inline]
 fn insert(
     wheel: &Wheel<SleepWaker>,
@@ -564,7 +583,7 @@ mod tests {
     fn a_sleep_is_small_and_goes_anywhere() {
         fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
         goes_anywhere::<Sleep>();
-        // Smaller where pointers are shorter.
+        // It is smaller where pointers are shorter.
         assert!(size_of::<Sleep>() <= 56);
     }
 }

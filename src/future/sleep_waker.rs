@@ -1,4 +1,4 @@
-//! [`SleepWaker`]: a waker that lies in the wheel.
+//! [`SleepWaker`]: a waker that is stored in the wheel.
 
 #![forbid(unsafe_code)]
 
@@ -6,13 +6,13 @@ use crate::panics::quietly;
 use std::fmt;
 use std::task::Waker;
 
-/// What the wheel of a [`Timer`](super::Timer) holds: the waker of a task that sleeps.
+/// The waker of a sleeping task, as stored in the wheel of a [`Timer`](super::Timer).
 ///
-/// It wakes the task when it is dropped, so that whatever becomes of it the task polls again.
+/// It wakes the task when it is dropped, so the task polls again whatever happens to the value.
 ///
 /// # Examples
 ///
-/// A turn of an event loop that sweeps for its futures:
+/// One turn of an event loop that sweeps for its futures:
 ///
 /// ```
 /// use std::pin::pin;
@@ -38,24 +38,25 @@ use std::task::Waker;
 pub struct SleepWaker(Option<Waker>);
 
 impl SleepWaker {
-    /// A clone of a waker, and how to know that waker again while the clone lies in the wheel.
+    /// Clones a waker, and returns the clone with the identity by which it is recognised while it
+    /// is in the wheel.
     pub(super) fn of(waker: &Waker) -> (Self, WakerIdentity) {
         let clone = waker.clone();
         let identity = WakerIdentity { data: clone.data().addr(), ..WakerIdentity::of(waker) };
         (Self(Some(clone)), identity)
     }
 
-    /// Wakes the task: the handler for whoever sweeps the wheel.
+    /// Wakes the task. This is the handler for code that sweeps the wheel.
     pub fn wake(self) {
         drop(self);
     }
 
-    /// Wakes the task; a waker that panics has nobody to tell.
+    /// Wakes the task and discards a panic of the waker, which no caller could handle.
     pub(super) fn wake_quietly(self) {
         quietly(|| self.wake());
     }
 
-    /// Drops the waker unused.
+    /// Drops the waker without waking the task.
     pub(super) fn forget(mut self) {
         self.0 = None;
     }
@@ -67,7 +68,7 @@ impl Drop for SleepWaker {
             return;
         };
         match std::thread::panicking() {
-            // A second panic would end the program.
+            // A second panic would abort the process.
             true => quietly(|| waker.wake()),
             false => waker.wake(),
         }
@@ -80,13 +81,13 @@ impl fmt::Debug for SleepWaker {
     }
 }
 
-/// Which waker lies in the wheel, as far as a sleep remembers it: enough to know it again while it
-/// lies there, without holding the task.
+/// The identity of a waker that is in the wheel. A sleep keeps it to recognise the waker without
+/// keeping the task alive.
 ///
-/// The data is the clone's, which lives as long as the clone: a waker that only refers to a place
-/// of its executor has clones with other data, and the same place may be another task's next time.
-/// (Such a waker is never known again, and put into the wheel at each poll.) The table is that of
-/// the waker itself, since a clone may have a copy of it.
+/// The data pointer is that of the clone, which is valid as long as the clone lives. A waker that
+/// refers to a slot of its executor has clones with different data, and the same slot may belong to
+/// a different task the next time. Such a waker is never recognised, and is inserted into the wheel
+/// at each poll. The table is that of the waker itself, because a clone may have a copy of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct WakerIdentity {
     data: usize,

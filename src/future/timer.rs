@@ -1,4 +1,4 @@
-//! [`Timer`]: a wheel of wakers, and who sweeps it.
+//! [`Timer`]: a wheel of wakers, and the driver or future that sweeps it.
 
 #![forbid(unsafe_code)]
 
@@ -8,15 +8,15 @@ use crate::{BuildError, Driver, DriverBuilder, Expired, Inline, Metrics, Wheel, 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes sleeps, time-outs and intervals. They work on any runtime, and without one.
+/// A handle that creates sleeps, timeouts and intervals. They work on any runtime, and without one.
 ///
-/// Clones share the wheel and its driver, which ends with the last clone, sleep, delay queue and
-/// handle of one: a task that sleeps keeps it. What ends it for all of them is
-/// [`shutdown`](Self::shutdown), after the server that uses it has ended.
+/// Clones share the wheel and its driver. The driver ends when the last clone, sleep, delay queue
+/// and handle of a queue is dropped, so a sleeping task keeps it running. To end the timer for all
+/// of them, call [`shutdown`](Self::shutdown) after the server that uses it has ended.
 ///
-/// Each clone counts the sleeps made of it on its own, so that those who have a clone each share no
-/// counter: make one for each thread or, where tasks move between threads, for each connection;
-/// within that, [`share`](Self::share) it.
+/// Each clone has its own count of the sleeps that it created, so threads with a clone each share
+/// no counter. Make one clone for each thread or, if tasks move between threads, for each
+/// connection. Within that, [`share`](Self::share) it.
 ///
 /// # Examples
 ///
@@ -64,27 +64,27 @@ use std::time::{Duration, Instant};
 #[must_use = "dropping the last handle ends its driver"]
 pub struct Timer(Arc<TimerClone>);
 
-/// One clone of a timer.
+/// The state of one clone of a timer.
 #[derive(Debug)]
 struct TimerClone {
     wheel: Wheel<SleepWaker>,
     swept_by: SweptBy,
-    /// Whether it cannot end the timer.
+    /// Set if the clone cannot shut the timer down.
     lent: bool,
 }
 
-/// Who sweeps a timer's wheel.
+/// The owner of the sweeper.
 #[derive(Clone, Debug)]
 enum SweptBy {
-    /// The timer's own driver.
+    /// A driver that belongs to the timer.
     Driver(Arc<Driver<SleepWaker>>),
-    /// A future, which ends with the last clone.
+    /// A future, which ends when the last clone is dropped.
     Future(Arc<DrivenWheel>),
-    /// Whoever made the timer.
+    /// The code that created the timer.
     Other,
 }
 
-/// A wheel that a future sweeps. Its end is the wheel's.
+/// A wheel that a future sweeps. Dropping it closes the wheel.
 #[derive(Debug)]
 struct DrivenWheel {
     wheel: Wheel<SleepWaker>,
@@ -93,42 +93,42 @@ struct DrivenWheel {
 
 impl Drop for DrivenWheel {
     fn drop(&mut self) {
-        // It rings.
+        // This wakes the future.
         self.wheel.close();
     }
 }
 
 impl Timer {
-    /// A timer with a driver of its own.
+    /// Creates a timer with its own driver.
     ///
-    /// Wakers run on the tick thread ([`Inline`]) unless the builder was given another executor: a
-    /// waker only passes its task on, which costs less than to hand a batch of them to another
-    /// thread. One that panics harms no other and is reported as a handler's panic is. A runtime
-    /// whose wakers do more than that, or wait for locks, is a reason for an executor. The thread
-    /// knows nothing of a time that a test has paused: there `tourbillon::tokio::spawn` is right.
+    /// Wakers run on the tick thread ([`Inline`]) unless the builder was given another executor. A
+    /// waker only passes its task on, which costs less than handing a batch of wakers to another
+    /// thread. A waker that panics harms no other and is reported like a panic of a handler. Use an
+    /// executor for a runtime whose wakers do more than that, or wait for locks. The tick thread
+    /// does not notice that a test has paused time. Use `tourbillon::tokio::spawn` there.
     ///
     /// # Errors
     ///
-    /// As [`DriverBuilder::spawn`].
+    /// Fails like [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
-        // A waker wakes when it is dropped, and so does not wait for `shutdown`. Nobody knows under
-        // which lock the last sleep is dropped, and wakers may take the same one.
+        // A waker wakes its task when it is dropped, and so does not wait for `shutdown`. The last
+        // sleep may be dropped under any lock, and wakers may take the same one.
         let driver = driver.or_executor(Inline).drop_unrun().detach_on_drop();
         let driver = driver.spawn(|timer: Expired<SleepWaker>| timer.value.wake())?;
         Ok(Self::of(driver.wheel().clone(), SweptBy::Driver(Arc::new(driver))))
     }
 
-    /// A timer on a wheel that somebody else sweeps, with [`SleepWaker::wake`] as handler.
+    /// Creates a timer on a wheel that other code sweeps, with [`SleepWaker::wake`] as the handler.
     ///
-    /// The wheel is the timer's alone: a sleep whose timer another has drained is woken, and arms
-    /// itself again (one that was cancelled by an [id that was handed out](super::Sleep::id) ends).
-    /// Whoever drops the
-    /// sweeper calls [`shutdown`](Self::shutdown) too, or the sleeps wait for ever.
+    /// The timer must be the wheel's only user. If other code drains the wheel, each sleep is woken
+    /// and arms itself again, except that a sleep whose [id](super::Sleep::id) was shared
+    /// completes. Code that drops the sweeper must call [`shutdown`](Self::shutdown) too, or the
+    /// sleeps wait forever.
     pub fn new(wheel: Wheel<SleepWaker>) -> Self {
         Self::of(wheel, SweptBy::Other)
     }
 
-    /// A timer on a wheel that a future sweeps, which the task wakes.
+    /// Creates a timer on a wheel that a future sweeps in the given task.
     pub(super) fn driven(wheel: Wheel<SleepWaker>, task: Arc<DriveTask>) -> Self {
         let driven = DrivenWheel { wheel: wheel.clone(), task };
         Self::of(wheel, SweptBy::Future(Arc::new(driven)))
@@ -138,7 +138,7 @@ impl Timer {
         Self(Arc::new(TimerClone { wheel, swept_by, lent: false }))
     }
 
-    /// Another clone, which cannot end the timer.
+    /// Returns a clone that cannot shut the timer down.
     #[cfg(not(modelled))]
     pub(super) fn without_shutdown(&self) -> Self {
         self.clone_as(true)
@@ -149,20 +149,21 @@ impl Timer {
         Self(Arc::new(TimerClone { wheel: wheel.clone(), swept_by: swept_by.clone(), lent }))
     }
 
-    /// What the timer's clock says.
+    /// Returns the current time of the timer's clock.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.0.wheel.clock().now()
     }
 
-    /// The wheel: for its metrics, and to reset sleeps [by their ids](super::Sleep::id).
+    /// Returns the wheel, for its metrics and to reset sleeps [by their ids](super::Sleep::id).
     #[must_use]
     #[inline]
     pub fn wheel(&self) -> &Wheel<SleepWaker> {
         &self.0.wheel
     }
 
-    /// A snapshot of what the wheel counts, and the driver if this timer has one of its own.
+    /// Returns a snapshot of the counters of the wheel and, if the timer has its own driver, of the
+    /// driver.
     ///
     /// # Examples
     ///
@@ -198,11 +199,12 @@ impl Timer {
         self.any_driver().is_some() && clock.timeout(clock.now() + tick).is_some()
     }
 
-    /// Ends all sleeps, present and future: each resolves to
-    /// [`Refusal::Closed`](crate::Refusal::Closed), unless its time had come. Idempotent.
+    /// Shuts the timer down. Idempotent.
     ///
-    /// It waits for the tick thread to end its sweep, and its wakers if they run
-    /// [inline](Inline), unless it is called there.
+    /// Each sleep, present and future, completes with [`Refusal::Closed`](crate::Refusal::Closed)
+    /// unless its deadline had passed. The call waits until the tick thread has finished its sweep,
+    /// including the wakers that it runs [inline](Inline). It does not wait if it is called on the
+    /// tick thread.
     ///
     /// A handle that was returned by [`default_timer`](super::default_timer), or a clone of one,
     /// does nothing, because other code uses the timer as well. The handle that was passed to
@@ -236,20 +238,21 @@ impl Timer {
             timer.value.wake_quietly();
         }
         if let SweptBy::Future(driven) = &self.0.swept_by {
-            // The wheel is empty now.
+            // The wheel is empty at this point.
             driven.task.end();
         }
     }
 
-    /// The moment that `delay` from now means.
+    /// Returns the time that is `delay` from now.
     #[inline]
     pub(super) fn after(&self, delay: Duration) -> WheelInstant {
         self.0.wheel.wheel_instant_after(delay)
     }
 
-    /// Another handle of this clone, which shares its count of sleeps. It allocates nothing, as
-    /// another [clone](Self::clone) does; for what belongs together, such as the parts of a
-    /// connection.
+    /// Returns another handle of this clone, which shares its count of sleeps.
+    ///
+    /// Unlike [`clone`](Self::clone), it allocates nothing. Use it for objects that belong
+    /// together, such as the parts of a connection.
     ///
     /// # Examples
     ///
