@@ -26,12 +26,12 @@ thread_local! {
 /// process. A timer that its owner has shut down is replaced by such a timer. A process that was
 /// forked without `exec` [starts its own](crate::Driver#forked-child-processes) at the first call.
 ///
-/// All code of the process shares the timer, so the returned handle cannot end it:
+/// All code of the process shares the timer, so the returned handle cannot end it.
 /// [`Timer::shutdown`] does nothing, and [`Timer::driver`] returns `None`.
 ///
 /// # Panics
 ///
-/// Panics if the first call cannot start a driver, as the system refuses a thread or memory.
+/// Panics if the first call cannot start a driver because the system refuses a thread or memory.
 ///
 /// # Examples
 ///
@@ -87,8 +87,8 @@ impl Timer {
     /// Makes this timer the [default timer](default_timer) of the calling thread until the guard is
     /// dropped.
     ///
-    /// Drop guards in reverse order. Each guard restores the timer that was the default when it was
-    /// created, in whichever order guards are dropped. It costs an allocation.
+    /// Each guard restores the timer that was the default when it was created, so drop guards in
+    /// reverse order. A guard costs an allocation.
     ///
     /// # Examples
     ///
@@ -142,12 +142,12 @@ impl Timer {
     }
 }
 
-/// Replaces the thread's timer. On a thread that is being torn down it does nothing.
+/// Replaces the thread's timer. Does nothing on a thread that is being torn down.
 fn replace(by: Option<Candidate>) -> Option<Candidate> {
     CURRENT.try_with(|current| current.replace(by)).ok().flatten()
 }
 
-/// A guard that makes a timer the default of the calling thread until it is dropped; made by
+/// A guard that makes a timer the default of the calling thread until it is dropped; created by
 /// [`Timer::enter`].
 #[must_use = "dropping it ends the scope"]
 pub struct EnteredTimer {
@@ -178,7 +178,7 @@ impl fmt::Debug for EnteredTimer {
 }
 
 pin_project! {
-    /// A future with its own default timer; made by [`Timer::scope`].
+    /// A future with its own default timer; created by [`Timer::scope`].
     #[derive(Debug)]
     #[must_use = "a future does nothing unless it is polled"]
     pub struct WithDefaultTimer<F> {

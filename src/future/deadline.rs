@@ -1,4 +1,4 @@
-//! [`Deadline`]: until when a request is worth an answer, for all that is done for it.
+//! [`Deadline`]: the time at which a request becomes worthless, for all work on its behalf.
 
 #![forbid(unsafe_code)]
 
@@ -11,32 +11,33 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// Of what this thread polls or runs at present.
+    /// The deadline of what this thread polls or runs at present.
     static CURRENT: Cell<Option<Deadline>> = const { Cell::new(None) };
 }
 
-/// Until when a request is worth an answer: handed down to all that is done for it, so that no
-/// part of the work waits longer than whoever asked for the whole.
+/// The time at which a request becomes worthless.
 ///
-/// Futures that are created in its [scope](Self::scope) are subject to it. A [`Timer::timeout`]
-/// ends at the deadline with [`TimeoutError::Deadline`](super::TimeoutError::Deadline) if its own
-/// limit is not sooner, and so does each timeout that is built on it, such as those of the features
-/// `tower` and `http`. Sleeps and intervals are not affected. Neither are the limits of an
-/// `io::TimeoutStream`, which outlives a request; use its `set_deadline` instead. A spawned task
-/// has no deadline unless it is given its own scope.
+/// It applies to all work on behalf of the request, so that no part waits longer than the caller of
+/// the whole. Futures that are created in its [scope](Self::scope) are subject to it. A
+/// [`Timer::timeout`] ends at the deadline with
+/// [`TimeoutError::Deadline`](super::TimeoutError::Deadline) if its own limit is not sooner, and so
+/// does each timeout that is built on it, such as those of the features `tower` and `http`. Sleeps
+/// and intervals are not affected. Neither are the limits of an `io::TimeoutStream`, which outlives
+/// a request. Use its `set_deadline` instead. A spawned task has no deadline unless it is given its
+/// own scope.
 ///
-/// A timeout reports a deadline as it reports the end of its own limit: on a timer with a driver it
-/// first [polls its future once more](super::Timeout), so that an answer wins that the system
-/// received in time. Code that asks a deadline itself, such as the server's side of gRPC, has no
-/// such grace: after the deadline, the client does not read an answer any more.
+/// A timeout reports a deadline in the same way as the end of its own limit. On a timer with a
+/// driver it first [polls its future once more](super::Timeout), so that an answer that the system
+/// received in time wins. Code that reads a deadline itself, such as the server's side of gRPC, has
+/// no such grace, because the client does not read an answer after the deadline.
 ///
-/// As Go's `context.WithDeadline`, and gRPC's
+/// This is like Go's `context.WithDeadline` and gRPC's
 /// [deadlines](https://grpc.io/docs/guides/deadlines/), which the feature `http` takes from
-/// requests and puts into them.
+/// requests and adds to them.
 ///
 /// # Examples
 ///
-/// Three steps of five seconds, which have six together, in virtual time:
+/// Three steps of five seconds each, with six seconds for all of them, in virtual time:
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,19 +65,19 @@ thread_local! {
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// One at an instant, by the clock of the timers that are to respect it.
+    /// Creates a deadline at an instant, on the clock of the timers that are to respect it.
     #[must_use]
     pub const fn at(instant: Instant) -> Self {
         Self(instant)
     }
 
-    /// When it is.
+    /// Returns the instant.
     #[must_use]
     pub const fn instant(self) -> Instant {
         self.0
     }
 
-    /// How much time is left; none if it has passed.
+    /// Returns the time that is left at `now`, or zero if the deadline has passed.
     ///
     /// # Examples
     ///
@@ -94,7 +95,8 @@ impl Deadline {
         self.0.saturating_duration_since(now)
     }
 
-    /// The one that the caller is under: the soonest of those in whose scopes it is polled or run.
+    /// Returns the deadline that applies to the caller. It is the soonest one of the scopes in
+    /// which the caller is polled or run.
     ///
     /// # Examples
     ///
@@ -110,11 +112,11 @@ impl Deadline {
     /// ```
     #[must_use]
     pub fn current() -> Option<Self> {
-        // A thread that is being torn down is under none.
+        // A thread that is being torn down has none.
         CURRENT.try_with(Cell::get).ok().flatten()
     }
 
-    /// Runs a function under the deadline; an outer one that is sooner stays.
+    /// Runs a function under the deadline, or under the outer one if that is sooner.
     pub fn run<R>(self, function: impl FnOnce() -> R) -> R {
         let outer = Self::current();
         let _restored = RestoreDeadline(outer);
@@ -122,12 +124,12 @@ impl Deadline {
         function()
     }
 
-    /// The same future, under the deadline whenever it is polled; an outer one that is sooner
-    /// stays. The future itself is not ended: its time-outs are.
+    /// Wraps a future so that it is polled under the deadline, or under the outer one if that is
+    /// sooner. The deadline does not end the future itself, but its timeouts.
     ///
-    /// A time-out counts where it is made. So `scope(async { client.call(request).await })`, where
-    /// the call is made in the scope, and not `scope(client.call(request))`, where it is made
-    /// before.
+    /// A timeout is subject to the deadline under which it is created. Write `scope(async {
+    /// client.call(request).await })`, which creates the call in the scope, and not
+    /// `scope(client.call(request))`, which creates it before.
     pub fn scope<F: IntoFuture>(self, future: F) -> WithDeadline<F::IntoFuture> {
         WithDeadline { future: future.into_future(), deadline: self }
     }
@@ -137,7 +139,7 @@ fn set(current: Option<Deadline>) {
     let _torn_down = CURRENT.try_with(|cell| cell.set(current));
 }
 
-/// Puts the deadline back that was the current one, also after a panic.
+/// Restores the previous deadline, also after a panic.
 struct RestoreDeadline(Option<Deadline>);
 
 impl Drop for RestoreDeadline {
@@ -147,7 +149,7 @@ impl Drop for RestoreDeadline {
 }
 
 impl Timer {
-    /// A moment, or that of the deadline which the caller is under, if it is sooner.
+    /// Returns the sooner of `at` and the deadline that applies to the caller.
     pub(super) fn respecting_deadline(&self, at: WheelInstant) -> WheelInstant {
         Deadline::current()
             .map_or(at, |Deadline(instant)| at.min(self.wheel().wheel_instant(instant)))
@@ -155,7 +157,7 @@ impl Timer {
 }
 
 pin_project! {
-    /// A future under a deadline; made by [`Deadline::scope`].
+    /// A future under a deadline; created by [`Deadline::scope`].
     ///
     /// # Examples
     ///
@@ -177,12 +179,12 @@ pin_project! {
 }
 
 impl<F> WithDeadline<F> {
-    /// The deadline.
+    /// Returns the deadline.
     pub fn deadline(&self) -> Deadline {
         self.deadline
     }
 
-    /// The future, under none.
+    /// Returns the inner future, without the deadline.
     pub fn into_inner(self) -> F {
         self.future
     }

@@ -1,5 +1,4 @@
-//! [`DeferredWake`]: inserts into a [`DelayQueue`](super::DelayQueue) and cancels, and wakes its task
-//! afterwards.
+//! [`DeferredWake`]: a guard that defers the wake-up of a [`DelayQueue`](super::DelayQueue).
 
 #![forbid(unsafe_code)]
 
@@ -9,10 +8,11 @@ use std::fmt;
 use std::time::Instant;
 
 impl<T: Send> DelayQueueHandle<T> {
-    /// Inserts and cancels without waking the stream's task, until the guard is dropped.
+    /// Returns a guard that inserts and cancels without waking the stream's task until it is
+    /// dropped.
     ///
-    /// For a caller with a lock that the task may want where it is woken: take the guard before the
-    /// lock, and give it back after it.
+    /// Use it while you hold a lock that the task takes when it is woken. Create the guard before
+    /// you take the lock, and drop it after you release the lock.
     ///
     /// # Examples
     ///
@@ -38,8 +38,9 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 }
 
-/// A [handle](DelayQueueHandle) that wakes the stream's task when it is dropped, and not before;
-/// made by [`defer_wake`](DelayQueueHandle::defer_wake).
+/// A [handle](DelayQueueHandle) that wakes the stream's task only when it is dropped.
+///
+/// It is created by [`defer_wake`](DelayQueueHandle::defer_wake).
 ///
 /// # Examples
 ///
@@ -71,16 +72,16 @@ pub struct DeferredWake<'q, T> {
 }
 
 impl<T: Send> DeferredWake<'_, T> {
-    /// As [`DelayQueueHandle::insert_at`].
+    /// Inserts a value, like [`DelayQueueHandle::insert_at`].
     ///
     /// # Errors
     ///
-    /// As [`Wheel::insert_at`](crate::Wheel::insert_at); the value comes back.
+    /// Fails like [`Wheel::insert_at`](crate::Wheel::insert_at) and returns the value.
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
         self.handle.insert_without_wake(value, deadline)
     }
 
-    /// As [`DelayQueueHandle::cancel`].
+    /// Cancels a value, like [`DelayQueueHandle::cancel`].
     pub fn cancel(&self, id: TimerId) -> Option<T> {
         self.handle.cancel_without_wake(id)
     }

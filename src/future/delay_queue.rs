@@ -1,9 +1,10 @@
-//! [`DelayQueue`]: values that come out of a stream, each when its time has come.
+//! [`DelayQueue`]: a stream of values, each of which comes out when its delay has passed.
 //!
-//! The queue is a wheel of its own, which whoever polls the stream sweeps; one [`Sleep`] of a
-//! [`Timer`] wakes it for the next sweep. Nothing is handed from thread to thread but that wake-up.
-//! An insert that is due before it rings the wheel's waker; that runs in the midst of an operation,
-//! and so only notes that it rang, and the operation's caller wakes the stream's task after it.
+//! The queue has a wheel of its own, which is swept by polls of the stream. One [`Sleep`] of a
+//! [`Timer`] wakes the stream's task for the next sweep. Only that wake-up crosses threads. An
+//! insert that is due before the next sweep calls the wheel's waker. That happens in the middle of
+//! an operation, so the waker only requests a wake-up, and the operation's caller wakes the
+//! stream's task afterwards.
 
 #![forbid(unsafe_code)]
 
@@ -24,22 +25,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// A queue whose values come out one by one, each when its delay has passed: a [`Stream`] of
+/// A queue whose values come out one by one, each when its delay has passed. It is a [`Stream`] of
 /// [`Expired`].
 ///
-/// As tokio-util's `DelayQueue`, whose `remove` is [`cancel`](DelayQueueHandle::cancel) here. Any
-/// thread may insert, cancel and reset, through `&self` or a [handle](DelayQueueHandle), without a
-/// lock, while the stream is polled; and a stale id is reported and does not panic.
+/// It works like tokio-util's `DelayQueue`, whose `remove` is called
+/// [`cancel`](DelayQueueHandle::cancel) here. Any thread may insert, cancel and reset while the
+/// stream is polled, without a lock, through `&self` or a [handle](DelayQueueHandle). A stale id is
+/// reported and does not panic.
 ///
-/// The stream ends when the queue is empty and no handle is left to insert into it, or it was
-/// [closed](DelayQueueHandle::close); or when its timer was shut down: it then closes itself, and
-/// what is left is for [`drain`](DelayQueueHandle::drain). On a timer that is at its capacity the
-/// queue arms its one sleep beyond that. Values of the same tick come in no
-/// particular order. A queue has a wheel of its own, which takes some 80 KiB when it is empty. It
-/// has one shard unless the builder says otherwise; each further shard takes 45 KiB.
+/// The stream ends when the queue is empty and either no handle is left to insert into it or it was
+/// [closed](DelayQueueHandle::close). It also ends when its timer was shut down. The queue then
+/// closes itself, and [`drain`](DelayQueueHandle::drain) returns the remaining values. On a timer
+/// that is at its capacity the queue arms its one sleep beyond the capacity.
 ///
-/// No poll holds its task for long, and after 64 values in a row the stream wakes its task and is
-/// `Pending` once, so that a queue of which much is due lets other tasks have their turn.
+/// Values of the same tick come in no particular order. A queue has a wheel of its own, which takes
+/// some 80 KiB when it is empty. The wheel has one shard unless the builder sets another number,
+/// and each further shard takes 45 KiB.
+///
+/// No poll holds its task for long. After 64 values in a row the stream wakes its task and returns
+/// `Pending` once, so that a queue with many expired values does not starve other tasks.
 ///
 /// # Examples
 ///
@@ -73,12 +77,13 @@ pub struct DelayQueue<T> {
     handle: DelayQueueHandle<T>,
 }
 
-/// Inserts into a [`DelayQueue`], cancels and resets, from any thread; made by
-/// [`handle`](Self::handle). The queue itself is used in the same way.
+/// A handle that inserts into a [`DelayQueue`], cancels and resets, from any thread.
+///
+/// It is created by [`handle`](Self::handle). The queue itself has the same methods.
 ///
 /// # Examples
 ///
-/// A thread that inserts while a task takes out:
+/// A thread that inserts while a task takes values out:
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -103,36 +108,38 @@ pub struct DelayQueueHandle<T> {
     stream: Arc<StreamTask>,
 }
 
-/// Wakes the task that polls the stream.
+/// The task that polls the stream.
 #[derive(Default)]
 struct StreamTask {
-    /// Set when the stream is to be polled; cleared by who then wakes its task.
+    /// Set when the stream is to be polled, and cleared by the thread that then wakes its task.
     wake_requested: AtomicBool,
     task: AtomicWaker,
-    /// How many handles there are, the queue's own included.
+    /// The number of handles, including the queue's own.
     handles: AtomicUsize,
-    /// How many removals empty the queue, as long as it has no handle but its own. Set by each poll
-    /// that finds it so and is `Pending`; counted down by removals. Inserts do not count: the
-    /// stream may be woken too early, and sets it again. Before the first such poll, and once it
-    /// has been counted down, it means nothing: then the stream waits for nobody, or was woken.
+    /// The number of removals that empty the queue, while it has no handle but its own. Each poll
+    /// that finds it so and is `Pending` sets the number, and removals count it down. Inserts do
+    /// not count, so the stream may be woken too early and sets the number again. It has no meaning
+    /// before the first such poll, when the stream does not wait, and after it was counted down,
+    /// when the stream was woken.
     remaining: AtomicUsize,
 }
 
 impl StreamTask {
-    /// Notes that the stream is to be polled.
+    /// Requests that the stream is polled.
     fn request_wake(&self) {
-        // Release: pairs with the Acquire of `wake_if_requested`: who wakes the task has what rang
-        // behind it. An exchange, so that of several ringers each is seen.
+        // Release: pairs with the Acquire of `wake_if_requested`, so that the thread that wakes the
+        // task has everything that was done before the request. It is an exchange, so that each of
+        // several requests is seen.
         self.wake_requested.swap(true, Release);
     }
 
-    /// Wakes the task, if the bell has wake_requested.
+    /// Wakes the task if a wake-up was requested.
     ///
-    /// One thread does it for all that have rung by then. Should it be preempted on the way, the
-    /// wake-up waits for it, as it would inside of any waker that is handed from thread to thread.
+    /// One thread wakes the task for all requests up to that time. If it is preempted on the way,
+    /// the wake-up waits for it, as it would inside any waker that is passed from thread to thread.
     #[inline]
     fn wake_if_requested(&self) {
-        // Relaxed: the ringer is this thread, or one that will come here itself.
+        // Relaxed: the request was made by this thread, or by one that will call this itself.
         if self.wake_requested.load(Relaxed) {
             // Acquire: pairs with the Release of `request_wake`.
             if self.wake_requested.swap(false, Acquire) {
@@ -175,15 +182,16 @@ impl Clock for ClockOf {
 }
 
 impl<T: Send> DelayQueue<T> {
-    /// An empty queue on a wheel as `builder` says, by the clock of `timer`, which wakes whoever
-    /// polls the stream. (A clock and a waker that the builder was given are not used.)
+    /// Creates an empty queue on a wheel that is configured by `builder`. It uses the clock of
+    /// `timer`, which also wakes the task that polls the stream.
     ///
-    /// The wheel has one shard unless the builder says otherwise: more are for a queue into which
-    /// many threads insert at a time, at the price of memory and of slower polls.
+    /// The builder's own clock and waker are not used. The wheel has one shard unless the builder
+    /// sets another number. More shards suit a queue into which many threads insert at the same
+    /// time, at the price of memory and of slower polls.
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`].
+    /// Fails like [`Builder::build`].
     pub fn new(timer: &Timer, builder: Builder) -> Result<Self, BuildError> {
         let stream = Arc::new(StreamTask::default());
         let waker = Arc::clone(&stream);
@@ -194,12 +202,12 @@ impl<T: Send> DelayQueue<T> {
         Ok(Self { sweeper, sleep, budget: Budget::default(), handle })
     }
 
-    /// The next value whose time has come; `None` at the end of the stream.
+    /// Polls for the next expired value. Returns `None` at the end of the stream.
     ///
-    /// O(1) for a value that lies first in its slot. A poll also meets the names that removals and
-    /// resets have left in the slots whose turn has come, and does a share of the wheel's upkeep.
-    /// Both are bounded, by some thousand names; where there are more, the poll wakes the task and
-    /// returns `Pending`, and the next one goes on. After 64 values in a row it does that too.
+    /// O(1) for a value that is the first in its slot. A poll also visits the references that
+    /// removals and resets have left in the expired slots, and does a share of the wheel's upkeep.
+    /// Both are bounded by some thousand references. If there are more, the poll wakes the task and
+    /// returns `Pending`, and the next one continues. It does the same after 64 values in a row.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         ready!(self.budget.poll_left(context.waker()));
         let polled = self.poll_sweep(context);
@@ -214,41 +222,42 @@ impl<T: Send> DelayQueue<T> {
             return Poll::Ready(expired);
         }
         if !sweep.finished {
-            // It has met as many names as it may. The sleep would be a tick late.
+            // The sweep has visited as many references as it may. The sleep would be a tick late.
             return yield_once(context.waker());
         }
         // The wheel's range of deadlines moves with the sweeps.
         let latest = self.handle.wheel.clock().now() + self.sweeper.longest_rest();
         self.sleep.reset(sweep.next_deadline.map_or(latest, |next| next.min(latest)));
         match ready!(self.sleep.poll_over_capacity(context)) {
-            // The wheel wants upkeep. Or the timer's entries or its memory are used up, which is as
-            // good as never: it has room again when one of its sleeps ends, and notifies no other
-            // of that.
+            // The wheel wants upkeep. Or the timer's entries or its memory are used up, which may
+            // last indefinitely: there is room again when one of its sleeps ends, but no other is
+            // notified of that.
             Ok(()) | Err(Refusal::AtCapacity { .. } | Refusal::OutOfMemory) => {
                 yield_once(context.waker())
             }
             Err(_) => {
-                // Nobody would take out what came after this.
+                // No poll would take out a value that came after this.
                 self.handle.wheel.close();
                 Poll::Ready(None)
             }
         }
     }
 
-    /// Whether nothing is left, and nothing more can come.
+    /// Returns `true` if no value is left and none can come.
     fn has_ended(&self) -> bool {
         let DelayQueueHandle { wheel, stream } = &self.handle;
         let alone = self.handle.is_alone();
         if !alone && !wheel.is_closed() {
             return false;
         }
-        // SeqCst: the wheel is seen closed, then what is armed is counted; against an insert, which
-        // counts itself, passes a fence and looks whether the wheel is closed (`recheck_closed`).
+        // SeqCst: this thread sees the wheel closed, then counts the armed timers. Its counterpart
+        // is an insert, which counts itself, passes a fence and checks whether the wheel is closed
+        // (`recheck_closed`).
         fence(SeqCst);
         let left = wheel.len();
         if alone {
-            // Relaxed: nobody else uses the queue now, which is borrowed exclusively, and whoever
-            // removes from it next comes after this borrow.
+            // Relaxed: the queue is borrowed exclusively and no other thread uses it now. The next
+            // removal comes after this borrow.
             stream.remaining.store(left, Relaxed);
         }
         left == 0
@@ -257,36 +266,37 @@ impl<T: Send> DelayQueue<T> {
 
 impl<T: Send> DelayQueueHandle<T> {
     fn new(wheel: Wheel<T>, stream: Arc<StreamTask>) -> Self {
-        // Relaxed: whoever makes a handle has one, or is the queue's maker.
+        // Relaxed: the caller has a handle, or is creating the queue.
         stream.handles.fetch_add(1, Relaxed);
         Self { wheel, stream }
     }
 
-    /// Puts a value into the queue that comes out `delay` from now. O(1), lock-free.
+    /// Inserts a value that comes out `delay` from now. O(1), lock-free.
     ///
     /// # Errors
     ///
-    /// As [`Wheel::insert`]; the value comes back.
+    /// Fails like [`Wheel::insert`] and returns the value.
     pub fn insert(&self, value: T, delay: Duration) -> Result<TimerId, InsertError<T>> {
         self.and_wake(|wheel| self.recheck_closed(wheel.insert(value, delay)))
     }
 
-    /// As [`insert`](Self::insert), at `deadline`.
+    /// Inserts a value that comes out at `deadline`, like [`insert`](Self::insert).
     ///
     /// # Errors
     ///
-    /// As [`Wheel::insert_at`]; the value comes back.
+    /// Fails like [`Wheel::insert_at`] and returns the value.
     pub fn insert_at(&self, value: T, deadline: Instant) -> Result<TimerId, InsertError<T>> {
         self.and_wake(|_| self.insert_without_wake(value, deadline))
     }
 
-    /// Takes a value out before its time: if and only if it has not come out, and never will.
-    /// O(1), lock-free.
+    /// Removes a value before its deadline. Returns it if and only if it has not come out and never
+    /// will. O(1), lock-free.
     pub fn cancel(&self, id: TimerId) -> Option<T> {
         self.and_wake(|_| self.cancel_without_wake(id))
     }
 
-    /// As [`cancel`](Self::cancel), with the deadline. O(1), lock-free.
+    /// Removes a value like [`cancel`](Self::cancel), and returns it with its deadline. O(1),
+    /// lock-free.
     pub fn cancel_with_deadline(&self, id: TimerId) -> Option<Unfired<T>> {
         self.and_wake(|wheel| wheel.cancel_with_deadline(id).inspect(|_| self.note_removal()))
     }
@@ -303,34 +313,34 @@ impl<T: Send> DelayQueueHandle<T> {
         self.wheel.cancel(id).inspect(|_| self.note_removal())
     }
 
-    /// Sets when a value comes out to `delay` from now, earlier or later; whether it was still in
-    /// the queue. O(1), lock-free.
+    /// Sets the deadline of a value to `delay` from now, earlier or later. Returns `true` if it was
+    /// still in the queue. O(1), lock-free.
     ///
     /// # Errors
     ///
-    /// As [`Wheel::reset`]; it keeps its deadline.
+    /// Fails like [`Wheel::reset`]. The value keeps its deadline.
     pub fn reset(&self, id: TimerId, delay: Duration) -> Result<bool, BeyondRange> {
         self.and_wake(|wheel| wheel.reset(id, delay))
     }
 
-    /// As [`reset`](Self::reset), to `deadline`.
+    /// Sets the deadline of a value to `deadline`, like [`reset`](Self::reset).
     ///
     /// # Errors
     ///
-    /// As [`Wheel::reset_at`]; it keeps its deadline.
+    /// Fails like [`Wheel::reset_at`]. The value keeps its deadline.
     pub fn reset_at(&self, id: TimerId, deadline: Instant) -> Result<bool, BeyondRange> {
         self.and_wake(|wheel| wheel.reset_at(id, deadline))
     }
 
-    /// When a value comes out, rounded up to the wheel's resolution; `None` if it is not in the
-    /// queue. As [`Wheel::deadline`] while another thread resets it.
+    /// Returns the deadline of a value, rounded up to the wheel's resolution, or `None` if it is
+    /// not in the queue. While another thread resets it, see [`Wheel::deadline`].
     #[must_use]
     pub fn deadline(&self, id: TimerId) -> Option<Instant> {
         self.wheel.deadline(id)
     }
 
-    /// When the next value comes out; `None` if the queue is empty. O(entries of the wheel): for a
-    /// look, not for each turn.
+    /// Returns the earliest deadline, or `None` if the queue is empty. O(entries of the wheel), so
+    /// it is for diagnosis and not for each turn of a loop.
     ///
     /// # Examples
     ///
@@ -349,19 +359,19 @@ impl<T: Send> DelayQueueHandle<T> {
         self.wheel.snapshot().next
     }
 
-    /// How many values are in the queue.
+    /// Returns the number of values in the queue.
     #[must_use]
     pub fn len(&self) -> usize {
         self.wheel.len()
     }
 
-    /// Whether no value is in the queue.
+    /// Returns `true` if the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.wheel.is_empty()
     }
 
-    /// Takes all values out. O(entries of the wheel).
+    /// Removes all values. O(entries of the wheel).
     pub fn drain(&self) -> Vec<Unfired<T>> {
         self.and_wake(|wheel| {
             let drained = wheel.drain();
@@ -378,7 +388,7 @@ impl<T: Send> DelayQueueHandle<T> {
         drop(self.drain());
     }
 
-    /// Takes no more values: the stream ends with the last of those that are in the queue.
+    /// Closes the queue to new values. The stream ends with the last value that is in the queue.
     ///
     /// # Examples
     ///
@@ -404,60 +414,63 @@ impl<T: Send> DelayQueueHandle<T> {
         self.and_wake(Wheel::close);
     }
 
-    /// A snapshot of what the queue's wheel counts.
+    /// Returns a snapshot of the counters of the queue's wheel.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         self.wheel.metrics()
     }
 
-    /// Another handle, for another thread. The stream does not end while there is one.
+    /// Returns another handle, for another thread. The stream does not end as long as the handle
+    /// exists.
     #[must_use]
     pub fn handle(&self) -> DelayQueueHandle<T> {
         Self::new(self.wheel.clone(), Arc::clone(&self.stream))
     }
 
-    /// Whether there is no handle but the queue's own.
+    /// Returns `true` if the queue's own handle is the only one.
     fn is_alone(&self) -> bool {
         // Acquire: pairs with the Release of a handle's drop, so that its inserts are counted.
         self.stream.handles.load(Acquire) == 1
     }
 
-    /// After a removal: rings for a stream that may end by it.
+    /// Requests a wake-up after a removal, if it may have ended the stream.
     ///
-    /// Without another handle there is no race with the stream's look at its end: whoever removes
-    /// borrows the queue that the stream is polled by. So its last poll has counted what was left.
-    /// (A handle that was there at that poll rings when it goes.)
+    /// Without another handle this does not race with the stream's check for its end, because a
+    /// removal borrows the queue by which the stream is polled. The last poll has therefore counted
+    /// the remaining values. A handle that existed at that poll requests a wake-up when it is
+    /// dropped.
     #[inline]
     fn note_removal(&self) {
         if !self.is_alone() {
             self.request_wake_if_closed();
-        // Relaxed: of several removals one is the last, and the poll that it brings about comes
-        // after all of them, by the borrow.
+        // Relaxed: one of several removals is the last, and the poll that it causes comes after all
+        // of them, by the borrow.
         } else if self.stream.remaining.fetch_sub(1, Relaxed) == 1 {
             self.stream.request_wake();
         }
     }
 
-    /// Rings for a stream whose queue is closed, and which may be empty now.
+    /// Requests a wake-up if the queue is closed, because it may be empty now.
     fn request_wake_if_closed(&self) {
-        // SeqCst: the end of a timer was counted, then the wheel is seen open; against the closer,
-        // who closes it, passes a fence of its own and wakes the stream, which counts.
+        // SeqCst: the end of a timer was counted, then this thread sees the wheel open. Its
+        // counterpart closes the wheel, passes a fence of its own and wakes the stream, which
+        // counts.
         fence(SeqCst);
         if self.wheel.is_closed() {
             self.stream.request_wake();
         }
     }
 
-    /// What came of an insert, once more in order with a close: the stream counts what is armed,
-    /// and not by looking at each timer as a drain does.
+    /// Checks after an insert whether the wheel was closed meanwhile, and returns the outcome. The
+    /// stream counts the armed timers and does not look at each of them, as a drain does.
     #[inline]
     fn recheck_closed(
         &self,
         inserted: Result<TimerId, InsertError<T>>,
     ) -> Result<TimerId, InsertError<T>> {
         let kept = inserted.and_then(|id| {
-            // SeqCst: the timer is counted, then the wheel is seen open; against the stream, which
-            // sees it closed, passes a fence of its own and counts.
+            // SeqCst: the timer is counted, then this thread sees the wheel open. Its counterpart
+            // is the stream, which sees the wheel closed, passes a fence of its own and counts.
             fence(SeqCst);
             let closed = self.wheel.is_closed();
             match closed.then(|| self.wheel.cancel(id)).flatten() {
@@ -465,12 +478,12 @@ impl<T: Send> DelayQueueHandle<T> {
                 None => Ok(id),
             }
         });
-        // One that is refused may have been counted for a moment, and have kept the stream from its
+        // A refused timer may have been counted for a moment, and have kept the stream from its
         // end.
         kept.inspect_err(|_| self.request_wake_if_closed())
     }
 
-    /// Wakes the stream's task after an operation that has rung for it.
+    /// Runs an operation, then wakes the stream's task if the operation requested it.
     #[inline]
     fn and_wake<R>(&self, operation: impl FnOnce(&Wheel<T>) -> R) -> R {
         let done = operation(&self.wheel);
@@ -479,9 +492,9 @@ impl<T: Send> DelayQueueHandle<T> {
     }
 }
 
-/// For the drop of what holds the wake-up back, whatever the values are.
+/// Methods without the bound on `T`, so that `Drop` implementations can call them.
 impl<T> DelayQueueHandle<T> {
-    /// Wakes the stream's task, if an operation has rung for it.
+    /// Wakes the stream's task if an operation requested it.
     pub(super) fn wake_if_requested(&self) {
         self.stream.wake_if_requested();
     }
@@ -508,7 +521,8 @@ impl<T> Unpin for DelayQueue<T> {}
 
 impl<T> Drop for DelayQueue<T> {
     fn drop(&mut self) {
-        // Nobody polls any more. Handles may live on: the values must not wait for them.
+        // The stream is not polled any more. Handles may live on, and the values must not wait for
+        // them.
         drop(self.handle.stream.task.take());
         self.handle.wheel.close();
         drop(self.handle.wheel.drain());
@@ -517,7 +531,7 @@ impl<T> Drop for DelayQueue<T> {
 
 impl<T> Drop for DelayQueueHandle<T> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire of the stream's look at its end. Acquire: keeps the
+        // Release: pairs with the Acquire of the stream's check for its end. Acquire: keeps the
         // chain over several handles.
         if self.stream.handles.fetch_sub(1, AcqRel) == 2 {
             self.stream.request_wake();

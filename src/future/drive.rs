@@ -1,5 +1,5 @@
-//! [`drive`] and [`undriven`]: a timer, or another wheel, without a thread: swept by a future of the
-//! runtime that uses it.
+//! [`drive`] and [`undriven`]: a timer, or another wheel, that is swept by a future of the runtime
+//! that uses it, without a thread.
 
 #![forbid(unsafe_code)]
 
@@ -16,24 +16,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// A timer that is swept by a future, and not by a thread: `sleep` is the runtime's own way to
-/// wait, of which the future uses one at a time, however many sleeps are armed.
+/// Creates a timer that is swept by a future instead of a thread.
 ///
-/// For runtimes of one thread, or of one for each core, that want a wheel each (tokio's
-/// `current_thread`, monoio, glommio, compio): spawn the [`Drive`] there. The timer may be used
-/// from other threads as well. The builder says which clock it runs by, and how the wheel is made;
-/// it has one shard unless the builder says otherwise. (A waker that the builder was given is not
-/// used.) Where a test pauses tokio's time, the clock must be tokio's as well: that is
-/// `tourbillon::tokio::spawn`, of the feature `tokio`.
+/// Use it with a runtime of one thread, or of one thread for each core, that wants a wheel for each
+/// thread (tokio's `current_thread`, monoio, glommio, compio). Spawn the [`Drive`] there. It calls
+/// `sleep` to wait by the runtime's own means, for one sleep at a time, however many timers are
+/// armed. Other threads may use the timer as well.
+///
+/// The builder configures the wheel and its clock. The wheel has one shard unless the builder sets
+/// another number, and the builder's waker is not used. If a test pauses tokio's time, the clock
+/// must be tokio's as well. `tourbillon::tokio::spawn`, of the feature `tokio`, does that.
 ///
 /// # Errors
 ///
-/// As [`Builder::build`].
+/// Fails like [`Builder::build`].
 ///
 /// # Examples
 ///
-/// On tokio: `drive(Builder::new(), tokio::time::sleep)`, and `tokio::spawn(driving)`. Here another
-/// timer is the runtime's, and a thread its executor:
+/// With tokio: `drive(Builder::new(), tokio::time::sleep)`, and then `tokio::spawn(driving)`. In
+/// this example another timer takes the place of the runtime's, and a thread that of its executor:
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,26 +60,26 @@ where
     Ok((timer, undriven.drive_by(sleep, |timer: Expired<SleepWaker>| timer.value.wake())))
 }
 
-/// A wheel of any values that is swept by a future, and not by a thread: for a scheduler, a cache
-/// or keyed timers where a runtime has one thread, or one for each core.
+/// Creates a wheel of any values that is swept by a future instead of a thread.
 ///
-/// As [`drive`], which is this with wakers for values. The future ends when the wheel is closed
-/// and what was armed has fired or was [drained](Wheel::drain); where it was cancelled instead,
-/// when its turn would have come, or the wheel is closed once more. Dropped before that, the
-/// future closes the wheel, and what had not fired is dropped.
+/// This is for a scheduler, a cache or keyed timers, if a runtime has one thread or one for each
+/// core. It works like [`drive`], whose wheel has wakers as values. The future ends when the wheel
+/// is closed and each armed timer has fired or was [drained](Wheel::drain). If timers were
+/// cancelled instead, it ends when they would have fired or when the wheel is closed once more. If
+/// the future is dropped before that, it closes the wheel and drops the values that have not fired.
 ///
-/// The handler keeps its captured values until then. A cache or scheduler that it fires is
-/// therefore ended by its `shutdown`, and not by the drop of the last handle elsewhere. (The
-/// handler of [`Scheduler::with_handler`](crate::scheduler::Scheduler::with_handler) does not hold
-/// the scheduler, and ends with it.)
+/// The handler keeps its captured values until then. To end a cache or scheduler that it fires,
+/// call its `shutdown`. Dropping the last handle elsewhere is not enough. The handler of
+/// [`Scheduler::with_handler`](crate::scheduler::Scheduler::with_handler) does not hold the
+/// scheduler, and ends with it.
 ///
 /// # Errors
 ///
-/// As [`Builder::build`].
+/// Fails like [`Builder::build`].
 ///
 /// # Examples
 ///
-/// A scheduler by tokio's clock, which tests may pause:
+/// A scheduler on tokio's clock, which tests may pause:
 ///
 /// ```
 /// use std::time::Duration;
@@ -114,7 +115,7 @@ pub fn undriven<T: Send>(builder: Builder) -> Result<(Wheel<T>, Undriven<T>), Bu
     Ok((wheel, Undriven { swept, task }))
 }
 
-/// What a future is to sweep, and does not yet; made by [`undriven`].
+/// The sweeper of a wheel for which no future exists yet; created by [`undriven`].
 #[must_use = "nothing sweeps the wheel unless a future does"]
 pub struct Undriven<T: Send> {
     swept: DrivenSweeper<T>,
@@ -122,9 +123,11 @@ pub struct Undriven<T: Send> {
 }
 
 impl<T: Send> Undriven<T> {
-    /// The future that sweeps: it waits by `sleep`, the runtime's own way, and hands what is due
-    /// to `handler`. A call that panics harms no other timer; nobody but the panic hook hears of
-    /// it.
+    /// Returns the future that sweeps the wheel.
+    ///
+    /// It calls `sleep` to wait by the runtime's own means, and passes each expired timer to
+    /// `handler`. A panic of the handler harms no other timer and is reported by the panic hook
+    /// only.
     pub fn drive_by<F, S, H>(self, sleep: F, handler: H) -> Drive<F, S, H, T>
     where
         F: FnMut(Duration) -> S,
@@ -137,12 +140,13 @@ impl<T: Send> Undriven<T> {
 }
 
 pin_project! {
-    /// The future that sweeps a timer, or another wheel; made by [`drive`] and [`Undriven::drive_by`].
+    /// A future that sweeps a timer or another wheel.
     ///
-    /// That of a timer is ready when the timer is [shut down](Timer::shutdown), or the last of its
-    /// clones and sleeps is gone. Where it is dropped before that, each sleep that waits ends with
-    /// [`Refusal::Closed`](crate::Refusal::Closed). A poll hands over at most some thousands of
-    /// timers, and then lets others have their turn.
+    /// It is created by [`drive`] and [`Undriven::drive_by`]. The future of a timer is ready when
+    /// the timer is [shut down](Timer::shutdown) or the last of its clones and sleeps is dropped.
+    /// If the future is dropped before that, each waiting sleep completes with
+    /// [`Refusal::Closed`](crate::Refusal::Closed). A poll fires at most some thousands of timers
+    /// and then yields to other tasks.
     #[must_use = "nothing sweeps the timer unless it is polled"]
     pub struct Drive<F, S, H = fn(Expired<SleepWaker>), T = SleepWaker>
     where
@@ -152,14 +156,14 @@ pin_project! {
         task: Arc<DriveTask>,
         sleep: F,
         handler: H,
-        // When what is slept ends.
+        // The time at which `sleeping` ends.
         until: Option<Instant>,
         #[pin]
         sleeping: Option<S>,
     }
 }
 
-/// The sweeper of a wheel; nobody waits for it once it is gone.
+/// The sweeper of a wheel. After it has ended, no timer waits any more.
 struct DrivenSweeper<T: Send> {
     wheel: Wheel<T>,
     sweeper: Option<Sweeper<T>>,
@@ -167,10 +171,10 @@ struct DrivenSweeper<T: Send> {
 
 impl<T: Send> DrivenSweeper<T> {
     fn end(&mut self) {
-        // It closes the wheel, and leaves behind what it had in hand.
+        // This closes the wheel and leaves behind the timers that the sweeper had in hand.
         self.sweeper = None;
         for timer in self.wheel.drain() {
-            // A waker wakes, and what panics has nobody to tell.
+            // Dropping a waker wakes its task. No caller could handle a panic.
             quietly(|| drop(timer));
         }
     }
@@ -182,10 +186,10 @@ impl<T: Send> Drop for DrivenSweeper<T> {
     }
 }
 
-/// How many timers one sweep hands over at most.
+/// The most timers that one sweep fires.
 const SHARE: usize = 256;
 
-/// How often one poll sweeps at most, if what it sleeps is over at once.
+/// The most sweeps of one poll, if its sleeps end at once.
 const SWEEPS: usize = 8;
 
 impl<F, S, H, T> Future for Drive<F, S, H, T>
@@ -199,7 +203,8 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
-        // Before the sweep: who arms an earlier timer after it finds the task here.
+        // Before the sweep, so that a thread that arms an earlier timer after it finds the task
+        // here.
         this.task.register(context.waker());
         let DrivenSweeper { wheel, sweeper: Some(sweeper) } = this.swept else {
             return Poll::Ready(());
@@ -218,14 +223,15 @@ where
             let latest = wheel.clock().now() + sweeper.longest_rest();
             let next = sweep.next_deadline.map_or(latest, |next| next.min(latest));
             match wheel.clock().timeout(next) {
-                // The clock is moved by hand, and rings then.
+                // The clock is moved by hand, and wakes the task then.
                 None => {
                     *this.until = None;
                     this.sleeping.set(None);
                     return Poll::Pending;
                 }
                 Some(Duration::ZERO) => return yield_once(context.waker()),
-                // One that ends sooner than it need is kept: it is looked again then.
+                // A sleep that ends sooner than necessary is kept, and the sweep after it checks
+                // again.
                 Some(rest) if this.until.is_none_or(|until| until > next) => {
                     let sleeping = (this.sleep)(rest);
                     *this.until = Some(next);
@@ -261,7 +267,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
-    /// What a shutdown has left may be counted for a while, by whoever cancels beside it.
+    /// Timers that a shutdown has left may be counted for a while by a concurrent cancel.
     #[test]
     fn it_ends_by_a_shutdown_whatever_the_wheel_counts() {
         let builder = Builder::new().clock(ManualClock::new());

@@ -10,7 +10,7 @@ use super::timeout::Timeout;
 use crate::Builder;
 use std::time::{Duration, Instant};
 
-/// Returns a future that is ready when `delay` has passed, on the [default timer](default_timer).
+/// Creates a sleep on the [default timer](default_timer) that completes when `delay` has passed.
 ///
 /// # Panics
 ///
@@ -29,12 +29,12 @@ pub fn sleep(delay: Duration) -> Sleep {
     default_timer().sleep(delay)
 }
 
-/// Returns a future that is ready at `deadline`, like [`sleep`].
+/// Creates a sleep that completes at `deadline`, like [`sleep`].
 pub fn sleep_until(deadline: Instant) -> Sleep {
     default_timer().sleep_until(deadline)
 }
 
-/// Limits a future to `delay`, on the [default timer](default_timer); see
+/// Limits a future to `delay`, on the [default timer](default_timer). See
 /// [`Timer::timeout`](super::Timer::timeout).
 ///
 /// # Examples
@@ -56,8 +56,8 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
     default_timer().timeout_at(deadline, future)
 }
 
-/// Returns an interval that ticks at once and then every `period`, on the [default
-/// timer](default_timer); see [`Timer::interval`](super::Timer::interval).
+/// Creates an interval on the [default timer](default_timer) that ticks at once and then every
+/// `period`. See [`Timer::interval`](super::Timer::interval).
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub fn interval(period: Duration) -> Result<Interval, ZeroPeriod> {
     default_timer().interval(period)
 }
 
-/// Returns an interval whose first tick is at `start`, like [`interval`].
+/// Creates an interval whose first tick is at `start`, like [`interval`].
 ///
 /// # Errors
 ///

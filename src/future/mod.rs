@@ -23,7 +23,7 @@
 //! # How it works
 //!
 //! ```text
-//!            Idle ──first Pending: insert──► Armed(id) ──poll, the id names nothing──► Elapsed
+//!            Idle ──first Pending: insert──► Armed(id) ──poll, the id is not found───► Elapsed
 //!              ▲                               │  ▲                                    or Refused
 //!              │ reset, if it has fired        │  └── reset: the wheel's own, by the id
 //!              └───────────────────────────────┘
