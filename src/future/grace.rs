@@ -1,4 +1,4 @@
-//! [`Grace`]: the time between an expiry and its report, in which a runtime polls its sockets.
+//! [`Grace`]: the delay between an expiry and its report, in which a runtime polls its sockets.
 //!
 //! A driver's thread wakes a task at its deadline, whatever the runtime does at that time. A thread
 //! of the runtime that was held up by another task then polls the woken task before it collects the
@@ -8,9 +8,10 @@
 //! a future ([`drive`](fn@super::drive)).
 //!
 //! A limit on a timer with a driver therefore reports an expiry only after another short sleep.
-//! Meanwhile the runtime has no task to run, and waits for events, or has many, and collects events
-//! between them. If that sleep ends late as well, the thread was held up once more, and another
-//! sleep follows. Their number is bounded, and a sleep that the timer refuses delays nothing.
+//! Meanwhile the runtime either has no task to run and waits for events, or has many and collects
+//! events between them. If that sleep ends late as well, the thread was held up once more, and
+//! another sleep follows. Their number is bounded, and a sleep that the timer refuses delays
+//! nothing.
 
 #![forbid(unsafe_code)]
 
@@ -24,18 +25,18 @@ use std::time::Duration;
 /// microseconds.
 const TURN: Duration = Duration::from_micros(500);
 
-/// The most sleeps before one expiry is reported. Each takes the thread that is held up at least as
-/// far as the end of a task; tokio collects events after 61 tasks, and takes a task that another
-/// thread has woken at least after each 31.
+/// The most sleeps before one expiry is reported. Each of them lasts at least until the thread that
+/// is held up has finished a task. tokio collects events after 61 tasks, and runs a task that
+/// another thread has woken at least after each 31.
 const TURNS: u8 = 3;
 
-/// How late after its tick a sleep may end on a thread that was not held up.
+/// The most by which a sleep may end after its tick on a thread that was not held up.
 const PUNCTUAL: Duration = Duration::from_millis(1);
 
 /// Polls the [`Sleep`] of a limit, and delays its end until the runtime has polled its sockets.
 ///
-/// A limit polls what it limits, and if that is pending this in place of its sleep. It keeps one
-/// for as long as the sleep, through all resets.
+/// A limit first polls the operation that it limits. If that is pending, it polls the grace in
+/// place of its sleep. There is one grace for each sleep, through all resets.
 #[derive(Debug, Default)]
 pub(crate) struct Grace(GraceState);
 
@@ -53,11 +54,11 @@ enum GraceState {
 }
 
 impl Grace {
-    /// Polls the sleep of a limit: ready with its error at once, and with its end after the runtime
-    /// has polled its sockets.
+    /// Polls the sleep of a limit. Returns its error at once, and its end after the runtime has
+    /// polled its sockets.
     ///
-    /// An end is ready at once where the first poll finds it, unless it is late, and on a timer
-    /// without a driver or with a clock that does not run by itself.
+    /// The end is not delayed if the first poll finds it and is not late, nor on a timer without a
+    /// driver or with a clock that does not run by itself.
     pub(crate) fn poll(
         &mut self,
         limit: &mut Sleep,
@@ -67,7 +68,7 @@ impl Grace {
         self.delay(polled, limit, context)
     }
 
-    /// As [`poll`](Self::poll), for a caller that has polled the sleep.
+    /// Delays the outcome of a poll of the limit's sleep. See [`poll`](Self::poll).
     pub(crate) fn delay(
         &mut self,
         polled: Poll<Result<(), Refusal>>,
@@ -82,8 +83,8 @@ impl Grace {
         polled
     }
 
-    /// Returns `true` while the end of the limit's sleep is held back. An operation that is polled
-    /// after the grace may then be done once more, because the runtime polls its sockets and wakes
+    /// Returns `true` while the end of the limit's sleep is delayed. An operation that is polled
+    /// after the delay may then be done once more, because the runtime polls its sockets and wakes
     /// a task for both before the task is polled.
     #[cfg(any(feature = "http", feature = "io"))]
     pub(crate) fn is_delaying(&self) -> bool {

@@ -16,11 +16,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Ticks at whole numbers of periods from its start; made by
-/// [`Timer::interval`](super::Timer::interval). It does not drift.
+/// A sequence of ticks at a fixed rate, without drift.
 ///
-/// Ticks that were missed come at once by default ([`MissedTickBehavior::Burst`]), as do those of
-/// `tokio::time`. An interval that catches up lets other tasks have their turn after 64 ticks.
+/// It is created by [`Timer::interval`](super::Timer::interval). The ticks are due at whole numbers
+/// of periods after its start. Missed ticks come at once by default
+/// ([`MissedTickBehavior::Burst`]), as in `tokio::time`. An interval that catches up yields to
+/// other tasks after 64 ticks.
 ///
 /// # Examples
 ///
@@ -43,15 +44,15 @@ use std::time::{Duration, Instant};
 #[must_use = "an interval does nothing unless it is polled"]
 pub struct Interval {
     repeating: Repeating,
-    /// When the next tick is due, where that was told as an instant: the sleep's deadline may have
-    /// been rounded up to the making of its timer.
+    /// The time of the next tick, if it was given as an instant. The sleep's deadline may have been
+    /// rounded up to the creation of its timer.
     due: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,
     budget: Budget,
 }
 
-/// An interval with a period of no time was asked for; any other is allowed.
+/// The error of an interval whose period is zero. The period must be at least 1 ns.
 ///
 /// # Examples
 ///
@@ -77,20 +78,20 @@ impl fmt::Display for ZeroPeriod {
 impl Error for ZeroPeriod {}
 
 impl Timer {
-    /// Ticks every `period`, the first time at once.
+    /// Creates an interval that ticks every `period`, for the first time at once.
     ///
     /// # Errors
     ///
-    /// The period is zero.
+    /// Fails if the period is zero.
     pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
         self.interval_at(self.now(), period)
     }
 
-    /// Ticks every `period`, the first time at `start`.
+    /// Creates an interval that ticks every `period`, for the first time at `start`.
     ///
     /// # Errors
     ///
-    /// The period is zero.
+    /// Fails if the period is zero.
     ///
     /// # Examples
     ///
@@ -125,7 +126,8 @@ impl Interval {
         Ok(Self { repeating, due: None, period, missed, budget: Budget::default() })
     }
 
-    /// Waits for the next tick: when it was due. Dropping the future loses no tick.
+    /// Waits for the next tick and returns the time at which it was due. Dropping the future loses
+    /// no tick.
     ///
     /// # Errors
     ///
@@ -137,13 +139,13 @@ impl Interval {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
-    /// As [`tick`](Self::tick), for a future of one's own.
+    /// Polls for the next tick, like [`tick`](Self::tick), for use in a hand-written future.
     ///
-    /// After 64 ticks in a row it wakes the task and returns `Pending` once, though a tick is due.
+    /// After 64 ticks in a row it wakes the task and returns `Pending` once, even if a tick is due.
     ///
     /// # Errors
     ///
-    /// As [`tick`](Self::tick).
+    /// Fails like [`tick`](Self::tick).
     ///
     /// # Examples
     ///
@@ -169,7 +171,8 @@ impl Interval {
         let sleep = &self.repeating.sleep;
         let timer = sleep.timer();
         let (due, began) = (self.due.unwrap_or_else(|| sleep.deadline()), timer.now());
-        // Deadlines round up to the resolution: that much is not late, unless it hides a period.
+        // Deadlines are rounded up to the resolution. A tick is not late by that much, unless it
+        // hides a period.
         let rounded = timer.wheel().resolution().min(self.period);
         let late = began.saturating_duration_since(due).saturating_sub(rounded);
         let last = LastRun { due, late, ..LastRun::none(began) };
@@ -180,12 +183,12 @@ impl Interval {
         Poll::Ready(Ok(due))
     }
 
-    /// Begins anew: the next tick comes a period from now.
+    /// Restarts the interval. The next tick is due one period from now.
     pub fn reset(&mut self) {
         self.reset_after(self.period);
     }
 
-    /// Begins anew: the next tick comes at once.
+    /// Restarts the interval. The next tick is due at once.
     ///
     /// # Examples
     ///
@@ -208,36 +211,36 @@ impl Interval {
         self.reset_after(Duration::ZERO);
     }
 
-    /// Begins anew: the next tick comes `delay` from now.
+    /// Restarts the interval. The next tick is due `delay` from now.
     pub fn reset_after(&mut self, delay: Duration) {
         self.due = None;
         self.repeating.sleep.reset_after(delay);
     }
 
-    /// Begins anew: the next tick comes at `deadline`.
+    /// Restarts the interval. The next tick is due at `deadline`.
     pub fn reset_at(&mut self, deadline: Instant) {
         self.due = Some(deadline);
         self.repeating.sleep.reset(deadline);
     }
 
-    /// What happens to ticks that were missed; they burst by default.
+    /// Returns the behaviour for missed ticks.
     #[must_use]
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
         self.missed
     }
 
-    /// Says what happens to ticks that were missed.
+    /// Sets the behaviour for missed ticks. The default is [`MissedTickBehavior::Burst`].
     pub fn set_missed_tick_behavior(&mut self, missed: MissedTickBehavior) {
         self.missed = missed;
     }
 
-    /// How far apart the ticks are.
+    /// Returns the period.
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
     }
 }
-/// Its ticks, or why there is none; it has no end.
+/// Yields the ticks and errors of [`tick`](Interval::tick). The stream has no end.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! [`OrEnd`]: a sleep that has no error.
+//! [`OrEnd`]: a sleep without an error.
 
 #![forbid(unsafe_code)]
 
@@ -8,19 +8,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 impl Sleep {
-    /// Converts this into a sleep with the output `()`, which ends at its deadline or as soon as it
-    /// is refused.
+    /// Converts this into a sleep with the output `()`, which also completes as soon as it is
+    /// refused.
     pub fn or_end(self) -> OrEnd {
         OrEnd(self)
     }
 }
 
-/// A [`Sleep`] with the output `()`, for interfaces without an error; made by [`Sleep::or_end`].
+/// A [`Sleep`] with the output `()`, for interfaces without an error.
 ///
-/// It ends early if the sleep is refused, because the timer was shut down or is full, but lets
-/// other tasks have a turn first. (If it never ended, code that waits for it would hang, such as a
-/// server that is shutting down.) A loop over such sleeps runs without delay once the timer is shut
-/// down, so end it by checking [`Wheel::is_closed`](crate::Wheel::is_closed).
+/// It is created by [`Sleep::or_end`]. It completes early if the sleep is refused, because the
+/// timer was shut down or is full, but yields to other tasks first. If it never completed, code
+/// that waits for it would hang, such as a server that is shutting down. A loop over such sleeps
+/// runs without delay once the timer is shut down, so end it by checking
+/// [`Wheel::is_closed`](crate::Wheel::is_closed).
 ///
 /// # Examples
 ///
@@ -49,17 +50,17 @@ impl Sleep {
 pub struct OrEnd(Sleep);
 
 impl OrEnd {
-    /// Returns the sleep.
+    /// Returns a reference to the sleep.
     pub fn get_ref(&self) -> &Sleep {
         &self.0
     }
 
-    /// Returns the sleep, for example to reset it.
+    /// Returns a mutable reference to the sleep, for example to reset it.
     pub fn get_mut(&mut self) -> &mut Sleep {
         &mut self.0
     }
 
-    /// Returns the sleep, with its errors.
+    /// Returns the sleep, which reports its errors.
     pub fn into_inner(self) -> Sleep {
         self.0
     }

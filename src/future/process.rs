@@ -9,11 +9,12 @@ use once_cell::race::OnceBox;
 
 static PROCESS_TIMER: ProcessTimer = ProcessTimer { timer: OnceBox::new(), next: OnceBox::new() };
 
-/// A timer of the process, and the one that takes its place: because its owner has shut it down, or
-/// because this process was forked and has none of the threads that sweep it.
+/// A timer of the process, and its successor.
 ///
-/// Threads that start one at the same time do not wait for each other, because a fork may leave one
-/// of them behind. The first that has started a timer sets it, and the others drop theirs.
+/// The successor is used if the owner of the timer has shut it down, or if this process was forked
+/// and has none of the threads that sweep it. Threads that start a timer at the same time do not
+/// wait for each other, because a fork may leave one of them behind. The first that has started a
+/// timer sets it, and the others drop theirs.
 #[derive(Default)]
 struct ProcessTimer {
     timer: OnceBox<Candidate>,
@@ -23,17 +24,18 @@ struct ProcessTimer {
 /// A timer that may be the default one.
 pub(super) struct Candidate {
     pub(super) timer: Timer,
-    /// The only process in which it is of use, if it is not of use in all.
+    /// The only process in which the timer is usable, unless it is usable in all.
     only_in: Option<Process>,
 }
 
 impl Candidate {
-    /// A timer for this process and not for its children, if the system can tell them apart.
+    /// Creates a candidate for this process and not for its children, if the system can tell them
+    /// apart.
     pub(super) fn for_this_process(timer: Timer) -> Self {
         Self { timer, only_in: Process::current().ok() }
     }
 
-    /// A timer for children as well, where the thread that forked may sweep it.
+    /// Creates a candidate for children as well, where the thread that forked may sweep the timer.
     pub(super) fn for_any_process(timer: Timer) -> Self {
         Self { timer, only_in: None }
     }
@@ -44,17 +46,19 @@ impl Candidate {
 }
 
 impl ProcessTimer {
+    /// Returns the candidate, and starts a timer if there is none.
+    ///
     /// # Panics
     ///
-    /// Panics if a driver cannot be started, and no other thread has started one.
+    /// Panics if a driver cannot be started and no other thread has started one.
     #[allow(clippy::expect_used, reason = "documented")]
     fn candidate(&self) -> &Candidate {
         if let Some(set) = self.timer.get() {
             return set;
         }
         let started = start();
-        // Another thread may have set its timer meanwhile, which then is that of the process,
-        // whether this thread could start one or not.
+        // Another thread may have set its timer meanwhile. That one is then the timer of the
+        // process, even if this thread could not start one.
         self.timer.get_or_init(|| {
             let timer = started.expect("the system starts a driver");
             Box::new(Candidate::for_this_process(timer))
@@ -77,15 +81,15 @@ fn start() -> Result<Timer, BuildError> {
     Timer::spawn(Builder::new().driver().thread_name("tourbillon"))
 }
 
-/// Makes a timer that of the process, before it is first used: for another resolution, a capacity,
-/// or a runtime that [drives](fn@super::drive) it.
+/// Sets the timer of the process, before its first use.
 ///
-/// The caller may keep a handle and [end](Timer::shutdown) the timer with it. The process then uses
-/// a new timer, as if none had been set.
+/// Use this for another resolution, a capacity, or a runtime that [drives](fn@super::drive) the
+/// timer. The caller may keep a handle and [end](Timer::shutdown) the timer with it. The process
+/// then uses a new timer, as if none had been set.
 ///
 /// # Errors
 ///
-/// There is one already; `timer` comes back.
+/// Returns `timer` if the process has a timer already.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! [`Repeating`]: the sleep of an interval, or of a limit of each item.
+//! [`Repeating`]: the sleep of an interval, or of a limit for each item.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ impl Repeating {
         Self { sleep, refused: None }
     }
 
-    /// Polls the sleep. After a refusal the deadline is still to come.
+    /// Polls the sleep. After a refusal the deadline is still pending.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         let slept = match self.refused {
             None => ready!(Pin::new(&mut self.sleep).poll(context)),

@@ -1,4 +1,4 @@
-//! Streams in time: how long their items may take, and how fast or in which portions they come.
+//! Timed streams: a timeout for each item, a minimum distance between items, and chunks.
 
 #![forbid(unsafe_code)]
 
@@ -16,32 +16,33 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 impl Timer {
-    /// The items of `stream`, and an error whenever it has had none for as long as `delay`.
+    /// Returns the items of `stream`, and an error whenever it has had none for `delay`.
     ///
-    /// That counts from the poll that found none; after an error it begins anew. As a
-    /// [`Timeout`](super::Timeout), it polls `stream` once more before it reports an error.
-    /// A refusal of the timer is reported once: after [`Refusal::Closed`] the items come without
-    /// errors, and after [`Refusal::AtCapacity`] the silence counts, beyond the timer's capacity.
-    /// (tokio-stream calls this `timeout_repeating`; end the loop at the first error, and it is
-    /// `timeout`.)
+    /// The time counts from the poll that found no item, and restarts after an error. Like a
+    /// [`Timeout`](super::Timeout), it polls `stream` once more before it reports an error. A
+    /// refusal of the timer is reported once. After [`Refusal::Closed`] the items come without
+    /// timeouts, and after [`Refusal::AtCapacity`] the time counts beyond the timer's capacity.
+    ///
+    /// tokio-stream calls this `timeout_repeating`. End the loop at the first error to get its
+    /// `timeout`.
     pub fn timeout_stream<S: Stream>(&self, delay: Duration, stream: S) -> ItemTimeout<S> {
         let (repeating, grace) = (Repeating::new(self.sleep(delay)), Grace::default());
         ItemTimeout { stream, delay, repeating, grace, waits: false }
     }
 
-    /// The items of `stream`, each no earlier than `delay` after the one before.
+    /// Returns the items of `stream`, each at least `delay` after the previous one.
     ///
-    /// It polls `stream` for an item when it may return one, and so holds none back itself. An
-    /// error says that the timer cannot tell when that is: the item that follows it comes at once.
+    /// It polls `stream` for an item only when it may return one, so it never holds an item back
+    /// itself. If the timer refuses to wait, it returns an error, and the next item comes at once.
     pub fn throttle<S: Stream>(&self, delay: Duration, stream: S) -> Throttle<S> {
         Throttle { stream, delay, sleep: self.sleep(delay), rests: false }
     }
 
-    /// The items of `stream` in portions: of `most`, or of what has come when `delay` has passed
-    /// since the first item of the portion; the rest at its end.
+    /// Returns the items of `stream` in chunks.
     ///
-    /// The time is looked at when `stream` has no item at hand. Where the timer cannot tell it, a
-    /// portion is what there is at once.
+    /// A chunk has `most` items, or the items that have come when `delay` has passed since its
+    /// first item. The last chunk has the rest. The time is checked when `stream` has no item
+    /// ready. If the timer refuses to wait, a chunk has the items that are ready at once.
     pub fn chunks_timeout<S: Stream>(
         &self,
         most: NonZeroUsize,
@@ -54,8 +55,7 @@ impl Timer {
 }
 
 pin_project! {
-    /// The items of a stream, and errors for those that take too long; made by
-    /// [`Timer::timeout_stream`].
+    /// A stream with a timeout for each item; created by [`Timer::timeout_stream`].
     ///
     /// # Examples
     ///
@@ -86,7 +86,7 @@ pin_project! {
         delay: Duration,
         repeating: Repeating,
         grace: Grace,
-        // Whether the last poll found no item.
+        // Set if the last poll found no item.
         waits: bool,
     }
 }
@@ -116,7 +116,7 @@ impl<S: Stream> Stream for ItemTimeout<S> {
 }
 
 pin_project! {
-    /// The items of a stream, at most one in so much time; made by [`Timer::throttle`].
+    /// A stream with a minimum distance between its items; created by [`Timer::throttle`].
     ///
     /// # Examples
     ///
@@ -144,7 +144,7 @@ pin_project! {
         stream: S,
         delay: Duration,
         sleep: Sleep,
-        // Whether it is too early for the next item.
+        // Set if it is too early for the next item.
         rests: bool,
     }
 }
@@ -175,11 +175,11 @@ impl<S: Stream> Stream for Throttle<S> {
 }
 
 pin_project! {
-    /// The items of a stream in portions; made by [`Timer::chunks_timeout`].
+    /// A stream of chunks of items; created by [`Timer::chunks_timeout`].
     ///
     /// # Examples
     ///
-    /// Lines that are written together, but none later than a second:
+    /// Lines that are written together, none of them later than a second:
     ///
     /// ```
     /// use futures_core::Stream;
@@ -201,7 +201,7 @@ pin_project! {
     #[derive(Debug)]
     #[must_use = "a stream does nothing unless it is polled"]
     pub struct ChunksTimeout<S: Stream> {
-        // `None`: it has ended.
+        // `None` after its end.
         #[pin]
         stream: Option<S>,
         most: usize,
@@ -230,7 +230,7 @@ impl<S: Stream> Stream for ChunksTimeout<S> {
                 Poll::Ready(None) => this.stream.set(None),
                 Poll::Pending if this.items.is_empty() => return Poll::Pending,
                 Poll::Pending => {
-                    // Refused or not: it waits no longer.
+                    // The chunk ends even if the sleep was refused.
                     let _ = ready!(Pin::new(&mut *this.sleep).poll(context));
                     return Poll::Ready(Some(std::mem::take(this.items)));
                 }

@@ -1,4 +1,4 @@
-//! [`Ticks`]: ticks by a rule.
+//! [`Ticks`]: ticks at the times of a rule.
 
 #![forbid(unsafe_code)]
 
@@ -14,16 +14,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Ticks by a [`Rule`], such as a `Calendar`; made by
+/// A sequence of ticks at the times of a [`Rule`], such as a `Calendar`; created by
 /// [`Timer::ticks`].
 ///
-/// The rule is asked when a tick is awaited. So what a task does between two of them is the run
-/// that the rule knows of: it has begun with the tick and has ended when the next is awaited, and
-/// runs never overlap. After 64 ticks in a row other tasks have their turn.
+/// The rule is asked when a tick is awaited. The work of a task between two ticks is therefore the
+/// run that the rule is told of. It has begun with the tick and has ended when the next tick is
+/// awaited, so runs never overlap. After 64 ticks in a row other tasks have a turn.
 ///
 /// # Examples
 ///
-/// The pauses of a repetition that backs off, and then ends:
+/// The pauses of a repetition that backs off and then ends:
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A task that works by a calendar:
+/// A task that runs at the times of a calendar:
 ///
 /// ```no_run
 /// # #[cfg(feature = "cron")]
@@ -74,23 +74,25 @@ pub struct Ticks<R> {
 
 #[derive(Clone, Copy, Debug)]
 enum TicksState {
-    /// The rule is to be asked; whether a run ends by that.
+    /// The rule is to be asked, and a run has ended by that if `run_ended` is set.
     Ask {
         run_ended: bool,
     },
-    /// The sleep ends with a tick, put off by so much. Where the rule told when that is due, this
-    /// is it: the sleep's deadline may have been rounded up to the making of its timer.
+    /// The sleep ends with a tick, delayed by `jittered`. If the rule returned an instant, `due` is
+    /// that instant, because the sleep's deadline may have been rounded up to the creation of its
+    /// timer.
     Tick {
         due: Option<Instant>,
         jittered: Duration,
     },
-    /// The sleep ends with another question.
+    /// After the sleep the rule is to be asked again.
     AskAgain,
     Ended,
 }
 
 impl Timer {
-    /// Ticks by `rule`, which is asked for the first one when that is awaited.
+    /// Creates a sequence of ticks at the times of `rule`. The rule is asked when the first tick is
+    /// awaited.
     pub fn ticks<R: Rule>(&self, rule: R) -> Ticks<R> {
         Ticks {
             repeating: Repeating::new(self.sleep(Duration::ZERO)),
@@ -104,28 +106,28 @@ impl Timer {
 }
 
 impl<R: Rule> Ticks<R> {
-    /// Puts each tick off by chance, by up to `most`; what follows counts from when it was due
-    /// before that. As [`Every::jitter`](crate::scheduler::Every::jitter).
+    /// Delays each tick by a random time of up to `most`. The times that follow count from the tick
+    /// without its delay. See [`Every::jitter`](crate::scheduler::Every::jitter).
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = Jitter(most);
         self
     }
 
-    /// Waits for the next tick: when it was due, by the rule; `None` once the rule says that none
-    /// comes. Dropping the future loses no tick.
+    /// Waits for the next tick and returns the time at which it was due by the rule. Returns `None`
+    /// once the rule has ended. Dropping the future loses no tick.
     ///
     /// # Errors
     ///
-    /// As [`Interval::tick`](super::Interval::tick), once.
+    /// Fails like [`Interval::tick`](super::Interval::tick), once.
     pub async fn tick(&mut self) -> Result<Option<Instant>, Refusal> {
         poll_fn(|context| self.poll_tick(context)).await.transpose()
     }
 
-    /// As [`tick`](Self::tick), for a future of one's own.
+    /// Polls for the next tick, like [`tick`](Self::tick), for use in a hand-written future.
     ///
     /// # Errors
     ///
-    /// As [`tick`](Self::tick).
+    /// Fails like [`tick`](Self::tick).
     pub fn poll_tick(
         &mut self,
         context: &mut Context<'_>,
@@ -134,7 +136,7 @@ impl<R: Rule> Ticks<R> {
             match self.state {
                 TicksState::Ended => return Poll::Ready(None),
                 TicksState::Ask { run_ended } => {
-                    // A rule that wants to be asked at once, again and again, is counted too.
+                    // A rule that wants to be asked again at once, repeatedly, counts too.
                     ready!(self.budget.poll_left(context.waker()));
                     self.ask(run_ended);
                 }
@@ -151,9 +153,10 @@ impl<R: Rule> Ticks<R> {
         }
     }
 
-    /// What the wall clock says at the tick that is awaited, if the rule goes by that and has been
-    /// asked: it is when the tick is first polled for. (Whoever wants to know before asks a
-    /// calendar of the same expression, by its `next_after`.)
+    /// Returns the wall-clock time of the awaited tick, if the rule has one and has been asked.
+    ///
+    /// The rule is asked by the first poll for the tick. To know the time before that, call
+    /// `next_after` on a calendar with the same expression.
     #[must_use]
     pub fn next_time(&self) -> Option<SystemTime> {
         match self.state {
@@ -184,7 +187,8 @@ impl<R: Rule> Ticks<R> {
         };
     }
 
-    /// The sleep has ended. Returns when the tick was due, if that was what it was for.
+    /// Handles the end of the sleep. Returns the time at which the tick was due, if the sleep was
+    /// for a tick.
     fn begin(&mut self) -> Option<Instant> {
         let state = std::mem::replace(&mut self.state, TicksState::Ask { run_ended: false });
         let TicksState::Tick { due, jittered } = state else { return None };
@@ -193,7 +197,7 @@ impl<R: Rule> Ticks<R> {
         let timer = self.repeating.sleep.timer();
         let due = due.or_else(|| deadline.checked_sub(jittered)).unwrap_or(deadline);
         let began = timer.now();
-        // Deadlines round up to the resolution: that much is not late.
+        // Deadlines are rounded up to the resolution. A tick is not late by that much.
         let late = began.saturating_duration_since(deadline);
         let late = late.saturating_sub(timer.wheel().resolution());
         self.last = LastRun { runs: self.last.runs + 1, due, late, ..LastRun::none(began) };
@@ -201,7 +205,7 @@ impl<R: Rule> Ticks<R> {
     }
 }
 
-/// Its ticks, or why there is none; it ends when the rule says so.
+/// Yields the ticks and errors of [`tick`](Ticks::tick). The stream ends when the rule ends.
 impl<R: Rule + Unpin> Stream for Ticks<R> {
     type Item = Result<Instant, Refusal>;
 

@@ -1,4 +1,4 @@
-//! [`Timeout`]: a future that must be ready in time.
+//! [`Timeout`]: a future with a time limit.
 
 #![forbid(unsafe_code)]
 
@@ -16,11 +16,11 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 pin_project! {
-    /// The output of a future, or an error if it has none in time; made by
-    /// [`Timer::timeout`](super::Timer::timeout).
+    /// A future with a time limit; created by [`Timer::timeout`](super::Timer::timeout).
     ///
-    /// The future is polled first, so an output that is ready at the deadline counts. On a timer
-    /// with a driver, such as one made by [`Timer::spawn`](super::Timer::spawn), a timeout that has
+    /// It returns the output of the inner future, or an error if there is none in time. The inner
+    /// future is polled first, so an output that is ready at the deadline counts. On a timer with a
+    /// driver, such as one created by [`Timer::spawn`](super::Timer::spawn), a timeout that has
     /// waited reports its expiry about a tick after the deadline, and polls the future once more
     /// before that. A future that reads a socket therefore returns the bytes that the system
     /// received before the deadline, even if another task blocked the runtime's thread. A `select!`
@@ -28,7 +28,7 @@ pin_project! {
     ///
     /// # Examples
     ///
-    /// A time-out that is pushed back as long as something comes, in virtual time:
+    /// A timeout that is restarted whenever a part of the answer arrives, in virtual time:
     ///
     /// ```
     /// use std::pin::pin;
@@ -59,23 +59,22 @@ pin_project! {
         future: F,
         sleep: Sleep,
         grace: Grace,
-        // The one that it was made under.
+        // The deadline under which the timeout was created.
         deadline: Option<Deadline>,
     }
 }
 
 impl Timer {
-    /// The output of `future`, or an error if it has none when `delay` has passed from now, or at
-    /// the [`Deadline`] that the caller is under, if that is sooner. The [error](TimeoutError) says
-    /// which of them it was.
+    /// Limits `future` to `delay` from now, and to the [`Deadline`] of the caller if that is
+    /// sooner.
     ///
-    /// With no delay `future` is polled once.
+    /// The [error](TimeoutError) states which of them has passed. With a delay of zero, `future` is
+    /// polled once.
     pub fn timeout<F: IntoFuture>(&self, delay: Duration, future: F) -> Timeout<F::IntoFuture> {
         self.timeout_by(self.after(delay), future.into_future())
     }
 
-    /// The output of `future`, or an error if it has none at `deadline`, or at the [`Deadline`]
-    /// that the caller is under, if that is sooner.
+    /// Limits `future` to `deadline`, and to the [`Deadline`] of the caller if that is sooner.
     ///
     /// # Examples
     ///
@@ -111,22 +110,22 @@ impl Timer {
 }
 
 impl<F> Timeout<F> {
-    /// The future.
+    /// Returns a reference to the inner future.
     pub fn get_ref(&self) -> &F {
         &self.future
     }
 
-    /// The future.
+    /// Returns a mutable reference to the inner future.
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.future
     }
 
-    /// The future, without its time-out.
+    /// Returns the inner future, without the limit.
     pub fn into_inner(self) -> F {
         self.future
     }
 
-    /// The sleep that ends it: to ask for its deadline, or to reset it.
+    /// Returns the sleep that ends the future, to read its deadline or to reset it.
     pub fn sleep(self: Pin<&mut Self>) -> &mut Sleep {
         self.project().sleep
     }
@@ -151,11 +150,11 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// Why a future was not waited for any longer.
+/// The error of a [`Timeout`].
 ///
 /// # Examples
 ///
-/// Among errors of input and output it is one of them:
+/// Conversion into an I/O error, and back:
 ///
 /// ```
 /// use std::io;
@@ -177,12 +176,12 @@ impl<F: Future> Future for Timeout<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimeoutError {
-    /// Its own time has passed.
+    /// The time limit has passed.
     Elapsed,
     /// The [`Deadline`] under which the timeout was created has passed. The caller no longer waits
     /// for the result, whether or not the future itself was slow.
     Deadline,
-    /// The timer cannot say when that will be: it was shut down, or is full.
+    /// The timeout could not be armed because the timer was shut down or is full.
     Refused(Refusal),
 }
 
@@ -198,8 +197,8 @@ impl fmt::Display for TimeoutError {
 
 impl Error for TimeoutError {}
 
-/// Of kind [`TimedOut`](io::ErrorKind::TimedOut) if the time or the deadline has passed, else
-/// [`Other`](io::ErrorKind::Other).
+/// Converts the error to one of kind [`TimedOut`](io::ErrorKind::TimedOut) if the limit or the
+/// deadline has passed, and [`Other`](io::ErrorKind::Other) otherwise.
 impl From<TimeoutError> for io::Error {
     fn from(error: TimeoutError) -> Self {
         let kind = match error {
