@@ -1,4 +1,4 @@
-//! The errors of the public operations. Each says what was wrong and what is allowed.
+//! The errors of the public operations. Each message states what was wrong and what is allowed.
 
 #![forbid(unsafe_code)]
 
@@ -6,11 +6,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A deadline lies farther ahead than the wheel can hold.
+/// The error of a deadline that is beyond the range of the wheel.
 ///
 /// # Examples
 ///
-/// A timer that is set as far ahead as the wheel reaches, and again when that has passed:
+/// A timer that is armed as far ahead as the wheel allows, and again when that time has passed:
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,10 +28,10 @@ use std::time::Duration;
 pub struct BeyondRange {
     /// The longest delay that the wheel accepts.
     pub longest: Duration,
-    /// Whether the deadline is within [`longest`](Self::longest), and was refused only because the
-    /// wheel was not swept for more than 2^36 ticks (19 hours at 1 µs, 2.2 years at 1 ms). The
-    /// sweeper's [waker](crate::Builder::waker) has been called; after the next sweep the same
-    /// call succeeds. A [`Driver`](crate::Driver) sweeps often enough, unless its bound on timers
+    /// `true` if the deadline is within [`longest`](Self::longest), and was refused only because
+    /// the wheel was not swept for more than 2^36 ticks (19 hours at 1 µs, 2.2 years at 1 ms). The
+    /// sweeper's [waker](crate::Builder::waker) has been called, and the same call succeeds after
+    /// the next sweep. A [`Driver`](crate::Driver) sweeps often enough, unless its bound on timers
     /// in flight holds it back for as long.
     pub unswept: bool,
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Rounded {
 
 impl Error for BeyondRange {}
 
-/// Why an insert was refused.
+/// The reason why an insert was refused.
 ///
 /// # Examples
 ///
@@ -89,12 +89,12 @@ impl Error for BeyondRange {}
 pub enum Refusal {
     /// The wheel has been closed, or its sweeper or driver has been dropped.
     Closed,
-    /// As many timers are armed as the wheel may hold.
+    /// The wheel holds as many armed timers as its capacity allows.
     AtCapacity {
-        /// How many that is.
+        /// The capacity of the wheel.
         capacity: u64,
     },
-    /// The deadline lies too far ahead.
+    /// The deadline is beyond the wheel's range.
     BeyondRange(BeyondRange),
     /// The system has no memory for another timer, because the address space is limited (`ulimit
     /// -v`) or the process has reached its limit of mappings (`vm.max_map_count`). Armed timers are
@@ -119,7 +119,7 @@ impl fmt::Display for Refusal {
 
 impl Error for Refusal {}
 
-/// Something was refused: the reason, and the value that was given, which comes back.
+/// The error of a refused operation: the reason, and the value that was passed in.
 ///
 /// # Examples
 ///
@@ -138,18 +138,18 @@ impl Error for Refusal {}
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Refused<R, V> {
-    /// Why it was refused.
+    /// The reason for the refusal.
     pub reason: R,
-    /// The value that was given.
+    /// The value that was passed in.
     pub value: V,
 }
 
-/// A refused insert.
+/// The error of a refused insert.
 pub type InsertError<T> = Refused<Refusal, T>;
 
-/// The reason why a timer was not armed again by its handler, with the value that was passed in.
+/// The reason why a handler could not arm a timer again, with the value that was passed in.
 ///
-/// Returned by [`Series::arm`](crate::Series::arm), and by the tokens of keyed timers.
+/// It is returned by [`Series::arm`](crate::Series::arm) and by the tokens of keyed timers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArmError<T> {
@@ -207,8 +207,8 @@ impl<R: Error, V> Error for Refused<R, V> {
     }
 }
 
-/// Keeps the reason and drops the value, for callers whose own error has no room for it (`?` on an
-/// insert of a value that is not `Sync` into a boxed error, say).
+/// Keeps the reason and drops the value. This is for callers whose own error has no room for the
+/// value, such as `?` on an insert of a value that is not `Sync` into a boxed error.
 impl<T> From<InsertError<T>> for Refusal {
     fn from(refused: InsertError<T>) -> Self {
         refused.reason
@@ -221,7 +221,7 @@ impl From<BeyondRange> for Refusal {
     }
 }
 
-/// Why a wheel or a driver could not be built.
+/// The reason why a wheel or a driver could not be built.
 ///
 /// # Examples
 ///
@@ -241,18 +241,18 @@ pub enum BuildError {
     Shards(usize),
     /// The capacity is outside 1 to 2^30 - 256 for each shard.
     Capacity {
-        /// What was asked for.
+        /// The capacity that was requested.
         asked: u64,
-        /// The most that this number of shards can hold.
+        /// The largest capacity for this number of shards.
         most: u64,
     },
     /// The shape of the wheel is out of range.
     Geometry,
-    /// A batch of no timers was asked for.
+    /// The batch size is zero.
     Batch,
-    /// No timer at all was allowed to be in flight.
+    /// The bound on timers in flight is zero.
     InFlight,
-    /// The tick thread, or the default executor's, could not be started.
+    /// The tick thread, or the worker thread of the default executor, could not be started.
     Thread(std::io::Error),
     /// The system has no memory for the handler that closes the wheel of a driver in
     /// [forked child processes](crate::Driver#forked-child-processes).

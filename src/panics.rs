@@ -1,4 +1,4 @@
-//! Panics of the user's code where others must not suffer from them.
+//! Containment of panics in user code.
 
 #![forbid(unsafe_code)]
 
@@ -6,21 +6,21 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
-/// Runs what is the user's; a panic is dropped.
+/// Runs user code and discards its panic.
 pub(crate) fn quietly(run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         discard(panic);
     }
 }
 
-/// What a lock or a wait returned, also if a thread has panicked while it held the lock: what lies
-/// behind the locks here is whole wherever the user's code runs.
+/// Returns the result of a lock or a wait, even if a thread has panicked while it held the lock.
+/// The state behind the crate's locks is consistent wherever user code runs.
 pub(crate) fn ignore_poison<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an attempt to lock returned, poisoned or not; `None` if another thread holds the lock. In a
-/// forked child that thread may be missing, so that a wait for it would last forever.
+/// Returns the guard of an attempt to lock, poisoned or not, or `None` if another thread holds the
+/// lock. In a forked child that thread may be missing, so a wait for it could last forever.
 pub(crate) fn unless_locked<G>(result: TryLockResult<G>) -> Option<G> {
     match result {
         Ok(guard) => Some(guard),
@@ -29,11 +29,10 @@ pub(crate) fn unless_locked<G>(result: TryLockResult<G>) -> Option<G> {
     }
 }
 
-/// Drops values of the user's one by one, or calls the user's functions, all of them though some
-/// panic.
+/// Drops user values one by one, or calls user functions, and does not stop at a panic.
 ///
-/// Like a vector's drop, it panics in the end with what the first of them did; unlike that, not
-/// when it runs because of a panic, which would abort the process.
+/// Like the drop of a vector, it resumes the first panic at the end. Unlike that, it does not panic
+/// while the thread is already panicking, which would abort the process.
 #[derive(Default)]
 pub(crate) struct DropEach {
     first: Option<Box<dyn Any + Send>>,
@@ -64,7 +63,7 @@ impl Drop for DropEach {
     }
 }
 
-/// Drops what a call panicked with; a drop that panics in turn has nobody left to tell.
+/// Drops the payload of a panic. A panic of that drop is discarded too.
 pub(crate) fn discard(panic: Box<dyn Any + Send>) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
 }

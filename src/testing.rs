@@ -1,8 +1,8 @@
 //! Futures in virtual time: tests of hours that take no time at all.
 //!
-//! [`block_on`] runs a future on a timer whose clock stands still while any task is woken, and
-//! leaps to what fires next when none is. No time-out is late, nothing sleeps, and each run is the
-//! same.
+//! [`block_on`] runs a future on a timer whose clock stands still while any task is woken. When
+//! none is, the clock jumps to the next expiry. No timeout is late, no thread sleeps, and each run
+//! gives the same result.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,8 +19,8 @@
 //! assert_eq!((slept, ended), (2 * hour, Err(TimeoutError::Elapsed)));
 //! ```
 //!
-//! A calendar without its own clock reads the time of day of the world's clock, which is midnight
-//! of 1970-01-01 UTC at first, or as set by [`ManualClock::set_wall`].
+//! A calendar without its own clock reads the time of day from the world's clock. It starts at
+//! midnight of 1970-01-01 UTC, and [`ManualClock::set_wall`] changes it.
 
 #![forbid(unsafe_code)]
 
@@ -37,30 +37,30 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Runs the future that `make` makes of a timer, in virtual time.
+/// Runs the future that `make` creates from a timer, in virtual time.
 ///
-/// For more tasks than one, or a wheel of another shape, or a look at the clock, there is a
-/// [`World`].
+/// Use a [`World`] for more than one task, for a wheel with other settings, or for access to the
+/// clock.
 ///
 /// # Panics
 ///
-/// As [`World::block_on`].
+/// Panics like [`World::block_on`].
 pub fn block_on<F: Future>(make: impl FnOnce(Timer) -> F) -> F::Output {
     let mut world = World::new();
     let main = make(world.timer().share());
     world.block_on(main)
 }
 
-/// A runtime of one thread in virtual time: tasks, a timer, and the clock that it runs by.
+/// A runtime of one thread in virtual time, with tasks, a timer and a clock.
 ///
-/// Other wheels by its clock are swept with it if it is [told](Self::add) of them: those of a
-/// scheduler, a cache or keyed timers. It does not wait for threads: where a driver sweeps or a
-/// file's store answers, time would leap past them. For those a test moves a [`ManualClock`] by
-/// hand, and waits for what it expects through a channel.
+/// Wheels of schedulers, caches or keyed timers that use its clock can be [added](Self::add), and
+/// are then swept with it. A world does not wait for threads. If a driver sweeps, or the store of a
+/// file replies, time would jump past them. In such tests, move a [`ManualClock`] by hand and wait
+/// for the expected events through a channel.
 ///
 /// # Examples
 ///
-/// A server's task that gives up, and a client's that is slower:
+/// A task of a server that times out, and a task of a client that is slower:
 ///
 /// ```
 /// use std::cell::Cell;
@@ -83,27 +83,27 @@ pub fn block_on<F: Future>(make: impl FnOnce(Timer) -> F) -> F::Output {
 pub struct World {
     clock: ManualClock,
     timer: Timer,
-    /// The timer's own, and others.
+    /// The timer's own wheel, and the added ones.
     wheels: Vec<Box<dyn AddedWheel>>,
     tasks: Vec<WorldTask>,
     spawner: Spawner,
     remote: RemoteSpawner,
-    /// For calendars that are made before they run.
+    /// For calendars that are created before the world runs.
     #[cfg(feature = "cron")]
     _wall: crate::FollowGuard,
 }
 
 /// A wheel that is swept with a world.
 trait AddedWheel {
-    /// What its clock says.
+    /// Returns the time of its clock.
     fn now(&self) -> Instant;
-    /// When something may be due.
+    /// Returns the time of its next sweep.
     fn next(&mut self) -> Option<Instant>;
-    /// How many timers fired.
+    /// Sweeps the wheel. Returns the number of timers that fired.
     fn sweep(&mut self) -> usize;
 }
 
-/// A wheel's sweeper, and what is to be done with what is due.
+/// A sweeper, and the handler of its expired timers.
 struct SweptWheel<T, H> {
     sweeper: Sweeper<T>,
     handler: H,
@@ -123,7 +123,7 @@ impl<T: Send, H: FnMut(Expired<T>)> AddedWheel for SweptWheel<T, H> {
     }
 }
 
-/// Spawns tasks in a [`World`] from within its tasks; made by [`World::spawner`].
+/// A handle that spawns tasks in a [`World`] from within its tasks; created by [`World::spawner`].
 ///
 /// # Examples
 ///
@@ -144,10 +144,10 @@ impl<T: Send, H: FnMut(Expired<T>)> AddedWheel for SweptWheel<T, H> {
 pub struct Spawner(Rc<RefCell<Vec<WorldTask>>>);
 
 /// A handle that spawns tasks in a [`World`] from code that requires `Send`, such as closures,
-/// handlers and other threads; made by [`World::remote_spawner`].
+/// handlers and other threads.
 ///
-/// A world does not wait for other threads. It takes the tasks that have been spawned when it
-/// checks.
+/// It is created by [`World::remote_spawner`]. A world does not wait for other threads. Whenever it
+/// polls its tasks, it takes those that have been spawned by then.
 ///
 /// # Examples
 ///
@@ -191,24 +191,25 @@ pub struct RemoteSpawner(Arc<Mutex<Vec<SendFuture>>>);
 
 type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A future, and whether it is to be polled.
+/// A future, and the flag that tells whether to poll it.
 struct WorldTask {
     future: Pin<Box<dyn Future<Output = ()>>>,
     woken: Arc<WokenFlag>,
 }
 
-/// Set by a waker.
+/// A flag that a waker sets.
 struct WokenFlag(AtomicBool);
 
 impl WokenFlag {
-    /// Of a future that was never polled.
+    /// Creates the flag of a future that was never polled.
     fn new() -> Arc<Self> {
         Arc::new(Self(AtomicBool::new(true)))
     }
 
-    /// Whether it was woken since the last look.
+    /// Clears the flag, and returns `true` if it was set.
     fn take(&self) -> bool {
-        // Acquire: pairs with the Release of `wake`: the poll sees what the waker did before.
+        // Acquire: pairs with the Release of `wake`, so that the poll sees what the waker did
+        // before.
         self.0.swap(false, Acquire)
     }
 }
@@ -221,22 +222,22 @@ impl std::task::Wake for WokenFlag {
 }
 
 impl World {
-    /// A world on a wheel as by default, of one shard.
+    /// Creates a world on a wheel with default settings and one shard.
     ///
     /// # Panics
     ///
-    /// Never: the defaults are in range.
+    /// Never panics, because the defaults are in range.
     #[must_use]
     #[allow(clippy::expect_used, reason = "the defaults are in range")]
     pub fn new() -> Self {
         Self::with_builder(Builder::new().shards(1)).expect("the defaults are in range")
     }
 
-    /// A world on a wheel as the builder says. (A clock that the builder was given is not used.)
+    /// Creates a world on a wheel that is configured by `builder`. The builder's clock is not used.
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`].
+    /// Fails like [`Builder::build`].
     pub fn with_builder(builder: Builder) -> Result<Self, BuildError> {
         let clock = ManualClock::new();
         let (wheel, sweeper) = builder.clock(clock.clone()).build()?;
@@ -254,8 +255,8 @@ impl World {
         Ok(world)
     }
 
-    /// Sweeps another wheel as well, which runs by the world's [clock](Self::clock), and hands what
-    /// is due to `handler`.
+    /// Adds another wheel, which must use the world's [clock](Self::clock). It is swept with the
+    /// world, and its expired timers are passed to `handler`.
     ///
     /// # Examples
     ///
@@ -286,18 +287,18 @@ impl World {
         self.wheels.push(Box::new(SweptWheel { sweeper, handler }));
     }
 
-    /// The timer of this world.
+    /// Returns the timer of this world.
     pub fn timer(&self) -> &Timer {
         &self.timer
     }
 
-    /// The clock by which it runs: it leaps by itself, and may be moved.
+    /// Returns the clock. It jumps by itself, and may also be moved by hand.
     #[must_use]
     pub fn clock(&self) -> &ManualClock {
         &self.clock
     }
 
-    /// Spawns tasks from within the tasks.
+    /// Returns a spawner for use within the tasks.
     #[must_use]
     pub fn spawner(&self) -> Spawner {
         self.spawner.clone()
@@ -310,18 +311,21 @@ impl World {
         self.remote.clone()
     }
 
-    /// Adds a task, which runs while [`block_on`](Self::block_on) does.
+    /// Adds a task. It runs while [`block_on`](Self::block_on) does.
     pub fn spawn(&mut self, future: impl Future<Output = ()> + 'static) {
         self.spawner.spawn(future);
     }
 
-    /// Runs `main` to its end, and the tasks meanwhile. Whenever none of them is woken, time leaps
-    /// to what fires next. Tasks that have not ended by then stay, for the next call.
+    /// Runs `main` to completion, and the tasks meanwhile.
+    ///
+    /// Whenever no task is woken, time jumps to the next expiry. Tasks that have not completed stay
+    /// for the next call.
     ///
     /// # Panics
     ///
-    /// None is woken, and nothing is armed: `main` would wait for ever. (What another thread is to
-    /// wake is not waited for.) Or a wheel that is [swept](Self::add) has another clock.
+    /// - Panics if no task is woken and no timer is armed, because `main` would then wait forever.
+    ///   A task that another thread is about to wake does not count.
+    /// - Panics if an [added](Self::add) wheel has a different clock.
     pub fn block_on<F: Future>(&mut self, main: F) -> F::Output {
         #[cfg(feature = "cron")]
         let _wall = crate::follow(&self.clock);
@@ -339,7 +343,7 @@ impl World {
         }
     }
 
-    /// Moves the clock to what fires next, and sweeps. `false`: nothing is armed.
+    /// Moves the clock to the next expiry and sweeps. Returns `false` if no timer is armed.
     fn advance_to_next(&mut self) -> bool {
         loop {
             let nexts = self.wheels.iter_mut().map(|wheel| wheel.next()).enumerate();
@@ -349,14 +353,14 @@ impl World {
             };
             self.clock.advance(next.saturating_duration_since(self.clock.now()));
             assert!(self.wheels[place].now() >= next, "a wheel of this world has another clock");
-            // What comes next may have been a slot's turn, and no timer.
+            // The sweep may have been for the expiry of a slot, and have fired no timer.
             if self.wheels.iter_mut().map(|wheel| wheel.sweep()).sum::<usize>() > 0 {
                 return true;
             }
         }
     }
 
-    /// Polls each task that is woken. Whether any was.
+    /// Polls each woken task. Returns `true` if there was one.
     fn run_tasks(&mut self) -> bool {
         self.tasks.append(&mut self.spawner.0.borrow_mut());
         let remote = std::mem::take(&mut *ignore_poison(self.remote.0.lock()));

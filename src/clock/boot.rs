@@ -1,4 +1,4 @@
-//! [`BootClock`]: time that goes on while the machine sleeps.
+//! [`BootClock`]: a clock that includes the time in which the machine sleeps.
 
 #![forbid(unsafe_code)]
 
@@ -6,16 +6,19 @@ use crate::clock::{Clock, MonotonicClock};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// A clock that goes on while the machine is suspended (`CLOCK_BOOTTIME`), where all others stand
-/// still: on a laptop or a phone, or a virtual machine that is paused, a time-out of an hour then
-/// ends an hour later by the wall, not when the machine has been awake for an hour.
+/// A clock that continues while the machine is suspended (`CLOCK_BOOTTIME`). Linux only.
 ///
-/// The system wakes no thread at a time of this clock. So no rest is longer than a
-/// [bound](Self::longest_rest), 10 seconds unless it is set: what became due during the suspension
-/// fires at most so long after it. An idle process wakes as often, while anything is armed.
+/// All other clocks stand still then. On a laptop, a phone or a virtual machine that is paused, a
+/// timeout of an hour with this clock ends an hour later in real time, and not after the machine
+/// has been awake for an hour.
 ///
-/// Its instants lie on an axis of their own: take them from [`Wheel::clock`](crate::Wheel::clock),
-/// not from [`Instant::now`], which falls behind with each suspension. Linux alone.
+/// The system wakes no thread at a time of this clock. Each rest of the sweeper is therefore
+/// limited to a [bound](Self::longest_rest), 10 seconds by default. A timer whose deadline passes
+/// during a suspension fires at most that long after it. An idle process wakes at the same interval
+/// while any timer is armed.
+///
+/// The instants of this clock are not comparable to those of [`Instant::now`], which falls behind
+/// with each suspension. Take them from [`Wheel::clock`](crate::Wheel::clock).
 ///
 /// # Examples
 ///
@@ -31,19 +34,20 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct BootClock {
-    /// An instant, and what the system's clock showed then.
+    /// An instant, and the reading of the system's clock at that instant.
     start: (Instant, Duration),
     longest_rest: Duration,
 }
 
 impl BootClock {
-    /// A clock whose rests are at most 10 seconds long.
+    /// Creates a clock whose rests last at most 10 seconds.
     #[must_use]
     pub fn new() -> Self {
         Self { start: (MonotonicClock.now(), since_boot()), longest_rest: Duration::from_secs(10) }
     }
 
-    /// Sets the bound on rests: how late what became due during a suspension may be after it.
+    /// Sets the bound on rests, which is how late a timer may be whose deadline passed during a
+    /// suspension.
     #[must_use]
     pub fn longest_rest(mut self, rest: Duration) -> Self {
         self.longest_rest = rest;
@@ -68,7 +72,7 @@ impl Clock for BootClock {
     }
 }
 
-/// How long ago the machine was started, suspensions included.
+/// Returns the time since the machine was started, including suspensions.
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

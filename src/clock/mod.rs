@@ -1,7 +1,7 @@
-//! Where a wheel reads the time: [`Clock`], the monotonic clock, and one that is set by hand;
-//! [`boot`] has one that goes on while the machine sleeps.
+//! The clocks of a wheel: [`Clock`], the monotonic clock, and a clock that is set by hand. [`boot`]
+//! has a clock that includes the time in which the machine sleeps.
 //!
-//! The only file that calls [`Instant::now`]; `wall` is the only one that calls
+//! This is the only file that calls [`Instant::now`], and `wall` is the only one that calls
 //! [`SystemTime::now`].
 
 #![forbid(unsafe_code)]
@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A clock that never goes back.
+/// A clock that never goes backwards.
 ///
 /// # Examples
 ///
@@ -48,47 +48,48 @@ use std::time::{Duration, Instant, SystemTime};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Clock: Send + Sync + Debug + 'static {
-    /// The present, at most [`lag`](Clock::lag) behind the truth and never ahead of it.
+    /// Returns the current time, which is at most [`lag`](Clock::lag) behind the true time and
+    /// never ahead of it.
     fn now(&self) -> Instant;
 
-    /// How far [`now`](Clock::now) may lie behind the truth.
+    /// Returns the most by which [`now`](Clock::now) may lie behind the true time.
     ///
-    /// The lag is added to every deadline that is given as a delay, so that nothing fires early.
+    /// The lag is added to every deadline that is given as a delay, so that no timer fires early.
     fn lag(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether a thread may use a reading again for at most 100 µs, while the processor's
-    /// counter shows that no more time has passed. The wheel then adds as much to every
+    /// Returns `true` if a thread may reuse a reading for at most 100 µs, as long as the
+    /// processor's counter shows that no more time has passed. The wheel then adds 100 µs to every
     /// delay, as it does with the [`lag`](Clock::lag).
     ///
-    /// `true` is only for a clock that runs by that counter; it is not believed where the kernel
-    /// keeps its own time by another.
+    /// Return `true` only for a clock that is derived from that counter. The wheel ignores it if
+    /// the kernel keeps its own time by a different clock.
     fn is_cacheable(&self) -> bool {
         false
     }
 
-    /// How long a tick thread may sleep, in the system's time, to wake at `deadline` of this
-    /// clock; `None`: until it is woken (see [`subscribe`](Clock::subscribe)).
+    /// Returns how long, in the system's time, a tick thread may sleep to wake at `deadline` of
+    /// this clock. `None` means until it is woken (see [`subscribe`](Clock::subscribe)).
     fn timeout(&self, deadline: Instant) -> Option<Duration> {
         Some(deadline.saturating_duration_since(self.now()))
     }
 
-    /// Asks a clock that does not run by itself to call `wake` whenever it was moved, until that
-    /// returns `false`.
+    /// Registers a function that a clock that does not run by itself calls whenever it was moved,
+    /// until the function returns `false`.
     fn subscribe(&self, wake: Box<dyn Fn() -> bool + Send + Sync>) {
         drop(wake);
     }
 }
 
-/// The system's monotonic clock, as [`Instant::now`] reads it.
+/// The system's monotonic clock, as read by [`Instant::now`].
 ///
-/// It stands still, or not, while the machine sleeps, as the system's does (on Linux it stands
-/// still).
+/// On Linux it stands still while the machine sleeps. On other systems that depends on the system's
+/// clock.
 ///
 /// # Examples
 ///
-/// Delays to the tick, without the 0.1 ms that the default clock adds:
+/// Delays without the 0.1 ms that the default clock adds:
 ///
 /// ```
 /// use std::time::Duration;
@@ -111,21 +112,22 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// The [`MonotonicClock`], read again only every 100 µs at most by each thread that calls a wheel:
-/// the default clock.
+/// The default clock: the [`MonotonicClock`], of which each thread reuses a reading for at most 100
+/// µs.
 ///
 /// A precise reading for each insert and reset costs more than the wheel itself. With this clock
 /// delays are counted from a reading that may be 100 µs old, and each is made 100 µs longer, so
 /// that no timer fires early. The sweeper reads the precise time.
 ///
-/// It does so on Linux on x86-64 and 64-bit Arm, if the kernel reads its time from the processor's
-/// counter (`tsc` or `arch_sys_counter` is the `current_clocksource` below
-/// `/sys/devices/system/clocksource`); elsewhere it is a [`MonotonicClock`]. Each thread compares
+/// It reuses readings on Linux on x86-64 and 64-bit Arm, if the kernel reads its time from the
+/// processor's counter (`tsc` or `arch_sys_counter` is the `current_clocksource` below
+/// `/sys/devices/system/clocksource`). Elsewhere it is a [`MonotonicClock`]. Each thread compares
 /// clock and counter whenever it reads the clock again. If the kernel has switched to another
 /// clock, or the counter is slower than it should be (on x86-64 than 0.32 GHz), the thread stops
-/// reusing readings. Use a [`MonotonicClock`] on Arm processors whose counter has an erratum that
-/// the kernel works around (Freescale LS1043A and LS2080A, HiSilicon Hip05 to Hip07, Allwinner
-/// A64).
+/// reusing readings.
+///
+/// Use a [`MonotonicClock`] on Arm processors whose counter has an erratum that the kernel works
+/// around (Freescale LS1043A and LS2080A, HiSilicon Hip05 to Hip07, Allwinner A64).
 ///
 /// # Examples
 ///
@@ -152,7 +154,7 @@ impl Clock for CachedClock {
     }
 }
 
-/// A clock that moves only when told to, for tests in virtual time. Clones share the time.
+/// A clock that moves only when it is told to, for tests in virtual time. Clones share the time.
 ///
 /// # Examples
 ///
@@ -191,27 +193,27 @@ struct ManualTime {
 }
 
 impl ManualClock {
-    /// A clock at some instant, its [`start`](Self::start).
+    /// Creates a clock that starts at some instant, its [`start`](Self::start).
     #[must_use]
     pub fn new() -> Self {
         Self { start: MonotonicClock.now(), shared: Arc::default() }
     }
 
-    /// Where the clock started.
+    /// Returns the instant at which the clock started.
     #[must_use]
     pub fn start(&self) -> Instant {
         self.start
     }
 
-    /// How far the clock has moved since its start.
+    /// Returns how far the clock has moved since its start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        // Acquire: pairs with the Release of `advance`: who sees the new time sees what the
-        // mover did before.
+        // Acquire: pairs with the Release of `advance`, so that a thread that sees the new time
+        // sees what the mover did before.
         Duration::from_nanos(self.shared.elapsed_nanos.load(Acquire))
     }
 
-    /// Advances the clock by `step`, up to 584 years after its start in total, and wakes its
+    /// Advances the clock by `step`, up to 584 years after its start in total. Wakes its
     /// [subscribers](Clock::subscribe), which may use the clock themselves.
     pub fn advance(&self, step: Duration) {
         let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
@@ -220,8 +222,8 @@ impl ManualClock {
             .shared
             .elapsed_nanos
             .fetch_update(Release, Acquire, |elapsed| Some(elapsed.saturating_add(step)));
-        // Without the lock, which is not the user's. One that is called meanwhile by another thread
-        // stays in the list, and so hears of each move.
+        // The user's functions must not be called under the lock. A subscriber that another thread
+        // calls meanwhile stays in the list, so it is called for each move.
         let subscribers = self.subscribers().clone();
         let ended: Subscribers = subscribers.into_iter().filter(|wake| !wake()).collect();
         if !ended.is_empty() {
@@ -230,10 +232,11 @@ impl ManualClock {
         }
     }
 
-    /// The time of day: 1970-01-01 00:00 UTC when the clock starts, unless it is
-    /// [set](Self::set_wall); it moves on with the clock.
+    /// Returns the time of day. It is 1970-01-01 00:00 UTC when the clock starts, unless it is
+    /// [set](Self::set_wall), and moves with the clock.
     ///
-    /// So one clock serves a wheel, the calendars of a scheduler, and a store of durable timers.
+    /// One clock can therefore serve a wheel, the calendars of a scheduler, and a store of durable
+    /// timers.
     ///
     /// # Examples
     ///
@@ -251,8 +254,8 @@ impl ManualClock {
         start.unwrap_or(SystemTime::UNIX_EPOCH) + self.elapsed()
     }
 
-    /// Sets the time of day, forward or back, as people and time servers do; the clock itself stays
-    /// where it is.
+    /// Sets the time of day, forwards or backwards, as users and time servers do. The clock itself
+    /// is not moved.
     ///
     /// # Examples
     ///
@@ -302,7 +305,7 @@ impl fmt::Debug for ManualClock {
     }
 }
 
-/// A pointer to a clock is a clock.
+/// Implements `Clock` for pointers to clocks.
 macro_rules! pointer_is_clock {
     ($($pointer:ident),*) => {$(
         impl<C: Clock + ?Sized> Clock for $pointer<C> {

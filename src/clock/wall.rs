@@ -1,5 +1,5 @@
-//! The time of day that calendars read unless they are given another clock: the system's, or in
-//! virtual time that of the test's clock.
+//! The time of day for calendars without a clock of their own. It is the system's, or in virtual
+//! time that of the test's clock.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::time::SystemTime;
 
 thread_local! {
-    /// The clocks by which the thread runs tests; the last one counts.
+    /// The clocks that the thread follows while it runs tests. The last one applies.
     static FOLLOWED: RefCell<Vec<ManualClock>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -20,15 +20,15 @@ pub(crate) fn wall_now() -> SystemTime {
     followed.ok().flatten().unwrap_or_else(SystemTime::now)
 }
 
-/// Lets the calling thread follow a clock; made by [`follow`].
+/// A guard that makes the calling thread follow a clock; created by [`follow`].
 #[cfg(feature = "testing")]
 pub(crate) struct FollowGuard {
     clock: ManualClock,
     _of_its_thread: std::marker::PhantomData<*const ()>,
 }
 
-/// Makes `clock` the one whose time of day the calling thread reads, until the guard is dropped.
-/// Guards may be dropped in any order.
+/// Makes the calling thread read the time of day of `clock` until the guard is dropped. Guards may
+/// be dropped in any order.
 #[cfg(feature = "testing")]
 pub(crate) fn follow(clock: &ManualClock) -> FollowGuard {
     let _torn_down = FOLLOWED.try_with(|clocks| clocks.borrow_mut().push(clock.clone()));
