@@ -1,4 +1,4 @@
-//! What a driver has in flight: batches on their way through the executor, and their counts.
+//! The batches that a driver has in flight, and their counts.
 
 #![forbid(unsafe_code)]
 
@@ -16,24 +16,24 @@ use std::time::Instant;
 pub(super) type Handler<T> = Box<dyn Fn(Expired<T>) + Send + Sync>;
 pub(super) type PanicObserver = Box<dyn Fn(TimerId, &(dyn Any + Send)) + Send + Sync>;
 
-/// What the driver's handle, its tick thread and its batches share.
+/// The state that the driver's handle, its tick thread and its batches share.
 pub(super) struct DriverShared<T> {
     pub(super) handler: Handler<T>,
     pub(super) on_panic: PanicObserver,
     pub(super) wheel: Wheel<T>,
     pub(super) _closed_in_children: ClosedInChildren<T>,
     pub(super) stopping: AtomicBool,
-    /// Timers handed to the executor whose handlers have not ended.
+    /// The number of timers handed to the executor whose handlers have not ended.
     pub(super) timers_in_flight: AtomicUsize,
-    /// The bound on them.
+    /// The bound on `timers_in_flight`.
     pub(super) max_in_flight: usize,
     pub(super) batches_in_flight: AtomicUsize,
     pub(super) panics: AtomicUsize,
-    /// How many handlers began in each bucket of lateness.
+    /// The number of handlers that began in each bucket of lateness.
     pub(super) handler_lateness: [AtomicUsize; LATENESS_BUCKETS],
-    /// Whether timers that an executor drops unrun are dropped, and not kept in `unfired`.
+    /// Set if timers that an executor drops unrun are dropped, and not kept in `unfired`.
     pub(super) drop_unrun: bool,
-    /// Timers of batches that an executor dropped unrun.
+    /// The timers of batches that an executor dropped unrun.
     pub(super) unfired: Mutex<Vec<Expired<T>>>,
     pub(super) quiet: Condvar,
     pub(super) quiet_lock: Mutex<()>,
@@ -42,7 +42,7 @@ pub(super) struct DriverShared<T> {
     pub(super) events: DriverEvents,
 }
 
-/// The moment at which the tick thread has swept for the last time and let go of the sweeper.
+/// The event that the tick thread has swept for the last time and dropped the sweeper.
 pub(super) struct LastSweep {
     over: Mutex<bool>,
     changed: Condvar,
@@ -53,7 +53,7 @@ impl LastSweep {
         Self { over: Mutex::new(false), changed: Condvar::new() }
     }
 
-    /// Waits for it.
+    /// Waits for the event.
     pub(super) fn wait(&self) {
         let mut over = ignore_poison(self.over.lock());
         while !*over {
@@ -62,7 +62,7 @@ impl LastSweep {
     }
 }
 
-/// Notifies whoever waits for the [`LastSweep`] when it is dropped, also by a panic.
+/// Announces the [`LastSweep`] when it is dropped, even by a panic.
 pub(super) struct LastSweepGuard<T>(pub(super) Arc<DriverShared<T>>);
 
 impl<T> Drop for LastSweepGuard<T> {
@@ -89,19 +89,21 @@ impl<T> DriverShared<T> {
         take(&mut *ignore_poison(self.unfired.lock()))
     }
 
-    /// Notes that a handler begins.
+    /// Counts a handler that begins.
     fn begins(&self, deadline: Instant, now: Instant) {
         let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
-        // Relaxed: a figure.
+        // Relaxed: a statistic.
         self.handler_lateness[bucket].fetch_add(1, Relaxed);
     }
 
-    /// Takes timers off those in flight, and wakes the tick thread if it may wait for room.
+    /// Subtracts timers from those in flight, and wakes the tick thread if it may wait for room.
     fn no_longer_in_flight(&self, timers: usize) {
-        // AcqRel: the Release half publishes what the handlers did to the tick thread, whose
-        // Acquire finds the room; the Acquire half keeps the chain over several batches.
+        // AcqRel:
+        // - The Release half publishes what the handlers did to the tick thread, whose Acquire
+        //   finds the room.
+        // - The Acquire half keeps the chain over several batches.
         let before = self.timers_in_flight.fetch_sub(timers, AcqRel);
-        // The tick thread alone adds to the count, and waits only if it is at the bound.
+        // Only the tick thread adds to the count, and it waits only if the count is at the bound.
         if before >= self.max_in_flight {
             self.parker.unpark();
         }
@@ -117,7 +119,7 @@ pub(super) struct Batch<T: Send> {
 
 impl<T: Send> Batch<T> {
     pub(super) fn new(timers: Vec<Expired<T>>, shared: Arc<DriverShared<T>>) -> Self {
-        // Relaxed, twice: the tick thread counts up before it hands the batch on.
+        // Relaxed, twice: the tick thread adds to the counts before it hands the batch over.
         shared.timers_in_flight.fetch_add(timers.len(), Relaxed);
         shared.batches_in_flight.fetch_add(1, Relaxed);
         let number = shared.events.handed_over(|| shared.wheel.clock().now());
@@ -134,9 +136,9 @@ impl<T: Send> Batch<T> {
             shared.begins(timer.deadline, now);
             let outcome = catch_unwind(AssertUnwindSafe(|| (shared.handler)(timer)));
             if let Err(panic) = outcome {
-                // Relaxed: a figure.
+                // Relaxed: a statistic.
                 shared.panics.fetch_add(1, Relaxed);
-                // An observer, or a payload's drop, that panics in turn has nobody left to tell.
+                // No caller could handle a panic of the observer or of the payload's drop.
                 quietly(|| {
                     shared.events.panicked(id, &*panic);
                     (shared.on_panic)(id, &*panic);
@@ -166,22 +168,24 @@ impl<T: Send> Drop for Batch<T> {
             shared.no_longer_in_flight(unrun);
         }
         shared.events.ended(&self.number, || shared.wheel.clock().now());
-        // AcqRel: the Release half publishes what the handlers did to a thread that waits for
-        // them, whose Acquire is in `Driver::wait`; the Acquire half keeps the chain over several
-        // batches.
+        // AcqRel:
+        // - The Release half publishes what the handlers did to a thread that waits for them, whose
+        //   Acquire is in `Driver::wait`.
+        // - The Acquire half keeps the chain over several batches.
         if shared.batches_in_flight.fetch_sub(1, AcqRel) == 1 {
-            // The lock keeps the notice from slipping between a waiter's look and its wait.
+            // The lock keeps the notification from falling between a waiter's check and its wait.
             drop(ignore_poison(shared.quiet_lock.lock()));
             shared.quiet.notify_all();
         }
-        // The thread whose handler made the first room may have been preempted before it rang.
+        // The thread whose handler made the first room may have been preempted before it woke the
+        // tick thread.
         if shared.max_in_flight < usize::MAX {
             shared.parker.unpark();
         }
     }
 }
 
-/// Drops values of the user's, all of them though some panic. Returns how many they were.
+/// Drops user values one by one, and does not stop at a panic. Returns their number.
 pub(super) fn drop_each<V>(values: impl Iterator<Item = V>) -> usize {
     values.map(|value| quietly(|| drop(value))).count()
 }

@@ -1,4 +1,4 @@
-//! [`DriverBuilder`]: says what a driver should be like, checks it, and starts its tick thread.
+//! [`DriverBuilder`]: the configuration of a driver.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Says what a driver should be like; made by [`Builder::driver`].
+/// A builder of a [`Driver`]; created by [`Builder::driver`].
 ///
 /// # Examples
 ///
@@ -52,7 +52,7 @@ pub struct DriverBuilder {
 }
 
 impl Builder {
-    /// Goes on to say what a driver for such a wheel should be like.
+    /// Returns a builder for a driver of such a wheel.
     pub fn driver(self) -> DriverBuilder {
         DriverBuilder::new(self)
     }
@@ -74,9 +74,9 @@ impl DriverBuilder {
         }
     }
 
-    /// Sets where batches run.
+    /// Sets the executor, which runs the batches.
     ///
-    /// By default they run one after the other on the driver's own worker thread. Batches that
+    /// By default batches run one after the other on the driver's own worker thread. Batches that
     /// arrive while the worker is busy run on a rayon pool that all drivers of the process share.
     /// The pool has one thread per core, but at least 4 and at most 16, and starts when it is first
     /// needed. If its threads cannot be started, such batches run on the tick thread. Without the
@@ -88,28 +88,30 @@ impl DriverBuilder {
     /// handler must not hold a lock while it waits, or must use its own pool with
     /// `ThreadPool::install`.
     ///
-    /// The tick thread drops the executor after its last sweep; nobody waits for that.
+    /// The tick thread drops the executor after its last sweep. A shutdown does not wait for that.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Box::new(executor));
         self
     }
 
-    /// That executor where none was given.
+    /// Sets the executor if there is none.
     #[cfg(any(feature = "future", modelled))]
     pub(crate) fn or_executor(mut self, executor: impl Executor) -> Self {
         self.executor = self.executor.or_else(|| Some(Box::new(executor)));
         self
     }
 
-    /// The most timers that a batch holds, at least 1; 2048 by default. The handlers of a batch run
-    /// one after the other: make it small if they may take long.
+    /// Sets the maximum number of timers in a batch, 2048 by default. It must be at least 1.
+    ///
+    /// The handlers of a batch run one after the other, so make it small if they may take long.
     pub fn batch(mut self, timers: usize) -> Self {
         self.batch = Some(timers);
         self
     }
 
-    /// What [`batch`](Self::batch) is unless it is called, before or after: for a layer that is
-    /// given a builder and knows what its handlers are like.
+    /// Sets the batch size that applies unless [`batch`](Self::batch) is called, before or after.
+    ///
+    /// This is for a layer that accepts a builder and knows how long its handlers take.
     ///
     /// # Examples
     ///
@@ -131,8 +133,10 @@ impl DriverBuilder {
         self
     }
 
-    /// The most timers that may be with the executor at a time, at least 1; unbounded by default.
-    /// Beyond it, due timers wait in the wheel, armed, and fire late.
+    /// Sets the maximum number of timers in flight, which means with the executor. It must be at
+    /// least 1. There is no limit by default.
+    ///
+    /// Beyond it, due timers stay armed in the wheel and fire late.
     pub fn max_in_flight(mut self, timers: usize) -> Self {
         self.max_in_flight = timers;
         self
@@ -183,7 +187,8 @@ impl DriverBuilder {
         self
     }
 
-    /// Called after a handler has panicked, with the timer's id and the panic's payload.
+    /// Sets a function that is called after a handler has panicked, with the timer's id and the
+    /// panic's payload.
     pub fn on_panic(
         mut self,
         observer: impl Fn(TimerId, &(dyn Any + Send)) + Send + Sync + 'static,
@@ -192,8 +197,8 @@ impl DriverBuilder {
         self
     }
 
-    /// Drops timers that the executor drops unrun, in place of keeping them for
-    /// [`shutdown`](Driver::shutdown): for values whose drop says all that is to be said.
+    /// Drops timers that the executor drops unrun, instead of keeping them for
+    /// [`shutdown`](Driver::shutdown). This is for values whose drop does all that is necessary.
     ///
     /// # Examples
     ///
@@ -217,8 +222,8 @@ impl DriverBuilder {
         self
     }
 
-    /// Lets a drop of the driver end as [`Driver::detach`] does, without waiting for the tick
-    /// thread: for a driver that may be dropped under a lock which its handlers take.
+    /// Makes a drop of the driver act like [`Driver::detach`], which does not wait for the tick
+    /// thread. This is for a driver that may be dropped under a lock that its handlers take.
     ///
     /// # Examples
     ///
@@ -246,13 +251,16 @@ impl DriverBuilder {
         self
     }
 
-    /// Builds the wheel and starts its tick thread. `handler` runs once for each timer that
-    /// reaches its deadline. A handler that panics harms no other timer.
+    /// Builds the wheel and starts its tick thread.
+    ///
+    /// `handler` runs once for each timer whose deadline passes. A handler that panics harms no
+    /// other timer.
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`]; also when batches or timers in flight are bounded to none, the thread
-    /// cannot be started, or the handler for forked child processes cannot be registered.
+    /// Fails like [`Builder::build`]. Also fails if the batch size or the bound on timers in flight
+    /// is zero, if the thread cannot be started, or if the handler for forked child processes
+    /// cannot be registered.
     pub fn spawn<T: Send + 'static>(
         self,
         handler: impl Fn(Expired<T>) + Send + Sync + 'static,
@@ -260,11 +268,12 @@ impl DriverBuilder {
         self.spawn_with(|_| handler)
     }
 
-    /// As [`spawn`](Self::spawn), for a handler that uses the wheel itself: `make` makes it.
+    /// Starts a driver like [`spawn`](Self::spawn), for a handler that uses the wheel itself.
+    /// `make` receives the wheel and returns the handler.
     ///
     /// # Errors
     ///
-    /// As [`spawn`](Self::spawn).
+    /// Fails like [`spawn`](Self::spawn).
     ///
     /// # Examples
     ///

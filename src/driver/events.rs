@@ -1,26 +1,27 @@
-//! The driver's events for `tracing`: its start and end, late sweeps, batches that do not end,
-//! overload, panics of handlers.
+//! The driver's events for `tracing`: start, end, late sweeps, stuck batches, overload and panics
+//! of handlers.
 //!
-//! The only file that knows of that crate. Without the feature all of this is empty, and with it no
-//! operation of a wheel comes here: only the tick thread, batch by batch, and who starts and stops
-//! it. An event that load brings about is told at most once a second by the wheel's clock, so that
-//! a server with more than it can do is not given its log to write as well; the next one says how
-//! many were not told.
+//! This is the only file that uses that crate. Without the feature all of it is empty. With the
+//! feature no operation of a wheel runs any of it. It is called only by the tick thread, once per
+//! batch, and by the threads that start and stop the driver. An event that is caused by load is
+//! emitted at most once a second by the wheel's clock, so that an overloaded server does not have
+//! to write its log as well. The next event has the number of those that were suppressed.
 //!
-//! **Late** is a timer that is handed over more than [`WarnLimits::late`] after its deadline, or more
-//! than a tick, if that is longer: so long after it the tick thread should not have come by, unless
-//! it did not get the processor, ran a slow handler itself, had very many timers to hand over, or
-//! had to wait for room in flight.
+//! **Late.** A timer is late if it is handed over more than [`WarnLimits::late`] after its
+//! deadline, or more than a tick if that is longer. The causes are a tick thread that did not get
+//! the processor, ran a slow handler itself, had very many timers to hand over, or had to wait for
+//! room in flight.
 //!
-//! **Stuck** is a batch that has not ended [`WarnLimits::stuck`] after it was handed over, because a
-//! handler blocks or the executor does not come round to it. The tick thread notes each batch
-//! before it rests, and so knows until when it may rest without a look. A batch that the tick
-//! thread runs itself is reported when it has ended.
+//! **Stuck.** A batch is stuck if it has not ended [`WarnLimits::stuck`] after it was handed over,
+//! because a handler blocks or the executor has not started it. The tick thread notes each batch
+//! before it rests, so it knows when it has to check again. A batch that the tick thread runs
+//! itself is reported when it has ended.
 //!
-//! **Overloaded** is a driver from when the tick thread finds as many timers in flight as may be
-//! until all that was due has been handed over. In between, each batch that ends makes room, which
-//! the next one takes: that is no end. One that begins within a second of another is told when that
-//! second is over, for which the tick thread wakes, or, if it is over before, with the next.
+//! **Overloaded.** A driver is overloaded from the time at which the tick thread finds the bound on
+//! timers in flight reached until all due timers have been handed over. Batches that end in between
+//! make room that the next one takes, which does not end the overload. An overload that begins
+//! within a second of another one is reported when that second is over, for which the tick thread
+//! wakes. If it ends before that, it is counted with the next one.
 
 #![forbid(unsafe_code)]
 
@@ -31,12 +32,12 @@ pub(crate) use enabled::{BatchNumber, DriverEvents, LoadMonitor};
 
 use std::time::Duration;
 
-/// From when on the driver warns.
+/// The limits beyond which the driver warns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WarnLimits {
-    /// How late no timer is called late.
+    /// The lateness up to which a timer is not late.
     pub(crate) late: Duration,
-    /// How long a batch may take from the hand-over to its end.
+    /// The time up to which a batch is not stuck, from the hand-over to its end.
     pub(crate) stuck: Duration,
 }
 
@@ -59,16 +60,16 @@ mod enabled {
 
     const TARGET: &str = "tourbillon";
 
-    /// Between two events of a kind that load brings about.
+    /// The minimum time between two events of a kind that load causes.
     const MIN_GAP: Duration = Duration::from_secs(1);
 
-    /// Tells an event. A subscriber that panics has nobody left to tell; it must not end the tick
+    /// Emits an event. A panic of the subscriber is discarded, because it must not end the tick
     /// thread.
     fn emit(event: impl FnOnce()) {
         quietly(event);
     }
 
-    /// Tells what happens to a driver, by the name of its tick thread.
+    /// Emits the events of a driver, which is identified by the name of its tick thread.
     #[derive(Clone)]
     pub(crate) struct DriverEvents {
         driver: Arc<str>,
@@ -112,7 +113,7 @@ mod enabled {
             BatchNumber(number)
         }
 
-        /// Strikes a batch off, and reports one that took long.
+        /// Removes a batch, and reports it if it took long.
         pub(crate) fn ended(&self, batch: &BatchNumber, now: impl FnOnce() -> Instant) {
             let mut in_flight = ignore_poison(self.in_flight.lock());
             let Some(place) = in_flight.batches.iter().position(|noted| noted.batch == *batch)
@@ -165,8 +166,8 @@ mod enabled {
             });
         }
 
-        /// The `first` time that the driver was stopped: how many timers went back. Each time: how
-        /// many were dropped.
+        /// Reports the end of the driver at the `first` call, with the number of timers that were
+        /// returned. Warns at each call if timers were dropped.
         pub(crate) fn stopped(&self, first: bool, handed_back: usize, dropped: usize) {
             if first {
                 emit(|| {
@@ -206,13 +207,13 @@ mod enabled {
         }
     }
 
-    /// What the tick thread remembers of what it has told.
+    /// The state from which the tick thread decides what to report.
     pub(crate) struct LoadMonitor {
         events: DriverEvents,
         late: RateLimit,
         full: RateLimit,
-        /// Since when the bound on timers in flight holds the driver back, and whether that was
-        /// told.
+        /// The time since which the bound on timers in flight holds the driver back, and whether
+        /// that was reported.
         overload: Option<(Instant, bool)>,
     }
 
@@ -222,7 +223,7 @@ mod enabled {
             Self { events: events.clone(), late, full, overload: None }
         }
 
-        /// Timers are handed over.
+        /// Checks the lateness of timers that are handed over.
         pub(crate) fn handed_over<T: Send>(&mut self, sweeper: &Sweeper<T>, timers: &[Expired<T>]) {
             if !enabled!(target: TARGET, Level::WARN) {
                 return;
@@ -254,7 +255,7 @@ mod enabled {
             });
         }
 
-        /// Warns of batches that are stuck. Returns when to look again at the latest.
+        /// Warns of batches that are stuck. Returns the latest time of the next check.
         pub(crate) fn stuck<T: Send>(&mut self, sweeper: &Sweeper<T>) -> Option<Instant> {
             if !enabled!(target: TARGET, Level::WARN) {
                 return None;
@@ -299,8 +300,8 @@ mod enabled {
             next
         }
 
-        /// As many timers are in flight as may be. Returns when to look again at the latest, if
-        /// that has yet to be told.
+        /// Handles the case that the bound on timers in flight is reached. Returns the latest time
+        /// of the next check, if the overload has yet to be reported.
         pub(crate) fn held_back<T: Send>(
             &mut self,
             sweeper: &Sweeper<T>,
@@ -331,7 +332,7 @@ mod enabled {
             }
         }
 
-        /// All that was due has been handed over.
+        /// Handles the case that all due timers have been handed over.
         pub(crate) fn caught_up<T: Send>(&mut self, sweeper: &Sweeper<T>) {
             let Some((since, reported)) = self.overload.take() else { return };
             if !reported {
@@ -350,16 +351,17 @@ mod enabled {
         }
     }
 
-    /// Keeps events of a kind apart.
+    /// The rate limit of one kind of event.
     #[derive(Default)]
     struct RateLimit {
         last: Option<Instant>,
-        /// How many events were not told since the last one.
+        /// The number of events that were suppressed since the last one.
         suppressed: u64,
     }
 
     impl RateLimit {
-        /// How many events before this one were not reported; or until when it may not be either.
+        /// Returns the number of events that were suppressed before this one, or the time until
+        /// which this one is to be suppressed too.
         fn admit(&mut self, now: Instant) -> Result<u64, Instant> {
             match self.last.and_then(|last| last.checked_add(MIN_GAP)) {
                 Some(end) if now < end => Err(end),

@@ -1,5 +1,5 @@
-//! Where the batches of a driver run: on the tick thread, on a rayon pool, or where the caller
-//! says. The only file that knows of rayon.
+//! The executors of a driver's batches: the tick thread, a rayon pool, or one that the caller
+//! provides. This is the only file that uses rayon.
 
 #![forbid(unsafe_code)]
 
@@ -17,14 +17,13 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// A batch of expired timers with their handler, ready to run once.
 ///
-/// A job that is dropped without having run loses nothing: its timers are handed back by
-/// [`Driver::shutdown`](crate::Driver::shutdown).
+/// If a job is dropped without having run, [`Driver::shutdown`](crate::Driver::shutdown) returns
+/// its timers.
 pub type ExecutorJob = Box<dyn FnOnce() + Send + 'static>;
 
-/// Runs the batches of a driver.
+/// An executor of the batches of a driver.
 ///
-/// `execute` is called by the tick thread and should not block it. Every `Fn(ExecutorJob)` is an
-/// executor.
+/// The tick thread calls `execute`, which should not block. Every `Fn(ExecutorJob)` is an executor.
 ///
 /// # Examples
 ///
@@ -44,7 +43,7 @@ pub type ExecutorJob = Box<dyn FnOnce() + Send + 'static>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Runs `job`, now or later, here or elsewhere.
+    /// Runs `job`, now or later, on this thread or another.
     fn execute(&self, job: ExecutorJob);
 }
 
@@ -54,7 +53,8 @@ impl<F: Fn(ExecutorJob) + Send + Sync + 'static> Executor for F {
     }
 }
 
-/// Runs batches on the tick thread: for handlers that are quick, or only pass the value on.
+/// An executor that runs batches on the tick thread. It suits handlers that are quick or only pass
+/// the value on.
 ///
 /// # Examples
 ///
@@ -80,7 +80,7 @@ impl Executor for Inline {
     }
 }
 
-/// Runs batches on rayon's global pool, beside the program's own computations.
+/// An executor that runs batches on rayon's global pool, beside the program's own computations.
 ///
 /// A batch then waits for a free thread of that pool, possibly as long as the program's longest
 /// computation. A thread that waits in `join` or in a parallel iterator may run the batch
@@ -88,7 +88,7 @@ impl Executor for Inline {
 ///
 /// # Examples
 ///
-/// Handlers that compute for long, each on a thread of the pool that is free:
+/// Handlers with long computations, each on a free thread of the pool:
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -115,7 +115,7 @@ impl Executor for GlobalPool {
     }
 }
 
-/// Runs batches on a pool of the caller's.
+/// Runs batches on the pool.
 #[cfg(feature = "rayon")]
 impl Executor for ThreadPool {
     fn execute(&self, job: ExecutorJob) {
@@ -123,7 +123,7 @@ impl Executor for ThreadPool {
     }
 }
 
-/// Runs batches on a pool of the caller's.
+/// Runs batches on the pool.
 #[cfg(feature = "rayon")]
 impl Executor for Arc<ThreadPool> {
     fn execute(&self, job: ExecutorJob) {
@@ -138,9 +138,9 @@ impl Executor for Arc<ThreadPool> {
 /// behind the worker's loop.
 #[cfg(feature = "rayon")]
 struct Worker {
-    /// Without capacity: a batch is taken by a worker that waits for it, or not at all.
+    /// A channel without capacity. A batch is taken by a worker that waits for it, or not at all.
     hand: mpsc::SyncSender<ExecutorJob>,
-    /// Looked up when it is first needed, since its threads start then.
+    /// Initialised when it is first needed, because its threads start then.
     pool: OnceLock<Option<Arc<ThreadPool>>>,
 }
 
@@ -154,7 +154,7 @@ impl Executor for Worker {
         };
         match self.pool.get_or_init(shared_pool) {
             Some(pool) => pool.spawn(job),
-            // The process can start no more threads.
+            // The process cannot start any more threads.
             None => job(),
         }
     }
@@ -164,7 +164,7 @@ impl Executor for Worker {
 ///
 /// # Errors
 ///
-/// The worker could not be started.
+/// Fails if the worker cannot be started.
 #[cfg(feature = "rayon")]
 #[allow(clippy::disallowed_methods, reason = "the worker thread")]
 pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
@@ -175,18 +175,18 @@ pub(crate) fn default_executor(name: &str) -> io::Result<Box<dyn Executor>> {
     Ok(Box::new(Worker { hand, pool: OnceLock::new() }))
 }
 
-/// Returns the pool that the drivers of this process share, and starts its threads if no driver
-/// has it yet; `None` if they cannot be started. It ends with the last of those drivers.
+/// Returns the pool that the drivers of this process share, and starts its threads if no driver has
+/// it yet. Returns `None` if they cannot be started. The pool ends with the last of those drivers.
 #[cfg(feature = "rayon")]
 fn shared_pool() -> Option<Arc<ThreadPool>> {
-    /// A pool and the process that has its threads: a fork takes none along.
+    /// A pool and the process that has its threads, which a fork does not copy.
     type Pool = Option<(Process, Weak<ThreadPool>)>;
     static SHARED: Mutex<Pool> = Mutex::new(None);
     let process = Process::current().ok()?;
     let known = |shared: &Pool| {
         shared.as_ref().filter(|(owner, _)| *owner == process).and_then(|(_, pool)| pool.upgrade())
     };
-    // If another thread uses the place at this moment, the caller has a pool of its own.
+    // If another thread holds the lock at this moment, the caller gets a pool of its own.
     let shared = unless_locked(SHARED.try_lock());
     if let Some(pool) = shared.and_then(|shared| known(&shared)) {
         return Some(pool);
@@ -207,7 +207,8 @@ fn shared_pool() -> Option<Arc<ThreadPool>> {
     }))
 }
 
-/// The size of the shared pool: enough that some handlers may block while others run.
+/// Returns the size of the shared pool, which is large enough for some handlers to block while
+/// others run.
 #[cfg(feature = "rayon")]
 fn pool_threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(4, 16))
@@ -225,7 +226,7 @@ mod tests {
     use std::sync::{OnceLock, mpsc};
     use std::thread;
 
-    /// As where the process can start no thread.
+    /// For a process that cannot start a thread.
     #[test]
     fn a_batch_that_finds_no_pool_runs_where_it_is_handed_over() {
         let (hand, _busy) = mpsc::sync_channel(0);

@@ -1,30 +1,31 @@
-//! [`Driver`]: a tick thread that owns the sweeper and hands what is due to an executor.
+//! [`Driver`]: a tick thread that owns the sweeper and hands expired timers to an executor.
 //!
 //! ```text
 //!   callers ──insert, cancel, reset──► wheel ◄──sweep── tick thread ──batches──► executor
 //!                                        │                 ▲   rests until             │
-//!                                        └──── alarm ──────┘   the next slot         │
+//!                                        └─── wake-up ─────┘   the next slot         │
 //!                                          an earlier timer    ◄── room in flight ───┘
 //! ```
 //!
-//! The tick thread never runs handlers (unless told to, by [`Inline`]) and never
-//! waits for the executor. It does not tick: it rests until the next occupied slot is due, for good
-//! if there is none (but for a look every 2^33 ticks), and the alarm
-//! wakes it for an earlier timer. Waking late, it sweeps all that was missed, in order; since it
-//! rests until absolute instants, nothing adds up.
+//! The tick thread never runs handlers, unless the executor is [`Inline`], and never waits for the
+//! executor. It does not tick periodically. It parks until the next occupied slot expires, or
+//! indefinitely if there is none, except for a check every 2^33 ticks. A wake-up ends the rest for
+//! an earlier timer. If the thread wakes late, it sweeps everything it has missed, in order. It
+//! rests until absolute instants, so delays do not add up.
 //!
-//! **What is in flight.** A timer is counted from the making of its [`Batch`] until its handler has
-//! ended. If the builder bounds the count and the bound is reached, due timers stay in the wheel,
-//! where they can still be cancelled and reset, and the handler that makes room wakes the tick
-//! thread. A batch that an executor drops unrun hands its timers to `unfired`; [`Driver::shutdown`]
-//! gives them back.
+//! **In flight.** A timer counts as in flight from the creation of its [`Batch`] until its handler
+//! has ended. If the builder bounds the count and the bound is reached, due timers stay in the
+//! wheel, where they can still be cancelled and reset, and the handler that makes room wakes the
+//! tick thread. A batch that an executor drops unrun moves its timers to `unfired`, and
+//! [`Driver::shutdown`] returns them.
 //!
-//! **Shutting down** from anywhere: close the wheel, stop the tick thread and wait for its last
-//! sweep (not from the tick thread itself, where an inline handler may be calling), drain the
-//! wheel. The tick thread does not wait for a handler before its last sweep, so a handler that
-//! waits for that comes to an end. After it, the tick thread drops the executor, and nobody waits
-//! for that: an executor may join its workers when it is dropped, and the one that shuts down may
-//! be one of them. Waiting for handlers is an operation of its own, which a handler is refused.
+//! **Shutting down** is possible from any thread. It closes the wheel, stops the tick thread, waits
+//! for its last sweep, and drains the wheel. It does not wait on the tick thread itself, where an
+//! inline handler may be the caller. The tick thread does not wait for a handler before its last
+//! sweep, so a handler that waits for that sweep ends. Afterwards the tick thread drops the
+//! executor, and no thread waits for that drop, because an executor may join its workers when it is
+//! dropped and the thread that shuts down may be one of them. Waiting for handlers is a separate
+//! operation, which fails in a handler.
 
 #![forbid(unsafe_code)]
 
@@ -50,12 +51,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A wheel with a tick thread that hands what is due to an executor.
+/// A wheel with a tick thread that hands expired timers to an executor.
 ///
-/// Dropping the driver shuts it down; what had not fired is then dropped, also if handles of the
-/// wheel live on. The drop waits for the tick thread's last sweep, and with
-/// [`Inline`] for its handlers, unless it is called there or the builder says
-/// [otherwise](DriverBuilder::detach_on_drop).
+/// Dropping the driver shuts it down and drops the timers that had not fired, even if handles of
+/// the wheel still exist. The drop waits for the tick thread's last sweep and, with [`Inline`], for
+/// its handlers. It does not wait on the tick thread, or if the builder
+/// [disables](DriverBuilder::detach_on_drop) it.
 ///
 /// With the feature `tracing`, the driver emits events with the target `tourbillon` and the name of
 /// the thread in the field `driver`. Start and end have the level debug, and panics of handlers
@@ -67,13 +68,13 @@ use std::time::Instant;
 ///
 /// # Forked child processes
 ///
-/// A child that is forked without `exec` has none of its parent's threads. There:
+/// A child that is forked without `exec` has none of its parent's threads. In the child:
 ///
 /// - The wheel of a driver that the parent started is closed. An insert returns
-///   [`Refusal::Closed`](crate::Refusal::Closed), a timer can be cancelled, and nothing fires.
+///   [`Refusal::Closed`](crate::Refusal::Closed), a timer can be cancelled, and no timer fires.
 /// - A [shutdown](Self::shutdown) or drop returns or drops the child's copies of the values. A
-///   value that another thread was taking at the fork is missing. A [job](crate::ExecutorJob) that the
-///   child runs calls the handler, and one that the child drops drops its values.
+///   value that another thread was taking at the fork is missing. A [job](crate::ExecutorJob) that
+///   the child runs calls the handler, and one that the child drops drops its values.
 /// - [`wait`](Self::wait) returns at once. The driver emits no event of its end.
 /// - `future::default_timer` returns a timer of the child's own, which the first call starts,
 ///   unless the forking thread was in a scope of another.
@@ -83,18 +84,18 @@ use std::time::Instant;
 /// None of these waits for a lock that a thread of the parent held at the fork, with three
 /// exceptions:
 ///
-/// - The values that are dropped and the wakers of sleeps that are woken run in the child. Whatever
-///   they lock must be free there.
+/// - Values that are dropped and wakers of sleeps that are woken run in the child. Any lock that
+///   they take must be free there.
 /// - Schedulers, keyed timers, caches and streams with timeouts use locks. The child may use or
 ///   drop one only if no other thread was using it at the fork.
 /// - If another thread was starting or ending at the fork, it may hold a lock of the standard
-///   library that each new thread takes. The threads that the child starts then never run: no timer
-///   of the child's own drivers fires, and their shutdown waits forever. Fork while no thread
-///   starts or ends. Elsewhere than on 64-bit Linux, the same holds for the very first operation on
-///   a wheel.
+///   library that each new thread takes. The threads that the child starts then never run, so no
+///   timer of the child's own drivers fires, and their shutdown waits forever. Fork while no thread
+///   starts or ends. On platforms other than 64-bit Linux, the same holds for the very first
+///   operation on a wheel.
 ///
-/// A handler that forks on the tick thread itself (with [`Inline`]) has to end the
-/// child before it returns: the child has a copy of that thread, which goes on.
+/// A handler that forks on the tick thread itself (with [`Inline`]) has to end the child before it
+/// returns, because the child has a copy of that thread, which would continue.
 ///
 /// The child must be forked by the `fork` of the C library, which calls the handlers of
 /// `pthread_atfork`, and not by a system call.
@@ -124,11 +125,11 @@ use std::time::Instant;
 pub struct Driver<T> {
     shared: Arc<DriverShared<T>>,
     tick_thread: ThreadId,
-    /// Whether its drop waits for the last sweep.
+    /// Set if the drop waits for the last sweep.
     waits: bool,
 }
 
-/// Why waiting for handlers was refused.
+/// The error of [`Driver::wait`].
 ///
 /// # Examples
 ///
@@ -150,7 +151,7 @@ pub struct Driver<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The caller is itself a handler of this driver, and would wait for itself.
+    /// The caller is a handler of this driver, and would wait for itself.
     InsideHandler,
 }
 
@@ -163,7 +164,7 @@ impl fmt::Display for WaitError {
 impl std::error::Error for WaitError {}
 
 impl<T: Send + 'static> Driver<T> {
-    /// A snapshot of what the wheel and the driver count.
+    /// Returns a snapshot of the counters of the wheel and the driver.
     ///
     /// # Examples
     ///
@@ -186,12 +187,13 @@ impl<T: Send + 'static> Driver<T> {
         }
     }
 
-    /// Closes the wheel, stops the tick thread and hands back every timer that had not fired.
+    /// Closes the wheel, stops the tick thread and returns every timer that had not fired.
     ///
-    /// Handlers that run, and batches already with the executor, go on; to see them end, call
-    /// [`wait`](Self::wait) after. Idempotent: what an earlier call handed back is not handed
-    /// back again. It may be called from anywhere, also from a handler. Called while the tick
-    /// thread is in the middle of a sweep, it waits for the end of that.
+    /// Running handlers, and batches that the executor already has, continue. Call
+    /// [`wait`](Self::wait) afterwards to wait for their end. The call is idempotent, and timers
+    /// that an earlier call returned are not returned again. It may be called from any thread,
+    /// including a handler. If the tick thread is in the middle of a sweep, the call waits for the
+    /// end of the sweep.
     ///
     /// # Examples
     ///
@@ -208,9 +210,12 @@ impl<T: Send + 'static> Driver<T> {
         self.end(true)
     }
 
-    /// As [`shutdown`](Self::shutdown), but does not wait for the tick thread, which may be in the
-    /// midst of a sweep or, with [`Inline`], of handlers: for callers that may hold
-    /// a lock which these take. What the tick thread has in hand still goes to the executor.
+    /// Shuts the driver down like [`shutdown`](Self::shutdown), but does not wait for the tick
+    /// thread.
+    ///
+    /// The tick thread may be in the middle of a sweep or, with [`Inline`], of handlers. Use this
+    /// if the caller may hold a lock that these take. Timers that the tick thread has in hand still
+    /// go to the executor.
     ///
     /// # Examples
     ///
@@ -235,16 +240,15 @@ impl<T: Send + 'static> Driver<T> {
         returned
     }
 
-    /// Waits until no handler runs and no batch is with the executor.
+    /// Waits until no handler runs and the executor has no batch.
     ///
-    /// After [`shutdown`](Self::shutdown) that is final; before, it is true for a moment, and says
-    /// nothing of timers that are due and that the tick thread has not taken yet. It blocks: a
-    /// task on the executor's own threads that calls it may keep the batches it waits for from
-    /// running.
+    /// After [`shutdown`](Self::shutdown) this state is final. Before, it is temporary, and does
+    /// not include due timers that the tick thread has not taken yet. The call blocks. A task on
+    /// the executor's own threads that calls it may keep the batches it waits for from running.
     ///
     /// # Errors
     ///
-    /// The caller is a handler of this driver.
+    /// Fails if the caller is a handler of this driver.
     ///
     /// # Examples
     ///
@@ -262,8 +266,8 @@ impl<T: Send + 'static> Driver<T> {
             return Ok(());
         }
         let mut guard = ignore_poison(self.shared.quiet_lock.lock());
-        // Acquire: pairs with the Release of the last batch's end, so that what its handlers did
-        // is seen.
+        // Acquire: pairs with the Release of the last batch's end, so that this thread sees what
+        // its handlers did.
         while self.shared.batches_in_flight.load(Acquire) > 0 {
             guard = ignore_poison(self.shared.quiet.wait(guard));
         }
@@ -272,15 +276,16 @@ impl<T: Send + 'static> Driver<T> {
 }
 
 impl<T> Driver<T> {
-    /// The wheel whose timers this driver fires.
+    /// Returns the wheel whose timers this driver fires.
     #[must_use]
     pub fn wheel(&self) -> &Wheel<T> {
         &self.shared.wheel
     }
 
-    /// Ends the driver as dropping it does, but does not wait for the tick thread, which may be in
-    /// the midst of a sweep or, with [`Inline`], of handlers: for one that may be
-    /// dropped under a lock which these take.
+    /// Drops the driver without waiting for the tick thread.
+    ///
+    /// The tick thread may be in the middle of a sweep or, with [`Inline`], of handlers. Use this
+    /// if the driver may be dropped under a lock that these take.
     ///
     /// # Examples
     ///
@@ -292,19 +297,21 @@ impl<T> Driver<T> {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn detach(mut self) {
-        // Of what the tick thread has in hand each timer goes to the executor still.
+        // Each timer that the tick thread has in hand still goes to the executor.
         self.waits = false;
     }
 
-    /// Returns whether to emit an event: at the first call, except in a child, where a subscriber
-    /// could wait for a lock that another thread held at the fork.
+    /// Stops the driver. Returns `true` if an event is to be emitted, which is at the first call
+    /// except in a child, where a subscriber could wait for a lock that another thread held at the
+    /// fork.
     fn stop(&self, waits: bool) -> bool {
         self.wheel().close();
-        // Release: pairs with the Acquire of the tick thread's look.
+        // Release: pairs with the Acquire load of the tick thread.
         let first = !self.shared.stopping.swap(true, Release);
         self.shared.parker.unpark();
         if waits && thread::current().id() != self.tick_thread && !self.shared.is_forked() {
-            // A tick thread that panicked has dropped its sweeper too; the drain finds the rest.
+            // A tick thread that panicked has dropped its sweeper too. The drain finds the
+            // remaining timers.
             self.shared.last_sweep.wait();
         }
         first && !self.shared.is_forked()
@@ -316,15 +323,15 @@ impl<T> Drop for Driver<T> {
         let first = self.stop(self.waits);
         let unfired = self.shared.take_unfired();
         let dropped = drop_each(unfired.into_iter()) + drop_armed(self.wheel());
-        // In a child, a subscriber's lock may be that of a thread that is not there.
+        // In a child, a thread that no longer exists may hold a subscriber's lock.
         if !self.shared.is_forked() {
             self.shared.events.stopped(first, 0, dropped);
         }
     }
 }
 
-/// Drops what is armed, and returns how much that was: handles of the wheel may live on, and the
-/// values must not wait for them. None is dropped under a guard.
+/// Drops the armed timers and returns their number. Handles of the wheel may still exist, and the
+/// values must not wait for them. No value is dropped under a guard.
 fn drop_armed<T>(wheel: &Wheel<T>) -> usize {
     drop_each(wheel.drain().into_iter())
 }
@@ -335,8 +342,9 @@ impl<T> fmt::Debug for Driver<T> {
     }
 }
 
-/// The tick thread's own, dropped in this order: the sweeper, before that is said, and the executor
-/// after, which may wait for a handler that waits for it.
+/// The state of the tick thread. The order of the drops matters: the sweeper is dropped before the
+/// end of the last sweep is announced. The executor is dropped after that, because its drop may
+/// wait for a handler that waits for the announcement.
 struct TickThread<T> {
     sweeper: Sweeper<T>,
     _last_sweep_guard: LastSweepGuard<T>,
@@ -375,11 +383,12 @@ impl<T: Send + 'static> TickThread<T> {
 
     fn hand_over(&self, timers: Vec<Expired<T>>) {
         let batch = Batch::new(timers, Arc::clone(&self.shared));
-        // An executor that panics drops the batch, or has run it: either way nothing is lost.
+        // An executor that panics has dropped the batch or has run it. Nothing is lost in either
+        // case.
         quietly(|| self.executor.execute(Box::new(move || batch.run())));
     }
 
-    /// Parks until the next sweep is wanted, or the alarm, a batch or the clock wakes the thread.
+    /// Parks until the next sweep is due, or until a wake-up, a batch or the clock ends the rest.
     fn rest(&mut self) {
         let next = self.sweeper.next_deadline();
         let wheel = self.sweeper.wheel();
@@ -389,7 +398,8 @@ impl<T: Send + 'static> TickThread<T> {
         self.wait(next.into_iter().chain(latest).chain(stuck).min());
     }
 
-    /// Parks until the alarm, a batch, the clock or the instant, if there is one, wakes the thread.
+    /// Parks until the instant, if there is one, or until a wake-up, a batch or the clock ends the
+    /// rest.
     fn wait(&self, until: Option<Instant>) {
         let clock = self.shared.wheel.clock();
         self.shared.parker.park(until.and_then(|until| clock.timeout(until)));

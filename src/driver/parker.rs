@@ -1,10 +1,11 @@
-//! The parker: wakes the tick thread, without a lock.
+//! [`Parker`]: wakes the tick thread, without a lock.
 //!
-//! An insert that rings must not wait for a thread that was preempted on its way to sleep, as it
-//! would in a parker with a mutex. The ringer marks, then looks for the thread; the thread shows
-//! itself, then looks at the mark, both by exchanges of the mark: whichever comes second sees what
-//! the other did before. The mark is the parker's own, so that a handler which parks on the tick
-//! thread, and takes the wake-up that a ring left, cannot take the ring.
+//! An insert that wakes the tick thread must not wait for a thread that was preempted on its way to
+//! sleep, as it would in a parker with a mutex. The waking thread sets the flag, then reads the
+//! thread. The tick thread registers itself, then reads the flag. Both access the flag by an
+//! exchange, so the second one sees what the first did before. The flag belongs to the parker. A
+//! handler that parks on the tick thread and consumes a pending wake-up can therefore not consume
+//! the notification.
 
 #![forbid(unsafe_code)]
 
@@ -32,33 +33,37 @@ impl Parker {
         !self.process.is_current()
     }
 
-    /// Wakes the thread; if it is not asleep, its next wait returns at once.
+    /// Wakes the thread. If it is not asleep, its next call of [`park`](Self::park) returns at
+    /// once.
     pub(crate) fn unpark(&self) {
         if self.is_forked() {
-            // On some systems threads park under a lock, which the thread may have held.
+            // On some systems threads park under a lock, which the thread may have held at the
+            // fork.
             return;
         }
-        // AcqRel: the Release half publishes what the ringer did before to the thread that wakes;
-        // the Acquire half sees the thread, if that has looked at the mark before.
+        // AcqRel:
+        // - The Release half publishes what this thread did before to the thread that wakes.
+        // - The Acquire half sees the thread, if it has read the flag before.
         self.notified.swap(true, AcqRel);
-        // Also when somebody else has notified: that thread may have been preempted before this.
+        // This is also necessary if another thread has set the flag, because that thread may have
+        // been preempted before it woke the tick thread.
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
 
-    /// The calling thread is the one to be woken.
+    /// Registers the calling thread as the one to wake.
     pub(crate) fn register_current(&self) {
         let _ = self.thread.set(thread::current());
     }
 
-    /// Sleeps until a ring since the last wait, or until the time-out has passed.
+    /// Parks until a notification since the last call, or until the timeout has passed.
     pub(crate) fn park(&self, timeout: Option<Duration>) {
         // AcqRel: the other side of `unpark`.
         if self.notified.swap(false, AcqRel) || timeout == Some(Duration::ZERO) {
             return;
         }
-        // A wake-up for no reason costs a look at the wheel, no more.
+        // A spurious wake-up costs no more than a check of the wheel.
         match timeout {
             Some(timeout) => thread::park_timeout(timeout),
             None => thread::park(),
@@ -74,14 +79,14 @@ mod tests {
     use crate::sync::Process;
     use std::time::Duration;
 
-    /// A handler on the tick thread may park, and swallow the wake-up that a ring left.
+    /// A handler on the tick thread may park, and consume the wake-up of a notification.
     #[test]
     fn a_parker_wakes_though_its_wake_up_was_swallowed() {
         let parker = Parker::new(Process::current().unwrap());
         parker.register_current();
         parker.unpark();
         std::thread::park();
-        // It would sleep for long.
+        // Without the flag it would sleep for the whole timeout.
         let before = crate::Clock::now(&crate::MonotonicClock);
         parker.park(Some(Duration::from_secs(60)));
         let waited = crate::Clock::now(&crate::MonotonicClock) - before;

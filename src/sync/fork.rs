@@ -1,30 +1,31 @@
-//! Forked child processes: [`Process`] tells a child from its parent, and [`SetInChild`] sets a
-//! flag in it.
+//! Forked child processes: [`Process`] distinguishes a child from its parent, and [`SetInChild`]
+//! sets a flag in the child.
 //!
-//! A fork copies the memory of a process but none of its other threads. What relies on one of them,
-//! as a driver's wheel does on its tick thread, would accept work in the child that is never done.
-//! A lock that another thread held at the fork stays locked in the child forever.
+//! A fork copies the memory of a process but none of its other threads. An object that relies on
+//! one of them, as a driver's wheel relies on its tick thread, would accept work in the child that
+//! is never done. A lock that another thread held at the fork stays locked in the child forever.
 //!
-//! A handler of `pthread_atfork` runs on the child's only thread. It counts the fork, and sets the
+//! A handler of `pthread_atfork` runs on the child's only thread. It counts the fork and sets the
 //! flags that are kept in a list. It uses nothing but atomics. Process ids would not do, because a
 //! child in a namespace of its own may have the id of its parent.
 //!
-//! Where there is no fork, under Miri and in models there is one process, and the flags are left
+//! On systems without fork, under Miri and in models there is one process, and the flags are left
 //! alone.
 
 use crate::sync::{Arc, AtomicBool};
 use std::io;
 
-/// A process, as opposed to the children that are forked from it.
+/// A process, as distinguished from the children that are forked from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// Returns the process that calls.
+    /// Returns the current process.
     ///
     /// # Errors
     ///
-    /// The system has no memory for the handler, without which children could not be told from it.
+    /// Fails if the system has no memory for the handler, without which children could not be
+    /// distinguished from the process.
     pub(crate) fn current() -> io::Result<Self> {
         handler::register()?;
         Ok(Self(handler::forks()))
@@ -42,16 +43,16 @@ pub(crate) trait Flagged {
     fn flag(&self) -> &AtomicBool;
 }
 
-/// While this lives, a child process finds the flag of its owner set.
+/// A guard that has the flag of its owner set in child processes while it lives.
 #[derive(Debug)]
 pub(crate) struct SetInChild<F: Flagged> {
     _slot: handler::FlagSlot,
-    /// Keeps the flag where it is. Dropped after its place in the list.
+    /// Keeps the flag alive. Dropped after its slot in the list.
     _owner: Arc<F>,
 }
 
 impl<F: Flagged> SetInChild<F> {
-    /// `_process` is the caller's, whose handler is registered.
+    /// Creates the guard. `_process` proves that the caller's handler is registered.
     pub(crate) fn new(owner: Arc<F>, _process: Process) -> Self {
         Self { _slot: handler::FlagSlot::new(owner.flag()), _owner: owner }
     }
@@ -64,23 +65,23 @@ mod handler {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicU32};
 
-    /// How many forks lie between the first process of the program and this one.
+    /// The number of forks between the first process of the program and this one.
     static FORKS: AtomicU32 = AtomicU32::new(0);
 
     /// Not zero once the handler is registered.
     static REGISTERED: AtomicU32 = AtomicU32::new(0);
 
-    /// The list only grows: places are used again, and never freed.
+    /// The list only grows. Slots are reused and never freed.
     static FIRST: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 
     #[derive(Debug)]
     struct Node {
-        /// Null while the place is vacant.
+        /// Null while the slot is vacant.
         flag: AtomicPtr<AtomicBool>,
         next: Option<&'static Node>,
     }
 
-    /// A place in the list, taken until it is dropped. The flag outlives it.
+    /// A slot of the list, which is taken until this is dropped. The flag outlives it.
     #[derive(Debug)]
     pub(super) struct FlagSlot(&'static Node);
 
@@ -90,7 +91,7 @@ mod handler {
             let mut node = first();
             while let Some(vacant) = node {
                 // Release: pairs with the Acquire of `note_fork`, which reads the flag that this
-                // points to. Relaxed on failure: the next place is tried.
+                // points to. Relaxed on failure: the next slot is tried.
                 if vacant.flag.compare_exchange(null_mut(), flag, Release, Relaxed).is_ok() {
                     return Self(vacant);
                 }
@@ -115,7 +116,7 @@ mod handler {
 
     impl Drop for FlagSlot {
         fn drop(&mut self) {
-            // Release: the place is vacant before the memory of the flag is freed and used again.
+            // Release: the slot is vacant before the memory of the flag is freed and reused.
             self.0.flag.store(null_mut(), Release);
         }
     }
@@ -132,16 +133,17 @@ mod handler {
         FORKS.load(Relaxed)
     }
 
-    /// Registers the handler unless that was done before. Threads that come here at the same time
-    /// may register it several times, which is harmless; they do not wait for each other, because
-    /// a fork may leave one of them behind.
+    /// Registers the handler unless that was done before.
+    ///
+    /// Threads that call this at the same time may register it several times, which is harmless.
+    /// They do not wait for each other, because a fork may leave one of them behind.
     pub(super) fn register() -> io::Result<()> {
         // Acquire: pairs with the Release below, so that forks of this thread find the handler.
         if REGISTERED.load(Acquire) > 0 {
             return Ok(());
         }
-        // SAFETY: The handler has the signature that is asked for, lives as long as the program and
-        // calls nothing that is not safe in a signal handler.
+        // SAFETY: The handler has the required signature, lives as long as the program and calls
+        // nothing that is not safe in a signal handler.
         match unsafe { libc::pthread_atfork(None, None, Some(note_fork)) } {
             0 => {
                 // Release: pairs with the Acquire above.
@@ -160,7 +162,7 @@ mod handler {
         while let Some(slot) = node {
             // Acquire: pairs with the Release of the exchange in `FlagSlot::new`.
             let flag = slot.flag.load(Acquire);
-            // SAFETY: The owner of a place keeps the flag alive until the place is vacant, and no
+            // SAFETY: The owner of a slot keeps the flag alive until the slot is vacant, and no
             // other thread runs in the child that could make it so now.
             if let Some(flag) = unsafe { flag.as_ref() } {
                 // Relaxed: all threads of the child come after this.

@@ -1,4 +1,4 @@
-//! [`Inside`]: what the current thread is in the middle of, so that it does not wait for itself.
+//! [`Inside`]: a record of what the current thread is in the middle of, so that it does not wait for itself.
 
 #![forbid(unsafe_code)]
 
@@ -6,22 +6,22 @@ use super::thread_local;
 use std::cell::RefCell;
 
 thread_local! {
-    /// The addresses of what was entered, the innermost last.
+    /// The addresses of the objects that were entered, the innermost last.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While this lives, the thread is in the middle of something: handlers of a driver, a load of a
-/// cache, or a call of its listener.
+/// A guard for the time in which the thread is in the middle of something, such as a driver's
+/// handlers, a load of a cache or a call of its listener.
 pub(crate) struct Inside(());
 
 impl Inside {
-    /// `what` must stay where it is while this lives.
+    /// Enters `what`, which must not move while the guard lives.
     pub(crate) fn enter<T>(what: &T) -> Self {
         INSIDE.with(|inside| inside.borrow_mut().push(address(what)));
         Self(())
     }
 
-    /// Whether the current thread is in the middle of it.
+    /// Returns `true` if the current thread is in the middle of `what`.
     pub(crate) fn is<T>(what: &T) -> bool {
         INSIDE.with(|inside| inside.borrow().contains(&address(what)))
     }
@@ -29,7 +29,7 @@ impl Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // They end in the reverse order of their beginnings.
+        // Guards are dropped in the reverse order of their creation.
         INSIDE.with(|inside| inside.borrow_mut().pop());
     }
 }

@@ -1,11 +1,11 @@
-//! The one door to atomics, cells, locks and threads: `std`'s, loom's or shuttle's.
+//! Atomics, cells, locks and threads of `std`, loom or shuttle.
 //!
-//! Everything reaches these types through here, so that the models in `loom-tests` run the real
-//! sources: with loom's atomics under `cfg(loom)`, with shuttle's under `cfg(shuttle)`; under
-//! either, `cfg(modelled)` makes everything small. Under `cfg(traced)` atomics and cells note which
-//! lines of memory go from thread to thread. `UnsafeCell` has loom's closure interface everywhere.
-//! Loom models the wheel, not the driver: it has no time-outs, and so locks and threads are `std`'s
-//! under it.
+//! All code uses these types through this module, so that the models in `loom-tests` run the real
+//! sources. They are loom's atomics under `cfg(loom)` and shuttle's under `cfg(shuttle)`. Under
+//! either, `cfg(modelled)` makes all sizes small. Under `cfg(traced)` atomics and cells record
+//! which lines of memory move from thread to thread. `UnsafeCell` has loom's closure interface
+//! everywhere. Loom has no timeouts, so it models the wheel and not the driver, and locks and
+//! threads are `std`'s under it.
 
 #[cfg(not(modelled))]
 use std as source;
@@ -42,20 +42,20 @@ use shuttle as blocking;
 
 pub(crate) use blocking::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use blocking::{thread, thread_local};
-// Per thread of a model, where `thread_local` is per thread of the system under loom.
+// Per thread of a model, whereas `thread_local` is per thread of the system under loom.
 #[cfg(modelled)]
 pub(crate) use source::thread_local as modelled_thread_local;
 
-// A word that one thread at a time uses, and whose owners hand it on in order: no explorer has to
-// watch it.
+// A word that one thread at a time uses, and that is handed over in order, so that no explorer has
+// to track it.
 pub(crate) use std::sync::atomic::AtomicUsize as OwnWord;
 
-// A number that is no part of a model, nor of what a test tests.
+// A number that is neither part of a model nor of what a test checks.
 #[cfg(any(test, modelled))]
 pub(crate) use std::sync::atomic::AtomicU32 as Unseen;
 
-// The lock of the keyed timers' map: its order with the wheel's words is what a model explores,
-// and a thread that waits for it must be loom's to wake.
+// The lock of the keyed timers' map. A model explores its order with the wheel's words, and loom
+// must be able to wake a thread that waits for it.
 #[cfg(modelled)]
 pub(crate) use source::sync::{Mutex as ModelledMutex, MutexGuard as ModelledGuard};
 
@@ -70,7 +70,7 @@ mod cell {
     #[cfg(traced)]
     use crate::sync::traced::{Access, touch};
 
-    /// `std`'s cell behind loom's interface.
+    /// `std`'s cell with loom's interface.
     #[derive(Debug)]
     #[repr(transparent)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -80,7 +80,7 @@ mod cell {
             Self(std::cell::UnsafeCell::new(value))
         }
 
-        /// Runs `f` with a pointer to the value, which nobody else may touch meanwhile.
+        /// Runs `f` with a pointer to the value, which no other thread may access meanwhile.
         #[inline]
         #[cfg_attr(traced, track_caller)]
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {

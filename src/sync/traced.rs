@@ -1,11 +1,11 @@
-//! Atomics and cells that note each access, for `ci/measure sharing`. Under `cfg(traced)` they
+//! Atomics and cells that record each access, for `ci/measure sharing`. Under `cfg(traced)` they
 //! replace those of `std`, which they wrap.
 //!
 //! A line of memory is in the cache of one processor that may write it, or in those of several that
-//! may read it. Here each numbered thread is a processor with a cache of any size, and an access
-//! that would have to fetch a line from another one, or to take it away from others, is counted,
-//! with the place in the sources it came from. Whoever touches a line first counts as its last
-//! writer. Threads without a number are not seen, nor are fields that are not atomic.
+//! may read it. In this model each numbered thread is a processor with a cache of any size. An
+//! access that would have to fetch a line from another processor, or to take it away from others,
+//! is counted, with its place in the sources. The thread that touches a line first counts as its
+//! last writer. Threads without a number and fields that are not atomic are not recorded.
 
 #![forbid(unsafe_code)]
 #![allow(dead_code, reason = "each atomic has all methods")]
@@ -19,7 +19,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 /// The length of a line, in bytes.
 const LINE: usize = 64;
 
-/// What an access does to a line.
+/// The effect of an access on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads it.
@@ -30,42 +30,42 @@ pub enum Access {
     Exchange,
 }
 
-/// What was counted.
+/// The counts of accesses.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// Exchanges, and fences between a store and a load: the locked instructions of x86.
+    /// Exchanges, and fences between a store and a load, which are the locked instructions of x86.
     pub locked: u64,
     /// Lines written that another thread wrote last.
     pub taken: u64,
-    /// Lines written that others have read since the same thread wrote them.
+    /// Lines written that other threads have read since the same thread wrote them.
     pub recalled: u64,
     /// Lines read that another thread has written since.
     pub fetched: u64,
-    /// These three by the places of the accesses.
+    /// The sum of the three counts for each place of an access.
     pub places: BTreeMap<String, u64>,
-    /// These three of each line.
+    /// The sum of the three counts for each line.
     lines: HashMap<usize, u64>,
 }
 
 impl Counted {
-    /// How many lines went from one thread to another.
+    /// Returns the number of lines that moved from one thread to another.
     #[must_use]
     pub fn transfers(&self) -> u64 {
         self.taken + self.recalled + self.fetched
     }
 
-    /// How often the line went that went most.
+    /// Returns the number of moves of the line that moved most often.
     #[must_use]
     pub fn hottest(&self) -> u64 {
         self.lines.values().copied().max().unwrap_or(0)
     }
 }
 
-/// Who has a line.
+/// The owners of a line.
 #[derive(Debug)]
 struct Line {
     written_by: u32,
-    /// Bits of the threads that have it as it was last written.
+    /// The bits of the threads that have the line as it was last written.
     seen_by: u128,
 }
 
@@ -85,23 +85,23 @@ thread_local! {
     static NUMBER: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// The calling thread is that processor, below 128, from here on.
+/// Makes the calling thread the processor with this number, which must be below 128.
 pub fn be(number: u32) {
     NUMBER.set(Some(number));
 }
 
-/// Nobody has any line, as if all memory were new.
+/// Forgets the owners of all lines, as if all memory were new.
 pub fn forget() {
     *memory() = Memory::default();
 }
 
-/// Counts anew. Returns what has been counted.
+/// Resets the counts. Returns the previous ones.
 #[must_use]
 pub fn count_anew() -> Counted {
     std::mem::take(&mut memory().counted)
 }
 
-/// Notes an access.
+/// Records an access.
 #[track_caller]
 pub fn touch<T>(what: &T, access: Access) {
     let Ok(Some(number)) = NUMBER.try_with(Cell::get) else { return };
@@ -117,7 +117,7 @@ pub fn touch<T>(what: &T, access: Access) {
 impl Memory {
     fn access(&mut self, number: u32, line: usize, access: Access, place: &Location<'_>) {
         let (own, counted) = (1 << number, &mut self.counted);
-        // The first touch of all is nobody's loss.
+        // The first touch of a line costs no thread anything.
         let state = self.lines.entry(line).or_insert(Line { written_by: number, seen_by: own });
         let moved = if access == Access::Read {
             let fetched = state.seen_by & own == 0;
@@ -158,7 +158,7 @@ macro_rules! exchanges {
     )*};
 }
 
-/// What all atomics have.
+/// The methods that all atomics have.
 macro_rules! accesses {
     ($value:ty) => {
         #[track_caller]
