@@ -39,9 +39,13 @@ pub struct BeyondRange {
 impl fmt::Display for BeyondRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.unswept {
-            return f.write_str("the wheel was not swept for too long: sweep it, and try again");
+            return f.write_str("the wheel was not swept for too long (sweep it and try again)");
         }
-        write!(f, "the deadline is beyond the range: at most {} from now", Rounded(self.longest))
+        write!(
+            f,
+            "the deadline is out of range: it must be at most {} from now",
+            Rounded(self.longest)
+        )
     }
 }
 
@@ -105,14 +109,14 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Closed => f.write_str(
-                "the wheel takes no more timers: it was closed, or its sweeper or driver was dropped",
-            ),
+            Refusal::Closed => {
+                f.write_str("the wheel was closed, or its sweeper or driver was dropped")
+            }
             Refusal::AtCapacity { capacity } => {
-                write!(f, "the wheel is at its capacity of {capacity} armed timers")
+                write!(f, "the wheel has reached its capacity of {capacity} armed timers")
             }
             Refusal::BeyondRange(beyond) => beyond.fmt(f),
-            Refusal::OutOfMemory => f.write_str("the system has no memory for another timer"),
+            Refusal::OutOfMemory => f.write_str("out of memory for another timer"),
         }
     }
 }
@@ -230,7 +234,7 @@ impl From<BeyondRange> for Refusal {
 ///
 /// let error = Builder::new().shards(1000).build::<u64>().unwrap_err();
 /// assert!(matches!(error, BuildError::Shards(1000)));
-/// assert_eq!(error.to_string(), "1000 shards were asked for; 1 to 256 are allowed");
+/// assert_eq!(error.to_string(), "invalid number of shards 1000: must be between 1 and 256");
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
@@ -263,24 +267,22 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Resolution(asked) => {
-                write!(f, "a resolution of {asked:?} was asked for; 1 µs to 1 h is allowed")
+                write!(f, "invalid resolution {asked:?}: must be between 1 µs and 1 h")
             }
             BuildError::Shards(asked) => {
-                write!(f, "{asked} shards were asked for; 1 to 256 are allowed")
+                write!(f, "invalid number of shards {asked}: must be between 1 and 256")
             }
             BuildError::Capacity { asked, most } => {
-                write!(f, "a capacity of {asked} was asked for; 1 to {most} is allowed")
+                write!(f, "invalid capacity {asked}: must be between 1 and {most}")
             }
-            BuildError::Geometry => f.write_str("the geometry is out of range"),
-            BuildError::Batch => {
-                f.write_str("batches of 0 timers were asked for; at least 1 is allowed")
-            }
+            BuildError::Geometry => f.write_str("the wheel's geometry is out of range"),
+            BuildError::Batch => f.write_str("invalid batch size 0: must be at least 1"),
             BuildError::InFlight => {
-                f.write_str("0 timers in flight were asked for; at least 1 is allowed")
+                f.write_str("invalid bound of 0 timers in flight: must be at least 1")
             }
-            BuildError::Thread(_) => f.write_str("a thread of the driver could not be started"),
+            BuildError::Thread(_) => f.write_str("failed to start a thread of the driver"),
             BuildError::ForkHandler(_) => {
-                f.write_str("the handler for forked child processes could not be registered")
+                f.write_str("failed to register the handler for forked child processes")
             }
         }
     }

@@ -338,7 +338,10 @@ impl World {
                 }
             }
             if !self.run_tasks() && !woken.0.load(Acquire) {
-                assert!(self.advance_to_next(), "no task is woken, and nothing is armed");
+                assert!(
+                    self.advance_to_next(),
+                    "deadlock in virtual time: no task is woken and no timer is armed"
+                );
             }
         }
     }
@@ -352,7 +355,7 @@ impl World {
                 return false;
             };
             self.clock.advance(next.saturating_duration_since(self.clock.now()));
-            assert!(self.wheels[place].now() >= next, "a wheel of this world has another clock");
+            assert!(self.wheels[place].now() >= next, "an added wheel has a different clock");
             // The sweep may have been for the expiry of a slot, and have fired no timer.
             if self.wheels.iter_mut().map(|wheel| wheel.sweep()).sum::<usize>() > 0 {
                 return true;

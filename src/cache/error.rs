@@ -196,7 +196,7 @@ impl fmt::Display for CacheBuildError {
                 )
             }
             CacheBuildError::Capacity { asked, most } => {
-                write!(f, "a capacity of {asked} was asked for; 1 to {most} is allowed")
+                write!(f, "invalid capacity {asked}: must be between 1 and {most}")
             }
             CacheBuildError::Spread { asked, most } => {
                 write!(f, "a spread of {asked} % was asked for; 0 to {most} is allowed")

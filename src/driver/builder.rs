@@ -302,7 +302,7 @@ impl DriverBuilder {
         make: impl FnOnce(Wheel<T>) -> H,
     ) -> Result<Driver<T>, BuildError> {
         if self.thread_name.contains('\0') {
-            let reason = "the name of the tick thread holds a zero byte";
+            let reason = "the name of the tick thread contains a zero byte";
             let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);
             return Err(BuildError::Thread(error));
         }

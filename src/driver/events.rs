@@ -133,7 +133,7 @@ mod enabled {
                         target: TARGET,
                         driver = &*self.driver,
                         ?lasted,
-                        "a batch that was stuck has ended"
+                        "stuck batch ended"
                     );
                 });
                 return;
@@ -149,7 +149,7 @@ mod enabled {
                     driver = &*self.driver,
                     ?lasted,
                     suppressed,
-                    "a batch took long"
+                    "batch took long"
                 );
             });
         }
@@ -161,7 +161,7 @@ mod enabled {
                     driver = &*self.driver,
                     ?resolution,
                     shards,
-                    "the driver has started"
+                    "driver started"
                 );
             });
         }
@@ -176,7 +176,7 @@ mod enabled {
                         driver = &*self.driver,
                         handed_back,
                         dropped,
-                        "the driver has stopped"
+                        "driver stopped"
                     );
                 });
             }
@@ -186,7 +186,7 @@ mod enabled {
                         target: TARGET,
                         driver = &*self.driver,
                         dropped,
-                        "the driver was dropped with timers that had not fired"
+                        "driver dropped with timers that had not fired"
                     );
                 });
             }
@@ -200,8 +200,8 @@ mod enabled {
                     target: TARGET,
                     driver = &*self.driver,
                     %timer,
-                    panic = text.unwrap_or("a payload that is no text"),
-                    "a handler has panicked"
+                    panic = text.unwrap_or("a payload without text"),
+                    "handler panicked"
                 );
             });
         }
@@ -294,7 +294,7 @@ mod enabled {
                     batches,
                     lasts = ?longest,
                     suppressed,
-                    "batches are stuck: a handler blocks, or the executor is behind"
+                    "batches are stuck because a handler blocks or the executor is behind"
                 );
             });
             next
@@ -323,7 +323,7 @@ mod enabled {
                             driver = &*self.events.driver,
                             in_flight,
                             suppressed,
-                            "overload: as many timers are in flight as may be"
+                            "overload: the bound on timers in flight is reached"
                         );
                     });
                     None
@@ -345,7 +345,7 @@ mod enabled {
                     target: TARGET,
                     driver = &*self.events.driver,
                     lasted = ?now.saturating_duration_since(since),
-                    "the overload is over"
+                    "overload ended"
                 );
             });
         }

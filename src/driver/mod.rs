@@ -121,7 +121,7 @@ use std::time::Instant;
 /// assert!(driver.shutdown().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "dropping it shuts it down"]
+#[must_use = "dropping the driver shuts it down"]
 pub struct Driver<T> {
     shared: Arc<DriverShared<T>>,
     tick_thread: ThreadId,
@@ -157,7 +157,7 @@ pub enum WaitError {
 
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a handler cannot wait for the handlers of its own driver to end")
+        f.write_str("a handler cannot wait for the handlers of its own driver")
     }
 }
 

@@ -149,7 +149,7 @@ fn replace(by: Option<Candidate>) -> Option<Candidate> {
 
 /// A guard that makes a timer the default of the calling thread until it is dropped; created by
 /// [`Timer::enter`].
-#[must_use = "dropping it ends the scope"]
+#[must_use = "dropping the guard ends the scope"]
 pub struct EnteredTimer {
     /// The timer that the drop restores, if any.
     outer: Option<Option<Candidate>>,

@@ -66,7 +66,7 @@ impl<T: Send> DelayQueueHandle<T> {
 /// assert_eq!((old, queue.len()), (Some("old"), 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "it wakes the task when it is dropped"]
+#[must_use = "the task is woken when the guard is dropped"]
 pub struct DeferredWake<'q, T> {
     handle: &'q DelayQueueHandle<T>,
 }

@@ -95,6 +95,6 @@ pub fn interval_at(start: Instant, period: Duration) -> Result<Interval, ZeroPer
 impl<T: Send> Default for DelayQueue<T> {
     fn default() -> Self {
         let queue = Self::new(&default_timer(), Builder::new());
-        queue.unwrap_or_else(|refused| unreachable!("what it is by default is allowed: {refused}"))
+        queue.unwrap_or_else(|refused| unreachable!("the default settings are valid: {refused}"))
     }
 }

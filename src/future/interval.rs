@@ -71,7 +71,7 @@ pub struct ZeroPeriod;
 
 impl fmt::Display for ZeroPeriod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a period of no time was asked for; at least 1 ns is allowed")
+        f.write_str("the period must not be zero")
     }
 }
 

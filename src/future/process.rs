@@ -60,7 +60,7 @@ impl ProcessTimer {
         // Another thread may have set its timer meanwhile. That one is then the timer of the
         // process, even if this thread could not start one.
         self.timer.get_or_init(|| {
-            let timer = started.expect("the system starts a driver");
+            let timer = started.expect("failed to start the default timer");
             Box::new(Candidate::for_this_process(timer))
         })
     }

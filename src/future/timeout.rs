@@ -188,9 +188,9 @@ pub enum TimeoutError {
 impl fmt::Display for TimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TimeoutError::Elapsed => f.write_str("no answer within the time allowed"),
-            TimeoutError::Deadline => f.write_str("no answer by the deadline of the request"),
-            TimeoutError::Refused(refusal) => write!(f, "the time-out is not kept: {refusal}"),
+            TimeoutError::Elapsed => f.write_str("the timeout has elapsed"),
+            TimeoutError::Deadline => f.write_str("the deadline of the request has passed"),
+            TimeoutError::Refused(refusal) => write!(f, "could not arm the timeout: {refusal}"),
         }
     }
 }

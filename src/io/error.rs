@@ -35,7 +35,7 @@ pub enum Limit {
 ///
 /// let error = io::Error::from(StreamError::Elapsed(Limit::Idle));
 /// assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-/// assert_eq!(error.to_string(), "no bytes went either way within the time allowed");
+/// assert_eq!(error.to_string(), "no bytes moved in either direction within the idle timeout");
 /// assert_eq!(error.downcast::<StreamError>().ok(), Some(StreamError::Elapsed(Limit::Idle)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +50,14 @@ pub enum StreamError {
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            StreamError::Elapsed(Limit::Read) => "no bytes came within the time allowed",
-            StreamError::Elapsed(Limit::Write) => {
-                "the system took no bytes within the time allowed"
+            StreamError::Elapsed(Limit::Read) => "no bytes were received within the read timeout",
+            StreamError::Elapsed(Limit::Write) => "no bytes were accepted within the write timeout",
+            StreamError::Elapsed(Limit::Idle) => {
+                "no bytes moved in either direction within the idle timeout"
             }
-            StreamError::Elapsed(Limit::Idle) => "no bytes went either way within the time allowed",
             StreamError::Elapsed(Limit::Deadline) => "the deadline has passed",
             StreamError::Refused(refusal) => {
-                return write!(f, "the time-out is not kept: {refusal}");
+                return write!(f, "could not arm the timeout: {refusal}");
             }
         })
     }

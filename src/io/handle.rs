@@ -183,7 +183,7 @@ impl StreamHandle {
 ///
 /// It is created by [`StreamHandle::pause`].
 #[derive(Debug)]
-#[must_use = "the pause is over when the guard is dropped"]
+#[must_use = "the pause ends when the guard is dropped"]
 pub struct StreamPause {
     shared: Arc<StreamShared>,
 }

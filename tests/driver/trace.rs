@@ -16,11 +16,11 @@ use tracing::{Level, Metadata, Subscriber};
 
 const TICK: Duration = Duration::from_millis(1);
 
-const STUCK: &str = "batches are stuck: a handler blocks, or the executor is behind";
+const STUCK: &str = "batches are stuck because a handler blocks or the executor is behind";
 
-const DROPPED: &str = "the driver was dropped with timers that had not fired";
+const DROPPED: &str = "driver dropped with timers that had not fired";
 
-const OVERLOAD: &str = "overload: as many timers are in flight as may be";
+const OVERLOAD: &str = "overload: the bound on timers in flight is reached";
 
 /// A driver of this name has a subscriber that panics.
 const CURSED: &str = "cursed";
@@ -103,7 +103,7 @@ fn driver(
     // The clock leaps while batches end.
     let driver = set(builder.thread_name(name).executor(Inline).warn_stuck(Duration::MAX))
         .spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap());
-    expect(&events, Level::DEBUG, "the driver has started", [("shards", "2")]);
+    expect(&events, Level::DEBUG, "driver started", [("shards", "2")]);
     (driver.unwrap(), fired, events)
 }
 
@@ -142,13 +142,13 @@ fn start_and_end_are_told_once() {
     let builder = Builder::new().clock(clock.clone()).resolution(TICK * 5).shards(3).driver();
     let driver = builder.thread_name("ends").spawn(|_: Expired<u32>| ()).unwrap();
     let fields = [("resolution", "5ms"), ("shards", "3")];
-    expect(&events, Level::DEBUG, "the driver has started", fields);
+    expect(&events, Level::DEBUG, "driver started", fields);
     for n in 0..4 {
         driver.wheel().insert(n, TICK).unwrap();
     }
     assert_eq!(driver.shutdown().len(), 4);
     let fields = [("handed_back", "4"), ("dropped", "0")];
-    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    expect(&events, Level::DEBUG, "driver stopped", fields);
     assert!(driver.shutdown().is_empty());
     drop(driver);
     assert!(events.try_recv().is_err(), "told again");
@@ -170,7 +170,7 @@ fn what_a_driver_drops_as_it_goes_is_told() {
     driver.wheel().insert(3, TICK).unwrap();
     drop(driver);
     let fields = [("handed_back", "0"), ("dropped", "3")];
-    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    expect(&events, Level::DEBUG, "driver stopped", fields);
     expect(&events, Level::WARN, DROPPED, [("dropped", "3")]);
     assert!(events.try_recv().is_err(), "told again");
 }
@@ -194,7 +194,7 @@ fn a_driver_that_drops_nothing_does_not_warn() {
     driver.wheel().cancel(cancelled);
     drop(driver);
     let fields = [("handed_back", "0"), ("dropped", "0")];
-    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    expect(&events, Level::DEBUG, "driver stopped", fields);
     assert!(events.try_recv().is_err());
 }
 
@@ -205,11 +205,11 @@ fn a_cache_that_goes_with_its_values_does_not_warn() {
     let events = listen("goes");
     let driver = Builder::new().clock(ManualClock::new()).driver().thread_name("goes");
     let cache = tourbillon::cache::Cache::builder(TICK * 1000).spawn(driver).unwrap();
-    expect(&events, Level::DEBUG, "the driver has started", []);
+    expect(&events, Level::DEBUG, "driver started", []);
     cache.insert(7, "seven").unwrap();
     drop(cache);
     let fields = [("handed_back", "0"), ("dropped", "0")];
-    expect(&events, Level::DEBUG, "the driver has stopped", fields);
+    expect(&events, Level::DEBUG, "driver stopped", fields);
     assert!(events.try_recv().is_err());
 }
 
@@ -230,12 +230,12 @@ fn a_panic_is_told_with_the_timer() {
             _ => std::panic::panic_any(timer.value),
         })
         .unwrap();
-    expect(&events, Level::DEBUG, "the driver has started", []);
-    for (n, text) in [(1, "a word"), (2, "the number 2"), (3, "a payload that is no text")] {
+    expect(&events, Level::DEBUG, "driver started", []);
+    for (n, text) in [(1, "a word"), (2, "the number 2"), (3, "a payload without text")] {
         let id = driver.wheel().insert(n, TICK).unwrap();
         clock.advance(TICK);
         let fields = [("timer", &*id.to_string()), ("panic", text)];
-        expect(&events, Level::ERROR, "a handler has panicked", fields);
+        expect(&events, Level::ERROR, "handler panicked", fields);
         assert_eq!(receive(&observed, 1), [id], "the observer is told as ever");
     }
 }
@@ -276,7 +276,7 @@ fn a_tick_is_tolerated_where_it_is_longer() {
     let driver = Builder::new().clock(clock.clone()).resolution(second).driver();
     let driver = driver.thread_name("coarse").executor(Inline).warn_stuck(Duration::MAX);
     let driver = driver.spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap()).unwrap();
-    expect(&events, Level::DEBUG, "the driver has started", []);
+    expect(&events, Level::DEBUG, "driver started", []);
     let fire_late = |late| {
         driver.wheel().insert(7, second).unwrap();
         clock.advance(second + late);
@@ -310,7 +310,7 @@ fn a_batch_that_does_not_end_is_reported_once() {
         .executor(executor)
         .spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap())
         .unwrap();
-    expect(&events, Level::DEBUG, "the driver has started", []);
+    expect(&events, Level::DEBUG, "driver started", []);
     for n in 0..2 {
         driver.wheel().insert(n, TICK).unwrap();
     }
@@ -323,7 +323,7 @@ fn a_batch_that_does_not_end_is_reported_once() {
     expect(&events, Level::WARN, STUCK, fields);
     clock.advance(TICK * 5000);
     job();
-    expect(&events, Level::INFO, "a batch that was stuck has ended", [("lasted", "6s")]);
+    expect(&events, Level::INFO, "stuck batch ended", [("lasted", "6s")]);
     assert_eq!(receive(&fired, 2).len(), 2);
     assert!(events.try_recv().is_err());
 }
@@ -342,7 +342,7 @@ fn a_batch_is_reported_though_nothing_else_wakes_the_tick_thread() {
         .executor(executor)
         .spawn(|_: Expired<u32>| ())
         .unwrap();
-    expect(&events, Level::DEBUG, "the driver has started", []);
+    expect(&events, Level::DEBUG, "driver started", []);
     driver.wheel().insert(7, TICK).unwrap();
     clock.advance(TICK);
     let job = receive(&jobs, 1).remove(0);
@@ -364,13 +364,13 @@ fn an_inline_batch_that_took_long_is_reported() {
         .warn_stuck(TICK * 50)
         .spawn(move |timer: Expired<u32>| slow.advance(TICK * timer.value))
         .unwrap();
-    expect(&events, Level::DEBUG, "the driver has started", []);
+    expect(&events, Level::DEBUG, "driver started", []);
     driver.wheel().insert(49, TICK).unwrap();
     driver.wheel().insert(50, TICK * 2).unwrap();
     clock.advance(TICK);
     expect(&events, Level::WARN, "timers were swept late", [("timers", "1")]);
     let fields = [("lasted", "50ms"), ("suppressed", "0")];
-    expect(&events, Level::WARN, "a batch took long", fields);
+    expect(&events, Level::WARN, "batch took long", fields);
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn overload_is_told_when_it_begins_and_when_it_is_over() {
         receive(&jobs, 1).remove(0)();
     }
     receive(&fired, 5);
-    expect(&events, Level::INFO, "the overload is over", [("lasted", "7ms")]);
+    expect(&events, Level::INFO, "overload ended", [("lasted", "7ms")]);
     assert!(events.try_recv().is_err());
 }
 
@@ -407,7 +407,7 @@ fn overload_is_told_once_a_second() {
     let builder = builder.warn_stuck(Duration::MAX);
     let driver = builder.max_in_flight(1).thread_name("flutters").spawn(|_: Expired<u32>| ());
     let driver = driver.unwrap();
-    expect(&events, Level::DEBUG, "the driver has started", []);
+    expect(&events, Level::DEBUG, "driver started", []);
     let begin = || {
         driver.wheel().insert(1, TICK).unwrap();
         driver.wheel().insert(2, TICK).unwrap();
@@ -423,7 +423,7 @@ fn overload_is_told_once_a_second() {
     let _ = asked.try_iter().count();
     let told_again = clock.now() + Duration::from_secs(1);
     end(job);
-    expect(&events, Level::INFO, "the overload is over", [("lasted", "0ns")]);
+    expect(&events, Level::INFO, "overload ended", [("lasted", "0ns")]);
     // What is begun but not told lasts until the tick thread has seen that nothing is due.
     let untold = || while receive(&asked, 1)[0] != told_again {};
     let rests = || while receive(&asked, 1)[0] <= told_again {};
@@ -442,7 +442,7 @@ fn overload_is_told_once_a_second() {
     expect(&events, Level::WARN, OVERLOAD, [("in_flight", "1"), ("suppressed", "2")]);
     end(job);
     expect(&events, Level::WARN, "timers were swept late", [("late_by", "1s")]);
-    expect(&events, Level::INFO, "the overload is over", [("lasted", "1s")]);
+    expect(&events, Level::INFO, "overload ended", [("lasted", "1s")]);
     assert!(events.try_recv().is_err());
 }
 
@@ -455,5 +455,5 @@ fn a_subscriber_that_panics_stops_no_driver() {
     fire_late(&driver, &fired, &clock, Duration::from_secs(2));
     expect(&events, Level::WARN, "timers were swept late", []);
     driver.shutdown();
-    expect(&events, Level::DEBUG, "the driver has stopped", []);
+    expect(&events, Level::DEBUG, "driver stopped", []);
 }

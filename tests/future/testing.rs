@@ -78,7 +78,7 @@ fn a_ready_future_moves_no_time() {
 }
 
 #[test]
-#[should_panic(expected = "nothing is armed")]
+#[should_panic(expected = "no timer is armed")]
 fn a_future_that_would_wait_for_ever_is_told() {
     block_on(|_| std::future::pending::<()>());
 }
@@ -101,7 +101,7 @@ fn time_stands_still_while_a_task_is_awake() {
 }
 
 #[test]
-#[should_panic(expected = "another clock")]
+#[should_panic(expected = "different clock")]
 fn a_wheel_by_another_clock_is_noticed() {
     let mut world = World::new();
     let (wheel, sweeper) = Builder::new().clock(ManualClock::new()).build().unwrap();

@@ -201,10 +201,10 @@ fn a_timer_that_is_full_or_shut_down_is_another_error() {
 #[test]
 fn the_errors_say_what_happened_and_become_io_errors() {
     let refused = TimeoutError::Refused(Refusal::Closed);
-    assert_eq!(TimeoutError::Elapsed.to_string(), "no answer within the time allowed");
-    assert_eq!(refused.to_string(), format!("the time-out is not kept: {}", Refusal::Closed));
+    assert_eq!(TimeoutError::Elapsed.to_string(), "the timeout has elapsed");
+    assert_eq!(refused.to_string(), format!("could not arm the timeout: {}", Refusal::Closed));
     assert_eq!(io::Error::from(TimeoutError::Elapsed).kind(), io::ErrorKind::TimedOut);
-    assert_eq!(TimeoutError::Deadline.to_string(), "no answer by the deadline of the request");
+    assert_eq!(TimeoutError::Deadline.to_string(), "the deadline of the request has passed");
     assert_eq!(io::Error::from(TimeoutError::Deadline).kind(), io::ErrorKind::TimedOut);
     assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::Other);
     assert_eq!(io::Error::from(refused).to_string(), refused.to_string());

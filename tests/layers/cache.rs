@@ -657,7 +657,7 @@ fn everything_has_a_text_for_people() {
     rig.cache.insert(1, 10).unwrap();
     assert_eq!(format!("{:?}", rig.wheel.drain()[0].value), "CacheTimer { .. }");
     let failed = rig.cache.get_or_load(&2, || Err(BuildError::Batch)).unwrap_err();
-    assert!(failed.to_string().starts_with("the load failed: batches of 0"));
+    assert!(failed.to_string().starts_with("the load failed: invalid batch size"));
     assert!(failed.source().is_none(), "its message says all");
     rig.cache.shutdown();
     let refused = rig.cache.insert(2, 20).unwrap_err();

@@ -76,7 +76,7 @@ fn an_unswept_wheel_says_so_and_wakes_its_sweeper() {
         assert_eq!((refused.reason, refused.value), (Refusal::BeyondRange(unswept), 1));
         assert_eq!(
             refused.to_string(),
-            "the wheel was not swept for too long: sweep it, and try again"
+            "the wheel was not swept for too long (sweep it and try again)"
         );
         assert_eq!(rings.load(Relaxed), 1, "who else would sweep it?");
         // Too far is too far, and no reason to sweep.

@@ -26,17 +26,14 @@ fn a_refused_insert_says_why_and_gives_the_value_back() {
     let too_far = wheel.insert(1, Duration::MAX).unwrap_err();
     assert_eq!(
         too_far.to_string(),
-        "the deadline is beyond the range: at most 4.35 years from now"
+        "the deadline is out of range: it must be at most 4.35 years from now"
     );
     wheel.insert(2, TICK).unwrap();
     let full = wheel.insert(3, TICK).unwrap_err();
-    assert_eq!(full.to_string(), "the wheel is at its capacity of 1 armed timers");
+    assert_eq!(full.to_string(), "the wheel has reached its capacity of 1 armed timers");
     wheel.close();
     let closed = wheel.insert(4, Duration::MAX).unwrap_err();
-    assert_eq!(
-        closed.to_string(),
-        "the wheel takes no more timers: it was closed, or its sweeper or driver was dropped"
-    );
+    assert_eq!(closed.to_string(), "the wheel was closed, or its sweeper or driver was dropped");
     assert_eq!([too_far.value, full.value, closed.value], [1, 3, 4]);
     assert_eq!(format!("{closed:?}"), "Refused { reason: Closed, .. }");
     assert_eq!(Refusal::from(closed), Refusal::Closed);
@@ -62,14 +59,13 @@ fn errors_of_building_have_a_source_where_there_is_one() {
     let refused = |builder: Builder| builder.build::<()>().unwrap_err();
     let geometry = Geometry { levels: 0, ..Geometry::default() };
     let shape = refused(Builder::new().__shape(geometry, 0));
-    assert_eq!(shape.to_string(), "the geometry is out of range");
+    assert_eq!(shape.to_string(), "the wheel's geometry is out of range");
     assert!(shape.source().is_none());
     let thread = Builder::new().driver().thread_name("\0").spawn(|_: Expired<()>| ());
     let thread = thread.unwrap_err();
-    assert_eq!(thread.to_string(), "a thread of the driver could not be started");
+    assert_eq!(thread.to_string(), "failed to start a thread of the driver");
     assert!(thread.source().unwrap().to_string().contains("zero byte"));
-    for (error, part) in [(BuildError::Batch, "batches of 0"), (BuildError::InFlight, "in flight")]
-    {
+    for (error, part) in [(BuildError::Batch, "batch size"), (BuildError::InFlight, "in flight")] {
         assert!(error.to_string().contains(part) && error.to_string().contains("at least 1"));
     }
 }
@@ -199,7 +195,7 @@ fn a_range_is_displayed_in_a_unit_that_suits_it_and_never_overstated() {
         (hour * 2 - TICK, "7199.999s"),
         (TICK * 16_382, "16.382s"),
     ] {
-        let text = format!("the deadline is beyond the range: at most {text} from now");
+        let text = format!("the deadline is out of range: it must be at most {text} from now");
         assert_eq!(BeyondRange { longest, unswept: false }.to_string(), text);
     }
 }

@@ -124,7 +124,7 @@ fn a_late_response_ends_in_an_error_and_not_early() {
     assert!(hand.poll(&mut response).is_pending());
     assert!(hand.advance(MS));
     let error = now(hand.poll(&mut response)).unwrap_err();
-    assert_eq!(error.to_string(), "no answer within the time allowed");
+    assert_eq!(error.to_string(), "the timeout has elapsed");
     assert_eq!(error.downcast_ref(), Some(&TimeoutError::Elapsed));
     assert_eq!(hand.armed(), 0);
 }

@@ -134,7 +134,7 @@ mod tests {
             for delay in [0, 1, 3, 100] {
                 let refused = bench.wheel.insert(7, TICK * delay).unwrap_err();
                 assert_eq!((refused.reason, refused.value), (Refusal::OutOfMemory, 7));
-                assert_eq!(refused.to_string(), "the system has no memory for another timer");
+                assert_eq!(refused.to_string(), "out of memory for another timer");
             }
             assert_eq!(bench.sweeper.next_deadline(), None);
             bench.exhaust(false);

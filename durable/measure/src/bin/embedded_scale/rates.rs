@@ -58,7 +58,10 @@ pub(super) fn measure(arguments: &Arguments) -> Fallible<Vec<Row>> {
                 }
             }
         }
-        rows.extend((0..OPERATIONS.len()).map(|operation| row(operation, in_flight, &our_rounds, &bare_rounds)));
+        rows.extend(
+            (0..OPERATIONS.len())
+                .map(|operation| row(operation, in_flight, &our_rounds, &bare_rounds)),
+        );
     }
     rows.sort_by_key(|row| OPERATIONS.iter().position(|operation| *operation == row.operation));
     Ok(rows)
