@@ -68,7 +68,7 @@ pub(crate) use cell::UnsafeCell;
 #[cfg(not(loom))]
 mod cell {
     #[cfg(traced)]
-    use crate::sync::traced::{Access, touch};
+    use crate::sync::traced::{Access, record};
 
     /// `std`'s cell with loom's interface.
     #[derive(Debug)]
@@ -85,7 +85,7 @@ mod cell {
         #[cfg_attr(traced, track_caller)]
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
             #[cfg(traced)]
-            touch(self, Access::Write);
+            record(self, Access::Write);
             f(self.0.get())
         }
     }

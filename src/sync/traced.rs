@@ -32,7 +32,7 @@ pub enum Access {
 
 /// The counts of accesses.
 #[derive(Clone, Debug, Default)]
-pub struct Counted {
+pub struct AccessCounts {
     /// Exchanges, and fences between a store and a load, which are the locked instructions of x86.
     pub locked: u64,
     /// Lines written that another thread wrote last.
@@ -47,7 +47,7 @@ pub struct Counted {
     lines: HashMap<usize, u64>,
 }
 
-impl Counted {
+impl AccessCounts {
     /// Returns the number of lines that moved from one thread to another.
     #[must_use]
     pub fn transfers(&self) -> u64 {
@@ -72,7 +72,7 @@ struct Line {
 #[derive(Debug, Default)]
 struct Memory {
     lines: HashMap<usize, Line>,
-    counted: Counted,
+    counted: AccessCounts,
 }
 
 static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(Mutex::default);
@@ -86,24 +86,24 @@ thread_local! {
 }
 
 /// Makes the calling thread the processor with this number, which must be below 128.
-pub fn be(number: u32) {
+pub fn set_processor(number: u32) {
     NUMBER.set(Some(number));
 }
 
 /// Forgets the owners of all lines, as if all memory were new.
-pub fn forget() {
+pub fn forget_lines() {
     *memory() = Memory::default();
 }
 
 /// Resets the counts. Returns the previous ones.
 #[must_use]
-pub fn count_anew() -> Counted {
+pub fn take_counts() -> AccessCounts {
     std::mem::take(&mut memory().counted)
 }
 
 /// Records an access.
 #[track_caller]
-pub fn touch<T>(what: &T, access: Access) {
+pub fn record<T>(what: &T, access: Access) {
     let Ok(Some(number)) = NUMBER.try_with(Cell::get) else { return };
     let mut memory = memory();
     memory.counted.locked += u64::from(access == Access::Exchange);
@@ -152,7 +152,7 @@ macro_rules! exchanges {
     ($($method:ident($($given:ident: $of:ty),*) -> $result:ty;)*) => {$(
         #[track_caller]
         pub(crate) fn $method(&self, $($given: $of),*) -> $result {
-            touch(self, Access::Exchange);
+            record(self, Access::Exchange);
             self.0.$method($($given),*)
         }
     )*};
@@ -163,13 +163,13 @@ macro_rules! accesses {
     ($value:ty) => {
         #[track_caller]
         pub(crate) fn load(&self, order: Ordering) -> $value {
-            touch(self, Access::Read);
+            record(self, Access::Read);
             self.0.load(order)
         }
 
         #[track_caller]
         pub(crate) fn store(&self, value: $value, order: Ordering) {
-            touch(self, Access::Write);
+            record(self, Access::Write);
             self.0.store(value, order);
         }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tourbillon::__internals::traced::{Counted, be, count_anew, forget};
+use tourbillon::__internals::traced::{AccessCounts, forget_lines, set_processor, take_counts};
 use tourbillon_benches::delay;
 
 /// How many timers each caller has.
@@ -49,7 +49,7 @@ pub(crate) enum Whose {
 /// What was counted over so many operations.
 #[derive(Clone, Debug)]
 pub(crate) struct Traced {
-    pub(crate) counted: Counted,
+    pub(crate) counted: AccessCounts,
     pub(crate) operations: u64,
 }
 
@@ -83,7 +83,7 @@ impl<S: System> Worker<S> {
     fn start(system: Arc<S>, number: usize) -> Self {
         let ((jobs, todo), (say, done)) = (channel::<Job<S>>(), channel());
         let thread = std::thread::spawn(move || {
-            be(u32::try_from(number).expect("few threads"));
+            set_processor(u32::try_from(number).expect("few threads"));
             for job in todo {
                 say.send(job(&system)).expect("somebody waits");
             }
@@ -163,7 +163,7 @@ pub(crate) fn trace<S: System>(
     threads: usize,
 ) -> Traced {
     // What lay there before is another system's.
-    forget();
+    forget_lines();
     let system = Arc::new(system());
     let mut world = World::new(&system, threads);
     for _ in 0..TIMERS {
@@ -172,17 +172,17 @@ pub(crate) fn trace<S: System>(
     if workload == Workload::Fire {
         // The sweeper is one more thread.
         let sweeper = Worker::start(system, threads);
-        let _prepared = count_anew();
+        let _prepared = take_counts();
         let operations = sweeper.call(|system| system.fire(Duration::from_secs(100)));
-        return Traced { counted: count_anew(), operations };
+        return Traced { counted: take_counts(), operations };
     }
-    let mut counted = Counted::default();
+    let mut counted = AccessCounts::default();
     for _warm_up_then_counted in 0..2 {
-        let _before = count_anew();
+        let _before = take_counts();
         for _ in 0..ROUNDS {
             (0..threads).for_each(|caller| world.step(workload, whose, caller));
         }
-        counted = count_anew();
+        counted = take_counts();
     }
     Traced { counted, operations: (ROUNDS * threads) as u64 }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tourbillon::__internals::traced::{Access, touch};
+use tourbillon::__internals::traced::{Access, record};
 use tourbillon::{Builder, ManualClock, Sweeper, TimerId, Wheel};
 
 /// Timers that any thread may use, by numbers that tell them apart.
@@ -80,11 +80,11 @@ struct Timers {
 
 impl Heap {
     fn locked<R>(&self, work: impl FnOnce(&mut Timers) -> R) -> R {
-        touch(&self.lock.0, Access::Exchange);
+        record(&self.lock.0, Access::Exchange);
         let mut timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner);
-        touch(&timers.header.0, Access::Write);
+        record(&timers.header.0, Access::Write);
         let worked = work(&mut timers);
-        touch(&self.lock.0, Access::Exchange);
+        record(&self.lock.0, Access::Exchange);
         worked
     }
 }
@@ -95,13 +95,13 @@ impl Timers {
         self.heap.push(Reverse((self.now + delay, id)));
         // It goes to the end, and seldom far from there: these deadlines are no sooner than others.
         if let Some(end) = self.heap.as_slice().last() {
-            touch(end, Access::Write);
+            record(end, Access::Write);
         }
     }
 
     fn touch(&self, id: u64) {
         let entry = usize::try_from(id).ok().and_then(|id| self.entries.get(id));
-        touch(entry.expect("an id that was given out"), Access::Write);
+        record(entry.expect("an id that was given out"), Access::Write);
     }
 }
 
@@ -144,7 +144,7 @@ impl System for Heap {
             let mut fired = 0;
             while timers.heap.peek().is_some_and(|&Reverse((at, _))| at <= timers.now) {
                 if let Some(root) = timers.heap.as_slice().first() {
-                    touch(root, Access::Write);
+                    record(root, Access::Write);
                 }
                 let Some(Reverse((_, id))) = timers.heap.pop() else { break };
                 timers.touch(id);
