@@ -48,11 +48,11 @@ pub(crate) use source::thread_local as modelled_thread_local;
 
 // A word that one thread at a time uses, and that is handed over in order, so that no explorer has
 // to track it.
-pub(crate) use std::sync::atomic::AtomicUsize as OwnWord;
+pub(crate) use std::sync::atomic::AtomicUsize as UnmodelledUsize;
 
 // A number that is neither part of a model nor of what a test checks.
 #[cfg(any(test, modelled))]
-pub(crate) use std::sync::atomic::AtomicU32 as Unseen;
+pub(crate) use std::sync::atomic::AtomicU32 as UnmodelledU32;
 
 // The lock of the keyed timers' map. A model explores its order with the wheel's words, and loom
 // must be able to wake a thread that waits for it.

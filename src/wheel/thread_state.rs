@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{OwnWord, Relaxed};
+use crate::sync::{Relaxed, UnmodelledUsize};
 use crate::wheel::cached_clock::CachedReading;
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::slab::magazine::Magazines;
@@ -23,9 +23,9 @@ pub(crate) struct ThreadState {
     bounded: bool,
     /// The shard whose entries the caller keeps in its magazines when their timers end; none, after
     /// a look that found far more entries vacant than in use, until the caller inserts again.
-    kept: OwnWord,
+    kept: UnmodelledUsize,
     /// The same; none, in a wheel with a bound.
-    fast_home: OwnWord,
+    fast_home: UnmodelledUsize,
 }
 
 impl ThreadState {
@@ -78,8 +78,8 @@ impl ThreadStates {
                 vacant: Magazines::new(),
                 home,
                 bounded,
-                kept: OwnWord::new(NOWHERE),
-                fast_home: OwnWord::new(NOWHERE),
+                kept: UnmodelledUsize::new(NOWHERE),
+                fast_home: UnmodelledUsize::new(NOWHERE),
             };
             thread.keep(true);
             CachePadded::new(thread)

@@ -115,10 +115,10 @@ pub(crate) struct Blocks {
     /// How many have been taken, none of them twice, as in most models: who takes from the slab,
     /// and who gives back, has models of its own.
     #[cfg(all(modelled, not(crossbeam_loom)))]
-    taken: crate::sync::Unseen,
+    taken: crate::sync::UnmodelledU32,
     /// No more can be had: for tests of what happens then. It is no part of a model.
     #[cfg(any(test, modelled))]
-    exhausted: crate::sync::Unseen,
+    exhausted: crate::sync::UnmodelledU32,
 }
 
 impl Blocks {
@@ -127,9 +127,9 @@ impl Blocks {
             // No id refers to a block.
             slab: Slab::new(PAGE_BITS, Generation::UNWRITTEN),
             #[cfg(all(modelled, not(crossbeam_loom)))]
-            taken: crate::sync::Unseen::new(0),
+            taken: crate::sync::UnmodelledU32::new(0),
             #[cfg(any(test, modelled))]
-            exhausted: crate::sync::Unseen::new(0),
+            exhausted: crate::sync::UnmodelledU32::new(0),
         }
     }
 
