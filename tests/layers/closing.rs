@@ -263,12 +263,12 @@ fn what_is_handed_back_was_due_at_its_run_and_not_at_the_next_look() {
 fn a_future_that_sweeps_ends_with_the_last_handle_of_the_scheduler() {
     use std::pin::pin;
     use std::task::{Context, Waker};
-    use tourbillon::future::driven;
+    use tourbillon::future::undriven;
 
     let clock = ManualClock::new();
-    let (wheel, undriven) = driven(Builder::new().clock(clock.clone())).unwrap();
+    let (wheel, undriven) = undriven(Builder::new().clock(clock.clone())).unwrap();
     let (scheduler, handler) = Scheduler::with_handler(wheel);
-    let mut driving = pin!(undriven.by(|_| std::future::pending::<()>(), handler));
+    let mut driving = pin!(undriven.drive_by(|_| std::future::pending::<()>(), handler));
     let mut poll = || driving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let soon = scheduler.after(SECOND, || 42).unwrap();
     let late = scheduler.after(HOUR, || 43).unwrap();
