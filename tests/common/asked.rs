@@ -1,10 +1,11 @@
-//! [`Asked`]: a clock that reports until when its user would sleep.
+//! [`Asked`]: a clock that reports the instants until which its user would sleep.
 
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tourbillon::{Clock, ManualClock};
 
-/// A manual clock that reports until when its user would sleep, and has it look again soon.
+/// A manual clock that reports the instants until which its user would sleep, and makes it check
+/// again soon.
 #[derive(Debug)]
 pub(crate) struct Asked(pub(crate) ManualClock, pub(crate) Sender<Instant>);
 

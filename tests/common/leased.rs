@@ -1,9 +1,9 @@
-//! A clock in virtual time whose readings are used again.
+//! A clock in virtual time whose readings may be cached.
 
 use std::time::Instant;
 use tourbillon::{Clock, ManualClock};
 
-/// Moves only when told to, and lets readings be used again.
+/// A manual clock whose readings may be cached.
 #[derive(Debug)]
 pub(crate) struct Leased(pub(crate) ManualClock);
 

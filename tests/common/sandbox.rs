@@ -18,7 +18,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// With ticks of a millisecond.
+    /// Creates a timer with ticks of a millisecond.
     pub(crate) fn new() -> Self {
         Self::of(Builder::new())
     }
@@ -44,13 +44,14 @@ impl Sandbox {
         Self::of(builder.__shape(shape.geometry, shape.first_tick))
     }
 
-    /// Moves the clock on and wakes whoever is due; how many that were.
+    /// Moves the clock on and wakes the expired wakers. Returns their number.
     pub(crate) fn advance(&mut self, step: Duration) -> usize {
         self.clock.advance(step);
         self.sweeper.sweep(|timer| timer.value.wake()).expired
     }
 
-    /// Moves the clock on and takes who is due without waking them: the instant of expiry, held.
+    /// Moves the clock on and returns the expired wakers without waking them, to hold the instant
+    /// of expiry.
     pub(crate) fn take(&mut self, step: Duration) -> Vec<Expired<SleepWaker>> {
         self.clock.advance(step);
         let mut taken = Vec::new();
@@ -58,18 +59,18 @@ impl Sandbox {
         taken
     }
 
-    /// Moves the clock to the next instant at which a sweep is wanted, and sweeps.
+    /// Moves the clock to the next sweep, and sweeps.
     pub(crate) fn leap(&mut self) {
         let next = self.sweeper.next_deadline().expect("something is armed");
         self.advance(next.saturating_duration_since(self.clock.now()));
     }
 
-    /// How many sleeps are in the wheel.
+    /// Returns the number of sleeps in the wheel.
     pub(crate) fn armed(&self) -> usize {
         self.timer.wheel().len()
     }
 
-    /// How often sleeps were put into the wheel.
+    /// Returns the number of inserts into the wheel.
     pub(crate) fn inserted(&self) -> u64 {
         self.timer.wheel().metrics().inserted
     }
@@ -86,7 +87,7 @@ pub(crate) fn with_sandboxes(mut test: impl FnMut(Sandbox)) {
     }
 }
 
-/// Polls, and counts how often it is woken.
+/// A task that polls, and counts its wakes.
 pub(crate) struct Task {
     wakes: Arc<Wakes>,
     waker: Waker,
@@ -111,8 +112,8 @@ impl Task {
         Pin::new(future).poll(&mut self.context())
     }
 
-    /// As [`poll`](Self::poll), of what lets the task go before it is refused: it is woken for
-    /// that, and polls again.
+    /// Polls a future that yields before it is refused. Checks that it was woken for that, and
+    /// polls again.
     pub(crate) fn refused<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
         assert!(self.poll(future).is_pending());
         assert_eq!(self.wakes(), 1, "nobody else would poll again");
@@ -123,18 +124,18 @@ impl Task {
         Context::from_waker(&self.waker)
     }
 
-    /// How often it was woken since this was last asked.
+    /// Returns the number of wakes since the last call.
     pub(crate) fn wakes(&self) -> u32 {
         self.wakes.0.swap(0, Relaxed)
     }
 
-    /// How many of its wakers others hold.
+    /// Returns the number of its wakers that are held elsewhere.
     pub(crate) fn held(&self) -> usize {
         Arc::strong_count(&self.wakes) - 2
     }
 }
 
-/// A waker that does as it is told each time.
+/// Creates a waker that calls `wake` each time.
 pub(crate) fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
     struct Told<F>(F);
     impl<F: Fn() + Send + Sync + 'static> std::task::Wake for Told<F> {

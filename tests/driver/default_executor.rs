@@ -1,4 +1,4 @@
-//! The default executor: its worker, and the pool that takes what comes while the worker is busy.
+//! The default executor: its worker, and the pool for batches that arrive while the worker is busy.
 
 use crate::common::receive;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,7 +9,7 @@ use tourbillon::{Builder, DriverBuilder, Expired, ManualClock};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// Holds every thread of rayon's global pool until what it returns is dropped.
+/// Holds every thread of rayon's global pool until the returned sender is dropped.
 fn hold_the_global_pool() -> (Sender<()>, MutexGuard<'static, ()>) {
     // Two tests that each hold a part of the pool would wait for each other.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -25,9 +25,10 @@ fn hold_the_global_pool() -> (Sender<()>, MutexGuard<'static, ()>) {
     (release, alone)
 }
 
-/// Fires one number after the other; the first handler that the worker runs keeps it busy. The
-/// handlers of the others have to run all the same, while the global pool is held. `arm` builds
-/// what is under test around the work and returns what arms a number.
+/// Fires one number after the other, and the first handler that the worker runs keeps it busy.
+///
+/// The handlers of the other numbers have to run all the same, while the global pool is held. `arm`
+/// builds the timers under test around the work, and returns a function that arms a number.
 fn batches_run_while_the_worker_is_busy<A: Fn(u32)>(
     arm: impl FnOnce(DriverBuilder, Arc<dyn Fn(u32) + Send + Sync>) -> A,
 ) {
@@ -52,7 +53,7 @@ fn batches_run_while_the_worker_is_busy<A: Fn(u32)>(
         assert_eq!(fired, number);
         thread
     };
-    // Until the worker has come so far as to wait for batches.
+    // Until the worker waits for batches.
     while fire(0) != "tourbillon-worker" {}
     for number in 1..4 {
         let thread = fire(number);

@@ -1,4 +1,4 @@
-//! A process that is forked without `exec`, as a daemon is: it has none of the driver's threads.
+//! A process that is forked without `exec`, as a daemon is, and has none of the driver's threads.
 
 use crate::common::child::in_a_child;
 use crate::common::receive;
@@ -83,7 +83,7 @@ fn a_job_that_a_child_has_a_copy_of_is_run_or_dropped_there() {
 
 #[test]
 fn a_driver_that_a_child_starts_fires_there() {
-    // The shared pool of the parent is of no use to the child.
+    // The child cannot use the shared pool of the parent.
     let parent = driver();
     in_a_child(|| {
         let (send, fired) = mpsc::channel();

@@ -1,6 +1,5 @@
-//! The driver: shutting down from everywhere, bounding what is in flight, executors of all kinds.
-//!
-//! Time is virtual; threads are waited for by channels.
+//! The driver: shutdowns from all threads, the bound on timers in flight, and all kinds of
+//! executors. Time is virtual, and the tests wait for threads by channels.
 
 use crate::common::asked::Asked;
 use crate::common::receive;
@@ -16,7 +15,7 @@ use tourbillon::{
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// A driver of numbers in virtual time, whose handler passes them on.
+/// A driver of numbers in virtual time, whose handler sends them.
 fn reporting(
     clock: &ManualClock,
     set: impl FnOnce(DriverBuilder) -> DriverBuilder,
@@ -33,7 +32,8 @@ fn queue() -> (impl Executor, Receiver<ExecutorJob>) {
     (move |job| send.send(job).unwrap(), jobs)
 }
 
-/// However far ahead the next timer is: inserts would be refused if the sweep fell behind by more.
+/// This holds however far ahead the next timer is, because inserts would be refused if the sweep
+/// fell behind by more.
 #[test]
 fn a_tick_thread_rests_no_longer_than_the_wheel_can_do_without_a_sweep() {
     let clock = ManualClock::new();
@@ -111,7 +111,7 @@ fn dropping_the_driver_stops_the_thread_and_drops_the_values() {
     assert_eq!(Arc::strong_count(&alive), 1, "though a handle of the wheel lives on");
 }
 
-/// A handler shuts its own driver down, waits, and passes on what it was told.
+/// A handler shuts its own driver down, waits, and sends the returned timers.
 fn shutdown_from_a_handler(executor: impl Executor) {
     let clock = ManualClock::new();
     let place: Arc<OnceLock<Driver<u32>>> = Arc::new(OnceLock::new());
@@ -150,7 +150,7 @@ fn shutdown_from_a_handler_on_a_pool_of_one() {
     shutdown_from_a_handler(Arc::new(pool));
 }
 
-/// A pool of one that waits for its worker when it is dropped.
+/// A pool of one thread that joins its worker when it is dropped.
 struct Joining(Option<Sender<ExecutorJob>>, Option<JoinHandle<()>>);
 
 impl Joining {
@@ -187,12 +187,12 @@ fn a_pool_that_is_behind_bounds_what_is_in_flight() {
         reporting(&clock, |builder| builder.executor(executor).batch(10).max_in_flight(25));
     let ids: Vec<_> = (0..100).map(|n| driver.wheel().insert(n, TICK).unwrap()).collect();
     clock.advance(TICK);
-    // Two and a half batches are handed over; then the tick thread holds back.
+    // Two and a half batches are handed over. Then the tick thread holds back.
     let held: Vec<ExecutorJob> = receive(&jobs, 3);
     let metrics = driver.metrics();
     assert_eq!((metrics.timers_in_flight, metrics.batches_in_flight), (25, 3));
     assert!(jobs.try_recv().is_err());
-    // What is due and held back can still be cancelled.
+    // Due timers that are held back can still be cancelled.
     let cancelled = ids.iter().filter(|&&id| driver.wheel().cancel(id).is_some()).count();
     assert_eq!(cancelled, 75);
     driver.wheel().insert(100, Duration::ZERO).unwrap();
@@ -202,7 +202,7 @@ fn a_pool_that_is_behind_bounds_what_is_in_flight() {
     assert_eq!(driver.metrics().timers_in_flight, 0);
 }
 
-/// A handler that waits until the test lets it go on, and says when it has begun.
+/// A handler that waits until the test releases it, and reports that it has begun.
 fn held_handlers(
     clock: &ManualClock,
     set: impl FnOnce(DriverBuilder) -> DriverBuilder,
@@ -230,7 +230,7 @@ fn a_timer_is_in_flight_until_its_own_handler_has_ended() {
     let job = receive(&jobs, 1).remove(0);
     assert_eq!(driver.metrics().timers_in_flight, 3);
     let metrics = || driver.metrics();
-    // Takes `release` along, so that a failure lets the handlers end.
+    // Moves `release` into the closure, so that a failure lets the handlers end.
     std::thread::scope(move |scope| {
         scope.spawn(job);
         for in_flight in [3, 2, 1] {
@@ -349,7 +349,7 @@ fn a_shutdown_while_a_batch_runs_waits_for_it_when_asked() {
     driver.wheel().insert(1, TICK).unwrap();
     clock.advance(TICK);
     let job = receive(&jobs, 1).remove(0);
-    // The batch has left the wheel: it is not handed back, it will fire.
+    // The batch has left the wheel, so it is not returned and will fire.
     assert!(driver.shutdown().is_empty());
     assert_eq!(driver.metrics().batches_in_flight, 1);
     job();

@@ -1,4 +1,4 @@
-//! The driver: handlers and batches, its clock in real time, its events.
+//! Tests of the driver: handlers and batches, its clock in real time, its events.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

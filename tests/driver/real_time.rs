@@ -1,12 +1,12 @@
 //! The default clock on a driver in real time, audited by readings of
-//! [`Instant`](std::time::Instant) from before each insert: its leases make no timer early. Nothing
-//! sleeps: the test waits for the last timer.
+//! [`Instant`](std::time::Instant) from before each insert. Its cached readings make no timer
+//! early. No thread sleeps, and the test waits for the last timer.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Clock, Expired, MonotonicClock};
 
-/// How many timers the test arms.
+/// The number of timers that the test arms.
 const TIMERS: u32 = 20_000;
 
 #[test]

@@ -1,4 +1,5 @@
-//! The driver's events, as a subscriber sees them. Time is virtual; events come by a channel.
+//! The driver's events, as received by a subscriber. Time is virtual, and events arrive by a
+//! channel.
 
 use crate::common::asked::Asked;
 use crate::common::receive;
@@ -22,10 +23,10 @@ const DROPPED: &str = "driver dropped with timers that had not fired";
 
 const OVERLOAD: &str = "overload: the bound on timers in flight is reached";
 
-/// A driver of this name has a subscriber that panics.
+/// The name of a driver whose subscriber panics.
 const CURSED: &str = "cursed";
 
-/// An event: its level, and its fields, with the message.
+/// An event: its level and its fields, including the message.
 #[derive(Debug)]
 struct Event {
     level: Level,
@@ -42,7 +43,8 @@ impl Visit for Event {
     }
 }
 
-/// Who is told of which driver. Subscribers are the program's: all tests share one.
+/// The receivers of events by driver. Subscribers are global to the program, so all tests share
+/// one.
 static TOLD: LazyLock<Mutex<HashMap<String, Sender<Event>>>> = LazyLock::new(Mutex::default);
 
 fn told() -> MutexGuard<'static, HashMap<String, Sender<Event>>> {
@@ -81,7 +83,7 @@ impl Subscriber for Router {
     fn exit(&self, _: &Id) {}
 }
 
-/// What is told of the driver of this name, from now on.
+/// Receives the events of the driver of this name, from now on.
 fn listen(driver: &str) -> Receiver<Event> {
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Router).unwrap());
@@ -90,8 +92,8 @@ fn listen(driver: &str) -> Receiver<Event> {
     events
 }
 
-/// A driver of numbers in virtual time, which has told that it started; what its handler was given,
-/// and what else it tells.
+/// A driver of numbers in virtual time, which has reported its start, with the receivers of its
+/// fired numbers and of its other events.
 fn driver(
     name: &str,
     clock: &ManualClock,
@@ -100,7 +102,7 @@ fn driver(
     let events = listen(name);
     let (send, fired) = mpsc::channel();
     let builder = Builder::new().clock(clock.clone()).shards(2).driver();
-    // The clock leaps while batches end.
+    // The clock jumps while batches end.
     let driver = set(builder.thread_name(name).executor(Inline).warn_stuck(Duration::MAX))
         .spawn(move |timer: Expired<u32>| send.send(timer.value).unwrap());
     expect(&events, Level::DEBUG, "driver started", [("shards", "2")]);
@@ -113,7 +115,7 @@ fn queue() -> (impl Executor, Receiver<ExecutorJob>) {
     (move |job| send.send(job).unwrap(), jobs)
 }
 
-/// The next event is this one, with at least these fields.
+/// Checks that the next event is this one, with at least these fields.
 #[track_caller]
 fn expect<const N: usize>(
     events: &Receiver<Event>,
@@ -128,7 +130,7 @@ fn expect<const N: usize>(
     }
 }
 
-/// Arms a timer, lets it fire late by so much, and waits for that.
+/// Arms a timer, lets it fire late by this much, and waits for that.
 fn fire_late(driver: &Driver<u32>, fired: &Receiver<u32>, clock: &ManualClock, late: Duration) {
     driver.wheel().insert(7, TICK).unwrap();
     clock.advance(TICK + late);
@@ -198,7 +200,7 @@ fn a_driver_that_drops_nothing_does_not_warn() {
     assert!(events.try_recv().is_err());
 }
 
-/// A cache ends its timers itself, so the values that go with it are no cause for a warning.
+/// A cache ends its timers itself, so values that are dropped with it are no cause for a warning.
 #[cfg(feature = "cache")]
 #[test]
 fn a_cache_that_goes_with_its_values_does_not_warn() {
@@ -248,7 +250,7 @@ fn late_timers_are_told_once_a_second() {
     fire_late(&driver, &fired, &clock, TICK * 10);
     assert!(events.try_recv().is_err(), "10 ms are tolerated");
 
-    // Of three that fire together two are late.
+    // Of three timers that fire together two are late.
     driver.wheel().insert(1, TICK).unwrap();
     driver.wheel().insert(2, TICK * 11).unwrap();
     driver.wheel().insert(3, TICK * 21).unwrap();
@@ -257,7 +259,7 @@ fn late_timers_are_told_once_a_second() {
     let fields = [("timers", "2"), ("late_by", "22ms"), ("suppressed", "0")];
     expect(&events, Level::WARN, "timers were swept late", fields);
 
-    // In the second after that event none is told, but they are counted.
+    // In the second after that event none is emitted, but they are counted.
     for _ in 0..3 {
         fire_late(&driver, &fired, &clock, TICK * 332);
     }
@@ -346,7 +348,7 @@ fn a_batch_is_reported_though_nothing_else_wakes_the_tick_thread() {
     driver.wheel().insert(7, TICK).unwrap();
     clock.advance(TICK);
     let job = receive(&jobs, 1).remove(0);
-    // With no timer left, it rests until the batch has been under way for that long.
+    // With no timer left, it rests until the batch has been in flight for that long.
     let until = clock.now() + TICK * 50;
     while receive(&asks, 1) != [until] {}
     drop(job);
@@ -386,7 +388,8 @@ fn overload_is_told_when_it_begins_and_when_it_is_over() {
     let fields = [("in_flight", "2"), ("suppressed", "0")];
     expect(&events, Level::WARN, OVERLOAD, fields);
     clock.advance(TICK * 7);
-    // Each end makes room for one that is due: no event before the last has been handed over.
+    // Each end makes room for a due timer, so there is no event before the last has been handed
+    // over.
     for _ in 0..5 {
         receive(&jobs, 1).remove(0)();
     }
@@ -395,7 +398,7 @@ fn overload_is_told_when_it_begins_and_when_it_is_over() {
     assert!(events.try_recv().is_err());
 }
 
-/// Overload that comes back at once is told when it has lasted, or with the next.
+/// An overload that recurs at once is reported when it has lasted, or with the next.
 #[test]
 fn overload_is_told_once_a_second() {
     let clock = ManualClock::new();
@@ -403,7 +406,7 @@ fn overload_is_told_once_a_second() {
     let (executor, jobs) = queue();
     let events = listen("flutters");
     let builder = Builder::new().clock(Asked(clock.clone(), ask)).driver().executor(executor);
-    // Batches that take a second are none of its concern.
+    // Batches that take a second do not matter here.
     let builder = builder.warn_stuck(Duration::MAX);
     let driver = builder.max_in_flight(1).thread_name("flutters").spawn(|_: Expired<u32>| ());
     let driver = driver.unwrap();
@@ -424,7 +427,7 @@ fn overload_is_told_once_a_second() {
     let told_again = clock.now() + Duration::from_secs(1);
     end(job);
     expect(&events, Level::INFO, "overload ended", [("lasted", "0ns")]);
-    // What is begun but not told lasts until the tick thread has seen that nothing is due.
+    // An overload that is not reported lasts until the tick thread has seen that no timer is due.
     let untold = || while receive(&asked, 1)[0] != told_again {};
     let rests = || while receive(&asked, 1)[0] <= told_again {};
     for _ in 0..2 {
@@ -436,7 +439,7 @@ fn overload_is_told_once_a_second() {
     rests();
     let job = begin();
     untold();
-    // Nothing else wakes the tick thread but that it has something to tell.
+    // Only the pending report wakes the tick thread.
     untold();
     clock.advance(Duration::from_secs(1));
     expect(&events, Level::WARN, OVERLOAD, [("in_flight", "1"), ("suppressed", "2")]);

@@ -1,6 +1,5 @@
-//! What a waker's clone does: a sleep looks at the clock, clones its task's waker, and is armed
-//! then. In virtual time, with readings of the clock that are used again where the platform has a
-//! cached clock.
+//! Actions of a waker's clone. A sleep reads the clock, clones its task's waker, and only then is
+//! armed. In virtual time, with cached clock readings if the platform has a cached clock.
 
 use crate::common::leased::Leased;
 use crate::common::sandbox::{Sandbox, Task};
@@ -16,7 +15,7 @@ use tourbillon::{Builder, ManualClock, Refusal};
 const MS: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// What the next clone does.
+    /// The action of the next clone.
     static ON_CLONE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -31,7 +30,7 @@ fn nothing(_: *const ()) {}
 
 static TABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
 
-/// Polls with a waker whose first clone acts.
+/// Polls with a waker whose first clone runs `act`.
 fn poll_and(sleep: &mut Sleep, act: impl FnOnce() + 'static) -> Poll<Result<(), Refusal>> {
     ON_CLONE.set(Some(Box::new(act)));
     // SAFETY: the table's functions touch nothing.
@@ -41,14 +40,14 @@ fn poll_and(sleep: &mut Sleep, act: impl FnOnce() + 'static) -> Poll<Result<(), 
     polled
 }
 
-/// A sleep that is due at the fifth tick, on a timer whose readings of the clock last if the
-/// platform has a cached clock. The 0.1 ms that such a clock adds leave the tick as it is.
+/// Creates a sleep that is due at the fifth tick, on a timer with cached clock readings if the
+/// platform has them. The 0.1 ms that such a clock adds do not change the tick.
 fn leased() -> (Rc<RefCell<Sandbox>>, Sleep) {
     let clock = ManualClock::new();
     let builder = Builder::new().shards(1).clock(Leased(clock.clone())).__term(u64::MAX / 2);
     let (wheel, sweeper) = builder.build().unwrap();
     let sandbox = Sandbox::on(wheel, sweeper, clock);
-    // The clock is read, and there are vacant entries in the hand.
+    // The clock is read, and there are free entries in the magazine.
     let mut first = sandbox.timer.sleep(MS * 100);
     assert!(Task::new().poll(&mut first).is_pending());
     drop(first);
@@ -56,7 +55,7 @@ fn leased() -> (Rc<RefCell<Sandbox>>, Sleep) {
     (Rc::new(RefCell::new(sandbox)), sleep)
 }
 
-/// How many are woken when the clock has moved on by `step`.
+/// Moves the clock on by `step`. Returns the number of timers that fired.
 fn advance(sandbox: &RefCell<Sandbox>, step: Duration) -> usize {
     sandbox.borrow_mut().advance(step)
 }

@@ -13,7 +13,7 @@ use tourbillon::future::{default_timer, sleep, with_default_timer};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A timer that is known again by its resolution.
+/// Creates a timer that is recognised by its resolution.
 fn of_ticks(millis: u32) -> Sandbox {
     Sandbox::of(Builder::new().resolution(MS * millis))
 }

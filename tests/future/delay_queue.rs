@@ -42,7 +42,7 @@ impl Desk {
         next.map(|expired| expired.map(|expired| expired.value))
     }
 
-    /// All that come now, also after the stream has let its task go.
+    /// Returns all values that are due, including those after the stream has yielded.
     fn come(&mut self) -> Vec<u32> {
         let mut values = Vec::new();
         self.task.wakes();
@@ -55,14 +55,15 @@ impl Desk {
         }
     }
 
-    /// Lets time pass; whether the task was woken.
+    /// Lets time pass. Returns `true` if the task was woken.
     fn advance(&mut self, millis: u32) -> bool {
         self.sandbox.advance(MS * millis);
         self.task.wakes() > 0
     }
 }
 
-/// Over resolutions of the timer and of the queue, equal or not, and shards.
+/// Runs the test over resolutions of the timer and of the queue, equal or not, and numbers of
+/// shards.
 fn with_desks(mut test: impl FnMut(Desk)) {
     let micros = [100, 250, 1000];
     for (timer, queue) in micros.iter().flat_map(|&timer| micros.map(|queue| (timer, queue))) {
@@ -86,7 +87,7 @@ fn an_empty_queue_ends_unless_there_is_a_handle() {
     assert!(desk.poll().is_pending());
     thread::spawn(move || drop(other)).join().unwrap();
     assert_eq!((desk.task.wakes(), desk.poll()), (1, END));
-    // An end is not for ever, unless the queue was closed.
+    // An end is not final, unless the queue was closed.
     desk.queue.insert(7, Duration::ZERO).unwrap();
     assert_eq!((desk.poll(), desk.poll()), (some(7), END));
 }
@@ -130,7 +131,7 @@ fn values_come_in_the_order_of_their_ticks_each_in_its_own() {
         let mut due: Vec<u32> = (0..500).map(|which| which * 7919 % 211 + 1).collect();
         let handle = desk.queue.handle();
         for (which, &delay) in (0..).zip(&due) {
-            // Half of them while the stream waits.
+            // Half of the values are inserted while the stream waits.
             assert!(which < 250 || desk.poll().is_pending());
             handle.insert(delay, MS * delay).unwrap();
         }
@@ -143,7 +144,7 @@ fn values_come_in_the_order_of_their_ticks_each_in_its_own() {
             come.extend(next);
         }
         assert_eq!(come, due);
-        // All at once, after a leap of time, in order.
+        // All values at once, after a jump of time, in order.
         for &delay in &due {
             handle.insert(delay, MS * delay).unwrap();
         }
@@ -214,7 +215,7 @@ fn a_value_is_removed_once_and_only_while_it_is_there() {
         assert_eq!((removed.value, removed.id), (500, armed));
         assert_eq!(removed.deadline, now + MS * 500);
         assert!(desk.queue.cancel(armed).is_none());
-        // Of two that are due one has come; the other can still be had back.
+        // Of two values that are due one has come out, and the other can still be cancelled.
         desk.advance(80);
         let expired = Pin::new(&mut desk.queue).poll_next(&mut desk.task.context());
         let Poll::Ready(Some(expired)) = expired else { panic!("two are due") };
@@ -222,7 +223,7 @@ fn a_value_is_removed_once_and_only_while_it_is_there() {
         assert!(desk.queue.cancel(expired.id).is_none());
         assert_eq!(desk.queue.cancel(left), Some(64));
         assert!(desk.queue.cancel(left).is_none());
-        // The next one has the place of one of those, and none of their ids.
+        // The next value has the entry of one of those, and none of their ids.
         let next = desk.queue.insert(7, MS).unwrap();
         for stale in [armed, due, comes] {
             assert!(desk.queue.cancel(stale).is_none());
@@ -268,7 +269,7 @@ fn resets_earlier_and_later_are_obeyed_and_the_last_one_counts() {
         desk.task.wakes();
         assert!(desk.advance(1));
         assert_eq!(desk.come(), [2]);
-        // Earlier, while the stream waits: it is woken for it, and at its time again.
+        // Moved earlier while the stream waits: it is woken for that, and again at the deadline.
         assert_eq!(desk.queue.reset_at(one, start + MS * 370), Ok(true));
         assert_eq!(desk.task.wakes(), 1);
         assert!(desk.poll().is_pending());
@@ -318,10 +319,10 @@ fn what_has_expired_and_not_come_out_can_be_put_off() {
         desk.advance(49);
         assert!(desk.poll().is_pending());
         desk.advance(1);
-        // Its time has come, and nobody has polled.
+        // The deadline has passed, and the stream was not polled.
         assert_eq!(desk.queue.reset(id, MS * 10), Ok(true));
         assert!(desk.poll().is_pending());
-        // Due with others, of which one has come out.
+        // Due with others, one of which has come out.
         let others = [2, 3].map(|value| desk.queue.insert(value, MS * 10).unwrap());
         desk.advance(10);
         let Poll::Ready(Some(first)) = desk.poll() else { panic!("three are due") };
@@ -346,7 +347,7 @@ fn the_end_by_a_removal_wakes_the_stream() {
         |queue, _| assert_eq!(queue.drain().len(), 1),
     ];
     for end in ends {
-        // Alone: the queue itself is used, say behind a lock.
+        // Alone: the queue itself is used, for example behind a lock.
         let mut desk = Desk::new();
         let id = desk.queue.insert(1, MS * 1000).unwrap();
         assert!(desk.poll().is_pending());
@@ -362,7 +363,7 @@ fn the_end_by_a_removal_wakes_the_stream() {
         desk.task.wakes();
         end(&handle, id);
         assert_eq!((desk.task.wakes(), desk.poll()), (1, END));
-        // With a handle that could insert more, there is no end, and nobody is woken.
+        // With a handle that could insert more values, there is no end and no wake-up.
         let mut desk = Desk::new();
         let handle = desk.queue.handle();
         let id = handle.insert(1, MS * 1000).unwrap();
@@ -372,14 +373,14 @@ fn the_end_by_a_removal_wakes_the_stream() {
     }
 }
 
-/// A queue that is shared without a handle: whoever removes the last value wakes the stream, and
-/// whoever removes another wakes nobody.
+/// A queue that is shared without a handle. The removal of the last value wakes the stream, and no
+/// other removal does.
 #[test]
 fn the_last_of_several_removals_wakes_the_stream() {
     for threads in [1, 4] {
         let mut desk = Desk::new();
         let insert = |desk: &Desk| desk.queue.insert(1, MS * 1000).unwrap();
-        // Removed before anybody waits.
+        // Removed before the stream waits.
         let early = insert(&desk);
         assert!(desk.queue.cancel(early).is_some());
         let mut ids: Vec<_> = (0..100).map(|_| insert(&desk)).collect();
@@ -416,7 +417,8 @@ fn the_last_removal_after_the_last_handle_has_gone_wakes_the_stream() {
     assert_eq!((desk.task.wakes(), desk.poll()), (1, END));
 }
 
-/// Values that no thread may have: nothing of such a queue can be used, but a type may name it.
+/// Values that are not `Send`. No operation of such a queue can be called, but a type may contain
+/// it.
 #[test]
 fn a_type_may_hold_a_queue_of_any_values() {
     struct Holder<T>(Option<DelayQueue<T>>, Option<DelayQueueHandle<T>>);
@@ -531,7 +533,7 @@ fn a_queue_waits_on_a_timer_that_is_full() {
             assert!(desk.poll().is_pending());
             assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
         }
-        // Another task polls.
+        // A different task polls.
         desk.task = Task::new();
         assert!(desk.poll().is_pending());
         assert_eq!((desk.task.wakes(), desk.sandbox.armed()), (0, 2));
@@ -540,7 +542,7 @@ fn a_queue_waits_on_a_timer_that_is_full() {
     }
 }
 
-/// Its sleep is one more than the capacity, and leaves no more room than there was.
+/// The queue's sleep is inserted beyond the capacity, and leaves no more room than there was.
 #[test]
 fn a_queue_on_a_full_timer_makes_no_room_for_others() {
     let mut desk = Desk::of(Sandbox::of(Builder::new().capacity(1).shards(1)), Builder::new());
@@ -590,7 +592,7 @@ fn a_queue_that_was_empty_for_long_takes_values() {
     assert_eq!(desk.poll(), some(1));
 }
 
-/// A panic of the waker that waits keeps no value.
+/// A panic of the waiting waker keeps no value alive.
 #[test]
 fn a_queue_that_is_dropped_wakes_nobody() {
     let mut desk = Desk::new();
@@ -683,7 +685,7 @@ fn after_many_removals_the_stream_clears_up_and_comes_to_rest() {
     assert!(desk.poll().is_pending());
     ids.into_iter().for_each(|id| assert!(handle.cancel(id).is_some()));
     let (mut polls, before) = (0, handle.metrics().sweeps);
-    // Slice by slice, woken for each.
+    // In slices, with a wake-up for each.
     while desk.advance(0) {
         assert!(desk.poll().is_pending());
         polls += 1;

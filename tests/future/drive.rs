@@ -1,4 +1,4 @@
-//! A timer that a future sweeps. In virtual time.
+//! Timers that a future sweeps, in virtual time.
 
 use crate::common::sandbox::{Sandbox, Task};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use tourbillon::{Builder, Clock, ManualClock, Refusal};
 const MS: Duration = Duration::from_millis(1);
 const READY: Poll<Result<(), Refusal>> = Poll::Ready(Ok(()));
 
-/// The runtime's clock: it runs, and tells nobody.
+/// The runtime's clock, which runs by itself and notifies no subscriber.
 #[derive(Debug)]
 struct Running(ManualClock);
 
@@ -24,7 +24,7 @@ impl Clock for Running {
 
 type Driven<F> = (Timer, Drive<F, Sleep>);
 
-/// A timer that sleeps by the timer of a sandbox, and by its clock.
+/// Creates a timer that sleeps on the timer of a sandbox, and uses its clock.
 fn driven_timer(sandbox: &Sandbox) -> Driven<impl FnMut(Duration) -> Sleep + use<>> {
     let runtime = sandbox.timer.share();
     let builder = Builder::new().clock(Running(sandbox.clock.clone()));
@@ -93,7 +93,7 @@ fn it_ends_with_the_last_clone_and_not_while_something_sleeps() {
     assert!(sweeping.poll(&mut driving).is_pending());
     drop(sleep);
     assert!(sweeping.poll(&mut driving).is_pending());
-    // It may have asked for another poll by itself, to clear up.
+    // It may have requested another poll itself, for upkeep.
     let _asked = sweeping.wakes();
     drop(clone);
     assert!(sweeping.wakes() > 0);
@@ -194,7 +194,7 @@ fn a_poll_keeps_what_is_slept_if_that_ends_in_time() {
     }
 }
 
-/// Values of its own, each of which may be dropped under it.
+/// Values that may be dropped with the wheel.
 #[test]
 fn another_wheel_fires_what_is_due_though_its_handler_panics() {
     let mut sandbox = Sandbox::new();
@@ -224,7 +224,7 @@ fn another_wheel_fires_what_is_due_though_its_handler_panics() {
     assert_eq!((sweeping.poll(&mut driving), fired.get()), (Poll::Ready(()), 111));
 }
 
-/// It has seen that the wheel is closed, and not that nothing is armed any more.
+/// The future has seen that the wheel is closed, and not yet that no timer is armed any more.
 #[test]
 fn it_is_told_that_a_closed_wheel_was_drained() {
     let sandbox = Sandbox::new();

@@ -1,5 +1,5 @@
-//! How sleeps end with their timer: drivers that are dropped, executors that give up, wakers that
-//! panic or take locks.
+//! Sleeps that end with their timer: drivers that are dropped, executors that drop jobs, wakers
+//! that panic or take locks.
 
 #![allow(clippy::disallowed_methods, reason = "some of these tests are about threads")]
 
@@ -20,7 +20,7 @@ fn poll_by(waker: &Waker, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 
-/// A waker that sends when it is woken.
+/// Creates a waker that sends when it is woken.
 fn sender() -> (Waker, mpsc::Receiver<()>) {
     let (send, woken) = mpsc::channel();
     let send = Mutex::new(send);

@@ -1,5 +1,5 @@
-//! No future of ours keeps its task from letting others have their turn: on an executor of one
-//! thread beside a task that does nothing else, in virtual time.
+//! Futures of the crate let other tasks have a turn. They run on an executor of one thread beside a
+//! task that only yields, in virtual time.
 
 use crate::common::sandbox::{Sandbox, Task, waker};
 use futures_core::Stream;
@@ -14,11 +14,11 @@ use tourbillon::{Builder, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// As many results in a row may be ready.
+/// The maximum number of results in a row that are ready.
 const ROW: u32 = 64;
 
-/// Runs a task to its end beside one that only yields; how often that one ran. Tasks are polled in
-/// the order in which they were woken, and only if they were.
+/// Runs a task to completion beside one that only yields. Returns how often that one was polled.
+/// Tasks are polled in the order in which they were woken, and only if they were.
 fn others_beside(work: impl Future<Output = ()>) -> u32 {
     let woken = Arc::new(Mutex::new(VecDeque::from(["work", "other"])));
     let wakers = ["work", "other"].map(|name| {
@@ -82,7 +82,7 @@ fn a_queue_of_which_much_is_due_lets_others_have_their_turn() {
     }
 }
 
-/// Loops over what a timer refuses, of one that was shut down and of one that is full.
+/// Loops over refused sleeps, of a timer that was shut down and of one that is full.
 #[test]
 fn loops_over_what_is_refused_let_others_have_their_turn() {
     const ROUNDS: u32 = 1_000;
@@ -138,8 +138,8 @@ fn a_refused_sleep_takes_a_place_that_has_become_free_meanwhile() {
     assert_eq!((task.wakes(), sandbox.armed()), (0, 1));
 }
 
-/// What was pushed back leaves names in the slot where it lay. A poll meets no more of them than a
-/// bounded sweep may, and wakes its task for the rest.
+/// Values that were pushed back leave references in their old slot. A poll visits no more of them
+/// than a bounded sweep may, and wakes its task for the rest.
 #[test]
 fn a_poll_meets_a_bounded_number_of_names() {
     let mut sandbox = Sandbox::new();
@@ -152,7 +152,7 @@ fn a_poll_meets_a_bounded_number_of_names() {
     sandbox.advance(MS * 10);
     task.wakes();
     let mut polls = 1;
-    // The timer is not swept meanwhile: whatever wakes the task was the poll.
+    // The timer is not swept meanwhile, so only the poll can have woken the task.
     while queue.poll_expired(&mut task.context()).is_pending() && task.wakes() > 0 {
         polls += 1;
         assert!(polls < 100, "it comes to rest");

@@ -18,7 +18,8 @@ fn spawn(builder: Builder) -> Timer {
     Timer::spawn(builder.driver()).unwrap()
 }
 
-/// Answers its third poll: the one after an expiry that its second found.
+/// A future that is ready at its third poll, which is the one after an expiry that the second poll
+/// found.
 #[derive(Default)]
 struct Third(u32);
 
@@ -32,7 +33,7 @@ impl Future for Third {
 }
 
 /// Polls a timeout whenever its task is woken, and calls `at_expiry` before the first poll that
-/// finds nothing armed.
+/// finds no armed timer.
 fn run<F>(timer: &Timer, timeout: Timeout<F>, at_expiry: impl FnOnce()) -> Result<(), TimeoutError>
 where
     F: Future<Output = ()>,
@@ -108,7 +109,7 @@ fn an_expiry_is_reported_by_a_timer_that_has_no_place_left() {
 
 #[test]
 fn without_a_delay_the_first_poll_reports_the_expiry() {
-    // A tick of a minute: the poll is not late, however slow the machine.
+    // The tick is a minute, so the poll is not late, however slow the machine is.
     let timer = spawn(Builder::new().resolution(MS * 60_000));
     let mut timeout = timer.timeout(Duration::ZERO, Third(1));
     let polled = Pin::new(&mut timeout).poll(&mut Context::from_waker(Waker::noop()));

@@ -1,5 +1,5 @@
-//! Random polls, resets and drops of a few sleeps, against a model that says when each is ready and
-//! who is woken.
+//! Random polls, resets and drops of a few sleeps, compared with a model that predicts when each is
+//! ready and which task is woken.
 
 #[path = "../common/setup.rs"]
 mod setup;
@@ -15,7 +15,8 @@ use tourbillon::{Clock, Expired, Refusal, TimerId};
 const SLEEPS: usize = 3;
 const TASKS: usize = 3;
 
-/// Offsets from now and steps are in quarters of a tick, at most a few dozen turns of the wheel.
+/// Offsets from now and steps are in quarters of a tick, and span at most a few dozen revolutions
+/// of the wheel.
 #[derive(Clone, Debug)]
 enum Op {
     Poll {
@@ -26,16 +27,16 @@ enum Op {
         sleep: usize,
         offset: i32,
     },
-    /// Asks for the id, for others.
+    /// Asks for the id, which is then shared.
     Id {
         sleep: usize,
     },
-    /// By any id ever handed out.
+    /// Resets by any id that was ever shared.
     ResetById {
         which: usize,
         offset: i32,
     },
-    /// Drops a sleep, and makes another.
+    /// Drops a sleep and creates another.
     Renew {
         sleep: usize,
         offset: i32,
@@ -43,11 +44,11 @@ enum Op {
     Advance {
         step: u32,
     },
-    /// Moves the clock on and holds the wakers that are due in the hand.
+    /// Moves the clock on, and keeps the expired wakers in hand.
     Take {
         step: u32,
     },
-    /// Wakes whoever is in the hand.
+    /// Wakes the wakers in hand.
     Release,
 }
 
@@ -56,8 +57,8 @@ enum State {
     Idle,
     /// Refused once, and to be polled again.
     LetGo,
-    /// Due at that tick since the start; zero means at the next sweep. `earlier`: moved there from
-    /// a later deadline, and not polled since.
+    /// Due at that tick since the start. Zero means at the next sweep. `earlier` is set if it was
+    /// moved there from a later deadline and not polled since.
     Armed {
         due: u64,
         told: Told,
@@ -74,8 +75,8 @@ enum State {
     Refused,
 }
 
-/// What the wheel was last told of a sleep: its deadline, and how much later that may be before it
-/// is told again, in units of 2^16 ns.
+/// The state of the wheel's timer for a sleep: its deadline, and by how much the sleep's deadline
+/// may exceed it before the wheel is updated, in units of 2^16 ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Told {
     deadline: Instant,
@@ -83,13 +84,13 @@ struct Told {
 }
 
 impl Told {
-    /// A bounded wheel is told each time.
+    /// A bounded wheel is updated each time.
     fn at(deadline: Instant, now: Instant, bounded: bool) -> Self {
         let ahead = deadline.saturating_duration_since(now).as_nanos();
         Self { deadline, slack: if bounded { 0 } else { ahead >> 17 } }
     }
 
-    /// Whether the wheel need not be told of a deadline.
+    /// Returns `true` if the wheel need not be updated for a deadline.
     fn covers(self, deadline: Instant) -> bool {
         deadline
             .checked_duration_since(self.deadline)
@@ -97,7 +98,7 @@ impl Told {
     }
 }
 
-/// A sleep and what the model knows of it.
+/// A sleep, and the model's state of it.
 struct Known {
     sleep: Sleep,
     deadline: Instant,
@@ -111,7 +112,7 @@ struct Model {
     capacity: usize,
     known: Vec<Known>,
     tasks: Vec<Task>,
-    /// Wakes that each task must have had since it was last compared.
+    /// The number of wakes that each task must have had since it was last compared.
     expected: [u32; TASKS],
     /// Wakers held at the instant of their expiry.
     in_hand: Vec<Expired<SleepWaker>>,
@@ -162,7 +163,7 @@ impl Model {
         self.compare();
     }
 
-    /// Lets all time pass, and compares what is left: nothing.
+    /// Lets all time pass, and checks that nothing is left.
     fn finish(mut self) {
         for sleep in 0..SLEEPS {
             self.apply(&Op::Poll { sleep, task: sleep });
@@ -192,7 +193,8 @@ impl Model {
         if offset < 0 { now.checked_sub(distance).unwrap_or(now) } else { now + distance }
     }
 
-    /// The tick at which a timer with this deadline is due: rounded up, unless it has passed.
+    /// Returns the tick at which a timer with this deadline is due, rounded up unless it has
+    /// passed.
     fn due(&self, deadline: Instant) -> u64 {
         if deadline <= self.now() {
             return 0;
@@ -225,7 +227,7 @@ impl Model {
             }
             State::Armed { due, id, .. } => {
                 if id.is_some() {
-                    // What others have set becomes its own, rounded up.
+                    // A deadline that other code has set is adopted, rounded up.
                     known.deadline = known.sleep.deadline();
                     let kept = self.known[which].deadline;
                     assert_eq!(self.due(kept), if due == 0 { 0 } else { due.max(self.due(kept)) });
@@ -261,7 +263,7 @@ impl Model {
 
     fn reset(&mut self, which: usize, offset: i32) {
         let deadline = self.around(offset);
-        // None is before the timer was made.
+        // No deadline is before the creation of the timer.
         let deadline = deadline.max(self.sandbox.clock.start());
         let (due_then, told_then) =
             (self.due(deadline), Told::at(deadline, self.now(), self.capacity < usize::MAX));
@@ -289,7 +291,7 @@ impl Model {
                 if told.deadline != deadline && handed_out.is_none() {
                     (*due, *told) = (due_then, told_then);
                 }
-                // One that is overdue may have none to give.
+                // A sleep that is overdue may have no id.
                 assert!(id.is_some() || *due == 0, "an armed sleep has an id");
                 assert!(handed_out.is_none() || id == *handed_out, "the id stays");
                 *handed_out = id;
@@ -355,14 +357,14 @@ impl Model {
                 state => matches!(state, State::Fired { .. } | State::Done),
             };
             assert_eq!(known.sleep.is_elapsed(), elapsed);
-            // None is before the timer was made.
+            // No deadline is before the creation of the timer.
             let deadline = known.deadline.max(self.sandbox.clock.start());
             assert_eq!(known.sleep.deadline(), deadline);
         }
     }
 }
 
-/// Of all sizes, most of them short.
+/// Offsets of all sizes, most of them short.
 fn span() -> impl Strategy<Value = i32> {
     prop_oneof![4 => 0..20, 3 => 0..400, 1 => 0..40_000, 1 => 0..30_000_000]
 }

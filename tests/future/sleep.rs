@@ -1,5 +1,5 @@
-//! When a sleep is ready, and what a reset does to it, in virtual time. Its wakers, its ids and its
-//! end have `sleep_wakers.rs`.
+//! Readiness and resets of sleeps, in virtual time. Their wakers, ids and ends are tested in
+//! `sleep_wakers.rs`.
 
 use crate::common::sandbox::{Sandbox, Task, with_sandboxes};
 use std::pin::{Pin, pin};
@@ -13,10 +13,10 @@ const MS: Duration = Duration::from_millis(1);
 const READY: Poll<Result<(), Refusal>> = Poll::Ready(Ok(()));
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// Whether a future of this crate may cross threads, be shared and be moved.
+/// Checks that a future may cross threads, be shared and be moved.
 fn goes_anywhere<T: Send + Sync + Unpin + 'static>(_: &T) {}
 
-/// The wheel then has it at the last tick that has passed, which is before its deadline.
+/// The wheel then has the sleep at the last tick that has passed, which is before its deadline.
 #[test]
 fn a_reset_to_later_that_has_passed_ends_the_sleep_in_the_same_tick() {
     for polled_between in [false, true] {
@@ -26,7 +26,7 @@ fn a_reset_to_later_that_has_passed_ends_the_sleep_in_the_same_tick() {
         let mut sleep = sandbox.timer.sleep_until(start + MS * 3 / 2);
         (0..3).for_each(|_| assert!(task.poll(&mut sleep).is_pending()));
         sandbox.clock.advance(MS * 9 / 10);
-        // By more than half of what it had: the wheel is told.
+        // By more than half of the time it had, so the wheel is updated.
         sleep.reset(start + MS * 9 / 5);
         assert!(!polled_between || task.poll(&mut sleep).is_pending());
         assert_eq!(sandbox.advance(Duration::ZERO), 1);
@@ -34,10 +34,10 @@ fn a_reset_to_later_that_has_passed_ends_the_sleep_in_the_same_tick() {
     }
 }
 
-/// As above, by a clock that comes past the deadline while the sleep is put into the wheel.
+/// A clock that passes the deadline while the sleep is inserted into the wheel.
 #[test]
 fn a_deadline_that_passes_during_the_first_poll_ends_the_sleep_in_the_same_tick() {
-    /// Goes on by so much with each reading, and then stands.
+    /// A clock that advances by one step with each reading, and then stands still.
     #[derive(Debug)]
     struct Steps(Instant, Mutex<Vec<Duration>>);
 
@@ -58,7 +58,7 @@ fn a_deadline_that_passes_during_the_first_poll_ends_the_sleep_in_the_same_tick(
         let timer = Timer::new(wheel);
         let (task, mut sleep) = (Task::new(), timer.sleep_until(start + MS * 3 / 2));
         if task.poll(&mut sleep).is_pending() {
-            // It may have been armed in time, and is due with its tick.
+            // It may have been armed in time, and is due at its tick.
             let woken = sweeper.sweep(|timer| timer.value.wake()).expired == 1;
             assert_eq!(task.poll(&mut sleep).is_ready(), woken, "after {early} early readings");
         }
@@ -114,7 +114,7 @@ fn a_sleep_that_is_first_polled_after_its_time_is_ready() {
 fn it_is_ready_at_its_deadline_and_not_a_nanosecond_early() {
     with_sandboxes(|mut sandbox| {
         let tick = sandbox.tick;
-        // On a tick, past one, within the first; over the borders of the wheel's levels.
+        // On a tick, past one, within the first, and across the borders of the wheel's levels.
         for quarters in [1_u32, 4, 5, 27, 28, 252, 256, 260, 4095 * 4, 4096 * 4, 5000 * 4 + 3] {
             let (task, delay) = (Task::new(), tick / 4 * quarters);
             let mut sleep = sandbox.timer.sleep(delay);
@@ -125,7 +125,7 @@ fn it_is_ready_at_its_deadline_and_not_a_nanosecond_early() {
             sandbox.advance(due - Duration::from_nanos(1));
             assert_eq!((task.wakes(), sleep.is_elapsed()), (0, false), "early: {delay:?}");
             assert!(task.poll(&mut sleep).is_pending());
-            // Deadlines round up to ticks.
+            // Deadlines are rounded up to ticks.
             sandbox.advance(Duration::from_nanos(1));
             sandbox.advance(tick - Duration::from_nanos(1));
             assert_eq!((task.wakes(), sleep.is_elapsed()), (1, true), "late: {delay:?}");
@@ -172,7 +172,7 @@ fn sleeps_of_many_lengths_end_in_the_order_of_their_deadlines() {
     });
 }
 
-/// Polls whenever it is woken, until the sleep is ready; how often it was woken.
+/// Polls whenever the task is woken, until the sleep is ready. Returns the number of wakes.
 fn sleep_through(sandbox: &mut Sandbox, sleep: &mut Sleep) -> u32 {
     let (task, mut wakes) = (Task::new(), 0);
     while task.poll(sleep).is_pending() {
@@ -245,7 +245,7 @@ fn a_year_after_a_year_on_one_timer() {
     assert!(sandbox.clock.elapsed() < YEAR * 22 + MS);
 }
 
-/// A sleep of 100 ticks that has been polled, and its task.
+/// Creates a sleep of 100 ticks that has been polled, and its task.
 fn armed(sandbox: &Sandbox) -> (Task, Sleep) {
     let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(sandbox.tick * 100));
     assert!(task.poll(&mut sleep).is_pending());
@@ -293,7 +293,8 @@ fn a_reset_while_armed_is_obeyed_earlier_and_later() {
     });
 }
 
-/// The wheel is told only of what is later by more than half of the time that was left.
+/// The wheel is updated only for a deadline that is later by more than half of the time that was
+/// left.
 #[test]
 fn a_sleep_pushed_back_a_little_is_woken_once_too_early() {
     let mut sandbox = Sandbox::new();
@@ -317,7 +318,7 @@ fn a_sleep_pushed_back_a_little_is_woken_once_too_early() {
     }
 }
 
-/// Another cannot take it between its old deadline and the new one.
+/// No other timer can take its place between the old deadline and the new one.
 #[test]
 fn a_sleep_keeps_its_place() {
     let clock = ManualClock::new();
@@ -337,7 +338,7 @@ fn a_sleep_keeps_its_place() {
     assert_eq!(task.poll(&mut sleep), READY);
 }
 
-/// What is armed stays so, and what is reset then, too.
+/// An armed sleep stays armed, and so does one that is reset then.
 #[test]
 fn a_sleep_pushed_back_on_a_closed_wheel_ends_at_its_time() {
     let mut sandbox = Sandbox::new();
@@ -359,7 +360,7 @@ fn a_sleep_whose_id_others_know_tells_the_wheel_of_each_reset() {
     assert_eq!(sandbox.timer.wheel().deadline(id), Some(sleep.deadline()));
 }
 
-/// A connection with a packet now and then tells the wheel while half of its time is still ahead.
+/// A connection with occasional packets updates the wheel while half of its time is still left.
 #[test]
 fn a_sleep_pushed_back_again_and_again_is_not_woken() {
     let mut sandbox = Sandbox::new();
@@ -392,7 +393,7 @@ fn a_reset_to_the_past_while_armed_wakes_at_the_next_sweep() {
     });
 }
 
-/// As tokio's: whoever resets to now to end a wait need not wait for a sweep.
+/// As in tokio: a reset to now ends a wait without a sweep.
 #[test]
 fn a_reset_to_the_past_while_armed_is_ready_at_the_next_poll() {
     with_sandboxes(|mut sandbox| {
@@ -416,7 +417,7 @@ fn a_reset_to_the_past_while_armed_is_ready_at_the_next_poll() {
             assert_eq!((sleep.is_elapsed(), task.wakes()), (!named, 0));
             assert_eq!(task.poll(&mut sleep), Poll::Ready(Ok(())));
             assert_eq!((sandbox.armed(), task.held()), (0, 0), "it is not swept any more");
-            // Moved earlier, and not so far: it is armed for that.
+            // Moved earlier, but to a time that is still ahead: it is armed for that.
             sleep.reset_after(tick * 100);
             assert!(task.poll(&mut sleep).is_pending());
             sleep.reset_after(tick * 2);
@@ -425,7 +426,7 @@ fn a_reset_to_the_past_while_armed_is_ready_at_the_next_poll() {
     });
 }
 
-/// What others have set by the id since counts.
+/// A later reset through the id counts.
 #[test]
 fn a_reset_to_the_past_is_undone_by_a_later_one_by_the_id() {
     let mut sandbox = Sandbox::new();
@@ -573,7 +574,7 @@ fn a_sleep_moves_freely_between_polls() {
     assert_eq!(sandbox.inserted(), 1);
     sandbox.advance(MS * 100);
     assert_eq!((task.wakes(), task.poll(&mut moved)), (1, READY));
-    // In an async block, pinned, it is as good.
+    // A sleep in an async block, pinned, behaves the same.
     let timer = sandbox.timer.clone();
     let mut block = pin!(async move { timer.sleep(MS).await });
     assert!(Pin::new(&mut block).poll(&mut task.context()).is_pending());

@@ -1,5 +1,6 @@
-//! Who is woken by a sleep, and how it ends otherwise: another task polls it, it is dropped, reset
-//! by its id, refused or shut down, or a waker misbehaves. In virtual time, some by a driver.
+//! Wakers of sleeps, and the other ways in which sleeps end: a different task polls, the sleep is
+//! dropped, reset by its id, refused or shut down, or a waker misbehaves. In virtual time, some
+//! with a driver.
 
 #![allow(clippy::disallowed_methods, reason = "some of these tests are about threads")]
 
@@ -20,16 +21,16 @@ const MS: Duration = Duration::from_millis(1);
 const READY: Poll<Result<(), Refusal>> = Poll::Ready(Ok(()));
 const CLOSED: Poll<Result<(), Refusal>> = Poll::Ready(Err(Refusal::Closed));
 
-/// A sleep of 100 ticks that has been polled, and its task.
+/// Creates a sleep of 100 ticks that has been polled, and its task.
 fn armed(sandbox: &Sandbox) -> (Task, Sleep) {
     let (task, mut sleep) = (Task::new(), sandbox.timer.sleep(sandbox.tick * 100));
     assert!(task.poll(&mut sleep).is_pending());
-    // And has been seen to be.
+    // And a poll has confirmed it.
     assert!(task.poll(&mut sleep).is_pending());
     (task, sleep)
 }
 
-/// Polls with a waker that is not a task's.
+/// Polls with a waker that does not belong to a `Task`.
 fn poll_with(waker: &Waker, sleep: &mut Sleep) -> Poll<Result<(), Refusal>> {
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
@@ -64,8 +65,8 @@ fn polls_by_the_same_task_insert_nothing() {
     assert_eq!(sandbox.timer.wheel().metrics().cancelled, 0);
 }
 
-/// A waker by reference to a place where a handle of a task lies, as some executors make it; its
-/// clones are that handle's.
+/// Creates a waker that refers to a place which holds a handle of a task, as some executors do. Its
+/// clones are clones of the handle.
 fn by_reference(place: &Waker) -> ManuallyDrop<Waker> {
     fn clone(place: *const ()) -> RawWaker {
         // SAFETY: a waker of this table is used only while the place that it refers to lives.
@@ -87,7 +88,7 @@ fn two_tasks_whose_wakers_come_from_one_place_are_told_apart() {
     let mut place = first.context().waker().clone();
     assert!(poll_with(&by_reference(&place), &mut sleep).is_pending());
     assert_eq!(first.held(), 2);
-    // What lies in the wheel is a clone; the place itself is used for the next task.
+    // The wheel has a clone. The place itself is used for the next task.
     place.clone_from(second.context().waker());
     assert!(poll_with(&by_reference(&place), &mut sleep).is_pending());
     sandbox.advance(MS * 5);
@@ -145,7 +146,7 @@ fn what_is_dropped_at_the_instant_of_expiry_wakes_once_and_spares_its_successor(
         let tick = sandbox.tick;
         let (task, sleep) = armed(&sandbox);
         let taken = sandbox.take(tick * 100);
-        // The next sleep has the place of the one that fires.
+        // The next sleep has the entry of the one that fires.
         let (next, mut successor) = armed(&sandbox);
         drop(sleep);
         assert_eq!((sandbox.armed(), next.held()), (1, 1));
@@ -308,7 +309,7 @@ fn a_full_timer_says_so_and_a_reset_tries_again() {
     assert_eq!(task.poll(&mut third), full, "an answer stays");
     third.reset_after(MS * 7);
     assert!(task.poll(&mut third).is_pending());
-    // Another task takes the place of the one before, though no other is free.
+    // A different task takes the place of the previous one, though no other place is free.
     let heir = Task::new();
     assert!(heir.poll(&mut sleep).is_pending());
     assert_eq!((sandbox.armed(), first.held()), (2, 0));
@@ -413,7 +414,7 @@ fn driven() -> (ManualClock, Timer) {
     (clock, Timer::spawn(driver).unwrap())
 }
 
-/// A waker that tells over a channel.
+/// A waker that sends on a channel.
 fn telling() -> (Waker, mpsc::Receiver<()>) {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);

@@ -1,4 +1,4 @@
-//! Streams in time, in virtual time.
+//! Timed streams, in virtual time.
 
 use crate::common::sandbox::{Sandbox, Task};
 use futures_core::Stream;
@@ -12,7 +12,7 @@ use tourbillon::{Builder, Refusal};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A stream that has what it was given.
+/// A stream of the items that it was given.
 #[derive(Default)]
 struct Source {
     items: VecDeque<u32>,

@@ -1,4 +1,4 @@
-//! Virtual time that leaps by itself.
+//! Virtual time that jumps by itself.
 
 #![allow(clippy::disallowed_methods, reason = "one of these tests is about a thread")]
 
@@ -110,7 +110,7 @@ fn a_wheel_by_another_clock_is_noticed() {
     world.block_on(std::future::pending::<()>());
 }
 
-/// Two wheels beside the world's own: each fires at its time, the first first.
+/// Two wheels beside the world's own. Each fires at its time, in order.
 #[test]
 fn other_wheels_fire_between_what_the_tasks_wait_for() {
     let mut world = World::new();
@@ -147,7 +147,7 @@ fn a_calendar_reads_the_time_of_day_of_the_world() {
     assert_eq!(elapsed, HOUR * 26 + HOUR / 2, "from midnight");
 }
 
-/// Also one that is made before the world runs, and in each of several worlds.
+/// Also a calendar that is created before the world runs, and calendars of several worlds.
 #[test]
 #[cfg(feature = "cron")]
 fn calendars_follow_the_world_that_runs() {

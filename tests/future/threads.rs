@@ -1,9 +1,9 @@
-//! Real threads with sleeps and delay queues under a driver on the real clock.
+//! Real threads with sleeps and delay queues, with a driver on the real clock.
 //!
-//! Sleeps are awaited, reset by their owners and by other threads, handed from task to task and
-//! dropped, many of them around the instant at which they expire. None ends early by the clock, and
-//! each that is waited for ends: a wake-up that is lost shows as a wait without end. How long a run
-//! is comes from `TOURBILLON_STRESS_OPS`.
+//! Sleeps are awaited, reset by their owners and by other threads, passed from task to task and
+//! dropped, many of them around the instant at which they expire. None completes early by the
+//! clock, and each awaited one completes, because a lost wake-up would show as an endless wait.
+//! `TOURBILLON_STRESS_OPS` sets the length of a run.
 
 #![allow(clippy::disallowed_methods, reason = "the test is about threads")]
 
@@ -27,12 +27,12 @@ fn timer() -> Timer {
     Timer::spawn(builder.driver()).unwrap()
 }
 
-/// Four times as many as cores.
+/// Returns four times the number of cores.
 fn threads() -> usize {
     4 * thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Waits for a future. The limit is for a broken build: it would hang.
+/// Waits for a future, with a limit so that a broken build does not hang.
 fn block_on<F: Future>(future: F) -> F::Output {
     let (wake, woken) = mpsc::channel();
     let wake = Mutex::new(wake);
@@ -51,7 +51,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 /// One thread's random sleeps.
 struct Sleeper<'a> {
     timer: Timer,
-    /// Ids of sleeps of all threads, to reset.
+    /// Ids of sleeps of all threads, to be reset.
     shared: &'a [AtomicU64],
     random: fastrand::Rng,
 }
@@ -80,7 +80,7 @@ impl Sleeper<'_> {
         self.timer.sleep(delay)
     }
 
-    /// Ends never early.
+    /// Awaits a sleep and checks that it does not complete early.
     fn end(&self, mut sleep: Sleep) {
         assert_eq!(block_on(&mut sleep), Ok(()));
         assert!(self.timer.now() >= sleep.deadline(), "early");
@@ -109,7 +109,7 @@ impl Sleeper<'_> {
         assert!(self.timer.now() >= sleep.deadline(), "early");
     }
 
-    /// Others may move it; it ends some time.
+    /// Other threads may move the sleep, and it completes at some time.
     fn reset_by_others(&mut self) {
         let mut sleep = self.sleep();
         let place = self.random.usize(..self.shared.len());
@@ -131,7 +131,7 @@ impl Sleeper<'_> {
         );
     }
 
-    /// Another task polls first, and the one that waits takes over.
+    /// A different task polls first, and the one that waits takes over.
     fn handed_on(&mut self) {
         let mut sleep = self.sleep();
         let tasks = [Task::new(), Task::new()];
@@ -220,7 +220,7 @@ fn a_shutdown_in_the_midst_of_it_wakes_every_sleep() {
     }
 }
 
-/// What became of each value of a queue.
+/// The fate of each value of a queue.
 struct Ledger(Vec<AtomicU32>);
 
 impl Ledger {
@@ -229,7 +229,7 @@ impl Ledger {
     }
 }
 
-/// Inserts values, and removes and resets those of all producers.
+/// Inserts values, and cancels and resets those of all producers.
 fn produce(
     timer: &Timer,
     queue: &DelayQueueHandle<usize>,
@@ -261,7 +261,7 @@ fn produce(
     }
 }
 
-/// Producers that come and go, and one consumer; the stream ends with the last of them.
+/// Producers that come and go, and one consumer. The stream ends with the last of them.
 #[test]
 fn each_value_of_a_queue_comes_out_once_and_none_early() {
     let (timer, threads) = (timer(), threads());
@@ -292,7 +292,7 @@ fn each_value_of_a_queue_comes_out_once_and_none_early() {
     assert!(ledger.0.iter().all(|ended| ended.load(Relaxed) == 1), "lost");
 }
 
-/// A stream is woken for its end, whether by the last handle's drop, its removal, or a close.
+/// The stream is woken for its end by the last handle's drop, its removal, or a close.
 #[test]
 fn a_queue_whose_handles_all_go_ends() {
     let timer = timer();

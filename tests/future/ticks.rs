@@ -1,4 +1,4 @@
-//! Ticks by a rule, in virtual time.
+//! Ticks at the times of a rule, in virtual time.
 
 use crate::common::sandbox::{Sandbox, Task, with_sandboxes};
 use std::sync::mpsc::{Sender, channel};
@@ -8,7 +8,7 @@ use tourbillon::Refusal;
 use tourbillon::future::Ticks;
 use tourbillon::scheduler::{LastRun, Next, Rule};
 
-/// Says what it is told to, and what it was asked with.
+/// A rule that returns the given answers, and records what it was asked with.
 struct Told<I> {
     says: I,
     asked: Sender<LastRun>,
@@ -41,7 +41,7 @@ fn ticks_come_when_the_rule_says_and_end_with_it() {
         assert_eq!(poll(&task, &mut ticks), Poll::Ready(Some(Ok(start + tick * 100))));
         assert!(asks.try_recv().is_err());
 
-        // What the task does between two ticks is the run that the rule hears of.
+        // The work of the task between two ticks is the run that the rule is told of.
         sandbox.advance(tick * 20);
         assert!(poll(&task, &mut ticks).is_pending());
         let last = asks.try_recv().unwrap();

@@ -1,4 +1,4 @@
-//! Time-outs and intervals, in virtual time.
+//! Timeouts and intervals, in virtual time.
 
 use crate::common::sandbox::{Sandbox, Task, with_sandboxes};
 use std::future::{Pending, Ready, pending, ready};
@@ -13,7 +13,7 @@ use tourbillon::{Builder, Clock, Refusal};
 const MS: Duration = Duration::from_millis(1);
 const ELAPSED: Result<u32, TimeoutError> = Err(TimeoutError::Elapsed);
 
-/// A future that answers as soon as it has an answer; it counts how often it is polled.
+/// A future that is ready as soon as it has an answer, and counts its polls.
 #[derive(Default)]
 struct Reply {
     answer: Option<u32>,
@@ -227,7 +227,7 @@ struct Ticking {
 }
 
 impl Ticking {
-    /// Every 300 ticks, the first time at once.
+    /// Creates an interval of 300 ticks, with the first tick at once.
     fn new(missed: MissedTickBehavior) -> Self {
         Self::on(Sandbox::new(), missed)
     }
@@ -239,7 +239,7 @@ impl Ticking {
         Self { sandbox, task: Task::new(), interval }
     }
 
-    /// When the ticks were due that come, once so many ticks of the wheel have passed.
+    /// Lets so many ticks of the wheel pass. Returns when the interval's ticks were due.
     fn after(&mut self, ticks: u32) -> Vec<u128> {
         self.sandbox.advance(self.sandbox.tick * ticks);
         let mut due = Vec::new();
@@ -354,7 +354,7 @@ fn an_interval_starts_when_it_is_told_to() {
 #[test]
 fn resets_begin_anew_from_now_at_once_after_a_while_or_at_an_instant() {
     type Reset = fn(&mut Ticking);
-    // Where it is a little later than before, there is a wake-up at that time.
+    // A reset to slightly later causes a wake-up at the old time.
     let cases: [(Reset, u32, u32); 5] = [
         (|ticking| ticking.interval.reset(), 300, 2),
         (|ticking| ticking.interval.reset_immediately(), 0, 1),
@@ -387,7 +387,7 @@ fn a_reset_between_a_tick_and_the_next_poll_is_obeyed() {
     assert_eq!((ticking.sandbox.armed(), ticking.task.held()), (0, 0));
     ticking.interval.reset_immediately();
     assert_eq!(ticking.after(0), [0]);
-    // And after the wake, before the poll.
+    // And after the wake-up, before the poll.
     ticking.sandbox.advance(MS * 300);
     assert_eq!(ticking.task.wakes(), 1);
     ticking.interval.reset();
@@ -436,7 +436,8 @@ fn a_tick_that_is_dropped_is_not_lost() {
         assert!(pin!(interval.tick()).poll(&mut task.context()).is_pending(), "{dropped_after}");
         sandbox.advance(MS * 100);
     }
-    // Woken; whoever was to see the tick has gone, and the next one gets it.
+    // The task was woken, and the future that was to return the tick was dropped. The next one
+    // returns it.
     drop(interval.tick());
     let context = &mut task.context();
     assert_eq!(pin!(interval.tick()).poll(context), Poll::Ready(Ok(start + MS * 300)));

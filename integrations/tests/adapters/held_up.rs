@@ -1,8 +1,9 @@
-//! A runtime whose thread is held up over a limit: bytes that came before it are read. And a driver
-//! whose thread is held up: a stream that is always ready ends at its deadline.
+//! Threads that are held up over a limit.
 //!
-//! The former in real time and over sockets, since the subject is the order in which a runtime sees
-//! them; the latter in virtual time.
+//! If a runtime's thread is held up, bytes that came before the limit are read. These tests run in
+//! real time and over sockets, because they depend on the order in which a runtime sees the events.
+//! If a driver's thread is held up, a stream that is always ready still ends at its deadline. These
+//! tests run in virtual time.
 
 #![allow(clippy::disallowed_methods, reason = "the thread is held up by a sleep")]
 
@@ -34,7 +35,7 @@ const MS: Duration = Duration::from_millis(1);
 const CLIENTS: usize = 16;
 const ROUNDS: usize = 3;
 
-/// One of one thread, and some whose idle workers do not all wait for sockets.
+/// A runtime of one thread, and some whose idle workers do not all wait for sockets.
 fn runtimes() -> impl Iterator<Item = Runtime> {
     (0..4).map(|workers| match workers {
         0 => RuntimeBuilder::new_current_thread().enable_all().build().unwrap(),
@@ -45,7 +46,7 @@ fn runtimes() -> impl Iterator<Item = Runtime> {
     })
 }
 
-/// The ends of a server and of its clients.
+/// Creates the ends of a server and of its clients.
 fn connections() -> (Vec<TcpStream>, Vec<net::TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connect = |_| {
@@ -57,8 +58,9 @@ fn connections() -> (Vec<TcpStream>, Vec<net::TcpStream>) {
     (0..CLIENTS).map(connect).unzip()
 }
 
-/// How many connections were given up of those whose request lay there half of the limit before it
-/// passed, where the thread is held up for so long; `None` if the clients were late themselves.
+/// Returns the number of connections that were given up, although their request had arrived half of
+/// the limit before it passed. The thread is held up for `hold`. Returns `None` if the clients were
+/// late themselves.
 async fn round<F>(hold: Duration, serve: impl Fn(Timer, TcpStream) -> F) -> Option<usize>
 where
     F: Future<Output = bool> + Send + 'static,
@@ -72,7 +74,7 @@ where
         tokio::task::yield_now().await;
     }
     let holds_its_thread = tokio::spawn(async move {
-        // What wakes this task is the thread that waits for events.
+        // The thread that waits for events wakes this task.
         tokio::time::sleep(LIMIT / 10).await;
         for client in &mut clients {
             client.write_all(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").unwrap();
@@ -131,8 +133,8 @@ fn a_stream_of_items_yields_what_came_in_time() {
     });
 }
 
-/// Held up for long, and for just longer than the limit: the wait of a task that is later than a
-/// quarter of that begins anew.
+/// Held up for long, and for just longer than the limit. The wait of a task that is late by more
+/// than a quarter of the limit restarts.
 #[test]
 fn a_limited_stream_reads_what_came_in_time() {
     for hold in [2 * LIMIT, LIMIT] {
@@ -151,7 +153,7 @@ fn a_stream_reads_what_came_before_its_deadline() {
     });
 }
 
-/// What is always ready is polled a little longer, and no more.
+/// A stream or body that is always ready is polled a little longer, but not without end.
 #[test]
 fn a_peer_without_end_is_ended_though_bytes_win() {
     let timer = Timer::spawn(Builder::new().driver()).unwrap();
@@ -163,7 +165,7 @@ fn a_peer_without_end_is_ended_though_bytes_win() {
         if notices_late {
             thread::sleep(LIMIT / 5);
         }
-        // Not tokio's, in which nothing is always ready.
+        // Not on tokio, where the budget makes no future always ready.
         pollster::block_on(async {
             while stream.read_u8().await.is_ok() {
                 assert!(timer.now() < deadline + 100 * LIMIT, "the stream goes on");
@@ -176,7 +178,7 @@ fn a_peer_without_end_is_ended_though_bytes_win() {
     }
 }
 
-/// The time of a clock that is moved by hand; but a driver is not woken when it is moved.
+/// A clock that is moved by hand, but does not wake a driver when it is moved.
 #[derive(Debug)]
 struct Running(ManualClock);
 
@@ -194,7 +196,7 @@ struct HeldUp {
     _release: mpsc::Sender<()>,
 }
 
-/// Holds up the thread that wakes it.
+/// A waker that holds up the thread that calls it.
 struct Holds {
     entered: mpsc::Sender<()>,
     released: Mutex<mpsc::Receiver<()>>,
@@ -222,8 +224,8 @@ impl HeldUp {
         Self { clock, timer, _sleep: sleep, _release: release }
     }
 
-    /// A stream that has waited for its first byte, is always ready from then on, and is past its
-    /// deadline.
+    /// Creates a stream that has waited for its first byte, is always ready from then on, and is
+    /// past its deadline.
     fn busy(&self) -> TimeoutStream<Busy> {
         let deadline = self.timer.now() + LIMIT;
         let mut stream = TimeoutStream::new(&self.timer, Busy(false)).with_deadline(deadline);
@@ -234,7 +236,7 @@ impl HeldUp {
     }
 }
 
-/// Waits at the first read.
+/// A stream whose first read waits, and whose other reads are ready.
 struct Busy(bool);
 
 impl AsyncRead for Busy {
@@ -252,7 +254,7 @@ fn read(stream: &mut TimeoutStream<Busy>) -> Poll<io::Result<()>> {
     Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer)
 }
 
-/// A runtime has polled its sockets a tick after the deadline, whatever the driver does.
+/// The runtime has polled its sockets a tick after the deadline, even if the driver does not run.
 #[test]
 fn a_busy_stream_does_not_wait_for_the_tick_thread_at_its_deadline() {
     let held_up = HeldUp::new();
@@ -270,7 +272,7 @@ fn a_busy_stream_does_not_wait_for_the_tick_thread_at_its_deadline() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
-/// As in a forked child, which has no tick thread at all.
+/// The wheel of a forked child is closed, and there is no tick thread at all.
 #[test]
 fn a_busy_stream_ends_at_once_at_its_deadline_where_the_wheel_is_closed() {
     let held_up = HeldUp::new();
@@ -310,7 +312,7 @@ impl Body for Endless {
     }
 }
 
-/// A body whose frames are what a stream reads.
+/// A body whose frames are the reads of a stream.
 struct Reads(TcpStream);
 
 impl Body for Reads {

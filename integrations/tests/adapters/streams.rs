@@ -1,5 +1,5 @@
-//! Time-outs of byte streams, in virtual time: tokio's duplex pipes by tokio's traits, and the same
-//! by those of `futures-io`.
+//! Timeouts of byte streams, in virtual time: tokio's duplex pipes with tokio's traits, and the
+//! same with those of `futures-io`.
 
 use crate::common::Time;
 use std::cell::Cell;
@@ -27,7 +27,7 @@ fn pipe(timer: &Timer) -> (TimeoutStream<DuplexStream>, DuplexStream) {
     (TimeoutStream::new(timer, near), far)
 }
 
-/// What an operation ended with that was given up.
+/// Returns the error of an operation that was given up.
 fn given_up<T: std::fmt::Debug>(result: io::Result<T>) -> StreamError {
     let error = result.unwrap_err();
     let kind = error.kind();
@@ -46,7 +46,7 @@ fn run<F: Future>(test: impl FnOnce(Timer, tourbillon::testing::Spawner) -> F) -
     output
 }
 
-/// How long something takes in virtual time, and what comes of it.
+/// Returns how long a future takes in virtual time, and its output.
 async fn timed<F: Future>(timer: &Timer, future: F) -> (Duration, F::Output) {
     let start = timer.now();
     let output = future.await;
@@ -108,8 +108,8 @@ fn packets_in_time_cost_no_timer() {
             read += u32::from(stream.read_u8().await.unwrap());
         }
         let counted = timer.metrics();
-        // The peer has armed one for each of its pauses. The stream's own fires about once in a
-        // minute, and is armed anew.
+        // The peer has armed one timer for each of its pauses. The stream's own fires about once a
+        // minute, and is armed again.
         assert_eq!(read, 600);
         assert!(counted.inserted - 600 <= 12, "{counted:?}");
     });
@@ -130,7 +130,7 @@ fn a_peer_that_does_not_read_ends_a_write() {
     });
 }
 
-/// A stream that is never ready but to be shut down, if it is.
+/// A stream that is never ready, except perhaps to be shut down.
 struct Stuck {
     shuts: bool,
 }
@@ -194,8 +194,8 @@ fn what_goes_one_way_keeps_the_other_from_being_idle() {
     });
 }
 
-/// A client that reads all the time and asks again and again, each time late in the limit: each
-/// answer has all of the limit, unless the stream is told otherwise.
+/// A client that reads all the time and sends requests repeatedly, each of them late in the limit.
+/// Each response has the whole limit, unless the stream is configured otherwise.
 #[test]
 fn a_read_has_its_time_from_what_was_written_last() {
     run(|timer, spawner| async move {
@@ -228,8 +228,8 @@ fn a_read_has_its_time_from_what_was_written_last() {
             }
         };
         assert_eq!(ended, StreamError::Elapsed(Limit::Read));
-        // Asked each nine seconds until the 90th, answered until the 60th. The questions that are
-        // not answered are writes too.
+        // Requests are sent every nine seconds until the 90th, and answered until the 60th. The
+        // requests that are not answered are writes too.
         assert_eq!((answered, timer.now() - start), (6, SECOND * 100));
         timer.sleep(SECOND * 100).await.unwrap();
     });
@@ -273,7 +273,7 @@ fn both_halves_hear_of_a_silence() {
             hears.set(Some((at.now() - start, given_up(written))));
         });
         let ended = given_up(reads.read_u8().await);
-        // At three seconds four bytes went.
+        // Four bytes were written after three seconds.
         assert_eq!(timer.now() - start, SECOND * 13);
         timer.sleep(SECOND).await.unwrap();
         assert_eq!(heard.get(), Some((SECOND * 13, ended)));
@@ -341,7 +341,7 @@ fn a_deadline_ends_the_wait() {
     });
 }
 
-/// Polled by one task, the write first; a flush of the pipe is always ready.
+/// Polled by one task, the write first. A flush of the pipe is always ready.
 #[test]
 fn a_flush_that_is_ready_leaves_a_write_that_waits() {
     run(|timer, _| async move {
@@ -397,7 +397,7 @@ fn an_earlier_limit_is_kept_beside_a_later_one() {
         let waits = poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending()));
         assert!(waits.await);
         drop(first);
-        // Armed for the hundredth second; the wait goes on.
+        // Armed for the hundredth second. The wait continues.
         stream.set_read_timeout(Some(SECOND * 20));
         let (took, read) = timed(&timer, stream.read_u8()).await;
         assert_eq!((took, given_up(read)), (SECOND * 20, StreamError::Elapsed(Limit::Read)));
@@ -466,7 +466,7 @@ fn a_wait_that_was_dropped_leaves_the_next_write_its_time() {
     });
 }
 
-/// What comes late again and again is not waited for without end.
+/// A task that is late repeatedly does not wait without end.
 #[test]
 fn a_wait_begins_anew_once_until_bytes_move() {
     run(|timer, _| async move {
@@ -486,7 +486,7 @@ fn a_wait_begins_anew_once_until_bytes_move() {
     });
 }
 
-/// A clock that leaps over the limit is no wait that was dropped.
+/// A clock that jumps over the limit does not count as a wait that was dropped.
 #[tokio::test]
 async fn a_leap_of_time_ends_a_read() {
     let mut time = Time::new();
@@ -499,7 +499,7 @@ async fn a_leap_of_time_ends_a_read() {
     assert_eq!(time.armed(), 0);
 }
 
-/// A stream with a buffer of its own, as TLS has, that moves nothing until it opens.
+/// A stream with a buffer of its own, as TLS has, that moves no bytes until it opens.
 struct Buffered(Rc<Cell<bool>>);
 
 impl smol::io::AsyncWrite for Buffered {
@@ -516,7 +516,7 @@ impl smol::io::AsyncWrite for Buffered {
     }
 }
 
-/// A write is dropped in its wait; a flush waits, and moves its bytes; a second write waits.
+/// A write is dropped in its wait. A flush waits and moves its bytes. A second write waits.
 #[test]
 fn a_flush_that_has_waited_ends_the_wait_of_a_write() {
     use smol::io::AsyncWriteExt;
@@ -580,7 +580,7 @@ fn a_handle_ends_a_write_that_waits() {
     });
 }
 
-/// One that is always ready asks for the settings too.
+/// A stream that is always ready reads the settings too.
 #[test]
 fn a_handle_ends_a_stream_that_never_waits() {
     run(|timer, _| async move {
@@ -594,7 +594,7 @@ fn a_handle_ends_a_stream_that_never_waits() {
     });
 }
 
-/// Two requests that overlap: the pause ends with the last of them.
+/// Two requests that overlap. The pause ends with the last of them.
 #[test]
 fn limits_count_from_the_end_of_the_last_pause() {
     let elsewhere = |timer: Timer, handle: StreamHandle| async move {
@@ -634,7 +634,7 @@ fn a_pause_leaves_the_deadline_and_a_stream_leaves_its_handles() {
     });
 }
 
-/// A task that waits in a stream that is dropped is not kept by the stream's handles.
+/// Handles of a stream that was dropped do not keep a task that waited in it.
 #[test]
 fn a_handle_keeps_no_task() {
     run(|timer, _| async move {
@@ -723,7 +723,7 @@ fn the_traits_of_futures_io_are_the_same() {
     });
 }
 
-/// A stream that takes and gives all that it is asked for, if that is slices.
+/// A stream that moves all bytes that it is asked for, if they are in slices.
 struct Whole;
 
 impl smol::io::AsyncRead for Whole {
