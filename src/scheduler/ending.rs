@@ -1,10 +1,11 @@
-//! [`Ending`], why a closure will not run again, and [`Cancel`], what came of cancelling it.
+//! [`Ending`]: the reason why a closure will not run again; and [`Cancel`]: the outcome of a
+//! cancel.
 
 #![forbid(unsafe_code)]
 
 use crate::Refusal;
 
-/// Why a closure will not run again.
+/// The reason why a closure will not run again.
 ///
 /// # Examples
 ///
@@ -29,7 +30,7 @@ use crate::Refusal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// Its rule says so; a closure that was to run once has run.
+    /// The rule ended the repetition, or a closure that runs once has run.
     Done,
     /// A handle cancelled it.
     Cancelled,
@@ -38,12 +39,12 @@ pub enum Ending {
     /// The wheel refused its next timer, because its clock cannot represent the deadline or because
     /// timers of another scheduler fill its capacity.
     Refused(Refusal),
-    /// The scheduler was shut down or dropped, or the closure's timer was dropped, before its time
-    /// came; or the scheduler was closed and a repetition has had its last run.
+    /// The scheduler was shut down or dropped before the run, or the closure's timer was dropped.
+    /// Also the ending of a repetition that has had its last run after the scheduler was closed.
     ShutDown,
 }
 
-/// What came of cancelling.
+/// The outcome of a cancel.
 ///
 /// # Examples
 ///
@@ -66,10 +67,10 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Cancel {
-    /// It does not run any more, and is not running.
+    /// No run is in progress, and none will begin.
     Prevented,
-    /// A run is under way, and is the last.
+    /// A run is in progress. It is the last one.
     LastRun,
-    /// It had ended before.
+    /// The closure had already ended.
     Ended,
 }

@@ -1,24 +1,25 @@
-//! Closures at their time: once, at a fixed rate, with a fixed delay, or by a rule.
+//! Runs closures at a given time: once, at a fixed rate, with a fixed delay, or by a rule.
 //!
-//! What the JDK's `ScheduledThreadPoolExecutor`, Go's `time.AfterFunc` and `Ticker` and
-//! RussellLuo/timingwheel are used for, on a wheel: a timer for each closure, and the closure runs
-//! where the wheel's driver runs its handlers. [`Scheduler`] takes closures, [`Scheduled`] is what
-//! the caller keeps of one, [`Rule`] says when a repetition runs next.
+//! The scheduler serves the purpose of the JDK's `ScheduledThreadPoolExecutor`, of Go's
+//! `time.AfterFunc` and `Ticker`, and of RussellLuo/timingwheel. Each closure has one timer in a
+//! wheel and runs where the wheel's driver runs its handlers. [`Scheduler`] accepts closures,
+//! [`Scheduled`] is the caller's handle to one of them, and a [`Rule`] determines the next run of a
+//! repetition.
 //!
-//! * Runs of one closure never overlap: its next timer is armed when the run before has ended.
-//! * A fixed rate does not drift: the next deadline is the last one and a period.
-//! * A run is never early. What was missed is made up for, put off or left out
+//! * Runs of one closure never overlap, because the next timer is armed after a run has ended.
+//! * A fixed rate does not drift. The next deadline is the previous deadline plus a period.
+//! * A run is never early. Missed runs are made up for, delayed or skipped
 //!   ([`MissedTickBehavior`]).
-//! * A panic is reported as a handler's is ([`DriverBuilder::on_panic`](crate::DriverBuilder)), or
-//!   by [`Joined::join`]; the repetition then ends or goes on ([`AfterPanic`]), and
-//!   [`Scheduled::ending`] tells.
-//! * [`Scheduler::shutdown`] hands back what was not run, to be run or dropped.
-//! * [`Scheduler::close`] refuses new closures and lets those run that are scheduled.
-//! * With the feature `cron`, a `Calendar` is a rule: cron expressions in any time zone.
-//! * [`Scheduled::pause`] keeps runs from beginning until [`Scheduled::resume`].
-//! * Delays are not bounded by the range of the wheel.
+//! * A panic is reported like that of a handler
+//!   ([`DriverBuilder::on_panic`](crate::DriverBuilder)), or by [`Joined::join`]. The repetition
+//!   then stops or continues ([`AfterPanic`]), which [`Scheduled::ending`] reports.
+//! * [`Scheduler::shutdown`] returns the closures that have not run, to be run or dropped.
+//! * [`Scheduler::close`] refuses new closures and lets scheduled ones run.
+//! * With the feature `cron`, a `Calendar` is a rule made of cron expressions in any time zone.
+//! * [`Scheduled::pause`] prevents runs until [`Scheduled::resume`].
+//! * The range of the wheel does not limit delays.
 //!
-//! It stands on the wheel's public interface alone.
+//! The module uses only the public interface of the wheel.
 
 #![forbid(unsafe_code)]
 
@@ -67,15 +68,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use work::Work;
 
-/// Runs closures at their time. Clones share the wheel.
+/// Runs closures at a given time. Clones share the wheel.
 ///
-/// On a wheel with a [capacity](crate::Builder::capacity), each closure takes a place. A closure
-/// that runs once keeps it until its run begins, and a repetition keeps it until it ends, including
-/// during its runs. A burst of new closures therefore never takes the place of a repetition.
+/// On a wheel with a [capacity](crate::Builder::capacity), each closure counts against it. A
+/// closure that runs once counts until its run begins, and a repetition counts until it ends,
+/// including during its runs. A burst of new closures therefore never displaces a repetition.
 ///
-/// Dropping the last clone of one with a driver of its own ends it, as
-/// [`shutdown`](Self::shutdown) does, and drops what had not run. The drop waits for nothing:
-/// neither for a run that is under way nor for the tick thread, so it may come under a lock that
+/// Dropping the last clone of a scheduler with its own driver ends the scheduler, as
+/// [`shutdown`](Self::shutdown) does, and drops the closures that have not run. The drop waits
+/// neither for a run in progress nor for the tick thread, so it may happen under a lock that
 /// closures take.
 ///
 /// # Examples
@@ -126,25 +127,25 @@ use work::Work;
 pub struct Scheduler {
     wheel: Wheel<Due>,
     shared: Arc<SchedulerShared<Closure>>,
-    /// None in a [weak clone](Self::downgrade).
+    /// `None` in a [weak clone](Self::downgrade).
     guard: Option<Arc<ShutdownGuard>>,
 }
 
-/// What the clones of a scheduler share and its [weak clones](Scheduler::downgrade) do not have: with it
-/// goes the last one that could shut the scheduler down.
+/// Shared by the clones of a scheduler, but not by its [weak clones](Scheduler::downgrade). It is
+/// dropped with the last clone that could shut the scheduler down.
 #[derive(Debug)]
 struct ShutdownGuard {
     wheel: Wheel<Due>,
     shared: Arc<SchedulerShared<Closure>>,
-    /// None on a wheel that is swept elsewhere.
+    /// `None` on a wheel that is swept elsewhere.
     driver: Option<Driver<Due>>,
-    /// Whether a wheel that is swept elsewhere ends with the scheduler.
+    /// `true` if a wheel that is swept elsewhere is closed with the scheduler.
     ends_wheel: bool,
 }
 
 impl Drop for ShutdownGuard {
     fn drop(&mut self) {
-        // First, since it closes the wheel.
+        // First, because this closes the wheel.
         drop(self.driver.take());
         let wheel = &self.wheel;
         if self.ends_wheel {
@@ -152,7 +153,7 @@ impl Drop for ShutdownGuard {
             wheel.drain().into_iter().for_each(|timer| quietly(|| drop(timer)));
         }
         for closure in self.shared.drop_list() {
-            // What a closure holds is the user's, and may panic when it is dropped.
+            // The captured values are the user's, and their drop may panic.
             quietly(move || closure.abandon(wheel));
         }
     }
@@ -162,7 +163,7 @@ impl Drop for ShutdownGuard {
 ///
 /// # Examples
 ///
-/// What would have come within a day is done at the end, and the rest is dropped:
+/// Runs at the end what was due within a day, and drops the rest:
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -192,14 +193,15 @@ pub struct Unrun {
 }
 
 impl Scheduler {
-    /// A scheduler with a driver of its own, which ends when the last clone is dropped. For
-    /// closures that schedule others there is [`downgrade`](Self::downgrade).
+    /// Creates a scheduler with its own driver, which ends when the last clone is dropped. Use
+    /// [`downgrade`](Self::downgrade) for closures that schedule other closures.
     ///
     /// Closures that are due together run side by side, as far as the driver's
-    /// [executor](DriverBuilder::executor) has threads. For many short ones, due at once, larger
-    /// [batches](DriverBuilder::batch) cost less; the closures of a batch run one after the other.
+    /// [executor](DriverBuilder::executor) has threads. For many short closures that are due at
+    /// once, larger [batches](DriverBuilder::batch) cost less. The closures of a batch run one
+    /// after the other.
     ///
-    /// **Closures that block** or take long occupy a thread of the executor. While all threads are
+    /// **Blocking closures** and long ones occupy a thread of the executor. While all threads are
     /// occupied, nothing is lost, but every other closure waits, and calendars do not check the
     /// clock. The default executor has few threads. Give blocking closures an
     /// [executor](DriverBuilder::executor) with as many threads as closures may block at once, move
@@ -208,7 +210,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// As [`DriverBuilder::spawn`].
+    /// Fails like [`DriverBuilder::spawn`].
     pub fn spawn(driver: DriverBuilder) -> Result<Self, BuildError> {
         let driver = driver.default_batch(1).detach_on_drop().spawn_with(|wheel| {
             let scheduler = Self::new(wheel).downgrade();
@@ -266,9 +268,11 @@ impl Scheduler {
         Self { wheel, shared, guard: Some(Arc::new(guard)) }
     }
 
-    /// A weak clone for closures that schedule others: one that does not keep the driver running.
+    /// Returns a weak clone, which does not keep the driver running, for closures that schedule
+    /// others.
     ///
-    /// A clone in a closure would, for as long as that waits to be run: the driver would never end.
+    /// A strong clone inside a closure exists for as long as that closure is scheduled, so the
+    /// driver would never end.
     ///
     /// # Examples
     ///
@@ -298,8 +302,8 @@ impl Scheduler {
         Self { wheel: self.wheel.clone(), shared: Arc::clone(&self.shared), guard: None }
     }
 
-    /// The driver, if this scheduler has one of its own: to wait for the runs that are under way,
-    /// after [`shutdown`](Self::shutdown), and for its figures.
+    /// Returns the driver if this scheduler has its own. Use it to wait for runs in progress after
+    /// [`shutdown`](Self::shutdown), and for its metrics.
     ///
     /// # Examples
     ///
@@ -318,12 +322,13 @@ impl Scheduler {
         self.guard.as_ref()?.driver.as_ref()
     }
 
-    /// Runs `closure` once, when `delay` has passed. A delay that an [`Instant`] cannot tell counts
-    /// as 136 years.
+    /// Runs `closure` once, after `delay`. A delay that overflows an [`Instant`] is clamped to 136
+    /// years.
     ///
     /// # Errors
     ///
-    /// The wheel is closed or full; the closure comes back.
+    /// Fails if the scheduler or the wheel is closed, or if the wheel is full. The error contains
+    /// the closure.
     pub fn after<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
         &self,
         delay: Duration,
@@ -332,11 +337,11 @@ impl Scheduler {
         self.once(Next::After(delay), closure)
     }
 
-    /// Runs `closure` once, at `at`; at once if that has passed.
+    /// Runs `closure` once, at the instant `at`, or immediately if that has passed.
     ///
     /// # Errors
     ///
-    /// As [`after`](Self::after).
+    /// Fails like [`after`](Self::after).
     ///
     /// # Examples
     ///
@@ -359,22 +364,28 @@ impl Scheduler {
         self.once(Next::At(at), closure)
     }
 
-    /// Begins to say what is to run every `period`, which must not be zero; for the first time
-    /// after one period, unless [`Every::first_after`] or [`Every::first_at`] says otherwise. As a
-    /// delay, one that an [`Instant`] cannot tell counts as 136 years.
+    /// Begins to build a repetition with a `period`, which must not be zero.
+    ///
+    /// The first run is due after one period, unless [`Every::first_after`] or [`Every::first_at`]
+    /// changes that. A period that overflows an [`Instant`] is clamped to 136 years.
     pub fn every(&self, period: Duration) -> Every<'_> {
         Every::new(self, period)
     }
 
-    /// Begins to say what is to run by a rule.
+    /// Begins to build a repetition by a rule, such as a `Calendar`.
+    ///
+    /// A calendar is asked again at least once a minute, and its closure is armed for that
+    /// question. No timer is armed further ahead than the next check of the wall clock, which may
+    /// be set at any time.
     pub fn by<R: Rule>(&self, rule: R) -> By<'_, R> {
         By::new(self, rule)
     }
 
-    /// Runs the closure of a timer that was due: the handler for whoever sweeps the wheel.
+    /// Runs the closure of an expired timer. Pass this method as the handler to the sweeper of the
+    /// wheel.
     ///
-    /// What that arms without delay (a run that is already late, a calendar's) is there for the
-    /// next sweep: after a leap of virtual time, sweep until nothing expires.
+    /// A timer that `fire` arms without a delay (a late run, or a question to a calendar) expires
+    /// at the next sweep. After a leap of virtual time, sweep until nothing expires.
     pub fn fire(&self, timer: Expired<Due>) {
         let Expired { mut value, deadline, .. } = timer;
         if let Some((closure, number)) = value.take() {
@@ -382,7 +393,7 @@ impl Scheduler {
         }
     }
 
-    /// The wheel, for its metrics.
+    /// Returns the wheel, for its metrics.
     ///
     /// To let scheduled closures run but accept no more, [`close`](Self::close) the scheduler and
     /// not its wheel. A closed wheel refuses the timers of all closures. A closure whose run needs
@@ -454,7 +465,7 @@ impl Scheduler {
         };
         let mut unrun: Vec<_> =
             unfired.into_iter().filter_map(|timer| self.unfired(timer)).collect();
-        // Those whose timers are none of a run and are on their way, or could not be armed.
+        // Closures whose pending timer is not a run's, or whose timer could not be armed.
         let listed = self.shared.listed().into_iter();
         unrun.extend(listed.filter_map(|closure| {
             let work = closure.shut_down_listed();
@@ -474,7 +485,7 @@ impl Scheduler {
             let body = move |_run| {
                 let Some((closure, sender)) = once.take() else { return };
                 let ran = catch_unwind(AssertUnwindSafe(closure));
-                // Nobody waits for it: then it is a handler's panic.
+                // Without a receiver, the panic is reported like that of a handler.
                 if let Some(Err(payload)) = sender.send(ran) {
                     resume_unwind(payload);
                 }
@@ -494,7 +505,7 @@ impl Scheduler {
         Ok(Joined { scheduled, result })
     }
 
-    /// The closure of a timer that did not fire.
+    /// Returns the closure of a timer that did not fire.
     fn unfired(&self, mut timer: Unfired<Due>) -> Option<Unrun> {
         let (closure, number) = timer.value.take()?;
         let work = closure.shut_down(number)?;
@@ -508,19 +519,20 @@ impl Scheduler {
 }
 
 impl Unrun {
-    /// Runs it, here and now, once.
+    /// Runs the closure once, on this thread.
     pub fn run(mut self) {
         (self.work.body)(Run::after(&self.last, self.next_run));
     }
 
-    /// When it was due, as [`Scheduled::next_run`]: that of a calendar is its next run, and not its
-    /// next look at the clock. `None` if its rule does not know.
+    /// Returns the instant at which the closure was due, like [`Scheduled::next_run`]. For a
+    /// calendar this is its next run and not its next check of the clock. `None` if its rule does
+    /// not know.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.next_run.runs_at
     }
 
-    /// What the wall clock would have said, as [`Scheduled::next_time`].
+    /// Returns the wall-clock time of the next run, like [`Scheduled::next_time`].
     ///
     /// # Examples
     ///
@@ -544,7 +556,8 @@ impl Unrun {
         self.next_run.time
     }
 
-    /// Which closure it is: equal to what its caller was given when it was scheduled.
+    /// Returns the handle of the closure. It is equal to the handle that was returned when the
+    /// closure was scheduled.
     ///
     /// # Examples
     ///

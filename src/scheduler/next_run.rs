@@ -1,4 +1,5 @@
-//! [`NextRun`]: what is to come of a closure, and when; and [`Jitter`], by which runs are put off.
+//! [`NextRun`]: the next event of a closure as an instant; [`Schedule`]: the same before it is
+//! resolved against a clock; and [`Jitter`].
 
 #![forbid(unsafe_code)]
 
@@ -7,44 +8,45 @@ use crate::{BeyondRange, Pinned, Refusal, Wheel};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a delay counts as that no instant can tell: 2^32 s, 136 years.
+/// Delays that overflow `Instant` are clamped to this: 2^32 s (136 years).
 const MAX_DELAY: Duration = Duration::from_secs(1 << 32);
 
-/// What is to come, and when.
+/// The next event of a closure: a run, or a question to its rule.
 #[derive(Clone, Copy)]
 pub(super) struct NextRun {
-    /// With what it is put off by.
+    /// The instant of the event, including jitter.
     pub(super) due: Instant,
-    /// When the next run is due, as far as the rule knows; this one, if it is no question.
+    /// The instant of the next run as far as the rule knows. Equal to `due` unless this is a
+    /// question.
     pub(super) runs_at: Option<Instant>,
-    /// By how much jitter puts it off.
+    /// The jitter that `due` includes.
     pub(super) jitter: Duration,
-    /// Whether it is a question to the rule, and no run.
+    /// `true` for a question to the rule, `false` for a run.
     pub(super) asks_rule: bool,
-    /// Whether a handle wants it, and not the rule.
+    /// `true` if a handle has set the instant, and not the rule.
     pub(super) moved: bool,
-    /// Whether it was due when it was said.
+    /// `true` if the event was due when it was resolved.
     pub(super) is_due: bool,
-    /// What the wall clock says then, if the rule goes by that.
+    /// The wall-clock time of the run, if the rule uses the wall clock.
     pub(super) time: Option<SystemTime>,
 }
 
-/// What a rule has said, or a handle, before it is an instant.
+/// The reply of a rule, or the request of a handle, before it is resolved to an instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     next: Next,
     jitter: Duration,
     time: Option<SystemTime>,
-    /// How far ahead the next run is, where the rule wants to be asked again.
+    /// The delay until the next run, if the rule wants to be asked again before it.
     expected: Option<Duration>,
 }
 
-/// Puts each run off by chance, by up to so much.
+/// Delays each run by a random duration of up to this length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Jitter(pub(crate) Duration);
 
 impl NextRun {
-    /// A run at `wanted`, put off; as wanted, if that is beyond all time.
+    /// A run at `wanted` plus `jitter`, or at `wanted` if the sum overflows.
     fn at(wanted: Instant, jitter: Duration, time: Option<SystemTime>) -> Self {
         let (due, jitter) = match wanted.checked_add(jitter) {
             Some(due) => (due, jitter),
@@ -54,36 +56,37 @@ impl NextRun {
         Self { due, runs_at, jitter, asks_rule: false, moved: false, is_due: false, time }
     }
 
-    /// When the rule wanted it: from there it counts on.
+    /// Returns the instant at which the rule wanted the run. The next run is counted from here.
     pub(super) fn due_by_rule(&self) -> Instant {
         self.due.checked_sub(self.jitter).unwrap_or(self.due)
     }
 }
 
 impl Schedule {
-    /// `next` and nothing else.
+    /// Creates a schedule without jitter.
     pub(super) fn exactly(next: Next) -> Self {
         Self { next, jitter: Duration::ZERO, time: None, expected: None }
     }
 
-    /// `next`, put off by chance.
+    /// Creates a schedule with a random jitter.
     pub(super) fn with_jitter(next: Next, jitter: Jitter) -> Self {
         Self { jitter: jitter.draw(), ..Self::exactly(next) }
     }
 
-    /// What `rule` says.
+    /// Asks `rule` for the next event.
     pub(super) fn by_rule(rule: &mut dyn Rule, last: &LastRun, jitter: Jitter) -> Self {
         let next = rule.next(last);
         let expected = if let Next::AskAfter(_) = next { rule.next_delay() } else { None };
         Self { time: rule.next_time(), expected, ..Self::with_jitter(next, jitter) }
     }
 
-    /// Whether nothing is to come.
+    /// Returns `true` if no event follows.
     pub(super) fn is_end(&self) -> bool {
         self.next == Next::End
     }
 
-    /// As an instant, with the clock's lag where it is a delay; `None` for the end.
+    /// Resolves the schedule to an instant, or to `None` at its end. A delay is counted from the
+    /// time of the clock, including its lag.
     pub(super) fn resolve<T: Send>(
         self,
         wheel: &Wheel<T>,
@@ -108,7 +111,7 @@ impl Schedule {
                 let is_due = delay.is_zero() && jitter.is_zero();
                 Ok(Some(NextRun { is_due, ..NextRun::at(due, jitter, time) }))
             }
-            // A clock near the last instant that can be told.
+            // The clock is too close to the last instant that `Instant` represents.
             None => {
                 let longest = wheel.longest_delay();
                 Err(Refusal::BeyondRange(BeyondRange { longest, unswept: false }))
@@ -118,14 +121,14 @@ impl Schedule {
 }
 
 impl Jitter {
-    /// By how much to put off a run: each number of nanoseconds is as likely.
+    /// Draws a duration. Each number of nanoseconds is equally likely.
     pub(crate) fn draw(self) -> Duration {
         if self.0.is_zero() {
             return Duration::ZERO;
         }
-        // The standard library's keys for hashing are drawn by chance, and differ at each call.
+        // The keys of the standard library's hasher are random and differ at each call.
         let drawn = u128::from(RandomState::new().hash_one(()));
-        // 2^64 ns are 584 years: more counts as that.
+        // 2^64 ns are 584 years. Longer jitters are clamped to that.
         let width = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
         let nanos = (drawn * (u128::from(width) + 1)) >> 64;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(width))

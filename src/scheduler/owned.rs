@@ -1,12 +1,12 @@
-//! [`OwnedClosure`]: a closure that runs no more when its owner is gone.
+//! [`OwnedClosure`]: a closure that is cancelled when its owner is dropped.
 
 #![forbid(unsafe_code)]
 
 use super::handle::Scheduled;
 
-/// A closure that is cancelled when this is dropped; made by [`Scheduled::own`].
+/// Cancels a closure when it is dropped. Created by [`Scheduled::own`].
 ///
-/// A run that is under way goes on to its end.
+/// A run in progress continues to its end.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ pub struct OwnedClosure {
 }
 
 impl Scheduled {
-    /// The owner of this closure, which cancels it when it is dropped.
+    /// Converts this handle into an owner, which cancels the closure when it is dropped.
     pub fn own(self) -> OwnedClosure {
         OwnedClosure { scheduled: self, let_go: false }
     }
@@ -43,7 +43,7 @@ impl OwnedClosure {
         &self.scheduled
     }
 
-    /// Lets the closure go on without an owner. Returns its handle.
+    /// Releases the closure, which then continues without an owner, and returns its handle.
     #[must_use = "the closure has no owner any more"]
     pub fn into_scheduled(mut self) -> Scheduled {
         self.let_go = true;

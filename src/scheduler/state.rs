@@ -1,4 +1,4 @@
-//! [`ClosureState`] of a scheduled closure: its phase, and what goes with it.
+//! [`ClosureState`]: the state of a scheduled closure, guarded by one lock.
 
 #![forbid(unsafe_code)]
 
@@ -7,29 +7,29 @@ use super::next_run::NextRun;
 use crate::TimerId;
 use std::thread::ThreadId;
 
-/// What is behind the lock of a closure's state.
+/// The state of a closure. All fields are guarded by one lock.
 pub(super) struct ClosureState {
     pub(super) phase: Phase,
-    /// How many timers it has had.
+    /// The number of timers that were armed so far.
     pub(super) armings: u64,
-    /// How many threads wait for the end of a run.
+    /// The number of threads that wait for the end of a run.
     pub(super) waiting: u32,
-    /// Whether it is on the scheduler's list.
+    /// `true` if the closure is on the scheduler's list.
     pub(super) listed: bool,
-    /// Whether it has a place that is counted, in a wheel with a capacity.
+    /// `true` if the closure holds a permit, on a wheel with a capacity.
     pub(super) has_permit: bool,
-    /// Whether a handle has paused it.
+    /// `true` if a handle has paused the closure.
     pub(super) paused: bool,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Phase {
     Armed(Arming),
-    /// A thread has the work: it runs, or asks the rule.
+    /// A thread runs the closure or asks its rule.
     Busy {
         thread: ThreadId,
         runs: bool,
-        /// What a handle wants to happen next, in place of what the rule says.
+        /// The request of a handle, which overrides the reply of the rule.
         requested: Option<HandleRequest>,
     },
     Ended(Ending),
@@ -38,10 +38,10 @@ pub(super) enum Phase {
 #[derive(Clone, Copy)]
 pub(super) struct Arming {
     pub(super) number: u64,
-    /// None if it is parked.
+    /// `None` if the closure is parked.
     pub(super) timer: Option<TimerId>,
     pub(super) next_run: NextRun,
-    /// Whether its timer was due before the next run is, because that is beyond the range.
+    /// `true` if the next run is beyond the range, so that the timer is due before it.
     pub(super) is_hop: bool,
 }
 
@@ -61,7 +61,7 @@ impl Phase {
 }
 
 impl Arming {
-    /// Whether the timer that it has, if any, is none of a run.
+    /// Returns `true` if the pending timer, if any, is not that of a run.
     pub(super) fn has_no_run_yet(&self) -> bool {
         self.timer.is_none() || self.is_hop || self.next_run.asks_rule
     }
@@ -72,7 +72,7 @@ impl ClosureState {
         self.paused && self.phase.ending().is_none()
     }
 
-    /// Armed by the timer of this number, or not.
+    /// Returns the arming if the closure is armed by the timer of this number.
     pub(super) fn armed_as(&self, number: u64) -> Option<Arming> {
         match self.phase {
             Phase::Armed(armed) if armed.number == number => Some(armed),
