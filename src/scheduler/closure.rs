@@ -1,7 +1,7 @@
-//! A scheduled closure: its state, and who may change it.
+//! [`Closure`]: a scheduled closure, its state, and the transitions of that state.
 //!
 //! ```text
-//!             arm                fire               the rule says never,
+//!             arm                fire               the rule ends it,
 //!   (made) ────────► Armed ───────────────► Busy ─── the wheel refuses, ──► Ended
 //!                     ▲ │ ▲                 ▲ │      cancelled meanwhile      ▲
 //!                     │ └─┘ reset           └─┤ a question: run now           │
@@ -9,23 +9,23 @@
 //!                     └────── cancel, shutdown, the timer is dropped ─────────┘
 //! ```
 //!
-//! **One timer at a time.** An armed closure has one timer in the wheel, and its phase names it,
-//! by the number of the arming. A timer that fires and is not the one named was overtaken by a
-//! handle, and does nothing. So whoever changes the phase under its lock has decided, whatever the
-//! sweeper has taken. A timer that is named and is dropped unfired, with the wheel or by an
-//! executor, ends its closure: nobody waits for a run that cannot come.
+//! **One timer at a time.** An armed closure has one timer in the wheel, and its phase holds the
+//! number of that arming. If a timer with another number fires, a handle has superseded it, and it
+//! does nothing. The thread that changes the phase under its lock therefore decides, whatever the
+//! sweeper has taken out of the wheel. If the current timer is dropped unfired, with the wheel or
+//! by an executor, the closure ends, so that no thread waits for a run that cannot come.
 //!
-//! **One run at a time.** Whoever turns `Armed` into `Busy` runs; the next timer is armed only
-//! after that. The work (body and rule) is locked by the thread that is busy, or by nobody. What
-//! is the user's runs and is dropped outside of the phase's lock.
+//! **One run at a time.** The thread that changes `Armed` to `Busy` runs the closure, and the next
+//! timer is armed only afterwards. Only the busy thread locks the work (body and rule). User code
+//! runs and is dropped while the lock of the phase is not held.
 //!
-//! **On the way.** What is due beyond the wheel's range, or is a question to the rule and not a
-//! run, is an armed timer as well. If the answer to a question is a run that is due, the thread
-//! that asked runs it, and needs no timer in between.
+//! **Hops.** A run beyond the wheel's range is armed as a timer at the longest delay, and a
+//! question to the rule is a timer as well. If the reply to a question is a run that is due, the
+//! thread that asked runs it without another timer.
 //!
-//! **Parked.** A closure that is paused is armed without a timer, until it is resumed. So is one
-//! that is on the way and whose next timer a closed wheel refuses. Both are on the scheduler's list
-//! ([`SchedulerShared`]), for a shutdown to hand them back.
+//! **Parked closures** are armed without a timer. A paused closure is parked until it is resumed. A
+//! closure whose run is still to come is parked if a closed wheel refuses its next timer. Both are
+//! on the scheduler's list ([`SchedulerShared`]), so that a shutdown returns them.
 
 #![forbid(unsafe_code)]
 
@@ -43,12 +43,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-/// What the wheel of a scheduler holds: the timer of a closure, to be given to
-/// [`Scheduler::fire`](super::Scheduler::fire). Dropping it instead ends the closure.
+/// The value type of a scheduler's wheel: the timer of a closure. Pass it to
+/// [`Scheduler::fire`](super::Scheduler::fire) when it expires. Dropping it instead ends the
+/// closure.
 ///
 /// # Examples
 ///
-/// A turn of an event loop that sweeps for its scheduler:
+/// One iteration of an event loop that sweeps for its scheduler:
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -76,7 +77,7 @@ impl Due {
         Self(Some((closure, number)))
     }
 
-    /// The closure, and which of its timers this is; once.
+    /// Takes the closure and the number of this timer, once.
     pub(super) fn take(&mut self) -> Option<(Arc<Closure>, u64)> {
         self.0.take()
     }
@@ -90,17 +91,18 @@ impl Drop for Due {
     }
 }
 
-/// Is told, where no lock is held, that no run is under way any more; `stopped`: nor is to be,
-/// since the closure was cancelled, or shut down before its next run. To be told does not panic.
+/// An observer of a closure. It is notified, with no lock held, when no run is in progress. If
+/// `stopped` is `true`, no run will follow, because the closure was cancelled or was shut down
+/// before its next run. Implementations must not panic.
 pub(super) trait Observer: Send + Sync {
     fn on_idle(&self, stopped: bool);
 }
 
-/// How often a closure that has a place tries to find room in the wheel. Each refusal means that
+/// The number of attempts of a closure with a permit to find room in the wheel. After each refusal,
 /// other threads have ended and armed timers between two steps of the attempt.
 const ATTEMPTS: u32 = 64;
 
-/// How a closure begins: with a first run at `first`, which its rule returned when it was asked
+/// The start of a closure, whose first event is `first`. Its rule returned that when it was asked
 /// with `last`.
 pub(super) struct Start {
     pub(super) first: Schedule,
@@ -121,8 +123,8 @@ pub(super) struct Closure {
 }
 
 impl Closure {
-    /// Arms a closure for the first time. `f` becomes its work once the wheel has accepted it, and
-    /// comes back otherwise.
+    /// Arms a closure for the first time. `f` becomes its work after the wheel has accepted the
+    /// timer. If the wheel refuses, the error contains `f`.
     pub(super) fn schedule<F>(
         wheel: &Wheel<Due>,
         shared: &Arc<SchedulerShared<Self>>,
@@ -152,7 +154,7 @@ impl Closure {
             work: Mutex::new(None),
             idle: Condvar::new(),
         });
-        // A timer that fires before the work is there waits for this lock.
+        // A timer that fires before the work is stored waits for this lock.
         let mut state = ignore_poison(closure.state.lock());
         let pinned = wheel.pin();
         let armed = first.resolve(wheel, &pinned).and_then(|next_run| {
@@ -172,14 +174,14 @@ impl Closure {
         Ok(closure)
     }
 
-    /// The closure's timer has fired.
+    /// Handles the expiry of one of the closure's timers.
     pub(super) fn fire(self: &Arc<Self>, number: u64, wheel: &Wheel<Due>, deadline: Instant) {
         let Some(armed) = self.begin(number) else { return };
         if armed.is_hop {
             let _ = self.finish(wheel, Ok(Some(armed.next_run)), Ending::Done, true);
             return;
         }
-        // Once, or twice where a question is followed by a run.
+        // Once, or twice if a run follows a question.
         let mut due_run = Some(armed.next_run);
         while let Some(next_run) = due_run {
             let outcome = match &mut *ignore_poison(self.work.lock()) {
@@ -195,14 +197,14 @@ impl Closure {
             let may_be_moved = outcome.ending == Ending::Done;
             let next = outcome.next.resolve(wheel, &wheel.pin());
             due_run = self.finish(wheel, next, outcome.ending, may_be_moved);
-            // Reported as any panic of a handler is.
+            // Reported like a panic of a handler.
             if let Some(payload) = outcome.panic {
                 resume_unwind(payload);
             }
         }
     }
 
-    /// The closure's timer was dropped unfired.
+    /// Ends the closure if its current timer was dropped unfired.
     pub(super) fn on_timer_dropped(&self, number: u64) {
         let state = ignore_poison(self.state.lock());
         if state.armed_as(number).is_some() {
@@ -210,12 +212,12 @@ impl Closure {
         }
     }
 
-    /// Cancels.
+    /// Cancels the closure.
     pub(super) fn cancel(&self, wheel: &Wheel<Due>) -> Cancel {
         let mut state = ignore_poison(self.state.lock());
         match &mut state.phase {
             Phase::Armed(armed) => {
-                // If the sweeper has taken it already, it finds the closure ended.
+                // If the sweeper has already taken the timer, it finds the closure ended.
                 let timer = armed.timer.and_then(|timer| wheel.cancel(timer));
                 self.stop(state, Ending::Cancelled);
                 drop(timer);
@@ -231,7 +233,7 @@ impl Closure {
         }
     }
 
-    /// Lets the next run come at another time, if there is one to come. Returns whether there is.
+    /// Moves the next run. Returns `false` if no run is to come.
     pub(super) fn reset(self: &Arc<Self>, wheel: &Wheel<Due>, next: Next) -> Result<bool, Refusal> {
         let mut state = ignore_poison(self.state.lock());
         if !self.has_pending_run(&state) {
@@ -264,12 +266,12 @@ impl Closure {
                 return Ok(true);
             }
         }
-        // The sweeper has taken its timer, which finds that it was overtaken.
+        // The sweeper has taken the timer, which will find that it was superseded.
         state.phase = Phase::Armed(self.arm(&mut state, &pinned, next_run)?);
         Ok(true)
     }
 
-    /// Lets no run begin until it is resumed. Returns whether one was to come.
+    /// Prevents runs until the closure is resumed. Returns `false` if no run is to come.
     pub(super) fn pause(self: &Arc<Self>, wheel: &Wheel<Due>) -> bool {
         let mut state = ignore_poison(self.state.lock());
         if !self.has_pending_run(&state) {
@@ -282,14 +284,14 @@ impl Closure {
             return false;
         };
         state.phase = Phase::Armed(parked);
-        // If the sweeper has taken it already, it finds that it was overtaken.
+        // If the sweeper has already taken the timer, it finds that it was superseded.
         let timer = armed.timer.and_then(|timer| wheel.cancel(timer));
         drop(state);
         drop(timer);
         true
     }
 
-    /// Lets runs begin again. Returns whether it was paused.
+    /// Allows runs again. Returns `false` if the closure was not paused.
     pub(super) fn resume(self: &Arc<Self>, wheel: &Wheel<Due>) -> Result<bool, Refusal> {
         let mut state = ignore_poison(self.state.lock());
         if !state.is_paused() {
@@ -302,22 +304,22 @@ impl Closure {
         Ok(true)
     }
 
-    /// Whether it is paused, and not at its end.
+    /// Returns `true` if the closure is paused and has not ended.
     pub(super) fn is_paused(&self) -> bool {
         ignore_poison(self.state.lock()).is_paused()
     }
 
-    /// When the next run is due, as far as the rule knows.
+    /// Returns the instant of the next run, as far as the rule knows.
     pub(super) fn next_run(&self) -> Option<Instant> {
         self.upcoming()?.runs_at
     }
 
-    /// What the wall clock says at the next run, if its rule goes by that.
+    /// Returns the wall-clock time of the next run, if its rule uses the wall clock.
     pub(super) fn next_time(&self) -> Option<SystemTime> {
         self.upcoming()?.time
     }
 
-    /// What is to come, unless it is paused.
+    /// Returns the next event, unless the closure is paused.
     fn upcoming(&self) -> Option<NextRun> {
         let state = ignore_poison(self.state.lock());
         match state.phase {
@@ -326,23 +328,23 @@ impl Closure {
         }
     }
 
-    /// Whether a run is under way.
+    /// Returns `true` if a run is in progress.
     pub(super) fn is_running(&self) -> bool {
         matches!(ignore_poison(self.state.lock()).phase, Phase::Busy { runs: true, .. })
     }
 
-    /// Why it does not run again, once that is so.
+    /// Returns the reason for the end, if the closure has ended.
     pub(super) fn ending(&self) -> Option<Ending> {
         ignore_poison(self.state.lock()).phase.ending()
     }
 
-    /// Waits for the end of a run that is under way, and not for those after it. `false`: the
+    /// Waits for the end of the run in progress, but not for later runs. Returns `false` if the
     /// caller is that run.
     pub(super) fn wait(&self) -> bool {
         let mut state = ignore_poison(self.state.lock());
         let armings = state.armings;
         while let Phase::Busy { thread, .. } = state.phase {
-            // The next run is another arming's.
+            // A later run belongs to another arming.
             if state.armings != armings {
                 break;
             }
@@ -354,7 +356,7 @@ impl Closure {
         true
     }
 
-    /// Waits until the closure may no longer be busy as it is.
+    /// Waits until the closure may have stopped being busy.
     pub(super) fn wait_for_change<'s>(
         &'s self,
         mut state: MutexGuard<'s, ClosureState>,
@@ -365,7 +367,7 @@ impl Closure {
         state
     }
 
-    /// Whether a handle may still say when, or that not.
+    /// Returns `true` if a handle can still move or prevent a run.
     fn has_pending_run(&self, state: &ClosureState) -> bool {
         match state.phase {
             Phase::Busy { requested: Some(HandleRequest::End(_)), .. } | Phase::Ended(_) => false,
@@ -374,7 +376,7 @@ impl Closure {
         }
     }
 
-    /// From armed by this timer to busy.
+    /// Changes the phase from armed by this timer to busy.
     fn begin(&self, number: u64) -> Option<Arming> {
         let mut state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
@@ -386,8 +388,9 @@ impl Closure {
         Some(armed)
     }
 
-    /// From busy to armed, for what is wanted or else for `next`, or to ended. Returns a run that
-    /// is due where a question was asked: the closure stays busy, with that.
+    /// Changes the phase from busy to armed, or to ended. The request of a handle overrides `next`.
+    /// If a question was asked and its reply is a run that is due, the closure stays busy, and that
+    /// run is returned.
     fn finish(
         self: &Arc<Self>,
         wheel: &Wheel<Due>,
@@ -411,13 +414,13 @@ impl Closure {
                 self.park(&mut state, wheel, next_run).map(Some).ok_or(Refusal::Closed)
             }
             Ok(Some(next_run)) if !runs && next_run.is_due && !next_run.moved => {
-                state.armings += 1; // for those who wait for the run before
+                state.armings += 1; // for threads that wait for the previous run
                 state.phase = Phase::Busy { thread, runs: true, requested: None };
                 self.notify(state, false);
                 return Some(next_run);
             }
             Ok(Some(next_run)) => match self.arm(&mut state, &wheel.pin(), next_run) {
-                // A run was to come, and a shutdown hands it back.
+                // A run was still to come, so that a shutdown returns the closure.
                 Err(Refusal::Closed) if !runs => {
                     self.park(&mut state, wheel, next_run).map(Some).ok_or(Refusal::Closed)
                 }
@@ -432,19 +435,19 @@ impl Closure {
                 self.notify(state, false);
             }
             Ok(None) => self.end(state, ending, false),
-            // The wheel was closed before this run ended, which is the last one.
+            // The wheel was closed before this run ended. It was the last one.
             Err(Refusal::Closed) => self.end(state, Ending::ShutDown, false),
             Err(refusal) => self.end(state, Ending::Refused(refusal), false),
         }
         None
     }
 
-    /// Ends where a run was still to come.
+    /// Ends a closure whose run was still to come.
     pub(super) fn stop(&self, state: MutexGuard<'_, ClosureState>, ending: Ending) {
         self.end(state, ending, true);
     }
 
-    /// Ends, and drops the work where no lock is held: it is the user's.
+    /// Ends the closure, and drops its work, which is user code, after the lock was released.
     fn end(&self, mut state: MutexGuard<'_, ClosureState>, ending: Ending, stopped: bool) {
         state.phase = Phase::Ended(ending);
         let work = ignore_poison(self.work.lock()).take();
@@ -452,7 +455,7 @@ impl Closure {
         drop(work);
     }
 
-    /// Lets go of the state, and tells the threads that wait for a run to end.
+    /// Releases the state and notifies the threads that wait for the end of a run.
     pub(super) fn notify(&self, state: MutexGuard<'_, ClosureState>, stopped: bool) {
         let waiting = state.waiting > 0;
         match state.phase {
@@ -467,7 +470,8 @@ impl Closure {
         }
     }
 
-    /// Has a shutdown look at this closure: its next timer is none of a run, or it has none.
+    /// Puts the closure on the scheduler's list, because it has no timer or its next timer is not
+    /// that of a run.
     fn list(self: &Arc<Self>, state: &mut ClosureState) {
         if !state.listed {
             state.listed = true;
@@ -475,8 +479,8 @@ impl Closure {
         }
     }
 
-    /// Armed without a timer; `None` if neither a shutdown nor a handle could do anything with it
-    /// any more.
+    /// Arms the closure without a timer. Returns `None` if neither a shutdown nor a handle could
+    /// ever reach it again.
     fn park(
         self: &Arc<Self>,
         state: &mut ClosureState,
@@ -484,7 +488,8 @@ impl Closure {
         next_run: NextRun,
     ) -> Option<Arming> {
         self.list(state);
-        // In this order: where a scheduler has a driver, the wheel is closed before the list goes.
+        // In this order, because a scheduler with a driver closes the wheel before it drops the
+        // list.
         if !self.shared.has_list() && wheel.is_closed() {
             return None;
         }
@@ -492,14 +497,14 @@ impl Closure {
         Some(Arming { number: state.armings, timer: None, next_run, is_hop: false })
     }
 
-    /// Gives its place to others, if it has one.
+    /// Releases the closure's permit, if it holds one.
     fn release_permit(&self, state: &mut ClosureState) {
         if std::mem::take(&mut state.has_permit) {
             self.shared.release_permit();
         }
     }
 
-    /// Lets go of the state of a closure that has ended, or has not begun, and of all that the
+    /// Releases the state of a closure that has ended or has not begun, and everything that the
     /// scheduler keeps for it.
     fn deregister(&self, mut state: MutexGuard<'_, ClosureState>) {
         self.release_permit(&mut state);
@@ -510,8 +515,8 @@ impl Closure {
         }
     }
 
-    /// Puts a timer into the wheel; the caller names it in the phase before it lets go of the
-    /// state.
+    /// Inserts a timer into the wheel. The caller stores its number in the phase before it releases
+    /// the state.
     fn arm(
         self: &Arc<Self>,
         state: &mut ClosureState,
@@ -520,7 +525,7 @@ impl Closure {
     ) -> Result<Arming, Refusal> {
         state.armings += 1;
         let number = state.armings;
-        // Before the timer is in the wheel: a shutdown drains that first, and then reads the list.
+        // Before the insert, because a shutdown drains the wheel first and then reads the list.
         if next_run.asks_rule {
             self.list(state);
         }
@@ -542,7 +547,7 @@ impl Closure {
                     thread::yield_now();
                 }
                 Err(InsertError { reason, mut value }) => {
-                    // It was never named; its drop would wait for the state.
+                    // The phase never held this timer, and its drop would wait for the state.
                     value.take();
                     return Err(reason);
                 }
@@ -563,7 +568,7 @@ impl fmt::Debug for Closure {
 mod tests {
     use super::*;
 
-    /// A waiter that comes to look when the next run, its own thread's, is under way already.
+    /// A waiter that checks the state when the next run, on its own thread, is already in progress.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a waiter is a thread")]
     fn a_wait_is_for_one_run() {

@@ -1,4 +1,4 @@
-//! What a caller keeps of a scheduled closure: [`Scheduled`], and [`Joined`] for its result.
+//! The handles that callers keep: [`Scheduled`] for a closure, and [`Joined`] for its result.
 
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A closure that was scheduled. Clones are of the same one, and equal to each other and to no
-/// others; dropping them changes nothing.
+/// A handle to a scheduled closure. Clones refer to the same closure. Two handles are equal if they
+/// refer to the same closure. Dropping a handle does not cancel the closure.
 ///
 /// # Examples
 ///
@@ -55,49 +55,52 @@ impl Hash for Scheduled {
 }
 
 impl Scheduled {
-    /// Lets it run no more, and says whether that comes in time. O(1).
+    /// Cancels all future runs and reports whether one was prevented. O(1).
     ///
-    /// After [`Cancel::Prevented`] no run begins and none is under way; what the closure holds has
-    /// been dropped, or is as soon as its rule, which is being asked, has answered.
+    /// After [`Cancel::Prevented`] no run begins and none is in progress. The values that the
+    /// closure has captured are dropped, or will be dropped as soon as its rule returns if the rule
+    /// is being asked.
     pub fn cancel(&self) -> Cancel {
         self.closure.cancel(&self.wheel)
     }
 
-    /// Lets it run next when `delay` has passed, and by its rule from there. `false`: no run is to
-    /// come, and so none is moved. During a run it moves the one after that. A closure that is
-    /// [paused](Self::pause) stays so, and runs then at the earliest. A delay that an [`Instant`]
-    /// cannot tell counts as 136 years. O(1).
+    /// Moves the next run to `delay` from now. Later runs follow the rule from there. O(1).
+    ///
+    /// Returns `false` if no run is to come, so that none was moved. During a run, the run after it
+    /// is moved. A [paused](Self::pause) closure stays paused and runs when it is resumed at the
+    /// earliest. A delay that overflows an [`Instant`] is clamped to 136 years.
     ///
     /// # Errors
     ///
-    /// The wheel is closed, or full; the closure keeps its time.
+    /// Fails if the wheel is closed or full. The closure keeps its time.
     pub fn reset(&self, delay: Duration) -> Result<bool, Refusal> {
         self.closure.reset(&self.wheel, Next::After(delay))
     }
 
-    /// As [`reset`](Self::reset), to an instant; one that has passed means at once.
+    /// Moves the next run to the instant `at`, as [`reset`](Self::reset) does. If that has passed,
+    /// the closure runs immediately.
     ///
     /// # Errors
     ///
-    /// As [`reset`](Self::reset).
+    /// Fails like [`reset`](Self::reset).
     pub fn reset_at(&self, at: Instant) -> Result<bool, Refusal> {
         self.closure.reset(&self.wheel, Next::At(at))
     }
 
     /// Prevents runs until the closure is [resumed](Self::resume). Returns `false` if no run is to
     /// come, because the closure has ended or its only run is in progress. A run of a repetition
-    /// that is in progress continues to its end; see [`is_running`](Self::is_running) and
-    /// [`wait`](Self::wait). O(1).
+    /// that is in progress continues to its end (see [`is_running`](Self::is_running) and
+    /// [`wait`](Self::wait)). O(1).
     ///
     /// On resumption the rule decides about the times that have passed, as if nothing had swept the
-    /// wheel during the pause: by [`MissedTickBehavior`](super::MissedTickBehavior) at a fixed
-    /// rate, and by `MissedTimes` for a calendar. A run that was already due begins on resumption,
+    /// wheel during the pause. At a fixed rate [`MissedTickBehavior`](super::MissedTickBehavior)
+    /// applies, and for a calendar `MissedTimes`. A run that was already due begins on resumption,
     /// even of a closure that runs once. Running [tasks](super::Tasks) and queued tasks are not
     /// paused.
     ///
     /// # Examples
     ///
-    /// No report is made while the files are copied, and then one for all that were missed:
+    /// No report is made during the backup, and one report afterwards for all that were missed:
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -143,17 +146,22 @@ impl Scheduled {
         self.closure.is_paused()
     }
 
-    /// When it runs next, with its jitter; `None` during a run, after the last, while it is paused,
-    /// and if its rule wants to be asked again and does not know. That of a calendar is by the wall
-    /// clock of its last look, at most a minute ago; see also [`next_time`](Self::next_time).
+    /// Returns the instant of the next run, including its jitter.
+    ///
+    /// Returns `None` during a run, after the last run, while the closure is paused, and if its
+    /// rule has asked to be asked again and does not know the run. For a calendar the instant is
+    /// based on the last check of the wall clock, at most a minute ago. See also
+    /// [`next_time`](Self::next_time).
     #[must_use]
     pub fn next_run(&self) -> Option<Instant> {
         self.closure.next_run()
     }
 
-    /// What the wall clock will say when it runs next, by a rule that goes by the wall clock, as a
-    /// `Calendar` does, and without its jitter; `None` by other rules, during a run, after the
-    /// last, while it is paused, and if [`reset`](Self::reset) has moved the next run.
+    /// Returns the wall-clock time of the next run, without its jitter, if the rule uses the wall
+    /// clock as a `Calendar` does.
+    ///
+    /// Returns `None` for other rules, during a run, after the last run, while the closure is
+    /// paused, and if [`reset`](Self::reset) has moved the next run.
     ///
     /// # Examples
     ///
@@ -175,7 +183,7 @@ impl Scheduled {
         self.closure.next_time()
     }
 
-    /// Whether a run is under way.
+    /// Returns `true` if a run is in progress.
     ///
     /// # Examples
     ///
@@ -204,24 +212,24 @@ impl Scheduled {
         self.closure.is_running()
     }
 
-    /// Why it will not run again; `None` while it will.
+    /// Returns the reason why the closure will not run again, or `None` while it will.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         self.closure.ending()
     }
 
-    /// Waits for the end of a run that is under way; returns at once if none is, also if others are
-    /// to come.
+    /// Waits for the end of the run in progress. Returns immediately if there is none, even if runs
+    /// are to come.
     ///
     /// # Errors
     ///
-    /// The caller is that run, and would wait for itself.
+    /// Fails if the caller is that run, which would wait for itself.
     pub fn wait(&self) -> Result<(), WaitError> {
         if self.closure.wait() { Ok(()) } else { Err(WaitError::InsideHandler) }
     }
 }
 
-/// A closure that runs once, and its result.
+/// A handle to a closure that runs once, and to its result.
 ///
 /// # Examples
 ///
@@ -241,7 +249,7 @@ pub struct Joined<R> {
     pub(super) result: ResultReceiver<R>,
 }
 
-/// Why there is no result.
+/// The reason why a closure has no result.
 ///
 /// # Examples
 ///
@@ -261,47 +269,49 @@ pub struct Joined<R> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub enum JoinError {
-    /// The closure panicked; this is what the panic carried.
+    /// The closure panicked. Contains the payload of the panic.
     Panicked(Box<dyn Any + Send>),
-    /// It was cancelled, or its scheduler was shut down, before it ran.
+    /// The closure was cancelled, or its scheduler was shut down, before it ran.
     NotRun,
 }
 
 impl<R> Joined<R> {
-    /// The closure.
+    /// Returns the handle of the closure.
     #[must_use]
     pub fn scheduled(&self) -> &Scheduled {
         &self.scheduled
     }
 
-    /// As [`Scheduled::cancel`].
+    /// Cancels the closure, like [`Scheduled::cancel`].
     pub fn cancel(&self) -> Cancel {
         self.scheduled.cancel()
     }
 
-    /// Waits for the result. In a closure it may wait for ever: for one that stands behind, in the
-    /// same [batch](crate::DriverBuilder::batch) or because no thread of the executor is free.
+    /// Blocks until the result is available.
+    ///
+    /// In a closure this may block forever, if the awaited closure is queued behind it: in the same
+    /// [batch](crate::DriverBuilder::batch), or because no thread of the executor is free.
     ///
     /// # Errors
     ///
-    /// The closure panicked, or was not run.
+    /// Fails if the closure panicked or was not run.
     pub fn join(self) -> Result<R, JoinError> {
         join_result(self.into_result().wait())
     }
 
-    /// The result to come, without the closure: that, and with it who tells the result, may live by
-    /// this handle alone.
+    /// Drops the handle of the closure and keeps the result. The handle may be the last reference
+    /// to the closure, and with it to the sender of the result.
     fn into_result(self) -> ResultReceiver<R> {
         let Self { scheduled, result } = self;
         drop(scheduled);
         result
     }
 
-    /// The result if it is there; it can be had once.
+    /// Returns the result if it is available. The result can be taken once.
     ///
     /// # Errors
     ///
-    /// The closure panicked, or was not run.
+    /// Fails if the closure panicked or was not run.
     ///
     /// # Examples
     ///
@@ -344,12 +354,12 @@ impl<R> IntoFuture for Joined<R> {
     }
 }
 
-/// The result of a closure that runs once, for tasks: what `.await` makes of [`Joined`]. Dropping
-/// it changes nothing.
+/// A future of the result of a closure that runs once. Created by awaiting a [`Joined`]. Dropping
+/// it does not cancel the closure.
 ///
 /// # Errors
 ///
-/// As [`Joined::join`].
+/// Resolves to an error like [`Joined::join`].
 ///
 /// # Examples
 ///

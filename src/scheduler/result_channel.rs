@@ -1,4 +1,5 @@
-//! The result of a closure that runs once, on its way from the run to whoever joins.
+//! A one-shot channel that carries the result of a closure from its run to the thread or task that
+//! joins.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Makes the two ends.
+/// Creates a channel.
 pub(super) fn result_channel<R>() -> (ResultSender<R>, ResultReceiver<R>) {
     let shared = Arc::new(ResultChannel {
         state: Mutex::new(ChannelState { delivery: Delivery::Pending, waits: false, task: None }),
@@ -17,13 +18,13 @@ pub(super) fn result_channel<R>() -> (ResultSender<R>, ResultReceiver<R>) {
     (ResultSender(Some(Arc::clone(&shared))), ResultReceiver(shared))
 }
 
-/// The end of the closure. Dropping it says that no result comes.
+/// The sender, held by the closure. Dropping it closes the channel without a result.
 pub(super) struct ResultSender<R>(Option<Arc<ResultChannel<R>>>);
 
-/// The end of whoever joins.
+/// The receiver, held by [`Joined`](super::Joined).
 pub(super) struct ResultReceiver<R>(Arc<ResultChannel<R>>);
 
-/// What both ends share.
+/// The state that both ends share.
 pub(super) struct ResultChannel<R> {
     state: Mutex<ChannelState<R>>,
     changed: Condvar,
@@ -31,21 +32,21 @@ pub(super) struct ResultChannel<R> {
 
 struct ChannelState<R> {
     delivery: Delivery<R>,
-    /// Whether a thread sleeps until that changes.
+    /// `true` if a thread waits for the delivery.
     waits: bool,
-    /// The task that does.
+    /// The task that waits for the delivery.
     task: Option<Waker>,
 }
 
 enum Delivery<R> {
     Pending,
     Ready(thread::Result<R>),
-    /// No result comes, or it has been taken.
+    /// No result will come, or it was taken.
     Closed,
 }
 
 impl<R> ResultSender<R> {
-    /// Tells how the run ended; if nobody can join any more, that comes back.
+    /// Sends the result of the run. Returns it if the receiver was dropped.
     pub(super) fn send(mut self, ran: thread::Result<R>) -> Option<thread::Result<R>> {
         let shared = self.0.take()?;
         if Arc::strong_count(&shared) == 1 {
@@ -65,7 +66,7 @@ impl<R> Drop for ResultSender<R> {
 }
 
 impl<R> ResultReceiver<R> {
-    /// The result, once; `None` if none comes. Waits for it.
+    /// Waits for the result. Returns `None` if none will come.
     pub(super) fn wait(self) -> Option<thread::Result<R>> {
         let mut state = self.0.lock();
         loop {
@@ -77,9 +78,9 @@ impl<R> ResultReceiver<R> {
         }
     }
 
-    /// As [`wait`](Self::wait), for a task.
+    /// Polls for the result, like [`wait`](Self::wait) without blocking.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Option<thread::Result<R>>> {
-        // Before the lock: a waker is its runtime's code.
+        // Before the lock, because a waker is the runtime's code.
         let waker = context.waker().clone();
         let mut state = self.0.lock();
         if let Ok(delivery) = state.try_take() {
@@ -91,7 +92,7 @@ impl<R> ResultReceiver<R> {
         Poll::Pending
     }
 
-    /// The result, once, or `Err` if it may still come.
+    /// Takes the result, or returns `Err` if it may still come.
     pub(super) fn try_take(&self) -> Result<Option<thread::Result<R>>, ()> {
         self.0.lock().try_take()
     }
@@ -117,7 +118,7 @@ impl<R> ResultChannel<R> {
 }
 
 impl<R> ChannelState<R> {
-    /// The result, once, or `Err` if it may still come.
+    /// Takes the result, or returns `Err` if it may still come.
     fn try_take(&mut self) -> Result<Option<thread::Result<R>>, ()> {
         match std::mem::replace(&mut self.delivery, Delivery::Closed) {
             Delivery::Ready(ran) => Ok(Some(ran)),

@@ -56,13 +56,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run that `last` tells of, which was aimed at so.
+    /// Describes the run that `last` records, which was resolved as `next_run`.
     pub(super) fn of(last: &LastRun, next_run: NextRun) -> Self {
         let LastRun { runs: number, due, late, moved, .. } = *last;
         Self { number, due, time: next_run.time, late, moved }
     }
 
-    /// The run after `last`, which a shutdown handed back and which begins before it is due.
+    /// Describes the run after `last`, which a shutdown returned and which may begin before it is
+    /// due.
     pub(super) fn after(last: &LastRun, next_run: NextRun) -> Self {
         let due = if next_run.asks_rule {
             next_run.runs_at.unwrap_or(next_run.due)

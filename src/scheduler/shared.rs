@@ -1,17 +1,19 @@
-//! [`SchedulerShared`]: what the handles of a scheduler and its closures share.
+//! [`SchedulerShared`]: the state that the clones of a scheduler and its closures share.
 //!
-//! **The list.** A closure whose next run takes more than one timer (a calendar asks its rule again
-//! and again, a delay may be longer than the wheel's range), or that is paused, has no run in the
-//! wheel that a drain could hand back. Such a closure is listed before that is so, until it ends,
-//! and a shutdown looks through the list after it has drained the wheel. The lock of a closure's
-//! state may be held while the list's is taken, and never the other way round.
+//! **The list.** Some closures have no run in the wheel that a drain could return: those whose next
+//! run takes more than one timer (a calendar asks its rule repeatedly, and a delay may exceed the
+//! wheel's range), and those that are paused. Such a closure is put on the list before it loses its
+//! timer, and stays there until it ends. A shutdown drains the wheel first and then reads the list.
+//! A thread that holds the lock of a closure's state may take the lock of the list, but never the
+//! other way round.
 //!
-//! **ClosurePermits.** The wheel frees the place of a timer when that is swept, and anything may be armed
-//! before a repetition is armed anew. So on a wheel with a capacity the scheduler counts closures,
-//! and not timers: each takes a place when it is scheduled and gives it back when its last run
-//! begins or it ends. There are never more timers than places taken, so a closure that has a place
-//! finds room in the wheel. (The wheel splits its room among shards, and may refuse an insert while
-//! timers end in one shard and are armed in the next; a second attempt finds the room.)
+//! **Permits.** The wheel frees the room of a timer when the timer is swept, and other timers may
+//! be armed before a repetition is armed again. On a wheel with a capacity the scheduler therefore
+//! counts closures and not timers. A closure acquires a permit when it is scheduled, and releases
+//! it when its last run begins or it ends. There are never more timers than permits, so a closure
+//! with a permit finds room in the wheel. (The wheel divides its room among shards, and may refuse
+//! an insert while timers end in one shard and are armed in the next. A second attempt finds the
+//! room.)
 
 #![forbid(unsafe_code)]
 
@@ -22,14 +24,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// What the handles of a scheduler and its closures, of type `C`, share.
+/// The state that the clones of a scheduler and its closures, of type `C`, share.
 pub(super) struct SchedulerShared<C> {
-    /// Whether new closures are refused and repetitions end with their next run.
+    /// `true` if new closures are refused and repetitions end with their next run.
     closed: AtomicBool,
-    /// None on a wheel without a capacity.
+    /// `None` on a wheel without a capacity.
     permits: Option<ClosurePermits>,
-    /// The closures that a shutdown looks through, by their address; `None` once no handle is left
-    /// that could shut the scheduler down.
+    /// The closures that a shutdown examines, by their address. `None` after the last handle that
+    /// could shut the scheduler down was dropped.
     listed: Mutex<Option<HashMap<usize, Arc<C>>>>,
 }
 
@@ -39,7 +41,7 @@ struct ClosurePermits {
 }
 
 impl<C> SchedulerShared<C> {
-    /// For a wheel of that capacity.
+    /// Creates the state for a wheel with this capacity.
     pub(super) fn new(capacity: Option<u64>) -> Self {
         Self {
             closed: AtomicBool::new(false),
@@ -48,19 +50,19 @@ impl<C> SchedulerShared<C> {
         }
     }
 
-    /// Takes a place in the wheel for a new closure. Returns whether places are counted.
+    /// Acquires a permit for a new closure. Returns `false` if permits are not counted.
     pub(super) fn acquire_permit(&self) -> Result<bool, Refusal> {
         let Some(ClosurePermits { capacity, taken }) = &self.permits else { return Ok(false) };
         let one_more = |taken| (taken < *capacity).then_some(taken + 1);
-        // Acquire: pairs with the Release of `release_permit`. The room that the closure before had in
-        // the wheel is there for this one.
+        // Acquire: pairs with the Release of `release_permit`, so that the room of the earlier
+        // closure in the wheel is free for this one.
         match taken.fetch_update(Acquire, Relaxed, one_more) {
             Ok(_) => Ok(true),
             Err(_) => Err(Refusal::AtCapacity { capacity: *capacity }),
         }
     }
 
-    /// Gives back a place that was taken.
+    /// Releases a permit.
     pub(super) fn release_permit(&self) {
         if let Some(ClosurePermits { taken, .. }) = &self.permits {
             // Release: pairs with the Acquire of `acquire_permit`.
@@ -70,7 +72,7 @@ impl<C> SchedulerShared<C> {
 
     /// Refuses new closures from now on, and ends repetitions with their next run.
     pub(super) fn close(&self) {
-        // Relaxed: nothing else is published by it.
+        // Relaxed: the flag publishes nothing else.
         self.closed.store(true, Relaxed);
     }
 
@@ -79,7 +81,7 @@ impl<C> SchedulerShared<C> {
         self.closed.load(Relaxed)
     }
 
-    /// Puts a closure on the list, unless that is gone.
+    /// Puts a closure on the list, unless the list was dropped.
     pub(super) fn list(&self, closure: &Arc<C>) {
         if let Some(listed) = &mut *ignore_poison(self.listed.lock()) {
             listed.insert(Arc::as_ptr(closure).addr(), Arc::clone(closure));
@@ -91,23 +93,25 @@ impl<C> SchedulerShared<C> {
         let mut listed = ignore_poison(self.listed.lock());
         let address = std::ptr::from_ref(closure).addr();
         let unlisted = listed.as_mut().and_then(|listed| listed.remove(&address));
-        // The caller has the closure too, so this is no user's drop; still, not under the lock.
+        // The caller also owns the closure, so this drops no user code. It happens outside the lock
+        // all the same.
         drop(listed);
         drop(unlisted);
     }
 
-    /// Whether a listed closure that has no timer will be found.
+    /// Returns `true` if a shutdown can still find a listed closure that has no timer.
     pub(super) fn has_list(&self) -> bool {
         ignore_poison(self.listed.lock()).is_some()
     }
 
-    /// The listed closures.
+    /// Returns the listed closures.
     pub(super) fn listed(&self) -> Vec<Arc<C>> {
         let listed = ignore_poison(self.listed.lock());
         listed.iter().flat_map(|listed| listed.values().map(Arc::clone)).collect()
     }
 
-    /// No handle is left that could shut the scheduler down. Returns the closures that were listed.
+    /// Drops the list, after the last handle that could shut the scheduler down was dropped.
+    /// Returns the closures that were listed.
     pub(super) fn drop_list(&self) -> Vec<Arc<C>> {
         let listed = ignore_poison(self.listed.lock()).take();
         listed.into_iter().flat_map(HashMap::into_values).collect()
@@ -116,7 +120,7 @@ impl<C> SchedulerShared<C> {
 
 impl<C> fmt::Debug for SchedulerShared<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the list: the lock of a closure's state is never taken under its own.
+        // Without the list, because the lock of a closure's state is never taken under the list's.
         f.debug_struct("SchedulerShared").field("closed", &self.is_closed()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What the end of a scheduler does with a closure.
+//! The effect of a scheduler's shutdown on one closure.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::panics::ignore_poison;
 use std::sync::MutexGuard;
 use std::thread;
 
-/// What a shutdown has of a closure that was still to run.
+/// The work of a closure that was still to run, for a shutdown to return.
 pub(super) struct UnrunWork {
     pub(super) work: Work,
     pub(super) last: LastRun,
@@ -21,16 +21,16 @@ pub(super) struct UnrunWork {
 }
 
 impl Closure {
-    /// The scheduler was shut down and has this closure's timer back. Returns the work, if it was
-    /// still to run.
+    /// Ends the closure after the scheduler was shut down and the timer `number` was drained.
+    /// Returns the work if a run was still to come.
     pub(super) fn shut_down(&self, number: u64) -> Option<UnrunWork> {
         let state = ignore_poison(self.state.lock());
         let armed = state.armed_as(number)?;
         self.take_unrun(state, armed)
     }
 
-    /// The scheduler was shut down and the wheel drained, and this closure is on the list. Returns
-    /// the work, if it was still to run and no timer of a run is on its way.
+    /// Ends a listed closure after the scheduler was shut down and the wheel was drained. Returns
+    /// the work if a run was still to come and its timer is not on its way.
     ///
     /// Waits for a rule that is being asked, unless the rule itself shuts the scheduler down.
     pub(super) fn shut_down_listed(&self) -> Option<UnrunWork> {
@@ -50,7 +50,7 @@ impl Closure {
         }
     }
 
-    /// Ends, and gives the work to a shutdown.
+    /// Ends the closure and returns its work.
     fn take_unrun(
         &self,
         mut state: MutexGuard<'_, ClosureState>,
@@ -63,8 +63,8 @@ impl Closure {
         Some(UnrunWork { work, last, next_run: armed.next_run })
     }
 
-    /// No handle is left that could shut the scheduler down and so have this closure back. If it is
-    /// parked, it ends where the wheel is closed too; else a handle of its own may resume it.
+    /// Handles the drop of the last handle that could shut the scheduler down. A parked closure
+    /// ends if the wheel is closed as well. Otherwise its own handle may still resume it.
     pub(super) fn abandon(&self, wheel: &Wheel<Due>) {
         let state = ignore_poison(self.state.lock());
         if wheel.is_closed() && matches!(state.phase, Phase::Armed(Arming { timer: None, .. })) {

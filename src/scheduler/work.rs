@@ -1,4 +1,4 @@
-//! [`Work`]: what a scheduled closure does and when, and one run of it.
+//! [`Work`]: the body and the rule of a scheduled closure, and one run of it.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// What becomes of a repetition after a run that panicked.
+/// The behaviour of a repetition after a run that panicked.
 ///
 /// # Examples
 ///
@@ -35,14 +35,14 @@ use std::time::Instant;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterPanic {
-    /// It ends.
+    /// The repetition ends.
     #[default]
     Stop,
-    /// It goes on, as if the run had ended well.
+    /// The repetition continues, as if the run had succeeded.
     GoOn,
 }
 
-/// What a closure does and when.
+/// The body of a closure, its rule and its settings.
 pub(super) struct Work {
     pub(super) body: Box<dyn FnMut(Run) + Send>,
     pub(super) rule: Box<dyn Rule>,
@@ -50,10 +50,10 @@ pub(super) struct Work {
     pub(super) after_panic: AfterPanic,
 }
 
-/// What a panic carries.
+/// The payload of a panic.
 type Payload = Box<dyn Any + Send>;
 
-/// How an attempt to run ended.
+/// The outcome of a run or of a question to the rule.
 pub(super) struct RunOutcome {
     pub(super) next: Schedule,
     pub(super) ending: Ending,
@@ -61,7 +61,7 @@ pub(super) struct RunOutcome {
 }
 
 impl Work {
-    /// Runs, if that is what the timer was for, and asks the rule what comes next.
+    /// Runs the body, unless the timer was a question, and then asks the rule for the next run.
     pub(super) fn run_or_ask(
         &mut self,
         last: &mut LastRun,
