@@ -1,4 +1,4 @@
-//! How a repetition is asked for: [`Every`] a period, or [`By`] a rule.
+//! The builders of repetitions: [`Every`] for a period, and [`By`] for a rule.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A repetition at a fixed rate or with a fixed delay; made by [`Scheduler::every`].
+/// A builder of a repetition at a fixed rate or with a fixed delay. Created by
+/// [`Scheduler::every`].
 ///
 /// # Examples
 ///
@@ -45,7 +46,7 @@ pub struct Every<'s> {
     after_panic: AfterPanic,
 }
 
-/// A repetition by a rule; made by [`Scheduler::by`].
+/// A builder of a repetition by a rule. Created by [`Scheduler::by`].
 ///
 /// # Examples
 ///
@@ -81,7 +82,7 @@ pub struct By<'s, R> {
     after_panic: AfterPanic,
 }
 
-/// A repetition that is to be started.
+/// A repetition that is ready to start.
 struct Repetition<'s> {
     scheduler: &'s Scheduler,
     first: Schedule,
@@ -91,7 +92,7 @@ struct Repetition<'s> {
     after_panic: AfterPanic,
 }
 
-/// Why a repetition was refused.
+/// The reason why a repetition was refused.
 ///
 /// # Examples
 ///
@@ -104,27 +105,28 @@ struct Repetition<'s> {
 /// let refused = scheduler.every(Duration::ZERO).run(|| ()).unwrap_err();
 /// assert_eq!(refused.reason, RepeatRefusal::ZeroPeriod);
 /// let refused = scheduler.by(|_: Instant| None).run(|| ()).unwrap_err();
-/// assert_eq!(refused.to_string(), "the rule knows no first run");
+/// assert_eq!(refused.to_string(), "the rule has no first run");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepeatRefusal {
-    /// A period of no time.
+    /// The period is zero.
     ZeroPeriod,
-    /// The rule knows no first run.
+    /// The rule has no first run.
     Never,
     /// The wheel refused the first timer.
     Wheel(Refusal),
 }
 
-/// The methods that `Every` and `By` share: what goes for any repetition, and how it begins.
+/// The methods that `Every` and `By` share: the settings of any repetition, and its start.
 macro_rules! repeats {
     () => {
-        /// Puts each run off by chance, by up to `most`, so that many of the same rate or rule do
-        /// not run at one instant. What follows counts from when the run was due before that: a
-        /// rate does not drift. Let it be shorter than what lies between two runs, or they bunch.
-        /// None by default.
+        /// Delays each run by a random duration of up to `most`, so that many closures of the same
+        /// rate or rule do not run at the same instant. Zero by default.
+        ///
+        /// Later runs are counted from the instant before the jitter, so a rate does not drift.
+        /// Choose `most` shorter than the time between two runs, or runs will bunch up.
         ///
         /// # Examples
         ///
@@ -147,18 +149,19 @@ macro_rules! repeats {
             self
         }
 
-        /// What becomes of the repetition after a run that panicked; it stops by default.
+        /// Sets the behaviour after a run that panicked. By default the repetition stops.
         pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
             self.after_panic = after_panic;
             self
         }
 
-        /// Schedules `closure`. Its runs never overlap.
+        /// Starts the repetition with `closure`. Its runs never overlap.
         ///
         /// # Errors
         ///
-        /// Fails if the period is zero, the rule knows no first run, or the wheel is closed or
-        /// full. Nothing is scheduled, and `closure` comes back.
+        /// Fails if the period is zero, if the rule has no first run, if the scheduler or the wheel
+        /// is closed, or if the wheel is full. Nothing is scheduled, and the error contains
+        /// `closure`.
         pub fn run<F: FnMut() + Send + 'static>(
             self,
             closure: F,
@@ -172,7 +175,7 @@ macro_rules! repeats {
         ///
         /// # Errors
         ///
-        /// As [`run`](Self::run).
+        /// Fails like [`run`](Self::run).
         ///
         /// # Examples
         ///
@@ -196,18 +199,21 @@ macro_rules! repeats {
             Repetition::start(self.repetition(), None, closure, |closure| closure)
         }
 
-        /// Schedules tasks: each run makes one by `job`, and gives it to `spawn`, which has a
-        /// runtime poll it. `overlap` says what becomes of a run that comes while a task still
-        /// works; a [fixed delay](Every::fixed_delay) counts from when a task was spawned.
+        /// Starts a repetition of tasks. Each run creates a task with `job` and passes it to
+        /// `spawn`, which hands it to a runtime.
         ///
-        /// `spawn` and `job` are called where closures run, outside of any runtime, so with tokio
+        /// `overlap` determines the behaviour if a run is due while an earlier task is still in
+        /// progress. A [fixed delay](Every::fixed_delay) is counted from the time at which a task
+        /// was spawned.
+        ///
+        /// `spawn` and `job` are called where closures run, outside any async runtime. With tokio,
         /// `spawn` needs a `Handle`. A panic in either is handled as
         /// [`after_panic`](Self::after_panic) says. A panic of the task itself stays in its
-        /// runtime, and the repetition goes on.
+        /// runtime, and the repetition continues.
         ///
         /// # Errors
         ///
-        /// As [`run`](Self::run); `spawn` and `job` come back.
+        /// Fails like [`run`](Self::run). The error contains `spawn` and `job`.
         ///
         /// # Examples
         ///
@@ -251,7 +257,7 @@ macro_rules! repeats {
         ///
         /// # Errors
         ///
-        /// As [`run`](Self::run); `spawn` and `job` come back.
+        /// Fails like [`run`](Self::run). The error contains `spawn` and `job`.
         pub fn run_tasks_with<S, J, F>(
             self,
             overlap: Overlap,
@@ -281,23 +287,24 @@ impl<'s> Every<'s> {
         }
     }
 
-    /// The delay of the first run, in place of a period.
+    /// Sets the delay of the first run. By default it is one period.
     pub fn first_after(mut self, delay: Duration) -> Self {
         self.first = Some(Next::After(delay));
         self
     }
 
-    /// The instant of the first run; at once if it has passed.
+    /// Sets the instant of the first run. If that has passed, the first run is due immediately.
     pub fn first_at(mut self, at: Instant) -> Self {
         self.first = Some(Next::At(at));
         self
     }
 
-    /// Counts each period from the end of the run before, and not from when that was due.
+    /// Counts each period from the end of the previous run, and not from the instant at which that
+    /// was due.
     ///
     /// # Examples
     ///
-    /// A check that takes two seconds, ten seconds apart, in virtual time:
+    /// A check that takes two seconds, with ten seconds between two checks, in virtual time:
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -326,7 +333,8 @@ impl<'s> Every<'s> {
         self
     }
 
-    /// What happens to runs that were missed; they burst by default. With a fixed delay none is.
+    /// Sets the behaviour for missed runs. By default they burst. With a fixed delay no run is
+    /// missed.
     pub fn missed(mut self, missed: MissedTickBehavior) -> Self {
         self.missed = missed;
         self
@@ -368,8 +376,8 @@ impl<'s, R: Rule> By<'s, R> {
 }
 
 impl Repetition<'_> {
-    /// Schedules what `body` makes of `value`, which comes back if there is no repetition, or the
-    /// wheel refuses.
+    /// Schedules the closure that `body` makes of `value`. If there is no repetition, or the wheel
+    /// refuses, the error contains `value`.
     fn start<T, F: FnMut(Run) + Send + 'static>(
         repetition: Result<Self, RepeatRefusal>,
         observer: Option<Arc<dyn Observer>>,
@@ -390,8 +398,8 @@ impl Repetition<'_> {
         }
     }
 
-    /// Schedules a closure that begins tasks. `with_run` makes a job that receives a description of its
-    /// runs.
+    /// Schedules a closure that starts tasks. `with_run` makes a job that receives a description of
+    /// its runs.
     fn start_tasks<S, J, B, F>(
         repetition: Result<Self, RepeatRefusal>,
         overlap: Overlap,
@@ -413,10 +421,8 @@ impl Repetition<'_> {
 impl fmt::Display for RepeatRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RepeatRefusal::ZeroPeriod => {
-                f.write_str("a period of zero was asked for; it must be longer")
-            }
-            RepeatRefusal::Never => f.write_str("the rule knows no first run"),
+            RepeatRefusal::ZeroPeriod => f.write_str("the period must not be zero"),
+            RepeatRefusal::Never => f.write_str("the rule has no first run"),
             RepeatRefusal::Wheel(refusal) => refusal.fmt(f),
         }
     }
@@ -424,7 +430,7 @@ impl fmt::Display for RepeatRefusal {
 
 impl Error for RepeatRefusal {}
 
-/// Keeps the reason and drops the closure, for callers whose own error has no room for it.
+/// Keeps the reason and drops the closure, for callers whose error type has no room for it.
 impl<F> From<Refused<RepeatRefusal, F>> for RepeatRefusal {
     fn from(refused: Refused<RepeatRefusal, F>) -> Self {
         refused.reason

@@ -1,16 +1,16 @@
-//! When a closure runs next: [`Rule`], and the rules of fixed rate and fixed delay. Pure: no clock,
-//! no timer.
+//! [`Rule`]: the policy that determines the next run of a closure; and the rules of a fixed rate
+//! and a fixed delay. Pure code without a clock or a timer.
 
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a [`Rule`] returns.
+/// The reply of a [`Rule`].
 ///
 /// # Examples
 ///
-/// A rule that depends on more than time: every second while a switch is on, and a look at it each
-/// minute while it is off:
+/// A rule that depends on more than time. It runs every second while a switch is on, and checks the
+/// switch every minute while it is off:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,23 +38,23 @@ use std::time::{Duration, Instant, SystemTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {
-    /// Run at this instant; at once, if it has passed.
+    /// Run at this instant, or immediately if it has passed.
     At(Instant),
-    /// Run when so much time has passed; more than an [`Instant`] can tell counts as 136 years.
+    /// Run after this delay. A delay that overflows an [`Instant`] is clamped to 136 years.
     After(Duration),
-    /// Ask the rule again when so much time has passed: for rules that depend on more than time,
-    /// such as the wall clock, which may be set.
+    /// Ask the rule again after this delay. For rules that depend on more than time, such as the
+    /// wall clock, which may be set.
     AskAfter(Duration),
-    /// Never again.
+    /// Do not run again.
     End,
 }
 
-/// The run before the one that a [`Rule`] is asked for. Before the first run all instants are the
-/// moment at which the closure was scheduled, however often the rule is asked.
+/// The previous run, passed to a [`Rule`] that is asked for the next one. Before the first run all
+/// instants are the time at which the closure was scheduled, however often the rule is asked.
 ///
 /// # Examples
 ///
-/// A rule that rests as long as the last run has taken, and for a second at least:
+/// A rule that rests for as long as the last run took, and for at least a second:
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,36 +81,38 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastRun {
-    /// How many runs there have been, this one included; 0 before the first. Only this tells two
-    /// runs apart: a clock may give both the same instants.
+    /// The number of runs so far, including this one. Zero before the first run. Only this field
+    /// distinguishes two runs, because the clock may give both the same instants.
     pub runs: u64,
-    /// When it was due, by the rule.
+    /// The instant at which the run was due by the rule.
     pub due: Instant,
-    /// When it began.
+    /// The instant at which the run began.
     pub began: Instant,
-    /// When it ended.
+    /// The instant at which the run ended.
     pub ended: Instant,
-    /// How far behind it began, beyond the rounding of deadlines to ticks.
+    /// The time by which the run began late, beyond the rounding of deadlines to ticks.
     pub late: Duration,
-    /// Whether a handle had moved it, so that it was not when the rule had said.
+    /// `true` if a handle had moved the run, so that the rule did not determine its instant.
     pub moved: bool,
 }
 
 impl LastRun {
-    /// None yet.
+    /// Creates the value that stands for no run yet.
     pub(crate) fn none(now: Instant) -> Self {
         Self { runs: 0, due: now, began: now, ended: now, late: Duration::ZERO, moved: false }
     }
 }
 
-/// Says when a repeating closure runs next. Asked when it is scheduled and at the end of each run.
+/// Determines the next run of a repeating closure. A rule is asked when the closure is scheduled
+/// and at the end of each run.
 ///
-/// A closure from the instant at which the last run was due to that of the next one is a rule;
-/// `None` ends the repetition. (After the `Scheduler` interface of RussellLuo/timingwheel.)
+/// A closure that maps the instant at which the last run was due to the instant of the next run is
+/// a rule. If it returns `None`, the repetition ends. (This follows the `Scheduler` interface of
+/// RussellLuo/timingwheel.)
 ///
 /// # Examples
 ///
-/// Attempts with a delay that doubles, until one succeeds or a minute would pass:
+/// Attempts with a delay that doubles, until one succeeds or the delay would reach a minute:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -130,12 +132,12 @@ impl LastRun {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Rule: Send + 'static {
-    /// When to run next, after `last`.
+    /// Returns the next run after `last`.
     fn next(&mut self, last: &LastRun) -> Next;
 
-    /// What the wall clock says at the run that [`next`](Self::next) was last asked for, for
-    /// [`Scheduled::next_time`](super::Scheduled::next_time); `None` for rules that do not go by
-    /// the wall clock.
+    /// Returns the wall-clock time of the run for which [`next`](Self::next) was last asked, or
+    /// `None` for rules that do not use the wall clock. Used by
+    /// [`Scheduled::next_time`](super::Scheduled::next_time).
     fn next_time(&self) -> Option<SystemTime> {
         None
     }
@@ -154,12 +156,12 @@ impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {
     }
 }
 
-/// What happens to the runs of a fixed rate that were missed, because one before took too long or
-/// nobody swept. The names and meanings are tokio's.
+/// The behaviour of a fixed rate after missed runs, because an earlier run took too long or nothing
+/// swept the wheel. The names and meanings are tokio's.
 ///
 /// # Examples
 ///
-/// A tick each second, and nobody sweeps until 3.7 seconds have passed:
+/// A tick every second, on a wheel that is not swept until 3.7 seconds have passed:
 ///
 /// ```
 /// use std::time::Duration;
@@ -182,21 +184,21 @@ impl<F: FnMut(Instant) -> Option<Instant> + Send + 'static> Rule for F {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissedTickBehavior {
-    /// They are made up for, one right after the other, until the rate is caught up with.
+    /// Missed runs are made up for one right after the other, until the rate has caught up.
     #[default]
     Burst,
-    /// The rate begins anew: the next run comes a whole period after the late one began.
+    /// The rate starts again: the next run is due a whole period after the late one began.
     Delay,
-    /// They are left out: the next run comes at the next whole number of periods.
+    /// Missed runs are skipped: the next run is due at the next whole number of periods.
     Skip,
 }
 
-/// A run that begins so much later than it was due is late; less is how timers are.
+/// A run that begins later than this is late. Smaller delays are normal for timers.
 const TOLERATED: Duration = Duration::from_millis(5);
 
 impl MissedTickBehavior {
-    /// When the run after `last` is due, at a rate of one a `period`; `None` if that is beyond all
-    /// time. A run that begins at most 5 ms late is not.
+    /// Returns the instant of the run after `last`, at a rate of one run per `period`, or `None` if
+    /// that overflows. A run that begins at most 5 ms late does not count as late.
     #[must_use]
     pub fn next(self, last: &LastRun, period: Duration) -> Option<Instant> {
         match self {
@@ -204,7 +206,7 @@ impl MissedTickBehavior {
             Self::Skip if last.late > TOLERATED => {
                 let behind = last.began.saturating_duration_since(last.due);
                 let into = behind.as_nanos().checked_rem(period.as_nanos())?;
-                // Less than a period, whose nanoseconds may be more than fit 64 bits.
+                // Less than a period, whose nanoseconds may not fit in 64 bits.
                 let into = Duration::new(
                     u64::try_from(into / 1_000_000_000).unwrap_or(u64::MAX),
                     u32::try_from(into % 1_000_000_000).unwrap_or(0),
@@ -216,7 +218,7 @@ impl MissedTickBehavior {
     }
 }
 
-/// Runs at whole numbers of periods from the first.
+/// Runs at whole numbers of periods after the first run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FixedRate {
     pub(super) period: Duration,
@@ -229,7 +231,7 @@ impl Rule for FixedRate {
     }
 }
 
-/// Runs a delay after the end of the run before.
+/// Runs at a delay after the end of the previous run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FixedDelay(pub(super) Duration);
 
@@ -256,7 +258,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn missed_ticks_are_made_up_for_put_off_or_left_out() {
+    fn missed_ticks_are_made_up_for_delayed_or_skipped() {
         let start = ManualClock::new().start();
         let period = Duration::from_secs(1);
         let after = |missed, began: u64| {
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_beyond_all_time_is_as_long_as_can_be() {
+    fn a_period_that_overflows_is_clamped() {
         let rate = |missed| FixedRate { period: Duration::MAX, missed };
         let now = ManualClock::new().start();
         let late = LastRun { late: Duration::from_secs(1), ..LastRun::none(now) };

@@ -1,14 +1,14 @@
-//! Repeated tasks: [`ScheduledTask`] is what a runtime polls of one run, [`Tasks`] what the caller keeps
-//! of all, [`Overlap`] says what becomes of a run that comes while a task still works.
+//! Repeated tasks: [`ScheduledTask`] is the future that a runtime polls for one run, [`Tasks`] is
+//! the caller's handle to all of them, and [`Overlap`] determines what happens to overlapping runs.
 //!
-//! A run of the scheduler's closure is short: it makes a task and gives it away. The tasks that
-//! work are counted in one state under a lock, which is held while neither futures nor wakers nor
-//! the user's closures run. A task leaves the count when it is dropped, so one that panics, or that
-//! its runtime drops, leaves it too.
+//! A run of the scheduler's closure is short, because it only creates a task and hands it to a
+//! runtime. The tasks in progress are counted in one state under a lock. Futures, wakers and the
+//! user's closures never run while it is held. A task leaves the count when it is dropped, so a
+//! task that panics or that its runtime drops leaves it too.
 //!
-//! **All is quiet** when no run is under way and no task works. Whoever waits for that is in the
-//! state first, and then looks at both in this order, since a run makes a task and no task a run.
-//! Whatever ends of the two afterwards finds the waiter.
+//! **The tasks are idle** if no run and no task is in progress. A waiter registers itself in the
+//! state first. Then it checks for a run, and then for a task, in this order, because a run creates
+//! a task but a task creates no run. If either of them ends after its check, it finds the waiter.
 
 #![forbid(unsafe_code)]
 
@@ -24,17 +24,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// What becomes of a run that comes while a task of an earlier one still works.
+/// The behaviour of a run that is due while a task of an earlier run is in progress.
 ///
-/// Three of the choices have the names of Kubernetes' `concurrencyPolicy`, and `Forbid` differs
-/// from it. There a run that was not allowed to begin counts as missed, and begins once the job has
-/// ended, if that is within `startingDeadlineSeconds`; here it is left out, and the next one comes
-/// at its own time. [`Queue`](Self::Queue) is the choice that makes up for such a run, without a
-/// deadline.
+/// Three of the choices have the names of Kubernetes' `concurrencyPolicy`, but `Forbid` differs. In
+/// Kubernetes a run that was not allowed to begin counts as missed. It begins after the job has
+/// ended, if that is within `startingDeadlineSeconds`. Here it is skipped, and the next run is due
+/// at its own time. [`Queue`](Self::Queue) makes up for such a run, without a deadline.
 ///
 /// # Examples
 ///
-/// The newest request for a picture of the sky counts:
+/// Only the newest picture of the sky matters:
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,33 +48,33 @@ use std::task::{Context, Poll, Waker};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// It is left out, also if the task ends soon after: a task that always takes longer than the
-    /// period works at every second time.
+    /// The run is skipped, even if the task ends soon afterwards. A task that always takes longer
+    /// than the period runs every second time.
     #[default]
     Forbid,
-    /// It begins when the task has ended; one run waits so at most, others are left out. Its future
-    /// is made at its time. It is left out too if the task panics or its runtime drops it, and if
-    /// the repetition is cancelled, or shut down before its next run, but not if that was the last
-    /// one.
+    /// The run begins after the task has ended. At most one run is queued and others are skipped.
+    /// Its future is created at the time of the run. A queued run is also skipped if the task
+    /// panics or its runtime drops it, and if the repetition is cancelled, or is shut down before
+    /// its next run, but not if that was the last run.
     Queue,
-    /// It begins beside the task.
+    /// The run begins while the task is in progress.
     Allow,
-    /// It begins, and the task is dropped at its next poll, for which it is woken.
+    /// The run begins, and the task is woken and is dropped at its next poll.
     Replace,
 }
 
-/// What a runtime polls of one run: the future of a job, counted while it lives.
+/// The future of one run, which a runtime polls. It is counted as in progress until it is dropped.
 pub struct ScheduledTask {
     set: Arc<TaskSet>,
     number: u64,
-    /// None when it has ended or was replaced.
+    /// `None` if the future has ended or was replaced.
     future: Option<TaskFuture>,
 }
 
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a caller keeps of a repetition of tasks. Clones are of the same one; dropping them changes
-/// nothing.
+/// A handle to a repetition of tasks. Clones refer to the same repetition. Dropping a handle does
+/// not end it.
 ///
 /// # Examples
 ///
@@ -102,7 +101,7 @@ pub struct Tasks {
     set: Arc<TaskSet>,
 }
 
-/// The tasks of a repetition that work.
+/// The tasks in progress of a repetition.
 #[derive(Default)]
 pub(super) struct TaskSet {
     state: Mutex<TaskSetState>,
@@ -110,32 +109,32 @@ pub(super) struct TaskSet {
 
 #[derive(Default)]
 struct TaskSetState {
-    /// How many tasks there have been.
+    /// The number of tasks that were started so far.
     begun: u64,
-    /// Those that work, with what wakes them once they have been polled.
+    /// The tasks in progress, with their wakers once they have been polled.
     working: BTreeMap<u64, Option<Waker>>,
-    /// Tasks up to this number are to be dropped.
+    /// Tasks up to this number are dropped at their next poll.
     replaced: u64,
-    /// What the task that works goes on with when it has ended.
+    /// The future with which the task in progress continues after its own has ended.
     queued: Option<TaskFuture>,
-    /// Those who wait until all is quiet.
+    /// The tasks that wait until these tasks are idle.
     waiting: Waiters,
 }
 
-/// The closure's end of the running tasks.
+/// The part of the scheduler's closure that starts tasks.
 struct TaskStarter {
     set: Arc<TaskSet>,
     overlap: Overlap,
 }
 
-/// A task that waits until all is quiet.
+/// A future that is ready when the tasks are idle.
 struct UntilIdle<'t> {
     tasks: &'t Tasks,
     waiter: WaiterId,
 }
 
 impl Tasks {
-    /// A repetition of tasks, by what schedules the closure that begins them.
+    /// Starts a repetition of tasks. `schedule` schedules the closure that starts them.
     pub(super) fn start<E>(
         schedule: impl FnOnce(&Arc<TaskSet>) -> Result<Scheduled, E>,
     ) -> Result<Self, E> {
@@ -144,30 +143,35 @@ impl Tasks {
         Ok(Self { scheduled, set })
     }
 
-    /// The closure that begins the tasks. To cancel it leaves those that work alone.
+    /// Returns the handle of the closure that starts the tasks. Cancelling it does not affect tasks
+    /// in progress.
     #[must_use]
     pub fn scheduled(&self) -> &Scheduled {
         &self.scheduled
     }
 
-    /// How many tasks work: were spawned, and are neither ended nor dropped.
+    /// Returns the number of tasks in progress, which were spawned and have neither ended nor been
+    /// dropped.
     #[must_use]
     pub fn working(&self) -> usize {
         self.set.lock().working.len()
     }
 
-    /// Lets no more begin, as [`Scheduled::cancel`], and has those that work dropped at their next
-    /// poll, for which they are woken.
+    /// Cancels all future runs, like [`Scheduled::cancel`]. Also wakes the tasks in progress, which
+    /// are dropped at their next poll.
     pub fn abort(&self) -> Cancel {
-        // First, so that no task works on if what the closure holds panics when it is dropped.
+        // First, so that no task continues if a value that the closure has captured panics when it
+        // is dropped.
         let replaced = self.set.lock().replace(u64::MAX);
         replaced.wake();
         self.scheduled.cancel()
     }
 
-    /// Waits until no run is under way and no task works, also if others are to come: for a quiet
-    /// end, cancel before. A task of these, or the job that makes them, would wait for itself.
-    /// Dropping the future changes nothing.
+    /// Waits until no run and no task is in progress, even if runs are to come. To end the
+    /// repetition gracefully, cancel it first.
+    ///
+    /// One of these tasks, or the job that creates them, would wait for itself. Dropping the future
+    /// has no effect.
     pub async fn wait(&self) {
         UntilIdle { tasks: self, waiter: WaiterId::default() }.await;
     }
@@ -201,13 +205,14 @@ impl Observer for TaskSet {
         let wakers = state.take_waiters_if_idle();
         drop(state);
         wakers.wake();
-        // Whoever stops it may have others to see to, and work of the user's to drop as well.
+        // The thread that stops the closure may have other closures to stop and other user code to
+        // drop.
         quietly(|| drop(queued));
     }
 }
 
 impl TaskSet {
-    /// What the scheduler's closure does: it begins a task at each run.
+    /// Returns the scheduler's closure, which starts a task at each run.
     pub(super) fn body<F: Future<Output = ()> + Send + 'static>(
         self: &Arc<Self>,
         overlap: Overlap,
@@ -227,7 +232,8 @@ impl TaskSet {
         ignore_poison(self.state.lock())
     }
 
-    /// Before a poll. Returns whether the task is still wanted; then `waker` will wake it.
+    /// Stores `waker` before a poll, to wake the task when it is replaced. Returns `false` if the
+    /// task was replaced.
     fn register_waker(&self, number: u64, waker: Waker) -> bool {
         let mut state = self.lock();
         let wanted = number > state.replaced;
@@ -235,13 +241,14 @@ impl TaskSet {
             Some(place) if wanted => place.replace(waker),
             _ => Some(waker),
         };
-        // A waker's drop is its runtime's code.
+        // Dropping a waker runs the runtime's code.
         drop(state);
         drop(last);
         wanted
     }
 
-    /// A task's future has ended. Returns what it goes on with; if nothing, it works no more.
+    /// Handles the end of a task's future. Returns the queued future with which the task continues,
+    /// or removes the task.
     fn next(&self, number: u64) -> Option<TaskFuture> {
         let mut state = self.lock();
         if let Some(queued) = state.queued.take() {
@@ -255,7 +262,7 @@ impl TaskSet {
 }
 
 impl TaskStarter {
-    /// Whether a run that comes now is to have a future.
+    /// Returns `true` if a run that is due now may have a future.
     fn has_room(&self) -> bool {
         let state = self.set.lock();
         state.working.is_empty()
@@ -266,7 +273,7 @@ impl TaskStarter {
             }
     }
 
-    /// A task for a run's future, to be spawned; `None` if one that works will go on with it.
+    /// Creates a task for the future of a run, or queues the future behind the task in progress.
     fn start(&self, future: TaskFuture) -> Option<ScheduledTask> {
         let mut state = self.set.lock();
         if self.overlap == Overlap::Queue && !state.working.is_empty() {
@@ -288,14 +295,14 @@ impl TaskStarter {
 }
 
 impl TaskSetState {
-    /// Has the tasks up to this number dropped, once they are woken by what this returns.
+    /// Marks the tasks up to this number as replaced. Returns their wakers.
     fn replace(&mut self, number: u64) -> WakeList {
         self.replaced = self.replaced.max(number);
         let before = self.working.range_mut(..=number);
         before.filter_map(|(_, waker)| waker.take()).collect()
     }
 
-    /// Those to be told if no task works.
+    /// Takes the waiters if no task is in progress.
     fn take_waiters_if_idle(&mut self) -> WakeList {
         match self.working.is_empty() {
             true => self.waiting.take_all(),
@@ -303,16 +310,16 @@ impl TaskSetState {
         }
     }
 
-    /// Counts a task no more. Returns what is to be dropped and woken without the lock.
+    /// Removes a task. The caller ends the returned value after it has released the lock.
     fn remove_task(&mut self, number: u64) -> FinishedTask {
         let own = self.working.remove(&number);
-        // A run waits for its turn behind one task alone.
+        // A run is queued behind a single task.
         let queued = own.as_ref().and_then(|_| self.queued.take());
         FinishedTask { own: own.flatten(), queued, wakers: self.take_waiters_if_idle() }
     }
 }
 
-/// What a task has left that works no more.
+/// The values that a removed task has left.
 struct FinishedTask {
     own: Option<Waker>,
     queued: Option<TaskFuture>,
@@ -320,7 +327,7 @@ struct FinishedTask {
 }
 
 impl FinishedTask {
-    /// Tells who waits, and drops what is the user's, also because of a panic.
+    /// Wakes the waiters and drops the user's values, even if one of them panics.
     fn end(self) {
         self.wakers.wake();
         let mut each = DropEach::default();
@@ -348,7 +355,7 @@ impl Future for ScheduledTask {
 }
 
 impl ScheduledTask {
-    /// Drops the future, and is counted no more, also if that panics.
+    /// Drops the future and removes the task, even if the drop panics.
     fn end(&mut self) {
         let mut each = DropEach::default();
         each.drop_one(self.future.take());

@@ -491,7 +491,7 @@ fn bad_input_is_refused_and_nothing_is_armed() {
     let desk = Desk::of(Builder::new().capacity(1).shards(1));
     let refused = desk.scheduler.every(Duration::ZERO).run(|| ()).unwrap_err();
     assert_eq!(refused.reason, RepeatRefusal::ZeroPeriod);
-    assert_eq!(refused.to_string(), "a period of zero was asked for; it must be longer");
+    assert_eq!(refused.to_string(), "the period must not be zero");
     let refused = desk.scheduler.by(|_| None).run(|| ()).unwrap_err();
     assert_eq!(refused.reason, RepeatRefusal::Never);
     assert!(desk.scheduler.wheel().is_empty());
