@@ -422,7 +422,7 @@ fn a_bad_expression_points_at_its_field() {
     let zone = Calendar::new("* * * * *", "Europe/Nowhere").unwrap_err();
     assert_eq!(zone, CalendarError::Zone("Europe/Nowhere".into()));
     let never = Calendar::new("0 0 30 2 *", "UTC").unwrap_err();
-    assert_eq!(never.to_string(), "\"0 0 30 2 *\" names no time to come");
+    assert_eq!(never.to_string(), "\"0 0 30 2 *\" has no future occurrence");
 }
 
 #[test]

@@ -152,7 +152,7 @@ fn a_calendar_of_which_nothing_is_left_is_refused() {
         assert_eq!(error, CalendarError::Never("0 12 * * *".into()));
     }
     let never = Calendar::builder("0 0 30 2 *").or("0 0 31 4 *").build().unwrap_err();
-    assert_eq!(never.to_string(), "\"0 0 30 2 * or 0 0 31 4 *\" names no time to come");
+    assert_eq!(never.to_string(), "\"0 0 30 2 * or 0 0 31 4 *\" has no future occurrence");
     let in_part = Calendar::builder("*/20 * * * *").or("30 12 * * *").except("* 12 * * *");
     let never = in_part.wall_clock(|| at(START)).build().unwrap_err();
     assert_eq!(never, CalendarError::Never("30 12 * * *".into()));

@@ -265,27 +265,27 @@ fn what_is_refused_is_named_with_what_is_allowed() {
 #[test]
 fn a_message_says_why_a_part_is_refused() {
     for (text, part, reason) in [
-        ("0 25 * * *", "\"25\", the hour", "out of range (0 to 23)"),
-        ("0 x * * *", "\"x\", the hour", "not a number (0 to 23)"),
-        ("*/90 * * * *", "\"*/90\", the minute", "a step out of range (1 to 59)"),
-        ("*/x * * * *", "\"*/x\", the minute", "a step that is not a number (1 to 59)"),
-        ("/5 * * * *", "\"/5\", the minute", "a step has a start: write `*` before it"),
-        ("1,,2 * * * *", "\"1,,2\", the minute", "a part of the list is empty"),
-        ("0 0 0 * *", "\"0\", the day of the month", "out of range (1 to 31)"),
+        ("0 25 * * *", "hour \"25\"", "out of range (0 to 23)"),
+        ("0 x * * *", "hour \"x\"", "not a number (0 to 23)"),
+        ("*/90 * * * *", "minute \"*/90\"", "step out of range (1 to 59)"),
+        ("*/x * * * *", "minute \"*/x\"", "the step is not a number (1 to 59)"),
+        ("/5 * * * *", "minute \"/5\"", "a step needs a start, such as `*`"),
+        ("1,,2 * * * *", "minute \"1,,2\"", "the list has an empty item"),
+        ("0 0 0 * *", "day of the month \"0\"", "out of range (1 to 31)"),
         (
             "0 0 1 JAN1 *",
-            "\"JAN1\", the month",
-            "neither a number nor a name such as `JAN` (1 to 12)",
+            "month \"JAN1\"",
+            "expected a number or a name such as `JAN` (1 to 12)",
         ),
         (
             "0 0 * * MON,8",
-            "\"8\", the day of the week",
+            "day of the week \"8\"",
             "out of range, where Sunday is 0 or 7 (0 to 7)",
         ),
-        ("0 0 * * MON#6", "\"MON#6\", the day of the week", "out of range after `#` (1 to 5)"),
+        ("0 0 * * MON#6", "day of the week \"MON#6\"", "out of range after `#` (1 to 5)"),
     ] {
         let message = Calendar::new(text, "UTC").unwrap_err().to_string();
-        assert_eq!(message, format!("cannot read {part} of {text:?}: {reason}"));
+        assert_eq!(message, format!("invalid {part} in {text:?}: {reason}"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`CalendarBuilder`]: how a calendar is asked for.
+//! [`CalendarBuilder`] and [`MissedTimes`].
 
 #![forbid(unsafe_code)]
 
@@ -16,15 +16,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What becomes of a calendar's times that were passed over: because a run took long, the machine
-/// slept, nobody swept, or the wall clock was set forward.
+/// The behaviour of a calendar for times that were passed over, because a run took long, the
+/// machine slept, nothing swept the wheel, or the wall clock was set forward.
 ///
-/// That is decided when the calendar notices that a time has come. A run that waits for its thread
-/// after that is late, and not passed over.
+/// The decision is made when the calendar notices that a time has come. A run that waits for its
+/// thread after that is late, but not missed.
 ///
 /// # Examples
 ///
-/// A job of each full hour, on a machine that sleeps from 10:30 to 14:20:
+/// A job at every full hour, on a machine that sleeps from 10:30 to 14:20:
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -57,16 +57,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTimes {
-    /// One run for all of them, at once.
+    /// Run once for all of them, immediately.
     #[default]
     Once,
-    /// None: a run that cannot begin within a second of its time is left out. On a wheel whose
-    /// ticks are longer than that, say [`Within`](Self::Within) some of them.
+    /// Skip them. A run that cannot begin within a second of its time is skipped. On a wheel whose
+    /// ticks are longer than that, use [`Within`](Self::Within) a few ticks.
     Skip,
-    /// One run for those that came no longer ago than this, at once; if there are none, none.
+    /// Run once and immediately for those that were due at most this long ago, if there are any.
     /// (Kubernetes' `startingDeadlineSeconds`.)
     Within(Duration),
-    /// One run for each of those that came no longer ago than this, one right after the other.
+    /// Run once for each of those that were due at most this long ago, one right after the other.
     ///
     /// The bound limits the number of runs after a wall clock was set forward by years, for example
     /// on a device that starts in 1970 and then obtains the time.
@@ -74,7 +74,7 @@ pub enum MissedTimes {
 }
 
 impl MissedTimes {
-    /// How long ago a time may have come and count still; `None` if that does not matter.
+    /// Returns the age up to which a missed time counts, or `None` if the age does not matter.
     pub(super) fn longest(self) -> Option<Duration> {
         match self {
             Self::Once => None,
@@ -83,13 +83,13 @@ impl MissedTimes {
         }
     }
 
-    /// Returns `true` if one run stands for one time, and not for all that came by then.
+    /// Returns `true` if one run stands for one time, and not for all times up to now.
     pub(super) fn is_one_each(self) -> bool {
         matches!(self, Self::AllWithin(_))
     }
 }
 
-/// Says what a [`Calendar`] is to be; made by [`Calendar::builder`].
+/// A builder of a [`Calendar`]. Created by [`Calendar::builder`].
 ///
 /// # Examples
 ///
@@ -210,14 +210,14 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Sets the dialect of the expressions, that of Unix by default.
+    /// Sets the dialect of the expressions. The default is that of Unix.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// Sets the zone, by an IANA name or as a fixed offset from UTC such as `+05:30`; UTC by
-    /// default.
+    /// Sets the time zone by an IANA name, or as a fixed offset from UTC such as `+05:30`. The
+    /// default is UTC.
     ///
     /// # Examples
     ///
@@ -235,7 +235,7 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// Sets a zone of the crate `jiff`, such as one from a POSIX rule or another database.
+    /// Sets a time zone of the crate `jiff`, for example from a POSIX rule or another database.
     ///
     /// # Examples
     ///
@@ -255,14 +255,14 @@ impl<'e> CalendarBuilder<'e> {
         self
     }
 
-    /// The zone that the system is in when the calendar is built: by the variable `TZ`, or
-    /// `/etc/localtime`.
+    /// Uses the time zone of the system at the time of [`build`](Self::build), given by the
+    /// variable `TZ` or by `/etc/localtime`.
     pub fn system_zone(mut self) -> Self {
         self.zone = Zone::System;
         self
     }
 
-    /// What becomes of times that were passed over; they run once by default.
+    /// Sets the behaviour for missed times. By default they run once.
     pub fn missed(mut self, missed: MissedTimes) -> Self {
         self.missed = missed;
         self
@@ -279,8 +279,8 @@ impl<'e> CalendarBuilder<'e> {
     ///
     /// # Errors
     ///
-    /// Fails if an expression or a day is invalid, if no time is to come, if the zone does not
-    /// exist, or if the system's own zone cannot be determined.
+    /// Fails if an expression or a day is invalid, if there is no future occurrence, if the zone
+    /// does not exist, or if the system's own zone cannot be determined.
     pub fn build(self) -> Result<Calendar, CalendarError> {
         let Self { expressions, except, except_days, dialect, zone, missed, wall } = self;
         let zone = match zone {
@@ -310,7 +310,7 @@ impl<'e> CalendarBuilder<'e> {
             runs: 0,
         };
         let now = Timestamp::try_from(calendar.wall.now()).ok();
-        // A clock that is out of its mind may come to itself.
+        // A wall clock outside the range of calendars may be corrected later.
         let known = now.filter(|now| now.to_zoned(TimeZone::UTC).year() < Expression::END_YEAR);
         match known.and_then(|now| calendar.without_occurrence(now)) {
             Some(never) => Err(CalendarError::Never(never)),
@@ -319,7 +319,7 @@ impl<'e> CalendarBuilder<'e> {
     }
 }
 
-/// Finds a zone. No name of the database begins with a sign.
+/// Finds a zone by its name or offset. No name of the database begins with a sign.
 fn find_zone(name: &str) -> Option<TimeZone> {
     match name.starts_with(['+', '-']) {
         true => DateTimeParser::new().parse_time_zone(name).ok(),
@@ -327,7 +327,7 @@ fn find_zone(name: &str) -> Option<TimeZone> {
     }
 }
 
-/// Reads a day, in one way only.
+/// Parses a day, which must be written as `2026-12-25`.
 fn parse_day(text: &str) -> Result<Date, CalendarError> {
     let read = text.parse::<Date>().ok().filter(|day| day.to_string() == text);
     read.ok_or_else(|| CalendarError::Day(text.to_owned()))

@@ -10,10 +10,10 @@
 /// for the third Friday and `FRIL` for the last. A whole expression may be `@yearly` (or
 /// `@annually`), `@monthly`, `@weekly`, `@daily` (or `@midnight`) or `@hourly`.
 ///
-/// * A range may wrap around: `22-2` means the five hours around midnight, `FRI-MON` four days, and
+/// * A range may wrap around. `22-2` means the five hours around midnight, `FRI-MON` four days, and
 ///   `NOV-FEB` four months. Ranges of years do not wrap.
 /// * `5/15` begins at 5 and continues to the end of the field, which for weekdays is Saturday.
-/// * A step may not exceed the largest number of its field: `*/90` is not a valid step of minutes.
+/// * A step may not exceed the largest number of its field. `*/90` is not a valid step of minutes.
 ///
 /// # Examples
 ///

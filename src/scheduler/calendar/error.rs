@@ -1,4 +1,4 @@
-//! [`CalendarError`]: why there is no such calendar.
+//! [`CalendarError`]: the reason why a calendar could not be built.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Why there is no such calendar.
+/// The reason why a calendar could not be built.
 ///
 /// # Examples
 ///
@@ -22,10 +22,10 @@ use std::ops::RangeInclusive;
 /// let error = Calendar::new("0 22-26 * * *", "UTC").unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     r#"cannot read "22-26", the hour of "0 22-26 * * *": out of range (0 to 23)"#,
+///     r#"invalid hour "22-26" in "0 22-26 * * *": out of range (0 to 23)"#,
 /// );
 /// let error = Calendar::new("30 2 * * *", "Europe/Nowhere").unwrap_err();
-/// assert_eq!(error.to_string(), "there is no time zone \"Europe/Nowhere\"");
+/// assert!(error.to_string().starts_with("unknown time zone \"Europe/Nowhere\""));
 /// let thirtieth = Calendar::new("0 0 30 2 *", "UTC"); // of February
 /// assert!(matches!(thirtieth, Err(CalendarError::Never(_))));
 /// ```
@@ -34,25 +34,26 @@ use std::ops::RangeInclusive;
 pub enum CalendarError {
     /// An expression is invalid.
     Expression {
-        /// The expression.
+        /// The whole expression.
         expression: String,
-        /// The invalid field, such as `"hour"`; `None` if the error is not in a field.
+        /// The name of the invalid field, such as `"hour"`, or `None` if the error is not in a
+        /// field.
         field: Option<&'static str>,
-        /// The invalid part, as it is written.
+        /// The invalid part as it was written.
         part: String,
-        /// The reason why it is invalid, and an alternative.
+        /// The reason, with an alternative if there is one.
         reason: &'static str,
         /// The allowed numbers, if `reason` is about numbers.
         allowed: Option<RangeInclusive<u16>>,
     },
-    /// The zone is neither in the IANA database nor an offset such as `+02:00`.
+    /// The time zone is neither in the IANA database nor an offset such as `+02:00`.
     Zone(String),
-    /// The system does not say which zone it is in, or names one that there is not; why.
+    /// The system has no time zone, or one that does not exist. Contains the reason.
     SystemZone(String),
-    /// The text is not a day, which is written as `2026-12-25`.
+    /// The text is not a day in the form `2026-12-25`.
     Day(String),
-    /// No time of the expression ever comes, or all of its times are excluded. If this applies to
-    /// all of several expressions, they are listed.
+    /// The expression has no future occurrence, or all of its times are excluded. If several
+    /// expressions were given and none has one, all are listed.
     Never(String),
 }
 
@@ -61,9 +62,9 @@ impl fmt::Display for CalendarError {
         match self {
             CalendarError::Expression { expression, field, part, reason, allowed } => {
                 match field {
-                    Some(field) => write!(f, "cannot read {part:?}, the {field} of ")?,
-                    None if part == expression => f.write_str("cannot read ")?,
-                    None => write!(f, "cannot read {part:?} in ")?,
+                    Some(field) => write!(f, "invalid {field} {part:?} in ")?,
+                    None if part == expression => f.write_str("invalid cron expression ")?,
+                    None => write!(f, "invalid part {part:?} in ")?,
                 }
                 write!(f, "{expression:?}: {reason}")?;
                 match allowed {
@@ -71,14 +72,21 @@ impl fmt::Display for CalendarError {
                     None => Ok(()),
                 }
             }
-            CalendarError::Zone(name) => write!(f, "there is no time zone {name:?}"),
+            CalendarError::Zone(name) => {
+                write!(
+                    f,
+                    "unknown time zone {name:?}; use an IANA name or an offset such as +02:00"
+                )
+            }
             CalendarError::SystemZone(reason) => {
-                write!(f, "the system's time zone cannot be told: {reason}")
+                write!(f, "could not determine the system time zone: {reason}")
             }
             CalendarError::Day(day) => {
-                write!(f, "{day:?} is not a day of the calendar, written as 2026-12-25")
+                write!(f, "invalid day {day:?}; use the form 2026-12-25")
             }
-            CalendarError::Never(expression) => write!(f, "{expression:?} names no time to come"),
+            CalendarError::Never(expression) => {
+                write!(f, "{expression:?} has no future occurrence")
+            }
         }
     }
 }

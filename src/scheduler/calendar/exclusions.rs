@@ -1,5 +1,5 @@
-//! [`Exclusions`]: the times that a calendar leaves out. They are read off a wall clock that is
-//! never set, as expressions are.
+//! [`Exclusions`]: the times that a calendar excludes. Like expressions, they refer to a wall clock
+//! that is never set.
 
 #![forbid(unsafe_code)]
 
@@ -7,11 +7,11 @@ use super::expression::Expression;
 use jiff::civil::{Date, DateTime};
 use std::collections::BTreeSet;
 
-/// An expression whose times are left out so many times in a row has none to come. That is more
-/// days than the 400 years after which the Gregorian calendar repeats.
+/// The number of excluded times in a row after which an expression counts as having no occurrence.
+/// It exceeds the number of days in 400 years, after which the Gregorian calendar repeats.
 const MOST_IN_A_ROW: u32 = 150_000;
 
-/// Days, and times of expressions, that are left out.
+/// The days and the times of expressions that a calendar excludes.
 #[derive(Clone, Default)]
 pub(super) struct Exclusions {
     pub(super) days: BTreeSet<Date>,
@@ -19,8 +19,8 @@ pub(super) struct Exclusions {
 }
 
 impl Exclusions {
-    /// Returns the first time of `expression` after `time`, or at it if that counts, that is not
-    /// left out.
+    /// Returns the first time of `expression` after `time` that is not excluded. If `inclusive`,
+    /// `time` itself counts.
     pub(super) fn next(
         &self,
         expression: &Expression,
@@ -38,8 +38,8 @@ impl Exclusions {
         None
     }
 
-    /// Returns a time up to which each time of `expression` from `time` on is left out: `time` if
-    /// that is not left out itself.
+    /// Returns a time up to which every time of `expression` from `time` on is excluded, or `time`
+    /// if that is not excluded itself.
     fn end(&self, expression: &Expression, time: DateTime) -> Option<DateTime> {
         if self.days.contains(&time.date()) {
             return Expression::midnight_after(time);

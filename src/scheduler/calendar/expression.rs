@@ -1,5 +1,5 @@
-//! [`Expression`]: the times that a cron expression names. The only file that knows the crate that
-//! finds them (`croner`), on a wall clock that is never set.
+//! [`Expression`]: the times of a cron expression, on a wall clock that is never set. Only this
+//! file knows the crate that finds them (`croner`).
 
 #![forbid(unsafe_code)]
 
@@ -14,15 +14,15 @@ use jiff::civil::{DateTime, Time};
 /// A cron expression.
 #[derive(Clone)]
 pub(super) struct Expression {
-    /// As it was given.
+    /// The text as it was given.
     text: String,
     cron: Cron,
-    /// How many days before the last of a month it means, if it counts from there: then `cron`
-    /// finds each day that may be so many before.
+    /// The number of days before the last of a month, if the expression counts from there. `cron`
+    /// then finds every day that may be that many before.
     before_last: Option<i8>,
-    /// Whether it means fixed times, and not a step.
+    /// `true` for fixed times, `false` for a step.
     pub(super) fixed: bool,
-    /// A bit for each second, minute and hour that it names.
+    /// One bit for each second, minute and hour of the expression.
     time: [u64; 3],
 }
 
@@ -30,15 +30,15 @@ pub(super) struct Expression {
 const ALWAYS: [u64; 3] = [(1 << 60) - 1, (1 << 60) - 1, (1 << 24) - 1];
 
 impl Expression {
-    /// From this year on no times are found.
+    /// The first year in which no times are found.
     pub(super) const END_YEAR: i16 = 5000;
 
-    /// Reads one that names times: at the full minute, if it tells no seconds.
+    /// Parses an expression that selects times. Without seconds, it selects the full minutes.
     pub(super) fn read(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {
         Self::of(text, Fields::read(text, dialect, "0")?)
     }
 
-    /// Reads one that leaves times out: whole minutes, if it tells no seconds.
+    /// Parses an expression that excludes times. Without seconds, it excludes whole minutes.
     pub(super) fn read_exclusion(text: &str, dialect: Dialect) -> Result<Self, CalendarError> {
         Self::of(text, Fields::read(text, dialect, "*")?)
     }
@@ -49,7 +49,7 @@ impl Expression {
         let text = text.to_owned();
         match parser.dom_and_dow(both_days).build().parse(&canonical) {
             Ok(cron) => Ok(Self { text, cron, before_last, fixed, time }),
-            // All that the grammar lets through is read, unless another version of it is not.
+            // The crate reads everything that the grammar accepts, unless its version differs.
             Err(_) => Err(CalendarError::Expression {
                 part: text.clone(),
                 expression: text,
@@ -60,10 +60,10 @@ impl Expression {
         }
     }
 
-    /// The first time after `time`, or at it if that counts.
+    /// Returns the first time after `time`. If `inclusive`, `time` itself counts.
     pub(super) fn next(&self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
         let mut next = self.cron.find_next_occurrence(time, inclusive).ok()?;
-        // One day of each month is the one; so this ends within the months that are asked for.
+        // One day of each month matches, so this ends within the selected months.
         while self.before_last.is_some_and(|days| next.day() != next.date().days_in_month() - days)
         {
             next = self.cron.find_next_occurrence(&Self::midnight_after(next)?, true).ok()?;
@@ -112,7 +112,7 @@ impl Expression {
         Some(time.date().tomorrow().ok()?.to_datetime(Time::midnight()))
     }
 
-    /// As it was given.
+    /// Returns the text as it was given.
     pub(super) fn text(&self) -> &str {
         &self.text
     }

@@ -1,4 +1,4 @@
-//! [`CronField`]: one field of a cron expression, and how it is written.
+//! [`CronField`]: one field of a cron expression, and its grammar.
 //!
 //! ```text
 //! field = part { "," part }
@@ -21,18 +21,18 @@ const MONTHS: [&str; 12] =
 
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// How many days a month may have.
+/// The possible numbers of days in a month.
 const LENGTHS: RangeInclusive<i8> = 28..=31;
 
-/// How a field is written.
+/// The grammar of one field.
 pub(super) struct CronField {
     pub(super) name: &'static str,
     kind: Kind,
-    /// The numbers that may be written.
+    /// The allowed numbers.
     allowed: RangeInclusive<u16>,
-    /// How many different ones there are: they begin again after so many.
+    /// The number of different values, after which they repeat.
     cycle: u16,
-    /// What the first number is for `croner`, which counts weekdays from Sunday as 0.
+    /// The first number as `croner` counts it. For weekdays, Sunday is 0.
     first: u16,
     dialect: Dialect,
 }
@@ -46,30 +46,30 @@ enum Kind {
     Year,
 }
 
-/// What a field means.
+/// The values that a field selects.
 #[derive(Default)]
 pub(super) struct FieldValues {
-    /// The numbers, as `croner` counts.
+    /// The numbers as `croner` counts them.
     pub(super) numbers: BTreeSet<u16>,
-    /// Days that depend on the month, as `croner` writes them.
+    /// Days that depend on the month, in the notation of `croner`.
     words: Vec<String>,
-    /// Whether the field is a star or a question mark, and nothing else.
+    /// `true` if the field is only a star or a question mark.
     any: bool,
-    /// Whether it goes on in steps from a star or from a number.
+    /// `true` if the field has a step from a star or from a number.
     pub(super) is_open: bool,
     /// The number of days before the last of a month, if the field counts from there. Then the
     /// numbers are all days that may be so many before.
     pub(super) before_last: Option<i8>,
 }
 
-/// Why a part of a field cannot be read.
+/// The reason why a part of a field is invalid.
 pub(super) struct FieldError {
     pub(super) part: String,
     pub(super) reason: &'static str,
     pub(super) allowed: Option<RangeInclusive<u16>>,
 }
 
-/// A fault before it is known in which part it is.
+/// The reason and the allowed numbers, before the part is known.
 type Unread = (&'static str, Option<RangeInclusive<u16>>);
 
 impl CronField {
@@ -94,7 +94,7 @@ impl CronField {
         ]
     }
 
-    /// Reads `text`.
+    /// Parses a field.
     pub(super) fn read(&self, text: &str) -> Result<FieldValues, FieldError> {
         let upper = text.to_ascii_uppercase();
         let fault = |part: &str, (reason, allowed): Unread| FieldError {
@@ -112,7 +112,7 @@ impl CronField {
         Ok(values)
     }
 
-    /// Reads what stands alone in its field; `None` if `text` is not of that kind.
+    /// Parses a word that stands alone in its field. Returns `None` for other texts.
     fn read_alone(&self, text: &str) -> Result<Option<FieldValues>, Unread> {
         let quartz = self.dialect == Dialect::Quartz;
         let values = match (self.kind, text) {
@@ -133,10 +133,10 @@ impl CronField {
 
     fn before_last(&self, days: &str) -> Result<Option<FieldValues>, Unread> {
         if self.dialect == Dialect::Unix {
-            return Err(("days before the last of a month are read in `Dialect::Quartz`", None));
+            return Err(("days before the last of a month need `Dialect::Quartz`", None));
         }
         if days.contains(|sign: char| !sign.is_ascii_digit()) {
-            return Err(("a number of days follows, and nothing else stands in the field", None));
+            return Err(("`L-` needs a number of days, alone in its field", None));
         }
         let before = days.parse::<i8>().ok().filter(|days| days < LENGTHS.end());
         let before = before.ok_or(("too many days before the last of a month", Some(0..=30)))?;
@@ -147,7 +147,7 @@ impl CronField {
 
     fn read_part(&self, part: &str, values: &mut FieldValues) -> Result<(), Unread> {
         if part.is_empty() {
-            return Err(("a part of the list is empty", None));
+            return Err(("the list has an empty item", None));
         }
         let (base, step) = match part.split_once('/') {
             Some((base, step)) => (base, Some(self.step(step)?)),
@@ -163,7 +163,7 @@ impl CronField {
                 values.is_open = true;
                 (*self.allowed.start(), last)
             }
-            _ if base.is_empty() => return Err(("a step has a start: write `*` before it", None)),
+            _ if base.is_empty() => return Err(("a step needs a start, such as `*`", None)),
             (Some((from, to)), _) => self.range(from, to)?,
             (None, Some(_)) => {
                 values.is_open = true;
@@ -179,21 +179,21 @@ impl CronField {
         Ok(())
     }
 
-    /// Reads a range, whose end may lie in the next cycle.
+    /// Parses a range, whose end may lie in the next cycle.
     fn range(&self, from: &str, to: &str) -> Result<(u16, u16), Unread> {
         let (from, to) = (self.value(from)?, self.value(to)?);
         match (from <= to, self.kind) {
             (true, _) => Ok((from, to)),
-            (false, Kind::Year) => Err(("years do not begin again", None)),
+            (false, Kind::Year) => Err(("a range of years cannot wrap around", None)),
             (false, _) => Ok((from, to + self.cycle)),
         }
     }
 
-    /// Reads a day that depends on the month.
+    /// Parses a day that depends on the month.
     fn word(&self, text: &str) -> Result<Option<String>, Unread> {
         match self.kind {
             Kind::DayOfMonth if text == "L" => Ok(Some(text.to_owned())),
-            Kind::DayOfMonth if text == "LW" => Err(("`LW` stands alone in its field", None)),
+            Kind::DayOfMonth if text == "LW" => Err(("`LW` must be alone in its field", None)),
             Kind::DayOfMonth => match text.strip_suffix('W') {
                 Some(day) => Ok(Some(format!("{}W", self.value(day)?))),
                 None => Ok(None),
@@ -203,7 +203,7 @@ impl CronField {
                     let nth = within(nth, 1..=5, "out of range after `#`", "not a number")?;
                     Ok(Some(format!("{}#{nth}", self.in_cycle(self.value(day)?))))
                 }
-                (None, Some("")) => Err(("`L` follows a weekday, as in `5L`", None)),
+                (None, Some("")) => Err(("`L` must follow a weekday, as in `5L`", None)),
                 (None, Some(day)) => Ok(Some(format!("{}L", self.in_cycle(self.value(day)?)))),
                 (None, None) => Ok(None),
             },
@@ -211,7 +211,7 @@ impl CronField {
         }
     }
 
-    /// Reads a number or a name.
+    /// Parses a number or a name.
     fn value(&self, text: &str) -> Result<u16, Unread> {
         let names: &[&str] = match self.kind {
             Kind::Month => &MONTHS,
@@ -229,26 +229,26 @@ impl CronField {
         };
         let unknown = match self.kind {
             Kind::Time | Kind::Year => "not a number",
-            Kind::DayOfMonth => "neither a number nor `L`, `LW` or a number before `W`",
-            Kind::Month => "neither a number nor a name such as `JAN`",
-            Kind::DayOfWeek => "neither a number nor a name such as `MON`",
+            Kind::DayOfMonth => "expected a number, `L`, `LW`, or a number before `W`",
+            Kind::Month => "expected a number or a name such as `JAN`",
+            Kind::DayOfWeek => "expected a number or a name such as `MON`",
         };
         within(text, self.allowed.clone(), beyond, unknown)
     }
 
-    /// Reads a step, which a wider field would not repeat.
+    /// Parses a step, which is limited to the largest number of the field.
     fn step(&self, text: &str) -> Result<u16, Unread> {
-        within(text, 1..=*self.allowed.end(), "a step out of range", "a step that is not a number")
+        within(text, 1..=*self.allowed.end(), "step out of range", "the step is not a number")
     }
 
-    /// Returns how many numbers before this one there are in its cycle.
+    /// Returns how many numbers of the cycle precede this one.
     fn in_cycle(&self, number: u16) -> u16 {
         (number - self.allowed.start()) % self.cycle
     }
 }
 
 impl FieldValues {
-    /// As `croner` writes it.
+    /// Returns the field in the notation of `croner`.
     pub(super) fn text(&self) -> String {
         if self.any {
             return "*".to_owned();
@@ -258,14 +258,14 @@ impl FieldValues {
     }
 }
 
-/// Reads a number of a range.
+/// Parses a number in a range.
 fn within(
     text: &str,
     allowed: RangeInclusive<u16>,
     beyond: &'static str,
     unknown: &'static str,
 ) -> Result<u16, Unread> {
-    // No sign either.
+    // A sign is not allowed either.
     if text.is_empty() || text.contains(|digit: char| !digit.is_ascii_digit()) {
         return Err((unknown, Some(allowed)));
     }

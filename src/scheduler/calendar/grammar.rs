@@ -1,6 +1,6 @@
-//! [`Fields`]: the grammar of whole expressions. What is read here is handed to `croner` in one
-//! form, which has seven fields of plain lists, whatever the dialect. So names, ranges over the
-//! end, steps and faults are decided here alone.
+//! [`Fields`]: the grammar of whole expressions. An expression of any dialect is translated into
+//! one form for `croner`, which has seven fields of plain lists. Names, ranges that wrap around,
+//! steps and errors are handled here alone.
 
 #![forbid(unsafe_code)]
 
@@ -8,17 +8,17 @@ use super::dialect::Dialect;
 use super::error::CalendarError;
 use super::field::{CronField, FieldError, FieldValues};
 
-/// A cron expression, as `croner` is to have it.
+/// A cron expression in the form for `croner`.
 pub(super) struct Fields {
     /// All seven fields.
     pub(super) text: String,
-    /// A bit for each second, minute and hour that it names.
+    /// One bit for each second, minute and hour of the expression.
     pub(super) time: [u64; 3],
-    /// Whether it means fixed times, and not a step.
+    /// `true` for fixed times, `false` for a step.
     pub(super) fixed: bool,
-    /// How many days before the last of a month it means, if it counts from there.
+    /// The number of days before the last of a month, if the expression counts from there.
     pub(super) before_last: Option<i8>,
-    /// Whether both days are to hold, and not either.
+    /// `true` if a time must match both days, `false` if one of them is enough.
     pub(super) both_days: bool,
 }
 
@@ -26,7 +26,7 @@ const DAY_OF_MONTH: usize = 3;
 const DAY_OF_WEEK: usize = 5;
 
 impl Fields {
-    /// Reads an expression. `seconds` stands for those of one that has none.
+    /// Parses an expression. If it has no seconds, `seconds` is used for them.
     pub(super) fn read(text: &str, dialect: Dialect, seconds: &str) -> Result<Self, CalendarError> {
         let (given, dialect) = split_fields(text, dialect, seconds)?;
         let fields = CronField::all(dialect);
@@ -57,7 +57,7 @@ impl Fields {
     }
 }
 
-/// Cuts an expression into seven fields. The dialect of a nickname is that of Unix.
+/// Splits an expression into seven fields. A nickname has the dialect of Unix.
 fn split_fields<'t>(
     text: &'t str,
     dialect: Dialect,
@@ -79,8 +79,8 @@ fn split_fields<'t>(
             }
             None => refused(
                 nickname,
-                "no nickname, which are `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, \
-                 `@midnight` and `@hourly`",
+                "unknown nickname; use `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, \
+                 `@midnight` or `@hourly`",
             ),
         },
         (Dialect::Unix, &[minute, hour, day, month, weekday]) => {
@@ -94,18 +94,18 @@ fn split_fields<'t>(
         }
         (Dialect::Unix, _) => refused(
             text,
-            "not five fields (minute, hour, day of the month, month, day of the week), or six with \
-             seconds first; years are read in `Dialect::Quartz`",
+            "expected five fields (minute, hour, day of the month, month, day of the week), or six with \
+             seconds first; years need `Dialect::Quartz`",
         ),
         (Dialect::Quartz, _) => refused(
             text,
-            "not six fields (second, minute, hour, day of the month, month, day of the week), or \
+            "expected six fields (second, minute, hour, day of the month, month, day of the week), or \
              seven with years last",
         ),
     }
 }
 
-/// The five fields that a nickname stands for.
+/// Returns the five fields that a nickname stands for.
 fn expand_nickname(nickname: &str) -> Option<[&'static str; 5]> {
     match nickname.to_ascii_lowercase().as_str() {
         "@yearly" | "@annually" => Some(["0", "0", "1", "1", "*"]),
@@ -117,26 +117,26 @@ fn expand_nickname(nickname: &str) -> Option<[&'static str; 5]> {
     }
 }
 
-/// What other programs read in an expression, and what to use in its place.
+/// Recognises the syntax of other programs, and returns what to use instead.
 fn foreign_syntax(part: &str) -> Option<&'static str> {
     let upper = part.to_ascii_uppercase();
     match upper.as_str() {
-        "@REBOOT" => Some("not a time of the calendar; use `Scheduler::after` at the start"),
-        "@EVERY" => Some("not a time of the calendar; use `Scheduler::every` for a period"),
+        "@REBOOT" => Some("not a calendar time; use `Scheduler::after` at program start"),
+        "@EVERY" => Some("not a calendar time; use `Scheduler::every` for a period"),
         _ if upper.starts_with("CRON_TZ=") || upper.starts_with("TZ=") => {
-            Some("not a part of the expression; use `CalendarBuilder::zone` for a time zone")
+            Some("not part of an expression; use `CalendarBuilder::zone` for a time zone")
         }
-        _ if upper.starts_with('#') => Some("a comment is not a part of the expression"),
+        _ if upper.starts_with('#') => Some("comments are not supported"),
         _ => None,
     }
 }
 
-/// Refuses what Quartz refuses: one of both days is `?`.
+/// Rejects what Quartz rejects: exactly one of the two days must be `?`.
 fn check_days(days: [&str; 2]) -> Result<(), FieldError> {
     let reason = match days.map(|day| day == "?") {
         [true, false] | [false, true] => return Ok(()),
-        [true, true] => "the day of the month is `?` too, which only one of both days may be",
-        [false, false] => "the day of the month is given too; one of both must be `?`",
+        [true, true] => "only one of the two days may be `?`, and the day of the month is too",
+        [false, false] => "one of the two days must be `?`, and the day of the month is given too",
     };
     Err(FieldError { part: days[1].to_owned(), reason, allowed: None })
 }

@@ -1,4 +1,4 @@
-//! The times of a [`Calendar`] as a list: those to come, and the one before.
+//! Lists of the times of a [`Calendar`]: the future ones, and the previous one.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::iter::FusedIterator;
 use std::time::SystemTime;
 
-/// Before 3 January of the year 1, UTC, no times are found.
+/// 3 January of the year 1, UTC. No times are found before it.
 const FIRST: Timestamp = Timestamp::constant(-62_135_424_000, 0);
 
 impl Calendar {
@@ -31,11 +31,11 @@ impl Calendar {
     }
 
     /// Returns the last time of the calendar before `time`, or `None` if there is none since the
-    /// year 1. It costs as much as a few dozen times to come.
+    /// year 1. Costs as much as a few dozen future times.
     ///
     /// # Examples
     ///
-    /// The run that a program which starts at one o'clock has missed:
+    /// The run that was missed by a program that starts at one o'clock:
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -59,7 +59,7 @@ impl Calendar {
                 None => span = span.saturating_mul(2),
             }
         };
-        // There is a time at `found`, and none from `none` on.
+        // `found` is a time of the calendar. There is none from `none` on.
         let mut none = before;
         while let Some(later) = next(found) {
             found = later;
@@ -73,7 +73,7 @@ impl Calendar {
     }
 }
 
-/// An iterator over the coming times of a [`Calendar`]; made by [`Calendar::times_after`].
+/// An iterator over the future times of a [`Calendar`]. Created by [`Calendar::times_after`].
 #[derive(Clone, Debug)]
 #[must_use = "an iterator does nothing unless it is asked"]
 pub struct TimesAfter<'c> {

@@ -1,12 +1,12 @@
-//! Times of the wall clock as a [`Rule`]: cron expressions in a time zone. The only place that
-//! knows the wall clock, and the crates that know calendars (`croner`, `jiff`).
+//! Calendars as a [`Rule`]: cron expressions in a time zone. Only this module knows the wall clock
+//! and the crates for calendars (`croner`, `jiff`).
 //!
-//! The wheel runs on monotonic time, and the wall clock may be set at any moment. So nothing is
-//! armed far ahead: the rule is asked again after [`POLL_INTERVAL`] at most, and each time looks at the wall
-//! clock anew. What has run is remembered by its wall time.
+//! The wheel runs on monotonic time, but the wall clock may be set at any moment. Therefore nothing
+//! is armed far ahead. The rule asks to be asked again after [`POLL_INTERVAL`] at most, and reads
+//! the wall clock each time. It remembers the wall-clock time up to which everything has run.
 //!
-//! An `Expression` finds the times on a wall clock that never changes, and `Occurrences` maps them to
-//! moments where the clocks change.
+//! An `Expression` finds times on a wall clock that is never changed, and `Occurrences` maps them
+//! to instants in a time zone whose clocks change.
 
 #![forbid(unsafe_code)]
 
@@ -36,11 +36,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long a step of the wall clock may stay unnoticed.
+/// The longest time for which a change of the wall clock may stay unnoticed.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Where a [`Calendar`] and its clones read the time of day. Every `Fn() -> SystemTime` is one that
-/// threads may share.
+/// The source of the time of day for a [`Calendar`] and its clones. Every `Fn() -> SystemTime` that
+/// threads can share is one.
 ///
 /// # Examples
 ///
@@ -67,7 +67,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait WallClock: Send + Sync + 'static {
-    /// The time of day, which may be set forward and back.
+    /// Returns the time of day, which may jump forward and back.
     fn now(&self) -> SystemTime;
 }
 
@@ -77,52 +77,57 @@ impl<F: Fn() -> SystemTime + Send + Sync + 'static> WallClock for F {
     }
 }
 
-/// Its [time of day](ManualClock::wall).
+/// Returns the [time of day](ManualClock::wall) of the clock.
 impl WallClock for ManualClock {
     fn now(&self) -> SystemTime {
         self.wall()
     }
 }
 
-/// A cron expression in a time zone: a [`Rule`] for [`Scheduler::by`](super::Scheduler::by).
+/// A cron expression in a time zone. A calendar is a [`Rule`] for
+/// [`Scheduler::by`](super::Scheduler::by).
 ///
-/// **Expressions** have five fields (minute, hour, day of the month, month, day of the week) or
-/// six, with seconds first; lists, ranges, steps, names, `L` for the last day and `#` for the nth
-/// weekday of a month ([`Dialect`]). Those of Quartz are read too, which the
-/// [`builder`](Self::builder) asks for.
+/// **Expressions** have five fields (minute, hour, day of the month, month, day of the week), or
+/// six with seconds first. They support lists, ranges, steps, names, `L` for the last day and `#`
+/// for the nth weekday of a month ([`Dialect`]). The [`builder`](Self::builder) also reads
+/// expressions of Quartz.
 ///
-/// **Where the clocks change**, it matters whether an expression means fixed times or a step. It
-/// means a step if its second, minute or hour has a star (`*`, `*/10`), as in Vixie's cron, or an
-/// open step (`0/10`); numbers, lists and ranges (`30 2,14 * * *`, `0 0-23 * * *`) are
-/// fixed times.
+/// **If a zone changes its clocks**, it matters whether an expression means fixed times or a step.
+/// It means a step if its second, minute or hour has a star (`*`, `*/10`), as in Vixie's cron, or
+/// an open step (`0/10`). Numbers, lists and ranges (`30 2,14 * * *`, `0 0-23 * * *`) are fixed
+/// times.
 ///
-/// * Where clocks go *forward*, fixed times that do not exist run at the first time that does,
-///   once for all of them (02:30 runs at 03:00); a step leaves them out.
-/// * Where they go *back*, a fixed time runs once, at the first of both; a step runs through both
-///   hours. The same holds if the wall clock is set back.
+/// * If clocks go *forward*, fixed times that do not exist run at the first time that does, once
+///   for all of them (02:30 runs at 03:00). A step skips them.
+/// * If clocks go *back*, a fixed time runs once, at the first of its two occurrences, while a step
+///   runs through both hours. The same applies if the wall clock is set back.
 ///
-/// **Time zones** come from the system's IANA database: in `TZDIR`, or in the usual places such as
-/// `/usr/share/zoneinfo`. A container image without that (scratch, distroless and Alpine images
-/// often are) knows no zone but UTC: install the package `tzdata`, or turn on the feature `tzdb`,
-/// which compiles the database in, for where there is none.
+/// **Time zones** come from the system's IANA database, which is found by `TZDIR` or in the usual
+/// places such as `/usr/share/zoneinfo`. A container image without it (scratch, distroless and
+/// Alpine images often lack it) knows no zone except UTC. Install the package `tzdata`, or enable
+/// the feature `tzdb`, which compiles in a database for systems that have none.
 ///
-/// **If the wall clock is set**, that is noticed within a minute. Set forward, or after the machine
-/// has slept, what was passed over runs once, at once, however many times it was, unless
-/// [`MissedTimes`] says otherwise. Set back by up to three hours, a step goes on by the new time,
-/// and a fixed time is not repeated: it next runs after the latest time that has run. Set back by
-/// more, the clock is taken to have been wrong, and the present one counts. Set back by less than a
-/// second, or by less than passes until the next look at it, nothing is repeated.
+/// **If the wall clock is set**, the calendar notices within a minute.
+///
+/// * If it is set *forward*, or after the machine has slept, the times that were passed over run
+///   once and immediately, however many they are, unless [`MissedTimes`] says otherwise.
+/// * If it is set *back by up to three hours*, a step continues by the new time. A fixed time is
+///   not repeated, and the next run is after the latest time that has run.
+/// * If it is set *back by more*, the clock is assumed to have been wrong, and the new time counts.
+/// * If it is set *back by less than a second*, or by less than the time until the next check,
+///   nothing is repeated.
 ///
 /// **Several expressions** are combined into one calendar with [`CalendarBuilder::or`]. Times are
 /// excluded with [`CalendarBuilder::except`] and [`CalendarBuilder::except_days`]. A custom rule
-/// may also ask several calendars. Each of them counts a time as run once it has answered
+/// may also ask several calendars. Each of them counts a time as run once it has returned
 /// [`Next::After`], and ignores the runs of the others.
 ///
-/// A calendar whose last year is over goes on looking each minute, since the clock may be set back.
+/// A calendar whose last year is over continues to check the clock every minute, because the clock
+/// may be set back.
 ///
-/// A run begins at its second or within two ticks of the wheel after it. For a list of times to
-/// come ask a clone, by [`times_after`](Self::times_after). In virtual time,
-/// give it [a clock](CalendarBuilder::wall_clock) too: the wheel's own [`ManualClock`] will do.
+/// A run begins at its second or within two ticks of the wheel after it. To list future times, call
+/// [`times_after`](Self::times_after) on a clone. In virtual time, give the calendar [a
+/// clock](CalendarBuilder::wall_clock) as well, such as the wheel's own [`ManualClock`].
 ///
 /// # Examples
 ///
@@ -139,43 +144,45 @@ impl WallClock for ManualClock {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Calendar {
-    /// At least one.
+    /// One or more.
     times: Vec<Times>,
     except: Exclusions,
     zone: TimeZone,
     missed: MissedTimes,
     wall: Arc<dyn WallClock>,
-    /// How long the calendar does not look at the wall clock before it is asked again.
+    /// The time between the last check of the wall clock and the next.
     unpolled: Duration,
-    /// The next run.
+    /// The wall-clock time of the next run.
     upcoming: Option<Timestamp>,
-    /// How many runs this rule knows of, its own and others'.
+    /// The number of runs that this rule knows of, including those of other rules.
     runs: u64,
 }
 
-/// The times of one expression.
+/// One expression of a calendar.
 struct Times {
     expression: Expression,
-    /// Up to here everything has run.
+    /// The time up to which everything has run.
     passed: Option<Timestamp>,
 }
 
 impl Calendar {
-    /// The times that a cron expression names, in the zone of this IANA name.
+    /// Creates a calendar of one expression, in the time zone with this IANA name.
     ///
     /// # Errors
     ///
-    /// The expression cannot be read, or names no time to come; the zone does not exist.
+    /// Fails if the expression is invalid or has no future occurrence, or if the zone does not
+    /// exist.
     pub fn new(expression: &str, zone: &str) -> Result<Self, CalendarError> {
         Self::builder(expression).zone(zone).build()
     }
 
-    /// Begins to say more of a calendar than its expression: dialect, zone, missed times, clock.
+    /// Creates a builder, which also sets the dialect, the zone, the behaviour for missed times,
+    /// and the clock.
     pub fn builder(expression: &str) -> CalendarBuilder<'_> {
         CalendarBuilder::new(expression)
     }
 
-    /// The first time of the calendar after `time`; `None` if none comes.
+    /// Returns the first time of the calendar after `time`, or `None` if there is none.
     ///
     /// # Examples
     ///
@@ -195,14 +202,17 @@ impl Calendar {
         self.next_occurrence(time).map(SystemTime::from)
     }
 
+    /// Returns the first occurrence after `after`. Unlike [`Rule::next`] it does not change the
+    /// calendar.
     fn next_occurrence(&self, after: Timestamp) -> Option<Timestamp> {
         let Self { times, except, zone, .. } = self;
         let occurrences = times.iter().map(|times| times.occurrences(except, zone));
         occurrences.filter_map(|occurrences| occurrences.after(after)).min()
     }
 
-    /// Returns what has no time to come: an expression whose times are all left out, or else all
-    /// expressions. One of several whose last year is over may come when the clock is set back.
+    /// Returns the expressions without a future occurrence, if the calendar must be refused because
+    /// of them: one whose times are all excluded, or otherwise all of them. A single expression
+    /// whose last year is over is accepted, because the clock may be set back.
     fn without_occurrence(&self, now: Timestamp) -> Option<String> {
         let Self { times, except, zone, .. } = self;
         let has_some = |times: &Times| times.occurrences(except, zone).after(now).is_some();
@@ -257,13 +267,14 @@ impl Rule for Calendar {
     fn next(&mut self, last: &LastRun) -> Next {
         self.upcoming = None;
         let unpolled = std::mem::replace(&mut self.unpolled, POLL_INTERVAL);
-        // A wall clock that is out of its mind may come to itself.
+        // The wall clock is out of `Timestamp`'s range. Ask again later, because it may be
+        // corrected.
         let Ok(now) = Timestamp::try_from(self.wall.now()) else {
             return Next::AskAfter(POLL_INTERVAL);
         };
         let has_run = std::mem::replace(&mut self.runs, last.runs) != last.runs;
-        // A run that a handle has moved stands for all that had come by then. One that another rule
-        // wanted, where a rule unites several, stands for nothing here.
+        // A run that a handle has moved stands for all times up to now. If another rule has caused
+        // the run, because several rules are combined, it stands for none of this calendar.
         let moved = (has_run && last.moved).then_some(now);
         let left_out = self.missed_before(now);
         for times in &mut self.times {
@@ -292,17 +303,17 @@ impl Rule for Calendar {
     }
 
     fn next_delay(&self) -> Option<Duration> {
-        // The clock may have come to that time since the question.
+        // The clock may have reached that time since the question.
         let now = Timestamp::try_from(self.wall.now()).ok()?;
         Some(Duration::try_from(self.upcoming?.duration_since(now)).unwrap_or_default())
     }
 }
 
 impl Calendar {
-    /// Up to here times are left out that did not run.
+    /// Returns the time up to which times that did not run are skipped.
     fn missed_before(&self, now: Timestamp) -> Option<Timestamp> {
         let longest = SignedDuration::try_from(self.missed.longest()?).ok()?;
-        // A time that came just so long ago counts.
+        // A time exactly that long ago still counts.
         now.checked_sub(longest).ok()?.checked_sub(SignedDuration::from_nanos(1)).ok()
     }
 }

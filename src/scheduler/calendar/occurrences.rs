@@ -1,8 +1,9 @@
-//! [`Occurrences`]: when the times of an [`Expression`] come, where a time zone changes the clocks and
-//! where the wall clock is set. The only place that treats fixed times and steps differently.
+//! [`Occurrences`]: the instants of an [`Expression`]'s times, in a time zone that changes its
+//! clocks and on a wall clock that may be set. Only this file treats fixed times and steps
+//! differently.
 //!
-//! Both follow Vixie's cron. A step follows the wall clock through an hour that comes again, and a
-//! fixed time is not repeated in it, whether the zone or a user has set the clock back.
+//! Both follow Vixie's cron. A step follows the wall clock through a repeated hour, while a fixed
+//! time is not repeated in it, whether the zone or a user has set the clock back.
 
 #![forbid(unsafe_code)]
 
@@ -13,14 +14,14 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-/// Fixed times are not repeated after the wall clock is set back by up to so much. A clock that is
-/// set back by more was wrong before.
+/// The longest time by which the wall clock may be set back without repeating fixed times. A clock
+/// that is set back by more was wrong before.
 const SET_BACK: SignedDuration = SignedDuration::from_hours(3);
 
-/// Neither are steps after a correction of up to so much.
+/// The longest correction of the wall clock that does not repeat steps.
 const CORRECTION: SignedDuration = SignedDuration::from_secs(1);
 
-/// The moments at which the times of an expression come.
+/// The occurrences of an expression in a time zone.
 #[derive(Clone, Copy)]
 pub(super) struct Occurrences<'c> {
     pub(super) expression: &'c Expression,
@@ -29,24 +30,24 @@ pub(super) struct Occurrences<'c> {
 }
 
 impl Occurrences<'_> {
-    /// Returns the first one after `after`.
+    /// Returns the first occurrence after `after`.
     pub(super) fn after(self, after: Timestamp) -> Option<Timestamp> {
         if self.expression.fixed { self.fixed_after(after) } else { self.step_after(after) }
     }
 
-    /// Returns the time up to which everything counts as run, where that was `passed` and the wall
-    /// clock now reads `now`, after the calendar has not looked at it for the time `unseen`.
+    /// Returns the time up to which everything counts as run. That time was `passed`, the wall
+    /// clock now reads `now`, and the calendar had not checked it for the time `unpolled`.
     pub(super) fn resume(self, passed: Timestamp, now: Timestamp, unpolled: Duration) -> Timestamp {
         let held = if self.expression.fixed { SET_BACK } else { CORRECTION };
         if passed.duration_since(now) <= held {
             return passed;
         }
-        // The clock may have been set as early as the last look, and times have come since.
+        // The clock may have been set right after the last check, and times have come since.
         now.checked_sub(unpolled).unwrap_or(now)
     }
 
-    /// Returns the first moment after `after` at which the wall clock reaches a time of the
-    /// expression, or leaps over it, and has not done so before.
+    /// Returns the first instant after `after` at which the wall clock reaches a time of the
+    /// expression, or jumps over it, for the first time.
     fn fixed_after(self, after: Timestamp) -> Option<Timestamp> {
         let mut time = self.zone.to_datetime(after);
         loop {
@@ -60,16 +61,16 @@ impl Occurrences<'_> {
                 }
                 _ => ambiguous.earlier().ok()?,
             };
-            // In an hour that comes again, times that are still ahead have been reached before.
+            // In a repeated hour, times that are still ahead have already been reached once.
             if reached > after {
                 return Some(reached);
             }
         }
     }
 
-    /// Returns the first moment after `after` at which the wall clock says a time of the
-    /// expression. Between two changes of clocks it runs evenly, so each such stretch is looked at
-    /// alone.
+    /// Returns the first instant after `after` at which the wall clock shows a time of the
+    /// expression. Between two changes of its offset the clock runs evenly, so each such interval
+    /// is searched by itself.
     fn step_after(self, after: Timestamp) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         loop {
