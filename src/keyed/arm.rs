@@ -1,5 +1,4 @@
-//! What the operations do with a key's slot, under its lock; the steps are told in
-//! [`super`].
+//! Operations on the state of a key, under its lock. The rules are listed in [`super`].
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +9,8 @@ use crate::{BeyondRange, InsertError, Refusal, TimerId};
 use std::borrow::Borrow;
 use std::hash::Hash;
 
-/// What the map's `enter` is given for a key without a slot: its slot, and what `enter` returns.
+/// The return value of the map's `enter` closure for a key without a state: the new state, and the
+/// result of `enter`.
 type Entered<V, R> = (Option<KeyState<V>>, Result<R, InsertError<V>>);
 
 impl<K, V> KeyedTimers<K, V>
@@ -31,7 +31,7 @@ where
         })
     }
 
-    /// Arms a key that has a slot with another value, and returns the one that it had.
+    /// Arms a key that has a state with another value, and returns its previous value.
     pub(super) fn replace(
         &self,
         key: &K,
@@ -40,7 +40,7 @@ where
         when: When,
         owner: OwnerId,
     ) -> Result<Option<V>, InsertError<V>> {
-        // A timer that has vacated its slot has ended, so that this arms another.
+        // A timer that has vacated its state has ended, so this arms another.
         if let Err(reason) = self.rearm(key, state, when) {
             return Err(InsertError { reason, value });
         }
@@ -52,7 +52,7 @@ where
         Ok(old)
     }
 
-    /// Arms a key without a slot.
+    /// Arms a key without a state.
     pub(super) fn arm_new<R>(
         &self,
         key: &K,
@@ -66,14 +66,14 @@ where
         }
     }
 
-    /// Cancels a key, if `which` says so of its slot.
+    /// Cancels a key if `which` accepts its state.
     pub(super) fn cancel_if<Q>(&self, key: &Q, which: impl Fn(&KeyState<V>) -> bool) -> Option<V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
         let (_, state) = self.shared.map.remove_if(key, which)?;
-        // A firing on its way finds no such id.
+        // A firing on its way finds another id or none.
         drop(self.wheel.cancel(state.id));
         self.shared.value_of(state)
     }
@@ -90,7 +90,7 @@ where
         }
     }
 
-    /// Moves a key whose timer has ended, before its firing comes.
+    /// Moves a key whose timer has ended, before its firing arrives.
     #[cold]
     fn overtake<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
     where
@@ -112,7 +112,7 @@ where
         when.insert(&self.wheel, KeyedTimer(TimerKind::Key(key.clone())))
     }
 
-    /// Sets an armed key's deadline; with a new timer if the old one has ended (step 3).
+    /// Sets the deadline of an armed key, with a new timer if the old one has ended (rule 3).
     fn rearm(&self, key: &K, state: &mut KeyState<V>, when: When) -> Result<(), Refusal> {
         if !when.reset(&self.wheel, state.id)? {
             state.id = self.arm(key, when)?;

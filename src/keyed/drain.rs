@@ -1,11 +1,10 @@
-//! [`Drain`]: keys that were taken out together, handed to a function in parts.
+//! [`Drain`]: keys that were taken out together and are passed to a function in parts.
 //!
-//! For each part a [`DrainToken`] lies in the wheel and comes through the executor like every other
-//! timer; whoever it comes to runs one part, whichever. So does whoever waits for the drain, and
-//! then finds parts run by others at most, never by nobody: waiting cannot deadlock where no
-//! executor is free or nothing sweeps. A token that nobody can run any more is dropped, and takes
-//! a part along. There are as many tokens as parts, so that with the last token the last part has
-//! gone, one way or another, and the drain has ended.
+//! Each part has a [`DrainToken`] in the wheel, which passes through the executor like every other
+//! timer. A token is not tied to a part, so the thread that receives it runs the next one. A thread
+//! that waits for the drain helps in the same way, so waiting cannot deadlock even if no executor
+//! is free or nothing sweeps. A token that can no longer run is dropped, and drops a part with it.
+//! There are as many tokens as parts, so the drain has ended when the last token is gone.
 
 #![forbid(unsafe_code)]
 
@@ -20,13 +19,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// How many keys a part holds: enough to make its way through the executor cheap, few enough to
+/// The number of keys per part: enough to make the way through the executor cheap, few enough to
 /// share the work.
 const PART: usize = 256;
 
 type Panic = Box<dyn Any + Send>;
 
-/// What became of a drain that has ended.
+/// The result of a drain that has ended.
 ///
 /// # Examples
 ///
@@ -47,18 +46,18 @@ type Panic = Box<dyn Any + Send>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// For how many keys the function was called: all, unless the driver or the wheel was dropped
-    /// with some still to come.
+    /// The number of keys with which the function was called. These are all keys, unless the driver
+    /// or the wheel was dropped before the end.
     pub keys: usize,
-    /// How many of these calls panicked.
+    /// The number of these calls that panicked.
     pub panics: usize,
 }
 
-/// A drain under way; made by [`KeyedTimers::drain`](super::KeyedTimers::drain).
+/// A drain in progress. Created by [`KeyedTimers::drain`](super::KeyedTimers::drain).
 ///
-/// It goes on if this is dropped. As a future it is ready when the drain has ended, on any
-/// runtime; [`wait`](Self::wait) blocks, and lends a hand. (Blocking on the future does not: in a
-/// handler, or on the thread that sweeps, it may wait for ever.)
+/// Dropping this value does not stop the drain. As a future, it is ready when the drain has ended,
+/// on any runtime. [`wait`](Self::wait) blocks, and helps to run the parts. (Blocking on the future
+/// does not help. In a handler, or on the thread that sweeps, it may block forever.)
 ///
 /// # Examples
 ///
@@ -79,7 +78,7 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Begins a drain of `pairs`; the tokens are to be put into the wheel.
+    /// Begins a drain of `pairs`. The caller inserts the returned tokens into the wheel.
     pub(super) fn begin<K, V>(
         pairs: Vec<(K, V)>,
         each: impl Fn(K, V) + Send + Sync + 'static,
@@ -102,10 +101,10 @@ impl Drain {
         (Self { parts }, tokens)
     }
 
-    /// Waits until the function has been called for every key. This thread lends a hand: it runs
-    /// parts that no handler has begun, and then waits for those that some have.
+    /// Blocks until the function has been called for every key. This thread helps: it runs parts
+    /// that no handler has begun, and then waits for those in progress.
     ///
-    /// It may be called in a handler, and by the thread that sweeps; not by the drain's own
+    /// It may be called in a handler and by the thread that sweeps, but not by the drain's own
     /// function, which would wait for itself.
     pub fn wait(self) -> Drained {
         loop {
@@ -132,11 +131,11 @@ impl fmt::Debug for Drain {
     }
 }
 
-/// Lies in the wheel for one part of a drain.
+/// Permission to run one part of a drain, carried by a timer of the wheel.
 pub(super) struct DrainToken(Option<Arc<dyn DrainParts>>);
 
 impl DrainToken {
-    /// Runs a part, if one is left. The first panic of its calls comes back.
+    /// Runs a part if one is left. Returns the first panic of its calls.
     pub(super) fn run(mut self) -> Result<(), Panic> {
         self.0.take().map_or(Ok(false), |parts| parts.run()).map(drop)
     }
@@ -146,7 +145,7 @@ impl DrainToken {
         self.run().unwrap_or_else(|panic| resume_unwind(panic));
     }
 
-    /// Runs a part where nobody is to be told of a panic but whoever waits for the drain.
+    /// Runs a part. A panic is only counted for the threads that wait for the drain.
     pub(super) fn run_quietly(self) {
         self.run().unwrap_or_else(discard);
     }
@@ -160,15 +159,15 @@ impl Drop for DrainToken {
     }
 }
 
-/// A drain's parts, whatever their keys and values are.
+/// The parts of a drain, independent of the types of keys and values.
 trait DrainParts: Send + Sync {
-    /// Runs a part: `false` if none is left. The first panic of its calls is the error.
+    /// Runs a part. Returns `false` if none is left, or the first panic of its calls.
     fn run(&self) -> Result<bool, Panic>;
-    /// Drops a part, if one is left.
+    /// Drops a part if one is left.
     fn abandon(&self);
-    /// Waits until no part is left and none is running.
+    /// Waits until no part is left and none is in progress.
     fn wait(&self) -> Drained;
-    /// As [`wait`](Self::wait), without blocking.
+    /// Polls for the end, like [`wait`](Self::wait) without blocking.
     fn poll(&self, waker: &Waker) -> Poll<Drained>;
 }
 
@@ -179,11 +178,11 @@ struct DrainWork<K, V> {
 }
 
 struct DrainState<K, V> {
-    /// Those that nobody has begun.
+    /// The parts that were not begun.
     parts: Vec<Vec<(K, V)>>,
     running: usize,
     drained: Drained,
-    /// Of whoever awaits the end.
+    /// The waker of the task that awaits the end.
     waker: Option<Waker>,
 }
 
@@ -194,12 +193,12 @@ impl<K, V> DrainState<K, V> {
 }
 
 impl<K, V> DrainWork<K, V> {
-    /// The state: no call of user code is made under its lock.
+    /// Locks the state. No user code runs under this lock.
     fn state(&self) -> MutexGuard<'_, DrainState<K, V>> {
         ignore_poison(self.state.lock())
     }
 
-    /// Tells whoever waits, if this was the end.
+    /// Notifies the waiters if the drain has ended.
     fn notify_if_ended(&self, mut state: MutexGuard<'_, DrainState<K, V>>) {
         if !state.has_ended() {
             return;
@@ -255,7 +254,7 @@ impl<K: Send, V: Send> DrainParts for DrainWork<K, V> {
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Drained> {
-        // Cloned and dropped outside of the lock: both are the user's code.
+        // Cloned and dropped outside the lock, because both run user code.
         let new = waker.clone();
         let mut state = self.state();
         if state.has_ended() {

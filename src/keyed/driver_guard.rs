@@ -1,5 +1,4 @@
-//! What the handles of the caller's own hold together: the driver, and what is to be dropped with
-//! the last of them.
+//! [`DriverGuard`]: the driver, and what is dropped with the last handle of the caller.
 
 #![forbid(unsafe_code)]
 
@@ -10,11 +9,11 @@ use crate::{Driver, Unfired};
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// What the handles of the caller's own hold together.
+/// Shared by the caller's handles, but not by the handler's.
 pub(super) struct DriverGuard<K, V> {
     driver: Arc<Driver<KeyedTimer<K>>>,
     shared: Arc<KeyedShared<K, V>>,
-    /// [`DriverGuard::end`], for `drop`, which knows nothing of the key.
+    /// [`DriverGuard::end`] for `drop`, which has no bound on the key.
     end: fn(&Self),
 }
 
@@ -23,11 +22,11 @@ impl<K: Hash + Eq + Send + 'static, V> DriverGuard<K, V> {
         Self { driver, shared, end: Self::end }
     }
 
-    /// Drops what had not fired: handles inside of handlers and values may live on, and the map
-    /// with them. What the tick thread and the executor have still fires.
+    /// Drops the values that have not fired. Handles inside handlers and values may live on, and
+    /// the map with them. Timers that the tick thread and the executor already hold still fire.
     ///
-    /// Nobody knows under which lock the last handle is dropped, and a handler may take the same
-    /// one: this waits for none. A value whose drop panics has nobody to tell, and ends nothing.
+    /// The last handle may be dropped under a lock that a handler takes, so this does not wait for
+    /// one. A value whose drop panics is ignored and does not affect the others.
     fn end(&self) {
         for Unfired { value, id, .. } in self.driver.shutdown_detached() {
             quietly(|| match &value.0 {

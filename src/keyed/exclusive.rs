@@ -1,14 +1,14 @@
-//! [`Exclusive`]: a value that is reached by `&mut` or by taking it, and so need not be `Sync` to
-//! lie in a map whose readers share a lock.
+//! [`Exclusive`]: a value that is accessible only through `&mut` or by value. It is therefore
+//! `Sync` even if the value is not, and can be stored in a map whose readers share a lock.
 
 #![allow(unsafe_code, reason = "one bound that the compiler cannot find itself")]
 
-/// A value that a shared reference does not reach.
+/// A value that a shared reference does not give access to.
 pub(super) struct Exclusive<T>(T);
 
-// SAFETY: no method gives access to the value through `&Exclusive`, so that sharing one between
-// threads shares nothing of the value. It has no bound, for that reason; whoever has `&mut` or the
-// whole on another thread was sent it, which asks for `T: Send`.
+// SAFETY: no method gives access to the value through `&Exclusive`, so sharing one between threads
+// shares nothing of the value. Therefore there is no bound. A thread that has `&mut` or the whole
+// value was sent it, which requires `T: Send`.
 unsafe impl<T> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {

@@ -1,4 +1,4 @@
-//! [`Fired`]: a key that is due, with the [`Token`] that arms it again unless it was cancelled.
+//! [`Fired`]: a key that is due, with a [`Token`] that arms it again unless it was cancelled.
 
 #![forbid(unsafe_code)]
 
@@ -30,9 +30,9 @@ where
     pub token: Token<K, V>,
 }
 
-/// A token that arms a fired key again, unless the key was cancelled or inserted anew since.
+/// A token that arms a fired key again, unless the key was cancelled or inserted again since.
 ///
-/// A handler that calls `insert` cannot detect a concurrent [`cancel`](KeyedTimers::cancel): the
+/// A handler that calls `insert` cannot detect a concurrent [`cancel`](KeyedTimers::cancel). The
 /// cancel finds nothing while the handler runs, and the insert then arms the key again. While a
 /// token exists, a cancel of its key, an insert, a [`drain`](KeyedTimers::drain), a
 /// [`shutdown`](KeyedTimers::shutdown) or the drop of an [`OwnedKey`](super::OwnedKey) invalidates
@@ -58,7 +58,7 @@ where
     ///
     /// # Panics
     ///
-    /// As [`fire`](Self::fire).
+    /// Panics like [`fire`](Self::fire).
     ///
     /// # Examples
     ///
@@ -123,7 +123,7 @@ where
     ///
     /// # Errors
     ///
-    /// As [`rearm`](Self::rearm).
+    /// Fails like [`rearm`](Self::rearm).
     pub fn rearm_at(self, value: V, deadline: Instant) -> Result<(), ArmError<V>> {
         self.rearm_when(value, When::At(deadline))
     }

@@ -1,15 +1,16 @@
-//! [`KeyMap`]: from keys to slots, with the few operations that the keyed timers need. The only file
-//! that knows of dashmap.
+//! [`KeyMap`]: a map from keys to their states, with the few operations that the keyed timers need.
+//! Only this file knows dashmap.
 //!
-//! Each operation is atomic for its key: what it is given runs under the lock of that key, and so
-//! must not come back to the map. In the models the map is one mutex, the explorer's own, since
-//! the order of locks is part of what they explore; it hashes without chance, as they replay.
+//! Each operation is atomic for its key. The closure that it is given runs under the lock of that
+//! key, and so must not use the map. In the models the map is one mutex of the explorer, because
+//! the order of locks is part of what they explore. It hashes deterministically, because they
+//! replay.
 //!
-//! **Memory.** dashmap does not shrink by itself. Here the removal that leaves a shard a quarter
-//! full, or emptier, halves its table or more, under the shard's lock. It moves what is left: less
-//! than a quarter of the table, and less than the insert moved that made it grow. Since then as
-//! many keys have come or gone as an eighth of the table has places, so that a removal is O(1) in
-//! the long run.
+//! **Memory.** dashmap does not shrink by itself. Here the removal that leaves a shard at most a
+//! quarter full shrinks its table at least by half, under the shard's lock. It moves the remaining
+//! entries, which are less than a quarter of the table, and fewer than the insert moved that made
+//! the table grow. Since then the number of keys that came or left is at least an eighth of the
+//! table's capacity, so a removal is O(1) amortised.
 
 #![forbid(unsafe_code)]
 
@@ -21,10 +22,10 @@ mod source {
     use std::borrow::Borrow;
     use std::hash::{BuildHasher, Hash};
 
-    /// Keys with their slots.
+    /// Keys with their states.
     pub(in crate::keyed) struct KeyMap<K, S>(DashMap<K, S>);
 
-    /// A table of so few places is not worth to be shrunk.
+    /// The largest table that is not worth shrinking.
     const WORTH: usize = 128;
 
     impl<K: Hash + Eq, S> KeyMap<K, S> {
@@ -32,7 +33,7 @@ mod source {
             Self(DashMap::new())
         }
 
-        /// What `look` makes of the key's slot, if it has one; beside others that look.
+        /// Calls `look` with the key's state, if it has one, under a shared lock.
         pub(in crate::keyed) fn read<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
         where
             K: Borrow<Q>,
@@ -41,7 +42,7 @@ mod source {
             self.0.view(key, |_, state| look(state))
         }
 
-        /// What `change` makes of the key's slot, if it has one; alone.
+        /// Calls `change` with the key's state, if it has one, under an exclusive lock.
         pub(in crate::keyed) fn change<Q, R>(
             &self,
             key: &Q,
@@ -56,8 +57,8 @@ mod source {
             Some(change(key, state))
         }
 
-        /// As [`change`](Self::change), also for a key without a slot: it gets the one that
-        /// `change` then returns, if any.
+        /// Calls `change` under an exclusive lock, like [`change`](Self::change), even for a key
+        /// without a state. Such a key gets the state that `change` returns, if any.
         pub(in crate::keyed) fn enter<R>(
             &self,
             key: K,
@@ -79,7 +80,7 @@ mod source {
             }
         }
 
-        /// Takes the key and its slot out, if `which` says so of the slot.
+        /// Takes the key and its state out if `which` accepts the state.
         pub(in crate::keyed) fn remove_if<Q>(
             &self,
             key: &Q,
@@ -99,13 +100,13 @@ mod source {
             let (key, state) = table.remove_entry(hash, is_it)?;
             let (len, places) = (table.len(), table.buckets());
             if places > WORTH && len <= places / 4 {
-                // So many fill a half of half the table, or of a smaller one.
+                // This many fill half of a table of half the size, or of a smaller one.
                 table.shrink_to(len + len / 2, |(key, _)| hasher.hash_one(key));
             }
             Some((key, state.into_inner()))
         }
 
-        /// Takes everything out: one shard after another, each in O(1) under its lock.
+        /// Takes everything out, one shard after the other, each in O(1) under its lock.
         pub(in crate::keyed) fn take_all(&self) -> Vec<(K, S)> {
             let shards = self.0.shards().iter();
             let taken = shards.flat_map(|shard| std::mem::take(&mut *shard.write()));

@@ -1,4 +1,4 @@
-//! Inserts that depend on the present value, and changes in place.
+//! Inserts that depend on the current value, and updates in place.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ impl<V> InsertAbsentError<V> {
 impl<V> fmt::Display for InsertAbsentError<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Armed(_) => f.write_str("the key is armed already"),
+            Self::Armed(_) => f.write_str("the key is already armed"),
             Self::Refused(refused) => refused.fmt(f),
         }
     }
@@ -102,7 +102,7 @@ where
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Fails like [`insert`](Self::insert).
     ///
     /// # Examples
     ///
@@ -166,8 +166,8 @@ where
         self.shared.map.change(key, |_, state| state.value().map(change)).flatten()
     }
 
-    /// What `merge` makes of an armed key's value and the new one; `None` if the key has been armed
-    /// with it.
+    /// Calls `merge` with the value of an armed key and the new value. Returns `None` if the key
+    /// was not armed, and now is with the new value.
     fn merge_when<R>(
         &self,
         key: K,

@@ -1,7 +1,7 @@
-//! One timer for each key: [`KeyedTimers`], on the wheel's public interface alone.
+//! One timer for each key: [`KeyedTimers`], built on the public interface of the wheel.
 //!
-//! For timers whose owner has a name and no place to keep an id: an address, a session, a job.
-//! [`KeyedTimers`] has an example, and how it ends.
+//! Use it for timers whose owner has a key, such as an address, a session or a job, but no place to
+//! store an id. [`KeyedTimers`] has an example and describes its end.
 //!
 //! # How it works
 //!
@@ -12,29 +12,31 @@
 //!    └──────────── firing: key and id ────────┘
 //! ```
 //!
-//! **The map decides who has a value; the wheel only says when.** The wheel holds a copy of each
-//! key, the map holds the values.
+//! **The map decides which value a key has, and the wheel only decides when.** The wheel holds a
+//! copy of each key, and the map holds the values.
 //!
-//! 1. A key is armed while it is in the map. Its value is taken out under the map's lock of that
-//!    key, by an insert, a cancel, a drain, a shutdown or a firing: by one of them.
-//! 2. A firing brings the key and the id of the timer that has ended. It takes the value if the
-//!    key has that id still, and else does nothing. Ids never recur, so it cannot take a value
-//!    that was inserted, reset or cancelled since.
+//! 1. A key is armed while it is in the map. Exactly one operation takes its value out, under the
+//!    map's lock for that key: an insert, a cancel, a drain, a shutdown or a firing.
+//! 2. A firing carries the key and the id of the timer that has ended. It takes the value if the
+//!    key still has that id, and does nothing otherwise. Ids never recur, so a firing cannot take a
+//!    value that was inserted, reset or cancelled later.
 //! 3. An insert or a reset moves the timer under that lock. If the timer has just ended, its firing
-//!    is on its way (in a batch, it may be so for long): a new timer is armed and its id put into
-//!    the map, and by 2 the firing does nothing. So a key can be moved until its handler has it.
-//! 4. A new timer is armed under the lock too: its firing, however soon, finds the key.
-//! 5. A firing whose handler has a token leaves the key's slot in the map, without a value, until
-//!    the token is dropped or arms it again. A cancel, an insert, a drain and a shutdown take such
-//!    a slot as they take an armed one, and the token finds that out under the lock.
+//!    is on its way, possibly for long if it is in a batch. A new timer is then armed and its id is
+//!    stored in the map, so that by rule 2 the firing does nothing. A key can thus be moved until
+//!    its handler has received it.
+//! 4. A new timer is armed under the lock as well, so its firing finds the key, however soon it
+//!    comes.
+//! 5. A firing whose handler has a token leaves the key's state in the map, without a value, until
+//!    the token is dropped or arms the key again. A cancel, an insert, a drain and a shutdown take
+//!    such a state like that of an armed key, and the token detects this under the lock.
 //!
-//! What runs under the lock of a key: its hash, comparison, clone and drop, the clone of a value
-//! that [`KeyedTimers::get`] makes, and the wheel's waker. None of these may use the timers. No
-//! handler runs under a lock, and no value is dropped under one. Values are reached by whoever has
-//! the lock alone (`Exclusive`), so that they need not be `Sync`.
+//! The following runs under the lock of a key: its hash, comparison, clone and drop, the clone of a
+//! value that [`KeyedTimers::get`] makes, and the wheel's waker. None of these may use the timers.
+//! No handler runs under a lock, and no value is dropped under one. Values are accessible only to
+//! the thread that holds the lock (`Exclusive`), so they need not be `Sync`.
 //!
-//! A handler that uses the timers holds them, and the driver holds the handler: its handle is one
-//! that does not hold the driver, else neither would ever go.
+//! A handler that uses the timers holds them, and the driver holds the handler. The handler's
+//! handle therefore does not hold the driver, or neither would ever be dropped.
 
 #![deny(unsafe_code)]
 
@@ -67,28 +69,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timer::{TimerKind, When};
 
-/// One timer for each key, with a value: any thread sets, moves and removes them by key.
+/// One timer with a value for each key. Any thread can arm, move and cancel timers by key.
 ///
-/// **A key is armed from its [`insert`](Self::insert) until its value comes out, and the value
-/// comes out once**: to the handler when the key is due, or from `insert`,
+/// **A key is armed from its [`insert`](Self::insert) until its value comes out, exactly once.**
+/// The value is passed to the handler when the key is due, or is returned by `insert`,
 /// [`cancel`](Self::cancel), [`drain`](Self::drain) or [`shutdown`](Self::shutdown). Until the
-/// handler has it, also while its firing waits for a busy executor, a key can be reset, inserted
-/// anew and cancelled.
+/// handler has received it, even while its firing waits for a busy executor, a key can be reset,
+/// inserted again and cancelled.
 ///
-/// Each operation is O(1) and takes the lock of one part of a map, for a moment: it is not
-/// lock-free as the [`Wheel`]'s are. Where the owner of a timer can keep a
-/// [`TimerId`](crate::TimerId), the wheel itself is quicker. Hash, comparison, clone and drop of
+/// Each operation is O(1) and briefly takes the lock of one part of a map. Unlike the operations of
+/// a [`Wheel`], it is not lock-free. If the owner of a timer can store a
+/// [`TimerId`](crate::TimerId), the wheel itself is faster. Hash, comparison, clone and drop of
 /// keys, [`get`](Self::get)'s clone of a value, and the wheel's [`waker`](crate::Builder::waker)
-/// run under that lock and must not use the timers; handlers and drops of values run under none.
+/// run under that lock and must not use the timers. Handlers and drops of values run under no lock.
 ///
-/// Clones share the timers. The driver of [`spawn`](Self::spawn) is shut down with the last of
-/// them, and what had not fired is dropped; the handle that [`spawn_with`](Self::spawn_with) gives
-/// to the handler, and its clones, do not count. The drop waits for nobody, so that it may happen
-/// under a lock that the handler takes: what was on its way to the handler still fires. To see the
-/// handlers end, [`shutdown`](Self::shutdown) the timers and wait for the [`driver`](Self::driver).
+/// Clones share the timers. Dropping the last clone shuts down the driver of [`spawn`](Self::spawn)
+/// and drops the values that have not fired. The handle that [`spawn_with`](Self::spawn_with)
+/// passes to the handler, and its clones, do not count. The drop does not block, so it may happen
+/// under a lock that the handler takes. Keys that are on their way to the handler still fire. To
+/// wait for the handlers, call [`shutdown`](Self::shutdown) and wait for the
+/// [`driver`](Self::driver).
 ///
-/// A burst of keys gives its memory back as they go: what leaves a part of the map a quarter full
-/// moves the rest of that part to a smaller table, under its lock.
+/// A burst of keys gives its memory back as the keys leave. The removal that leaves a part of the
+/// map a quarter full moves the rest of that part to a smaller table, under its lock.
 ///
 /// # Examples
 ///
@@ -114,7 +117,7 @@ use timer::{TimerKind, When};
 pub struct KeyedTimers<K, V> {
     wheel: Wheel<KeyedTimer<K>>,
     shared: Arc<KeyedShared<K, V>>,
-    /// Keeps the driver running; the handler's own handle has none.
+    /// Keeps the driver running. `None` in the handler's own handle.
     guard: Option<Arc<DriverGuard<K, V>>>,
 }
 
@@ -123,8 +126,8 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
-    /// Timers on a wheel that the caller sweeps: hand everything that expires to
-    /// [`fire`](Self::fire). The wheel is theirs alone.
+    /// Creates timers on a wheel that the caller sweeps. Pass everything that expires to
+    /// [`fire`](Self::fire). The wheel must not be used for other timers.
     ///
     /// # Examples
     ///
@@ -150,12 +153,12 @@ where
         Self { wheel, shared: Arc::new(KeyedShared::new()), guard: None }
     }
 
-    /// Timers with a driver of their own: `handler` is called once for each key that is due, where
-    /// the driver's executor runs it.
+    /// Creates timers with their own driver. `handler` is called once for each key that is due,
+    /// where the driver's executor runs it.
     ///
     /// # Errors
     ///
-    /// As [`DriverBuilder::spawn`].
+    /// Fails like [`DriverBuilder::spawn`].
     pub fn spawn(
         builder: DriverBuilder,
         handler: impl Fn(K, V) + Send + Sync + 'static,
@@ -169,16 +172,16 @@ where
         })
     }
 
-    /// As [`spawn`](Self::spawn), for a handler that arms its key again or uses the timers itself:
-    /// `make` makes it.
+    /// Creates timers with their own driver, as [`spawn`](Self::spawn) does, for a handler that
+    /// arms its key again or uses the timers itself. `make` creates the handler.
     ///
     /// # Errors
     ///
-    /// As [`DriverBuilder::spawn`].
+    /// Fails like [`DriverBuilder::spawn`].
     ///
     /// # Examples
     ///
-    /// A heartbeat, which arms itself again until the connection is closed:
+    /// A heartbeat, which is armed again until the connection is closed:
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -223,22 +226,23 @@ where
             .detach_on_drop()
             .spawn_with(|wheel| make(Self { wheel, shared: inside, guard: None }))?;
         let driver = Arc::new(driver);
-        // Empty before: a handler that stops the timers by now closes the wheel only.
+        // Empty until now. A handler that shuts the timers down before this only closes the wheel.
         let _ = shared.driver.set(Arc::downgrade(&driver));
         let wheel = driver.wheel().clone();
         let guard = Arc::new(DriverGuard::new(driver, Arc::clone(&shared)));
         Ok(Self { wheel, shared, guard: Some(guard) })
     }
 
-    /// The key and value of a timer that has expired, for the caller to handle. `None`: the value
-    /// has come out by another way, or it was a part of a drain, which this has run.
+    /// Returns the key and value of an expired timer, for the caller to handle. Returns `None` if
+    /// the value has come out by another way, or if the timer was a part of a drain, which this
+    /// call has run.
     ///
-    /// Only for timers made by [`new`](Self::new); a driver does it itself.
+    /// Only for timers created by [`new`](Self::new). A driver calls it by itself.
     ///
     /// # Panics
     ///
-    /// A function given to [`drain`](Self::drain) panicked; it has been called for the whole part
-    /// before.
+    /// Panics if a function passed to [`drain`](Self::drain) has panicked, after it was called for
+    /// the whole part.
     #[must_use = "the value has not been handled yet"]
     pub fn fire(&self, expired: Expired<KeyedTimer<K>>) -> Option<(K, V)> {
         match expired.value.0 {
@@ -254,12 +258,12 @@ where
         }
     }
 
-    /// Arms `key`: it fires `delay` from now, with `value`. If it was armed, the value that it had
-    /// comes back and will not fire, and its deadline is replaced.
+    /// Arms `key` with `value`, to fire `delay` from now. If the key was armed, its deadline is
+    /// replaced, and its previous value is returned and will not fire.
     ///
     /// # Errors
     ///
-    /// As [`Wheel::insert`]; `value` comes back in the error, and `key` is as it was.
+    /// Fails like [`Wheel::insert`]. The error contains `value`, and `key` is unchanged.
     ///
     /// # Examples
     ///
@@ -278,11 +282,12 @@ where
         self.insert_when(key, value, When::After(delay), OwnerId::NONE)
     }
 
-    /// As [`insert`](Self::insert), due at `deadline`; at the next sweep if that has passed.
+    /// Arms `key`, as [`insert`](Self::insert) does, to fire at `deadline`. If that has passed, the
+    /// key fires at the next sweep.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Fails like [`insert`](Self::insert).
     pub fn insert_at(
         &self,
         key: K,
@@ -292,15 +297,15 @@ where
         self.insert_when(key, value, When::At(deadline), OwnerId::NONE)
     }
 
-    /// Sets the deadline of an armed key to `delay` from now, earlier or later.
+    /// Moves the deadline of an armed key to `delay` from now, earlier or later.
     ///
-    /// `true`: it fires at its new deadline and not at the old one. `false`: it is not armed; or it
-    /// is due, its firing is on its way, and the wheel refuses a new timer because it is closed or
-    /// full.
+    /// Returns `true` if the key fires at its new deadline and not at the old one. Returns `false`
+    /// if it is not armed, or if it is due with its firing on its way and the wheel refuses a new
+    /// timer because it is closed or full.
     ///
     /// # Errors
     ///
-    /// The delay is beyond the wheel's range; the key keeps its deadline.
+    /// Fails if the delay is beyond the wheel's range. The key keeps its deadline.
     ///
     /// # Examples
     ///
@@ -322,11 +327,12 @@ where
         self.reset_when(key, When::After(delay))
     }
 
-    /// As [`reset`](Self::reset), to `deadline`; one that has passed means the next sweep.
+    /// Moves the deadline, as [`reset`](Self::reset) does, to `deadline`. If that has passed, the
+    /// key fires at the next sweep.
     ///
     /// # Errors
     ///
-    /// As [`reset`](Self::reset).
+    /// Fails like [`reset`](Self::reset).
     pub fn reset_at<Q>(&self, key: &Q, deadline: Instant) -> Result<bool, BeyondRange>
     where
         K: Borrow<Q>,
@@ -335,7 +341,7 @@ where
         self.reset_when(key, When::At(deadline))
     }
 
-    /// Disarms `key`: its value, if and only if it has not fired and now never will.
+    /// Disarms `key`. Returns its value if and only if it has not fired and now never will.
     ///
     /// # Examples
     ///
@@ -357,7 +363,7 @@ where
         self.cancel_if(key, |_| true)
     }
 
-    /// Whether `key` is armed: its value has not come out.
+    /// Returns `true` if `key` is armed, which means that its value has not come out.
     ///
     /// # Examples
     ///
@@ -379,7 +385,8 @@ where
         self.shared.map.read(key, KeyState::is_armed).unwrap_or(false)
     }
 
-    /// A clone of the value that `key` is armed with. It is made alone under the key's lock.
+    /// Returns a clone of the value of `key` if the key is armed. The clone is made under the
+    /// exclusive lock of the key.
     ///
     /// # Examples
     ///
@@ -402,9 +409,11 @@ where
         self.shared.map.change(key, |_, state| state.value().cloned()).flatten()
     }
 
-    /// When `key` is due, rounded up to the wheel's resolution; `None` if it is not armed, or is
-    /// due and its firing on its way. As [`Wheel::deadline`](crate::Wheel::deadline) while another
-    /// thread moves it.
+    /// Returns the deadline of `key`, rounded up to the wheel's resolution.
+    ///
+    /// Returns `None` if the key is not armed, or if it is due and its firing is on its way. While
+    /// another thread moves the deadline, it behaves like
+    /// [`Wheel::deadline`](crate::Wheel::deadline).
     ///
     /// # Examples
     ///
@@ -427,28 +436,29 @@ where
         self.shared.map.read(key, |state| self.wheel.deadline(state.id))?
     }
 
-    /// How many keys are armed. It sums over the parts of the map: not for a hot path. While other
-    /// threads fire or change keys the sum may be off by as many.
+    /// Returns the number of armed keys. It sums over the parts of the map, so it is not for a hot
+    /// path. While other threads fire or change keys, the sum may be off by that many.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
-    /// Whether no key is armed; see [`len`](Self::len).
+    /// Returns `true` if no key is armed. See [`len`](Self::len).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The wheel, for its figures and its time. To end timers, use [`drain`](Self::drain) or
-    /// [`shutdown`](Self::shutdown): a key whose timer was taken from the wheel itself never fires.
+    /// Returns the wheel, for its metrics and its time. To end timers, use [`drain`](Self::drain)
+    /// or [`shutdown`](Self::shutdown). A key whose timer was taken out of the wheel itself never
+    /// fires.
     #[must_use]
     pub fn wheel(&self) -> &Wheel<KeyedTimer<K>> {
         &self.wheel
     }
 
-    /// The driver, if there is one and it has not been dropped: to wait for handlers, after
-    /// [`shutdown`](Self::shutdown), and for its figures.
+    /// Returns the driver if there is one and it has not been dropped. Use it to wait for handlers
+    /// after [`shutdown`](Self::shutdown), and for its metrics.
     ///
     /// # Examples
     ///
@@ -467,20 +477,22 @@ where
         self.shared.driver.get()?.upgrade()
     }
 
-    /// Takes every key out and has `each` called with each of them and its value, where handlers
-    /// run, some hundred keys at a time.
+    /// Takes all keys out and calls `each` with every key and its value, where handlers run, a few
+    /// hundred keys at a time. None of these keys fires any more.
     ///
-    /// None of them fires any more. Keys that are inserted meanwhile may be taken too, or stay.
-    /// `each` may use the timers: insert its key again, or drain. Parts that the wheel does not
-    /// accept, being closed or full, are run by this call. To have the values as a list, send them
-    /// to a channel, or use [`shutdown`](Self::shutdown). A panic of `each` harms no other key; it
-    /// is counted in [`Drained`], and, where handlers run, resumed after the part, as if a handler
-    /// had panicked.
+    /// Keys that are inserted meanwhile may be taken or stay. `each` may use the timers, to insert
+    /// its key again or to drain. Parts that the wheel refuses, because it is closed or full, are
+    /// run by this call. To obtain the values as a list, send them to a channel, or use
+    /// [`shutdown`](Self::shutdown).
+    ///
+    /// A panic of `each` affects no other key. It is counted in [`Drained`]. On a handler's thread it
+    /// is also resumed after the part, as if a handler had panicked.
+    ///
     /// O(keys), and O(1) under each lock.
     ///
     /// # Examples
     ///
-    /// A shutdown that sends what was waiting to be sent:
+    /// A shutdown that sends the requests that were still waiting:
     ///
     /// ```
     /// use std::time::Duration;
@@ -508,15 +520,16 @@ where
         drain
     }
 
-    /// Closes the timers, shuts their driver down, and hands back every key that was armed, with
-    /// its value and deadline; for a key that was due and on its way to the handler, with the time
-    /// of this call. From then on every [`insert`](Self::insert) is refused as closed.
+    /// Closes the timers, shuts their driver down, and returns every key that was armed. Later
+    /// calls of [`insert`](Self::insert) are refused as closed. Idempotent, so keys that an earlier
+    /// call returned are not returned again.
     ///
-    /// Handlers that have their key already go on; to see them end, wait for the
-    /// [`driver`](Self::driver). What drains had still to do, this call does. Idempotent: what an
-    /// earlier call handed back is not handed back again. It may be called from anywhere, also
-    /// from a handler; but not under a lock that a handler takes, as it waits for the tick thread
-    /// to end its sweep, with the handlers if they run [inline](crate::Inline).
+    /// Handlers that have already received their key continue. To wait for them, wait for the
+    /// [`driver`](Self::driver). This call completes drains that are in progress.
+    ///
+    /// It may be called from anywhere, including a handler, but not under a lock that a handler
+    /// takes. It waits for the tick thread to end its sweep, and for the handlers if they run
+    /// [inline](crate::Inline).
     ///
     /// # Examples
     ///
@@ -534,7 +547,8 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown(&self) -> Vec<UnfiredKey<K, V>> {
-        // Closed first: whoever comes to a part of the map after it was emptied is refused.
+        // Closed first, so that a thread that reaches a part of the map after it was emptied is
+        // refused.
         self.wheel.close();
         let now = self.wheel.pin().now();
         let taken = self.shared.map.take_all().into_iter().filter_map(|(key, state)| {

@@ -1,4 +1,4 @@
-//! [`OwnedKey`]: a key that is cancelled with its owner.
+//! [`OwnedKey`]: a key that is cancelled when its owner is dropped.
 
 #![forbid(unsafe_code)]
 
@@ -10,11 +10,12 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// A key that is cancelled when this is dropped, unless another insert has armed it since: for the
-/// timer of a connection or a request, that must not outlive it.
+/// Cancels a key when it is dropped, unless another insert has armed the key since. For the timer
+/// of a connection or a request, which must not outlive it.
 ///
-/// So where a peer comes back before its old connection is gone, the old one's end leaves the new
-/// one's timer alone. Resets by the key do not change whose it is. It keeps no driver running.
+/// If a peer reconnects before its old connection is gone, the end of the old one does not affect
+/// the timer of the new one. A reset by the key does not change the owner. The owner does not keep
+/// the driver running.
 ///
 /// # Examples
 ///
@@ -51,12 +52,12 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
-    /// As [`insert`](Self::insert), for a key that is cancelled when the returned owner is dropped.
-    /// Returns the value that the key had, if it was armed, beside the owner.
+    /// Arms a key, as [`insert`](Self::insert) does, and returns an owner that cancels it when it
+    /// is dropped. Also returns the previous value if the key was armed.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Fails like [`insert`](Self::insert).
     #[allow(clippy::type_complexity, reason = "an owner, and the value that it replaces")]
     pub fn insert_owned(
         &self,
@@ -82,14 +83,15 @@ where
         &self.key
     }
 
-    /// Lets the timer live on without an owner. Returns its key.
+    /// Releases the timer, which then continues without an owner, and returns its key.
     #[must_use = "the timer has no owner any more"]
     pub fn into_key(mut self) -> K {
         self.let_go = true;
         self.key.clone()
     }
 
-    /// Ends the timer: its value, if it has not fired, and nobody else has armed the key since.
+    /// Cancels the timer. Returns its value if it has not fired and no other insert has armed the
+    /// key since.
     #[must_use = "dropping the owner cancels, too"]
     pub fn cancel(mut self) -> Option<V> {
         self.let_go = true;

@@ -1,8 +1,9 @@
-//! [`KeyedShared`]: what all handles of the timers share: the map, and how to reach the driver.
+//! [`KeyedShared`]: the state that all handles of the timers share.
 //!
-//! A key that has fired for a handler with a [token](super::fired::Token) keeps its slot, without a
-//! value, until the handler has ended: so a cancel or an insert of another value finds it, takes it
-//! away, and the token finds it gone. Such a slot is *vacated*, and its key counts as not armed.
+//! A key that has fired for a handler with a [token](super::fired::Token) keeps its state, without
+//! a value, until the handler has ended. A cancel, or an insert of another value, finds that state
+//! and takes it away, which the token detects. Such a state is *vacated*, and its key counts as not
+//! armed.
 
 #![forbid(unsafe_code)]
 
@@ -14,14 +15,14 @@ use crate::{Driver, TimerId};
 use std::hash::Hash;
 use std::sync::{OnceLock, Weak};
 
-/// What the map holds for a key.
+/// The state of a key in the map.
 pub(super) struct KeyState<V> {
-    /// `None` while the slot is vacated.
+    /// `None` while the state is vacated.
     value: Exclusive<Option<V>>,
-    /// The timer that it is armed with, or that has vacated it.
+    /// The timer with which the key is armed, or which has vacated the state.
     pub(super) id: TimerId,
     pub(super) owner: OwnerId,
-    /// Whether it has a value, for readers that share the lock.
+    /// `true` if there is a value. For readers that share the lock.
     armed: bool,
 }
 
@@ -34,23 +35,23 @@ impl<V> KeyState<V> {
         self.armed
     }
 
-    /// Returns `true` if this timer has vacated it.
+    /// Returns `true` if this timer has vacated the state.
     pub(super) fn is_vacated_by(&self, id: TimerId) -> bool {
         !self.armed && self.id == id
     }
 
-    /// The value of an armed slot.
+    /// Returns the value of an armed key.
     pub(super) fn value(&mut self) -> Option<&mut V> {
         self.value.get_mut().as_mut()
     }
 
-    /// Arms the slot with a value, and returns the one that it had.
+    /// Arms the key with a value, and returns the previous one.
     pub(super) fn put(&mut self, value: V) -> Option<V> {
         self.armed = true;
         self.value.get_mut().replace(value)
     }
 
-    /// Vacates an armed slot.
+    /// Takes the value of an armed key.
     pub(super) fn vacate(&mut self) -> Option<V> {
         self.armed = false;
         self.value.get_mut().take()
@@ -61,20 +62,20 @@ impl<V> KeyState<V> {
     }
 }
 
-/// Whose a key is: a number for each owner that there ever was.
+/// The owner of a key, numbered from 1. Numbers are not reused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnerId(u64);
 
 impl OwnerId {
-    /// No owner's.
+    /// The id of keys without an owner.
     pub(super) const NONE: OwnerId = OwnerId(0);
 }
 
-/// What all handles share.
+/// The state that all handles share.
 pub(super) struct KeyedShared<K, V> {
     pub(super) map: KeyMap<K, KeyState<V>>,
     pub(super) driver: OnceLock<Weak<Driver<KeyedTimer<K>>>>,
-    /// How many slots are vacated.
+    /// The number of vacated states.
     vacated: AtomicUsize,
     owners: AtomicU64,
 }
@@ -89,23 +90,24 @@ impl<K: Hash + Eq, V> KeyedShared<K, V> {
         }
     }
 
-    /// Notes that a slot was vacated.
+    /// Counts a vacated state.
     pub(super) fn count_vacated(&self) {
-        // Relaxed, in all three: a figure beside that of the map.
+        // Relaxed, in all three uses: the number publishes nothing and only corrects that of the
+        // map.
         self.vacated.fetch_add(1, Relaxed);
     }
 
-    /// Notes that a slot is vacated no more.
+    /// Counts a state that is no longer vacated.
     pub(super) fn discount_vacated(&self) {
         self.vacated.fetch_sub(1, Relaxed);
     }
 
-    /// How many keys are armed.
+    /// Returns the number of armed keys.
     pub(super) fn len(&self) -> usize {
         self.map.len().saturating_sub(self.vacated.load(Relaxed))
     }
 
-    /// The value of a slot that was taken out of the map.
+    /// Returns the value of a state that was taken out of the map.
     pub(super) fn value_of(&self, state: KeyState<V>) -> Option<V> {
         if !state.is_armed() {
             self.discount_vacated();
@@ -113,9 +115,9 @@ impl<K: Hash + Eq, V> KeyedShared<K, V> {
         state.into_value()
     }
 
-    /// One that no key has.
+    /// Returns an id that no key has.
     pub(super) fn next_owner(&self) -> OwnerId {
-        // Relaxed: any number that is not given out twice.
+        // Relaxed: any number will do that is not returned twice.
         OwnerId(self.owners.fetch_add(1, Relaxed) + 1)
     }
 }

@@ -1,5 +1,5 @@
-//! [`KeyedTimer`]: what the wheel holds for the keyed timers; and the wheel's operations for either
-//! kind of deadline.
+//! [`KeyedTimer`]: the value type of the wheel; and the wheel's operations for both kinds of
+//! deadline.
 
 #![forbid(unsafe_code)]
 
@@ -8,12 +8,12 @@ use crate::{BeyondRange, Refusal, TimerId, Wheel};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What the wheel under [`KeyedTimers`](super::KeyedTimers) holds; handed to
+/// The value type of the wheel under [`KeyedTimers`](super::KeyedTimers). Pass it to
 /// [`KeyedTimers::fire`](super::KeyedTimers::fire) when it expires.
 ///
 /// # Examples
 ///
-/// A turn of an event loop that sweeps for its keys:
+/// One iteration of an event loop that sweeps for its keys:
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,12 +40,12 @@ pub struct KeyedTimer<K>(pub(super) TimerKind<K>);
 pub(super) enum TimerKind<K> {
     /// The key is due.
     Key(K),
-    /// A part of a drain is to be run.
+    /// A part of a drain is due to run.
     Part(DrainToken),
 }
 
 impl<K> KeyedTimer<K> {
-    /// Sees to it that a drain goes on, where no handler will.
+    /// Runs the part of a drain on this thread, because no handler will.
     pub(super) fn end_here(self) {
         if let TimerKind::Part(token) = self.0 {
             token.run_quietly();
@@ -59,7 +59,7 @@ impl<K> fmt::Debug for KeyedTimer<K> {
     }
 }
 
-/// When a key is to fire.
+/// The time at which a key fires.
 #[derive(Clone, Copy)]
 pub(super) enum When {
     After(Duration),

@@ -1,4 +1,4 @@
-//! [`OwnedTimer`]: a timer that ends with its owner.
+//! [`OwnedTimer`]: a timer that is cancelled when its owner is dropped.
 
 #![forbid(unsafe_code)]
 
@@ -8,11 +8,11 @@ use crate::wheel::id::TimerId;
 use std::fmt;
 use std::time::Duration;
 
-/// An id that cancels its timer when it is dropped: for a time-out that belongs to a connection or
-/// a request, and must not outlive it, also when that ends by a panic or an early return.
+/// Cancels a timer when it is dropped. For the timeout of a connection or a request, which must not
+/// outlive it, even if that ends by a panic or an early return.
 ///
-/// Its [`id`](Self::id) is for resets. It keeps the wheel, not its sweeper or driver. Dropped
-/// after its timer has fired it does nothing.
+/// Resets use its [`id`](Self::id). It keeps the wheel alive, but not the sweeper or the driver. If
+/// the timer has already fired, dropping the owner has no effect.
 ///
 /// # Examples
 ///
@@ -36,12 +36,12 @@ pub struct OwnedTimer<T> {
 }
 
 impl<T: Send> Wheel<T> {
-    /// As [`insert`](Self::insert), for a timer that is cancelled when the returned owner is
-    /// dropped. O(1), lock-free.
+    /// Arms a timer, as [`insert`](Self::insert) does, and returns an owner that cancels it when it
+    /// is dropped. O(1), lock-free.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Fails like [`insert`](Self::insert).
     ///
     /// # Examples
     ///
@@ -59,8 +59,7 @@ impl<T: Send> Wheel<T> {
         self.insert(value, delay).map(|id| self.own(id))
     }
 
-    /// The owner of a timer that was armed by any of the ways to do so: it cancels the timer when
-    /// it is dropped.
+    /// Creates an owner for an armed timer. The owner cancels the timer when it is dropped.
     ///
     /// # Examples
     ///
@@ -85,7 +84,7 @@ impl<T> OwnedTimer<T> {
         self.id
     }
 
-    /// Lets the timer live on without an owner. Returns its id.
+    /// Releases the timer, which then continues without an owner, and returns its id.
     ///
     /// # Examples
     ///
@@ -105,7 +104,7 @@ impl<T> OwnedTimer<T> {
 }
 
 impl<T: Send> OwnedTimer<T> {
-    /// Ends the timer: its value, if it has not fired. O(1), lock-free.
+    /// Cancels the timer and returns its value if it has not fired. O(1), lock-free.
     #[must_use = "dropping the owner cancels, too"]
     pub fn cancel(mut self) -> Option<T> {
         self.let_go = true;

@@ -94,13 +94,13 @@ fn split_fields<'t>(
         }
         (Dialect::Unix, _) => refused(
             text,
-            "expected five fields (minute, hour, day of the month, month, day of the week), or six with \
-             seconds first; years need `Dialect::Quartz`",
+            "expected five fields (minute, hour, day of the month, month, day of the week), or \
+             six with seconds first; years need `Dialect::Quartz`",
         ),
         (Dialect::Quartz, _) => refused(
             text,
-            "expected six fields (second, minute, hour, day of the month, month, day of the week), or \
-             seven with years last",
+            "expected six fields (second, minute, hour, day of the month, month, day of the week), \
+             or seven with years last",
         ),
     }
 }
