@@ -485,8 +485,8 @@ where
     /// run by this call. To obtain the values as a list, send them to a channel, or use
     /// [`shutdown`](Self::shutdown).
     ///
-    /// A panic of `each` affects no other key. It is counted in [`Drained`]. On a handler's thread it
-    /// is also resumed after the part, as if a handler had panicked.
+    /// A panic of `each` affects no other key. It is counted in [`Drained`]. On a handler's thread
+    /// it is also resumed after the part, as if a handler had panicked.
     ///
     /// O(keys), and O(1) under each lock.
     ///

@@ -51,7 +51,7 @@ fn until(calendar: &Calendar) -> Vec<SystemTime> {
 
 /// What several expressions name, and what others leave out, each by a calendar of its own.
 #[test]
-fn what_is_united_and_left_out_is_as_by_calendars_of_one_expression() {
+fn unions_and_exclusions_match_single_expressions() {
     let sets: [(&[&str], &[&str], &[&str]); 6] = [
         (&["*/20 * * * *", "15 9-17 * * MON-FRI"], &[], &[]),
         (&["*/20 * * * *", "30 11-13 * * *"], &["* 12 * * *"], &[]),
@@ -86,7 +86,7 @@ fn what_is_united_and_left_out_is_as_by_calendars_of_one_expression() {
 }
 
 #[test]
-fn each_expression_meets_the_changes_of_clocks_by_itself() {
+fn each_expression_handles_clock_changes_by_itself() {
     let both = || Calendar::builder("30 2 * * *").or("*/20 2 * * *").zone("Europe/Berlin");
     // From 02:00 to 03:00 (01:00 UTC) there is nothing on the 29th of March.
     assert_eq!(
@@ -112,7 +112,7 @@ fn each_expression_meets_the_changes_of_clocks_by_itself() {
 }
 
 #[test]
-fn what_is_left_out_is_told_to_the_second_or_the_minute() {
+fn exclusions_cover_seconds_or_whole_minutes() {
     let quarters = || Calendar::builder("*/15 * * * * *");
     assert_eq!(
         times(quarters().except("1-59 * * * *"), START, 4),
@@ -140,7 +140,7 @@ fn what_is_left_out_is_told_to_the_second_or_the_minute() {
 }
 
 #[test]
-fn a_calendar_of_which_nothing_is_left_is_refused() {
+fn a_calendar_with_all_times_excluded_is_refused() {
     let noon = || Calendar::builder("0 12 * * *");
     for nothing in [
         noon().except("* * * * *"),
@@ -186,7 +186,7 @@ fn runs_after_an_hour(missed: MissedTimes) -> u32 {
 }
 
 #[test]
-fn times_that_several_expressions_name_run_once() {
+fn times_in_several_expressions_run_once() {
     assert_eq!(runs_after_an_hour(MissedTimes::Once), 1);
     assert_eq!(runs_after_an_hour(MissedTimes::AllWithin(HOUR)), 3);
     assert_eq!(runs_after_an_hour(MissedTimes::AllWithin(MINUTE * 50)), 2);
@@ -194,7 +194,7 @@ fn times_that_several_expressions_name_run_once() {
 }
 
 #[test]
-fn of_several_expressions_only_the_step_repeats_when_the_wall_clock_is_set_back() {
+fn only_steps_repeat_when_the_wall_clock_is_set_back() {
     let mut desk = Desk::new();
     desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
     let calendar = Calendar::builder("*/30 11 * * *").or("15 11 * * *");
@@ -215,7 +215,7 @@ fn of_several_expressions_only_the_step_repeats_when_the_wall_clock_is_set_back(
 }
 
 #[test]
-fn the_time_before_is_the_last_of_those_to_come() {
+fn previous_before_matches_the_list_of_times() {
     let calendars = [
         Calendar::builder("*/20 2-3 * * *").or("30 2 * * *"),
         Calendar::builder("0 0 29 2 *"),
@@ -242,7 +242,7 @@ fn the_time_before_is_the_last_of_those_to_come() {
 }
 
 #[test]
-fn a_clone_has_its_runs_to_itself() {
+fn a_clone_shares_no_runs() {
     let mut desk = Desk::new();
     desk.clock.set_wall(at("2026-01-01T09:59:00Z"));
     let daily = Calendar::builder("0 10 * * *").wall_clock(desk.clock.clone()).build().unwrap();
@@ -287,7 +287,7 @@ impl Rule for United {
 
 /// The run of 10:00 takes until 10:20, past the other's time, which is 10:10.
 #[test]
-fn a_run_of_one_calendar_stands_for_none_of_another() {
+fn a_run_of_one_calendar_does_not_count_for_another() {
     let mut desk = Desk::new();
     desk.clock.set_wall(at("2026-01-01T09:59:00Z"));
     let daily =

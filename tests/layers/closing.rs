@@ -35,7 +35,7 @@ fn pass(desk: &mut Desk, time: Duration) {
 }
 
 #[test]
-fn what_is_scheduled_runs_once_more_after_a_close() {
+fn scheduled_closures_run_once_more_after_a_close() {
     let mut desk = before_noon(Builder::new().resolution(Duration::from_micros(1)));
     let counts: Vec<_> = (0..3).map(|_| counting()).collect();
     let (runs, mut closures): (Vec<_>, Vec<_>) = counts.into_iter().unzip();
@@ -62,7 +62,7 @@ fn what_is_scheduled_runs_once_more_after_a_close() {
 }
 
 #[test]
-fn a_closed_wheel_keeps_what_needs_another_timer_for_the_shutdown() {
+fn a_shutdown_returns_closures_that_a_closed_wheel_refused_a_timer() {
     let mut desk = before_noon(Builder::new().resolution(Duration::from_micros(1)));
     let (runs, closure) = counting();
     let far = desk.scheduler.after(HOUR * 480, || "far").unwrap();
@@ -79,7 +79,7 @@ fn a_closed_wheel_keeps_what_needs_another_timer_for_the_shutdown() {
 }
 
 #[test]
-fn a_calendar_runs_at_its_time_though_the_wheel_was_closed_since_it_last_looked() {
+fn a_calendar_runs_even_if_the_wheel_was_closed_since_its_last_check() {
     let mut desk = before_noon(Builder::new());
     desk.clock.advance(HOUR / 2 - SECOND * 30);
     let (runs, closure) = counting();
@@ -102,7 +102,7 @@ fn a_run_that_is_due_follows_the_question_in_the_same_sweep() {
 }
 
 #[test]
-fn what_is_on_its_way_at_a_shutdown_is_handed_back() {
+fn a_shutdown_returns_closures_on_their_way() {
     let mut desk = before_noon(Builder::new().resolution(Duration::from_micros(1)));
     let (runs, closure) = counting();
     let calendar = desk.scheduler.by(noon(&desk.clock)).run(closure).unwrap();
@@ -178,7 +178,7 @@ fn a_shutdown_waits_for_a_rule_that_is_being_asked() {
 }
 
 #[test]
-fn nothing_waits_for_a_closure_without_a_timer_once_its_scheduler_is_gone() {
+fn dropping_the_scheduler_ends_waits_for_parked_closures() {
     let builder = || Builder::new().resolution(Duration::from_micros(1));
     // Without a timer when the scheduler goes, and when it has gone.
     for closes_first in [true, false] {
@@ -221,7 +221,7 @@ fn a_calendar_that_was_cancelled_leaves_nothing_behind() {
 
 /// Minutes pass, and with them looks at the clock.
 #[test]
-fn what_is_handed_back_was_due_at_its_run_and_not_at_the_next_look() {
+fn a_returned_calendar_is_due_at_its_run_and_not_at_its_next_check() {
     let mut desk = before_noon(Builder::new());
     let day = HOUR * 24;
     let yearly = Calendar::builder("0 0 1 1 *").wall_clock(desk.clock.clone()).build().unwrap();

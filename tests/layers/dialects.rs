@@ -68,7 +68,7 @@ fn quartz_has_steps_from_a_number_and_years() {
 }
 
 #[test]
-fn quartz_has_days_that_a_month_decides() {
+fn quartz_has_days_that_depend_on_the_month() {
     assert_eq!(days("0 0 12 ? * 6#3", 3), ["2026-01-16", "2026-02-20", "2026-03-20"]);
     assert_eq!(days("0 0 12 ? * 6L", 3), ["2026-01-30", "2026-02-27", "2026-03-27"]);
     assert_eq!(days("0 0 12 ? * L", 2), ["2026-01-03", "2026-01-10"]);
@@ -92,7 +92,7 @@ fn quartz_has_days_that_a_month_decides() {
 }
 
 #[test]
-fn what_quartz_refuses_is_refused_by_its_field() {
+fn errors_of_quartz_name_the_field() {
     let refused = |calendar: CalendarBuilder<'_>| match calendar.build().unwrap_err() {
         CalendarError::Expression { field, .. } => field,
         other => panic!("{other}"),
@@ -117,7 +117,7 @@ fn what_quartz_refuses_is_refused_by_its_field() {
 
 /// As in Vixie's cron.
 #[test]
-fn both_days_must_hold_where_one_is_a_step_from_a_star() {
+fn both_days_must_match_if_one_is_a_step_from_a_star() {
     let noons = |days: &str| times(Calendar::builder(&format!("0 12 {days}")), 3);
     let first_sundays = ["2026-01-04T12:00:00Z", "2026-02-01T12:00:00Z", "2026-03-01T12:00:00Z"];
     assert_eq!(noons("1-7 * */7"), first_sundays);
@@ -163,7 +163,7 @@ fn the_systems_zone_is_the_one_it_is_in() {
 
 #[cfg(feature = "tzdb")]
 #[test]
-fn the_zones_are_there_where_the_system_has_none() {
+fn zones_are_available_if_the_system_has_none() {
     let zones = jiff::tz::TimeZoneDatabase::bundled();
     assert!(zones.get("Asia/Kathmandu").is_ok());
 }
@@ -191,7 +191,7 @@ fn runs_after(missed: MissedTimes, asleep: Duration) -> u32 {
 }
 
 #[test]
-fn what_was_passed_over_runs_as_it_was_said() {
+fn missed_times_run_as_configured() {
     // To 14:20: past 11, 12, 13 and 14 o'clock.
     let asleep = HOUR * 4 - MINUTE * 10;
     assert_eq!(runs_after(MissedTimes::Once, asleep), 1);
@@ -212,7 +212,7 @@ fn what_was_passed_over_runs_as_it_was_said() {
 
 /// A device starts in 1970 and learns the time later.
 #[test]
-fn what_is_made_up_for_after_decades_is_bounded() {
+fn runs_made_up_for_after_decades_are_bounded() {
     let mut desk = Desk::new();
     let minutely = Calendar::builder("* * * * *").missed(MissedTimes::AllWithin(HOUR));
     let minutely = minutely.wall_clock(desk.clock.clone()).build().unwrap();
@@ -232,7 +232,7 @@ fn what_is_made_up_for_after_decades_is_bounded() {
 
 /// A run of 11:00 takes until 13:30, and moves the next one, which is due by then, to 14:30.
 #[test]
-fn a_run_that_was_moved_stands_for_what_came_by_then() {
+fn a_moved_run_counts_for_all_earlier_times() {
     let mut desk = Desk::new();
     desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
     let hourly = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone()).build().unwrap();
@@ -261,7 +261,7 @@ fn a_run_that_was_moved_stands_for_what_came_by_then() {
 }
 
 #[test]
-fn a_wall_clock_that_is_out_of_its_mind_refuses_no_calendar() {
+fn a_wall_clock_out_of_range_refuses_no_calendar() {
     for years in [4_000, 20_000] {
         let wall = SystemTime::UNIX_EPOCH + HOUR * 24 * 366 * years;
         assert!(Calendar::builder("0 * * * *").wall_clock(move || wall).build().is_ok());
@@ -270,7 +270,7 @@ fn a_wall_clock_that_is_out_of_its_mind_refuses_no_calendar() {
 
 /// The crate that reads expressions takes Monday for one o'clock, and more of the kind.
 #[test]
-fn what_has_no_meaning_in_its_field_is_refused() {
+fn texts_without_a_meaning_in_their_field_are_refused() {
     let wrong = [
         ("0 MON * * *", "hour"),
         ("JAN 0 * * *", "minute"),
@@ -302,7 +302,7 @@ fn what_has_no_meaning_in_its_field_is_refused() {
 }
 
 #[test]
-fn the_next_run_is_told_by_the_wall_clock() {
+fn next_time_is_the_wall_clock_time() {
     let mut desk = Desk::new();
     desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
     let noon = Calendar::builder("0 12 * * *").wall_clock(desk.clock.clone()).build().unwrap();

@@ -101,7 +101,7 @@ impl Circle {
 }
 
 #[test]
-fn each_range_is_as_a_walk_around_the_field() {
+fn each_range_matches_a_walk_around_the_field() {
     for circle in circles() {
         let count = circle.count;
         // All pairs of a small field, and some of a large one.
@@ -126,7 +126,7 @@ fn each_range_is_as_a_walk_around_the_field() {
 }
 
 #[test]
-fn each_step_from_a_number_goes_on_to_the_end_of_the_field() {
+fn each_step_from_a_number_continues_to_the_end_of_the_field() {
     for circle in circles() {
         for from in 0..circle.count {
             for step in [1, 2, 3, 7, 11].into_iter().filter(|step| *step <= circle.count) {
@@ -239,7 +239,7 @@ const QUARTZ: [(&str, &str, &str, Allowed); 10] = [
 ];
 
 #[test]
-fn what_is_refused_is_named_with_what_is_allowed() {
+fn an_error_names_the_part_and_what_is_allowed() {
     let check = |calendar: CalendarBuilder<'_>, text: &str, name, wrong, bounds: Allowed| {
         let error = calendar.build().unwrap_err();
         let message = error.to_string();
@@ -272,16 +272,8 @@ fn a_message_says_why_a_part_is_refused() {
         ("/5 * * * *", "minute \"/5\"", "a step needs a start, such as `*`"),
         ("1,,2 * * * *", "minute \"1,,2\"", "the list has an empty item"),
         ("0 0 0 * *", "day of the month \"0\"", "out of range (1 to 31)"),
-        (
-            "0 0 1 JAN1 *",
-            "month \"JAN1\"",
-            "expected a number or a name such as `JAN` (1 to 12)",
-        ),
-        (
-            "0 0 * * MON,8",
-            "day of the week \"8\"",
-            "out of range, where Sunday is 0 or 7 (0 to 7)",
-        ),
+        ("0 0 1 JAN1 *", "month \"JAN1\"", "expected a number or a name such as `JAN` (1 to 12)"),
+        ("0 0 * * MON,8", "day of the week \"8\"", "out of range, where Sunday is 0 or 7 (0 to 7)"),
         ("0 0 * * MON#6", "day of the week \"MON#6\"", "out of range after `#` (1 to 5)"),
     ] {
         let message = Calendar::new(text, "UTC").unwrap_err().to_string();
@@ -290,7 +282,7 @@ fn a_message_says_why_a_part_is_refused() {
 }
 
 #[test]
-fn what_other_programs_read_is_refused_with_what_to_use_here() {
+fn foreign_syntax_is_refused_with_an_alternative() {
     for (text, part, instead) in [
         ("@reboot", "@reboot", "Scheduler::after"),
         ("@every 5m", "@every", "Scheduler::every"),

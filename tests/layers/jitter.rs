@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn each_run_is_put_off_by_no_more_than_was_said_and_the_rate_does_not_drift() {
+fn each_run_is_delayed_by_the_jitter_at_most_and_the_rate_does_not_drift() {
     let mut desk = Desk::new();
     let (runs, count) = counting();
     let every = desk.scheduler.every(SECOND * 10).jitter(SECOND * 2).run(count).unwrap();
@@ -29,7 +29,7 @@ fn each_run_is_put_off_by_no_more_than_was_said_and_the_rate_does_not_drift() {
 }
 
 #[test]
-fn a_rule_counts_from_when_a_run_was_due_before_that() {
+fn a_rule_counts_from_the_instant_before_the_jitter() {
     let mut desk = Desk::new();
     let start = desk.clock.start();
     let rule = move |last: Instant| {
@@ -52,7 +52,7 @@ fn a_rule_counts_from_when_a_run_was_due_before_that() {
 }
 
 #[test]
-fn a_jitter_beyond_all_time_puts_off_by_what_can_be_told() {
+fn a_jitter_that_overflows_is_clamped() {
     let desk = Desk::new();
     let every = desk.scheduler.every(SECOND).jitter(Duration::MAX).run(|| ()).unwrap();
     assert!(every.next_run().unwrap() >= desk.clock.start() + SECOND);

@@ -108,7 +108,7 @@ fn missed_ticks_are_made_up() {
 }
 
 #[test]
-fn a_set_replaces_value_and_deadline() {
+fn an_insert_replaces_value_and_deadline() {
     let mut keyed = Keyed::new();
     assert_eq!(keyed.timers.insert("key", 1, TICK * 2), Ok(None));
     assert_eq!(keyed.timers.insert("key", 2, TICK * 5), Ok(Some(1)));
@@ -145,7 +145,7 @@ fn a_value_that_is_taken_out_is_dropped_at_once() {
 }
 
 #[test]
-fn a_key_set_again_after_a_drain_fires() {
+fn a_key_inserted_again_after_a_drain_fires() {
     let mut keyed = Keyed::new();
     for delay in 1..=40 {
         keyed.timers.insert("key", delay, TICK * delay).unwrap();
@@ -261,7 +261,7 @@ fn a_drain_function_that_panics_loses_no_other_key() {
 }
 
 #[test]
-fn parts_that_cannot_be_run_in_a_handler_are_run_or_counted_out() {
+fn parts_that_no_handler_can_run_are_run_or_dropped() {
     let count = Arc::new(AtomicUsize::new(0));
     let counting = || {
         let count = Arc::clone(&count);
@@ -347,7 +347,7 @@ fn a_key_can_be_moved_until_its_handler_has_it() {
 
 /// So can it be drained, and handed back by a stop; a wheel that is closed moves it no more.
 #[test]
-fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_stop() {
+fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_shutdown() {
     for stops in [false, true] {
         let mut keyed = Keyed::new();
         keyed.timers.insert("first", 1, TICK).unwrap();
@@ -376,7 +376,7 @@ fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_stop() {
 }
 
 #[test]
-fn a_stop_hands_everything_back_and_refuses() {
+fn a_shutdown_returns_everything_and_refuses_inserts() {
     let mut keyed = Keyed::new();
     let start = keyed.bench.clock.start();
     keyed.timers.insert("fired", 0, TICK).unwrap();
@@ -397,7 +397,7 @@ fn a_stop_hands_everything_back_and_refuses() {
 }
 
 #[test]
-fn keys_may_be_asked_for_in_borrowed_form() {
+fn keys_can_be_borrowed() {
     let (wheel, _sweeper) = Builder::new().shards(1).build().unwrap();
     let timers = KeyedTimers::new(wheel);
     timers.insert(String::from("key"), 1, TICK).unwrap();
@@ -408,7 +408,7 @@ fn keys_may_be_asked_for_in_borrowed_form() {
 }
 
 #[test]
-fn everything_has_a_text_for_people() {
+fn everything_can_be_formatted() {
     let mut keyed = Keyed::new();
     keyed.timers.insert("key", 1, TICK).unwrap();
     assert_eq!(format!("{:?}", keyed.timers), "KeyedTimers { wheel: Wheel { armed: 1, .. }, .. }");
@@ -450,7 +450,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #[test]
-    fn the_timers_do_what_the_model_does(
+    fn the_timers_match_the_model(
         setup in any_setup(),
         ops in prop::collection::vec(op(), 0..120),
     ) {

@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// A handle inside, which a handler has given away, outlives the timers' owner.
 #[test]
-fn the_last_handle_drops_what_had_not_fired_though_one_inside_lives_on() {
+fn the_last_handle_drops_unfired_values_despite_inner_handles() {
     let held = Arc::new(());
     let mut inside = None;
     let owner = KeyedTimers::spawn_with(Builder::new().driver(), |timers| {
@@ -71,7 +71,7 @@ impl Drop for Panics {
 }
 
 #[test]
-fn a_value_whose_drop_panics_keeps_no_other() {
+fn a_value_whose_drop_panics_does_not_affect_others() {
     let (send, dropped) = mpsc::channel();
     let timers = KeyedTimers::spawn(Builder::new().driver(), |_: u32, _: Panics| ()).unwrap();
     for key in 0..9 {
@@ -151,7 +151,7 @@ fn queued(
 }
 
 #[test]
-fn a_firing_that_waits_for_the_executor_is_overtaken() {
+fn a_firing_that_waits_for_the_executor_is_superseded() {
     let clock = ManualClock::new();
     let (timers, jobs, fired) = queued(&clock);
     for key in [10, 20, 30] {
@@ -171,7 +171,7 @@ fn a_firing_that_waits_for_the_executor_is_overtaken() {
 }
 
 #[test]
-fn what_an_executor_drops_is_handed_back_by_a_stop() {
+fn a_shutdown_returns_what_an_executor_dropped() {
     let clock = ManualClock::new();
     let (timers, jobs, fired) = queued(&clock);
     timers.insert(10, 1, TICK).unwrap();
@@ -190,7 +190,7 @@ fn what_an_executor_drops_is_handed_back_by_a_stop() {
 
 /// On the tick thread itself, where nobody else could run the parts that it waits for.
 #[test]
-fn a_handler_may_drain_wait_and_stop() {
+fn a_handler_can_drain_wait_and_shut_down() {
     let clock = ManualClock::new();
     let (send, told) = mpsc::channel();
     let builder = Builder::new().clock(clock.clone()).driver().executor(Inline);

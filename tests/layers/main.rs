@@ -45,7 +45,7 @@ mod keyed_races;
 mod owned;
 #[cfg(feature = "cron")]
 mod pausing;
-mod places;
+mod permits;
 #[cfg(feature = "keyed")]
 mod rearming;
 #[cfg(feature = "cache")]

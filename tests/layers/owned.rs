@@ -25,7 +25,7 @@ fn a_timer_ends_with_its_owner_and_its_value_is_dropped() {
 }
 
 #[test]
-fn a_panic_and_an_early_return_end_it() {
+fn a_panic_and_an_early_return_cancel_the_timer() {
     let bench = bench();
     let request = |fails: bool| {
         let _patience = bench.wheel.insert_owned(1, TICK).unwrap();
@@ -37,7 +37,7 @@ fn a_panic_and_an_early_return_end_it() {
 }
 
 #[test]
-fn who_lets_it_go_or_cancels_it_owns_it_no_more() {
+fn a_released_or_cancelled_timer_has_no_owner() {
     let mut bench = bench();
     let id = bench.wheel.insert_owned(1, TICK).unwrap().into_id();
     assert_eq!(bench.wheel.insert_owned(2, TICK).unwrap().cancel(), Some(2));
@@ -46,7 +46,7 @@ fn who_lets_it_go_or_cancels_it_owns_it_no_more() {
 }
 
 #[test]
-fn an_owner_of_a_timer_that_has_fired_leaves_the_next_of_its_place_alone() {
+fn an_owner_of_a_fired_timer_does_not_cancel_the_next_of_its_entry() {
     let mut bench = bench();
     let first = bench.wheel.insert_owned(1, TICK).unwrap();
     assert_eq!(bench.advance(TICK), [1]);

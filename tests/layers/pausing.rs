@@ -26,7 +26,7 @@ fn pass(desk: &mut Desk, time: Duration) {
 }
 
 #[test]
-fn what_a_rate_missed_while_it_was_paused_is_made_up_for_put_off_or_left_out() {
+fn ticks_missed_during_a_pause_burst_are_delayed_or_skipped() {
     use MissedTickBehavior::{Burst, Delay, Skip};
     let runs = |missed| {
         let mut desk = Desk::new();
@@ -47,7 +47,7 @@ fn what_a_rate_missed_while_it_was_paused_is_made_up_for_put_off_or_left_out() {
 }
 
 #[test]
-fn what_a_calendar_missed_while_it_was_paused_is_decided_by_its_missed_times() {
+fn times_missed_during_a_pause_follow_missed_times() {
     for (missed, at_once) in [
         (MissedTimes::Once, 1),
         (MissedTimes::AllWithin(HOUR * 24), 4),
@@ -225,7 +225,7 @@ fn a_pause_on_the_way_to_a_far_deadline_keeps_the_deadline() {
 }
 
 #[test]
-fn what_is_paused_may_be_moved_or_cancelled() {
+fn a_paused_closure_can_be_moved_or_cancelled() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let rate = desk.scheduler.every(SECOND).run(closure).unwrap();
@@ -244,7 +244,7 @@ fn what_is_paused_may_be_moved_or_cancelled() {
 }
 
 #[test]
-fn what_is_paused_is_handed_back_by_a_shutdown() {
+fn a_shutdown_returns_a_paused_closure() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let rate = desk.scheduler.every(SECOND).run(closure).unwrap();
@@ -262,7 +262,7 @@ fn what_is_paused_is_handed_back_by_a_shutdown() {
 }
 
 #[test]
-fn what_is_paused_ends_with_its_scheduler() {
+fn a_paused_closure_ends_with_its_scheduler() {
     let clock = tourbillon::ManualClock::new();
     let scheduler = Scheduler::spawn(Builder::new().clock(clock).driver()).unwrap();
     let once = scheduler.after(SECOND, || ()).unwrap();
@@ -287,7 +287,7 @@ fn what_is_paused_ends_with_its_scheduler() {
 }
 
 #[test]
-fn what_is_paused_keeps_its_place_on_a_wheel_with_a_capacity() {
+fn a_paused_closure_keeps_its_permit() {
     let mut desk = Desk::of(Builder::new().capacity(1).shards(1));
     let rate = desk.scheduler.every(SECOND).run(|| ()).unwrap();
     assert!(rate.pause() && desk.scheduler.wheel().is_empty());

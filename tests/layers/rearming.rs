@@ -87,7 +87,7 @@ fn an_insert_while_the_handler_runs_stays() {
 
 /// The key fires again while the handler of its first value is still at work.
 #[test]
-fn a_token_does_not_arm_what_a_later_token_stands_for() {
+fn a_token_does_not_arm_the_key_of_a_later_token() {
     let (timers, mut sweeper, clock) = timers(Builder::new());
     let mut fire = |value| {
         assert_eq!(timers.insert(7, value, TICK), Ok(None));
@@ -119,7 +119,7 @@ fn a_token_that_is_dropped_keeps_no_key() {
 }
 
 #[test]
-fn drains_shutdowns_and_owners_make_a_token_void() {
+fn drains_shutdowns_and_owners_invalidate_a_token() {
     let ends: [fn(&Timers); 2] = [
         |timers| assert_eq!(timers.drain(|_, _| ()).wait().keys, 0),
         |timers| {
@@ -200,7 +200,7 @@ fn a_heartbeat_ends_with_its_connection() {
 }
 
 #[test]
-fn an_insert_if_absent_leaves_what_is_there() {
+fn insert_if_absent_keeps_an_armed_key() {
     let (timers, mut sweeper, clock) = timers(Builder::new());
     assert_eq!(timers.insert_if_absent(7, 1, TICK), Ok(()));
     assert_eq!(timers.insert_if_absent(7, 2, TICK * 5), Err(InsertAbsentError::Armed(2)));
@@ -242,7 +242,7 @@ fn batches_by_key_lose_no_event() {
 }
 
 #[test]
-fn a_merge_leaves_the_deadline() {
+fn a_merge_keeps_the_deadline() {
     let (timers, mut sweeper, clock) = timers(Builder::new());
     let add = |value: &mut u32, more| *value += more;
     assert_eq!(timers.insert_or_merge(7, 1, TICK * 2, add), Ok(false));

@@ -37,14 +37,14 @@ fn hours_of(missed: MissedTimes) -> Vec<f64> {
 }
 
 #[test]
-fn a_run_is_told_the_time_that_it_is_for_though_it_comes_later() {
+fn a_late_run_receives_its_own_time() {
     assert_eq!(hours_of(MissedTimes::AllWithin(HOUR * 24)), [11.0, 12.0, 13.0, 14.0]);
     assert_eq!(hours_of(MissedTimes::Once), [11.0]);
     assert_eq!(hours_of(MissedTimes::Within(HOUR)), [14.0]);
 }
 
 #[test]
-fn a_run_is_told_its_number_and_when_it_was_due() {
+fn a_run_receives_its_number_and_due_instant() {
     let mut desk = Desk::new();
     let start = desk.clock.start();
     let (rate, told) = told_by_every(desk.scheduler.every(SECOND).jitter(SECOND / 2));
@@ -77,7 +77,7 @@ fn a_run_is_due_without_its_jitter_and_late_after_it() {
 }
 
 #[test]
-fn a_run_that_is_handed_back_is_due_without_its_jitter() {
+fn a_returned_run_is_due_without_its_jitter() {
     let desk = Desk::new();
     let (rate, told) = told_by_every(desk.scheduler.every(SECOND * 10).jitter(SECOND * 2));
     let put_off = desk.since_start(rate.next_run()).unwrap();
@@ -88,7 +88,7 @@ fn a_run_that_is_handed_back_is_due_without_its_jitter() {
 }
 
 #[test]
-fn a_run_that_was_moved_is_for_no_time_of_the_wall_clock() {
+fn a_moved_run_has_no_wall_clock_time() {
     let mut desk = Desk::new();
     let hourly = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone()).build().unwrap();
     let (moved, told) = told_by(desk.scheduler.by(hourly));
@@ -99,7 +99,7 @@ fn a_run_that_was_moved_is_for_no_time_of_the_wall_clock() {
 }
 
 #[test]
-fn a_run_that_is_handed_back_is_told_what_it_would_have_been_for() {
+fn a_returned_run_receives_its_time() {
     let mut desk = Desk::new();
     let start = desk.clock.wall();
     let hourly = Calendar::builder("0 * * * *").wall_clock(desk.clock.clone()).build().unwrap();
@@ -116,7 +116,7 @@ fn a_run_that_is_handed_back_is_told_what_it_would_have_been_for() {
 }
 
 #[test]
-fn a_job_is_told_what_its_task_is_for() {
+fn a_job_receives_the_run_of_its_task() {
     let mut desk = Desk::new();
     let (send, told) = mpsc::channel();
     let job = move |run: Run| {

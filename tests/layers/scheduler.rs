@@ -34,7 +34,7 @@ fn a_fixed_rate_does_not_drift_over_a_million_periods() {
 }
 
 #[test]
-fn missed_runs_burst_are_put_off_or_left_out() {
+fn missed_runs_burst_are_delayed_or_skipped() {
     let runs = |missed| {
         let mut desk = Desk::new();
         let (count, closure) = counting();
@@ -74,7 +74,7 @@ fn a_fixed_rate_counts_from_when_a_run_was_due() {
 }
 
 #[test]
-fn a_rule_says_when_and_when_no_more() {
+fn a_rule_determines_the_runs_and_the_end() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let mut steps = [100, 20, 3].into_iter();
@@ -99,7 +99,7 @@ impl Rule for Hesitant {
 }
 
 #[test]
-fn a_rule_may_be_asked_again_before_it_answers() {
+fn a_rule_can_ask_to_be_asked_again() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let ticking = desk.scheduler.by(Hesitant(0)).run(closure).unwrap();
@@ -113,7 +113,7 @@ fn a_rule_may_be_asked_again_before_it_answers() {
 }
 
 #[test]
-fn cancel_tells_whether_a_run_comes() {
+fn cancel_reports_whether_a_run_was_prevented() {
     let mut desk = Desk::new();
     let held = Arc::new(());
     let holder = Arc::clone(&held);
@@ -148,7 +148,7 @@ fn cancel_tells_whether_a_run_comes() {
 }
 
 #[test]
-fn a_reschedule_is_obeyed_wherever_the_timer_is() {
+fn a_reset_applies_wherever_the_timer_is() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let moved = desk.scheduler.every(SECOND).run(closure).unwrap();
@@ -191,7 +191,7 @@ fn next_after_a_run(act: impl Fn(&Scheduled, &ManualClock) + Send + 'static) -> 
 }
 
 #[test]
-fn a_reschedule_during_a_run_moves_the_next() {
+fn a_reset_during_a_run_moves_the_next_run() {
     // From the call, and not from the end of the run.
     let slow = |own: &Scheduled, clock: &ManualClock| {
         assert_eq!(own.reset(MS * 70), Ok(true));
@@ -212,7 +212,7 @@ fn a_reschedule_during_a_run_moves_the_next() {
 }
 
 #[test]
-fn a_question_beyond_the_range_is_asked_and_runs_nothing() {
+fn a_question_beyond_the_range_is_asked_without_a_run() {
     let year = Duration::from_secs(365 * 86_400);
     let mut desk = Desk::of(Builder::new().resolution(Duration::from_micros(1)));
     let (count, closure) = counting();
@@ -318,7 +318,7 @@ fn a_rule_that_panics_ends_the_repetition() {
 }
 
 #[test]
-fn a_result_or_what_became_of_it_can_be_had() {
+fn a_join_returns_the_result_or_the_reason() {
     let mut desk = Desk::new();
     let good = desk.scheduler.after(SECOND, || 42).unwrap();
     let bad = desk.scheduler.after(SECOND, || panic!("on purpose")).unwrap();
@@ -338,7 +338,7 @@ fn a_result_or_what_became_of_it_can_be_had() {
 }
 
 #[test]
-fn what_was_not_run_is_handed_back_at_shutdown() {
+fn a_shutdown_returns_the_closures_that_did_not_run() {
     let desk = Desk::new();
     let start = desk.clock.start();
     let run = desk.scheduler.after(SECOND, || "run").unwrap();
@@ -370,7 +370,7 @@ fn what_was_not_run_is_handed_back_at_shutdown() {
 }
 
 #[test]
-fn a_scheduler_that_is_dropped_leaves_nobody_waiting() {
+fn dropping_a_scheduler_ends_all_waits() {
     let clock = ManualClock::new();
     let scheduler = Scheduler::spawn(Builder::new().clock(clock).driver()).unwrap();
     let once = scheduler.after(SECOND, || ()).unwrap();
@@ -401,7 +401,7 @@ fn a_timer_that_is_dropped_unfired_ends_its_closure() {
 }
 
 #[test]
-fn an_executor_that_drops_its_batches_leaves_nobody_waiting() {
+fn an_executor_that_drops_its_batches_ends_all_waits() {
     let (send, jobs) = mpsc::channel::<ExecutorJob>();
     let clock = ManualClock::new();
     let builder = Builder::new().clock(clock.clone()).driver().executor(move |job| {
@@ -457,7 +457,7 @@ impl Clock for Lagging {
 }
 
 #[test]
-fn no_delay_is_shorter_for_a_clock_that_lags() {
+fn a_lagging_clock_shortens_no_delay() {
     let days = [1, 5].map(|days| Duration::from_secs(days * 86_400));
     for delay in days {
         let clock = ManualClock::new();
@@ -502,7 +502,7 @@ fn bad_input_is_refused_and_nothing_is_armed() {
 }
 
 #[test]
-fn a_period_that_no_instant_can_tell_ends_no_repetition() {
+fn a_period_that_overflows_ends_no_repetition() {
     let mut desk = Desk::new();
     let rate = desk.scheduler.every(Duration::MAX).run(|| ()).unwrap();
     assert_eq!(desk.since_start(rate.next_run()), Some(FAR));

@@ -122,7 +122,7 @@ impl Bench {
 }
 
 #[test]
-fn a_run_that_is_forbidden_is_left_out() {
+fn a_forbidden_run_is_skipped() {
     let mut bench = Bench::new(Overlap::Forbid);
     bench.pass();
     bench.pass();
@@ -135,7 +135,7 @@ fn a_run_that_is_forbidden_is_left_out() {
 }
 
 #[test]
-fn one_run_waits_in_the_queue_and_goes_on_where_the_task_ended() {
+fn a_queued_run_continues_in_the_task_that_ended() {
     let mut bench = Bench::new(Overlap::Queue);
     bench.pass();
     bench.pass();
@@ -152,7 +152,7 @@ fn one_run_waits_in_the_queue_and_goes_on_where_the_task_ended() {
 }
 
 #[test]
-fn runs_that_are_allowed_work_side_by_side() {
+fn allowed_runs_overlap() {
     let mut bench = Bench::new(Overlap::Allow);
     bench.pass();
     bench.pass();
@@ -163,7 +163,7 @@ fn runs_that_are_allowed_work_side_by_side() {
 }
 
 #[test]
-fn a_run_replaces_the_task_that_works_and_wakes_it_for_that() {
+fn a_run_replaces_and_wakes_the_task_in_progress() {
     let mut bench = Bench::new(Overlap::Replace);
     bench.pass();
     assert_eq!(bench.woken.times(), 0);
@@ -178,7 +178,7 @@ fn a_run_replaces_the_task_that_works_and_wakes_it_for_that() {
 }
 
 #[test]
-fn a_task_that_has_ended_works_no_more_though_its_runtime_keeps_it() {
+fn an_ended_task_is_not_counted_even_if_its_runtime_keeps_it() {
     let mut bench = Bench::new(Overlap::Forbid);
     bench.desk.advance(SECOND);
     bench.jobs.end(0);
@@ -190,7 +190,7 @@ fn a_task_that_has_ended_works_no_more_though_its_runtime_keeps_it() {
 }
 
 #[test]
-fn a_task_that_its_runtime_drops_works_no_more() {
+fn a_dropped_task_is_not_counted() {
     for overlap in [Overlap::Forbid, Overlap::Queue] {
         let mut bench = Bench::new(overlap);
         bench.pass();
@@ -204,7 +204,7 @@ fn a_task_that_its_runtime_drops_works_no_more() {
 }
 
 #[test]
-fn to_cancel_leaves_the_task_alone_and_what_waits_does_not_begin() {
+fn a_cancel_keeps_the_task_and_drops_the_queued_run() {
     let mut bench = Bench::new(Overlap::Queue);
     bench.pass();
     bench.pass();
@@ -216,7 +216,7 @@ fn to_cancel_leaves_the_task_alone_and_what_waits_does_not_begin() {
 }
 
 #[test]
-fn what_waits_begins_though_the_repetition_has_ended_by_itself() {
+fn a_queued_run_begins_after_the_rule_has_ended() {
     let mut left = 2;
     let mut bench = Bench::by(Overlap::Queue, move |last| {
         left -= 1;
@@ -231,7 +231,7 @@ fn what_waits_begins_though_the_repetition_has_ended_by_itself() {
 }
 
 #[test]
-fn what_waits_does_not_begin_after_the_scheduler_was_shut_down() {
+fn a_queued_run_does_not_begin_after_a_shutdown() {
     let mut bench = Bench::new(Overlap::Queue);
     bench.pass();
     bench.pass();
@@ -245,7 +245,7 @@ fn what_waits_does_not_begin_after_the_scheduler_was_shut_down() {
 }
 
 #[test]
-fn to_abort_drops_the_tasks_that_work_and_tells_who_waits() {
+fn an_abort_drops_the_tasks_and_ends_the_waits() {
     let mut bench = Bench::new(Overlap::Allow);
     bench.pass();
     bench.pass();
@@ -293,7 +293,7 @@ type Waits = Arc<Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
 /// A run may be under way that has made no task yet, and makes none: what it would have made is
 /// dropped at once here.
 #[test]
-fn who_waits_waits_for_a_run_that_is_under_way() {
+fn a_wait_includes_a_run_in_progress() {
     let mut desk = Desk::new();
     let (waits, woken) = (Waits::default(), Arc::<Woken>::default());
     let (polls, waker) = (Arc::clone(&waits), Waker::from(Arc::clone(&woken)));
@@ -319,7 +319,7 @@ fn who_waits_waits_for_a_run_that_is_under_way() {
 }
 
 #[test]
-fn who_no_longer_waits_leaves_nothing() {
+fn a_dropped_wait_leaves_nothing() {
     let mut bench = Bench::new(Overlap::Forbid);
     bench.pass();
     let woken = Arc::<Woken>::default();
@@ -340,7 +340,7 @@ impl Drop for Grenade {
 }
 
 #[test]
-fn a_task_that_panics_when_it_is_dropped_works_no_more() {
+fn a_task_whose_drop_panics_is_not_counted() {
     let mut bench = Bench::of(Overlap::Forbid, each_second, |_| {
         let grenade = Grenade;
         async move { drop(grenade) }
@@ -353,7 +353,7 @@ fn a_task_that_panics_when_it_is_dropped_works_no_more() {
 }
 
 #[test]
-fn to_abort_drops_the_tasks_though_their_job_panics_when_it_is_dropped() {
+fn an_abort_drops_the_tasks_even_if_the_job_panics() {
     let grenade = Grenade;
     let mut bench = Bench::of(Overlap::Forbid, each_second, move |jobs| {
         let _held = &grenade;
@@ -367,7 +367,7 @@ fn to_abort_drops_the_tasks_though_their_job_panics_when_it_is_dropped() {
 }
 
 #[test]
-fn a_job_that_panics_is_a_run_that_does() {
+fn a_panic_of_the_job_is_a_panic_of_the_run() {
     let mut desk = Desk::new();
     let job = || -> std::future::Ready<()> { panic!("on purpose") };
     let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, drop, job).unwrap();
@@ -377,7 +377,7 @@ fn a_job_that_panics_is_a_run_that_does() {
 }
 
 #[test]
-fn what_is_refused_comes_back() {
+fn a_refusal_returns_spawn_and_job() {
     let desk = Desk::new();
     let every = desk.scheduler.every(Duration::ZERO);
     let refused = every.run_tasks(Overlap::Allow, drop, || async {}).unwrap_err();
@@ -394,7 +394,7 @@ fn what_is_refused_comes_back() {
 
 /// A run that was queued and panics when it is dropped: whoever shuts down has the other closures.
 #[test]
-fn a_queued_run_that_panics_when_it_is_dropped_costs_nobody_his_closure() {
+fn a_queued_run_whose_drop_panics_affects_no_other_closure() {
     let mut bench = Bench::of(Overlap::Queue, each_second, |_| {
         let grenade = Grenade;
         async move {
@@ -414,7 +414,7 @@ fn a_queued_run_that_panics_when_it_is_dropped_costs_nobody_his_closure() {
 }
 
 #[test]
-fn the_last_run_before_a_closed_wheel_waits_in_the_queue() {
+fn the_last_run_on_a_closed_wheel_is_queued() {
     let mut bench = Bench::new(Overlap::Queue);
     bench.pass();
     bench.desk.scheduler.wheel().close();

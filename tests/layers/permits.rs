@@ -29,7 +29,7 @@ impl Rule for Looks {
 }
 
 #[test]
-fn a_burst_between_firing_and_arming_takes_no_place_of_a_repetition() {
+fn a_burst_between_firing_and_arming_takes_no_permit_of_a_repetition() {
     let mut desk = bounded(10);
     let ((rated, rate), (ruled, by_rule)) = (counting(), counting());
     let rate = desk.scheduler.every(SECOND).run(rate).unwrap();
@@ -49,7 +49,7 @@ fn a_burst_between_firing_and_arming_takes_no_place_of_a_repetition() {
 }
 
 #[test]
-fn a_closure_that_runs_once_has_its_place_until_its_run_begins() {
+fn a_closure_that_runs_once_holds_its_permit_until_its_run_begins() {
     let mut desk = bounded(1);
     let after = |desk: &Desk| desk.scheduler.after(SECOND, || ());
     let full = Refusal::AtCapacity { capacity: 1 };
@@ -74,7 +74,7 @@ fn a_closure_that_runs_once_has_its_place_until_its_run_begins() {
 }
 
 #[test]
-fn a_repetition_has_its_place_until_it_ends() {
+fn a_repetition_holds_its_permit_until_it_ends() {
     let mut desk = bounded(1);
     let full = Refusal::AtCapacity { capacity: 1 };
     let panicking = desk.scheduler.every(SECOND).run(|| panic!("on purpose")).unwrap();
