@@ -1,4 +1,4 @@
-//! Cron expressions in time zones, across changes of clocks and steps of the wall clock.
+//! Cron expressions in time zones, across clock changes and steps of the wall clock.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -11,7 +11,7 @@ use tourbillon::{Builder, ManualClock, Sweeper};
 
 const HOUR: i64 = 3600;
 
-/// So many times of a calendar, from one on; RFC 3339.
+/// The first times of a calendar, in RFC 3339.
 fn times(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
     let calendar = Calendar::builder(expression).zone(zone).wall_clock(at(from)).build().unwrap();
     let mut time = at(from)();
@@ -30,12 +30,12 @@ fn at(time: &str) -> impl Fn() -> SystemTime + Send + 'static {
 
 #[test]
 fn half_past_two_in_berlin_across_the_changes_of_clocks() {
-    // 02:30 does not exist on the 29th of March: the first time that does is 03:00 (01:00 UTC).
+    // 02:30 does not exist on 29 March. The first time that does is 03:00 (01:00 UTC).
     assert_eq!(
         times("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", 3),
         ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
     );
-    // It comes twice on the 25th of October: the first counts.
+    // It occurs twice on 25 October. The first occurrence counts.
     assert_eq!(
         times("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
         ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
@@ -62,7 +62,7 @@ fn a_step_skips_missing_hours_and_runs_through_repeated_ones() {
 
 #[test]
 fn lists_and_ranges_of_fixed_times_are_fixed_times() {
-    // The first time that exists on the 29th of March is 03:00 (01:00 UTC).
+    // The first time that exists on 29 March is 03:00 (01:00 UTC).
     assert_eq!(
         times("30 2,14 * * *", "Europe/Berlin", "2026-03-28T22:30:00Z", 3),
         ["2026-03-29T01:00:00Z", "2026-03-29T12:30:00Z", "2026-03-30T00:30:00Z"],
@@ -80,7 +80,7 @@ fn lists_and_ranges_of_fixed_times_are_fixed_times() {
             "2026-03-29T23:00:00Z"
         ],
     );
-    // On the 25th of October each of them comes once, the first time that it is that late.
+    // On 25 October each of them runs once, at its first occurrence.
     assert_eq!(
         times("30 2,14 * * *", "Europe/Berlin", "2026-10-24T22:30:00Z", 3),
         ["2026-10-25T00:30:00Z", "2026-10-25T13:30:00Z", "2026-10-26T01:30:00Z"],
@@ -89,7 +89,7 @@ fn lists_and_ranges_of_fixed_times_are_fixed_times() {
         times("0,30 2 * * *", "Europe/Berlin", "2026-10-24T22:30:00Z", 3),
         ["2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:00:00Z"],
     );
-    // Also when asked in the midst of the hour that comes again.
+    // Even if asked in the middle of the repeated hour.
     assert_eq!(
         times("0,30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", 1),
         ["2026-10-26T01:00:00Z"],
@@ -98,7 +98,7 @@ fn lists_and_ranges_of_fixed_times_are_fixed_times() {
 
 #[test]
 fn a_day_that_a_zone_skips_ends_nothing() {
-    // There was no 30th of December in Apia: the 31st began at 10:00 UTC.
+    // Apia had no 30 December. The 31st began at 10:00 UTC.
     assert_eq!(
         times("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3),
         ["2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"],
@@ -109,8 +109,8 @@ fn a_day_that_a_zone_skips_ends_nothing() {
     );
 }
 
-/// What cron does, minute by minute: a step runs when the wall clock says its time, a fixed time
-/// when the wall clock has come that far for the first time.
+/// A reference by minutes: a step runs if the wall clock shows its time, and a fixed time if the
+/// wall clock has reached it for the first time.
 fn by_minutes(calendar: &str, step: bool, zone: &TimeZone, from: Timestamp) -> Vec<Timestamp> {
     let day = Calendar::builder(calendar).wall_clock(at(START)).build().unwrap();
     let matches = |time: DateTime| {
@@ -202,7 +202,7 @@ struct Desk {
     clock: ManualClock,
     sweeper: Sweeper<Due>,
     scheduler: Scheduler,
-    /// How much time passes at each look at the wall clock.
+    /// The time that passes at each reading of the wall clock.
     look: Duration,
     runs: Arc<AtomicU32>,
 }
@@ -218,19 +218,19 @@ impl Desk {
         Self { clock, sweeper, scheduler, look: Duration::ZERO, runs: Arc::default() }
     }
 
-    /// Sets the wall clock, so many seconds from the truth.
+    /// Sets the wall clock to an offset in seconds from the correct time.
     fn set(&self, seconds: i64) {
         let (truth, step) = (at(START)() + self.clock.elapsed(), seconds.unsigned_abs());
         let step = Duration::from_secs(step);
         self.clock.set_wall(if seconds < 0 { truth - step } else { truth + step });
     }
 
-    /// Counts runs at noon, UTC.
+    /// Schedules a run at noon, UTC, and counts its runs.
     fn at_noon(&self) -> Scheduled {
         self.count("0 12 * * *")
     }
 
-    /// Counts runs by an expression, in UTC.
+    /// Schedules runs by an expression, in UTC, and counts them.
     fn count(&self, expression: &str) -> Scheduled {
         let (clock, look) = (self.clock.clone(), self.look);
         let wall = move || {
@@ -246,7 +246,7 @@ impl Desk {
         self.scheduler.by(calendar).run(counting).unwrap()
     }
 
-    /// Lets so many seconds pass, a second at a time. Answers after how many each run came.
+    /// Advances the clock by seconds, one at a time. Returns after how many seconds each run began.
     fn pass(&mut self, seconds: i64) -> Vec<i64> {
         let mut at = Vec::new();
         for second in 1..=seconds {
@@ -261,7 +261,7 @@ impl Desk {
 
     fn sweep(&mut self) -> u32 {
         let before = self.runs.load(Relaxed);
-        // What a sweep arms without delay is there for the next.
+        // A timer that a sweep arms without a delay expires at the next sweep.
         for _ in 0..2 {
             let _ = self.sweeper.sweep(|timer| self.scheduler.fire(timer));
         }
@@ -277,7 +277,7 @@ fn a_day_passes_and_noon_comes_at_noon() {
     assert_eq!(noon.ending(), None);
 }
 
-/// Time passes between the first question and the second, as by a precise clock.
+/// The clock advances between the first question and the second, as a precise clock does.
 #[test]
 fn a_first_run_less_than_a_minute_ahead_comes() {
     for look in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(100)] {
@@ -318,7 +318,7 @@ fn a_step_continues_after_the_wall_clock_is_set_back() {
         let _minutely = desk.count("* * * * *");
         assert_eq!(desk.pass(600), minutes(10));
         desk.set(-back);
-        // The new clock may be at another second of its minute.
+        // The new time may be at another second of its minute.
         let runs = desk.pass(3 * HOUR);
         let regular: Vec<i64> = (1..=180).map(|minute| 60 * minute + back % 60).collect();
         let late = runs.iter().position(|run| *run == regular[1]).unwrap();
@@ -337,7 +337,7 @@ fn setting_the_wall_clock_back_treats_steps_and_fixed_times_as_a_zone_does() {
     let mut desk = Desk::new();
     let _step = desk.count("*/30 11 * * *");
     let _fixed = desk.count("0,30 11 * * *");
-    // Both, at 11:00 and 11:30.
+    // Both runs, at 11:00 and 11:30.
     assert_eq!(desk.pass(2 * HOUR), [HOUR, HOUR, HOUR * 3 / 2, HOUR * 3 / 2]);
     desk.set(-HOUR - HOUR / 4); // from 12:00 to 10:45
     assert_eq!(desk.pass(2 * HOUR), [HOUR / 4, HOUR * 3 / 4]);

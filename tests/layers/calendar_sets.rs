@@ -1,4 +1,4 @@
-//! Calendars of several expressions, with times that are left out, and rules that unite calendars.
+//! Calendars of several expressions, excluded times, and rules that combine calendars.
 
 use crate::common::desk::{Desk, counting};
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ fn build(calendar: CalendarBuilder<'_>) -> Calendar {
     calendar.wall_clock(|| at(START)).build().unwrap()
 }
 
-/// So many times of a calendar after `from`; RFC 3339.
+/// Times of a calendar after `from`, in RFC 3339.
 fn times(calendar: CalendarBuilder<'_>, from: &str, count: usize) -> Vec<String> {
     let (calendar, mut time) = (build(calendar), at(from));
     let mut next = || {
@@ -34,7 +34,7 @@ fn times(calendar: CalendarBuilder<'_>, from: &str, count: usize) -> Vec<String>
     (0..count).map(|_| next()).collect()
 }
 
-/// Lets so many minutes pass, and each sweep find what the one before armed.
+/// Advances the clock by minutes, and sweeps until nothing expires.
 fn pass(desk: &mut Desk, minutes: u32) {
     for _ in 0..minutes * 2 {
         desk.advance(MINUTE / 2);
@@ -49,7 +49,7 @@ fn until(calendar: &Calendar) -> Vec<SystemTime> {
     std::iter::successors(next(&at(START)), next).collect()
 }
 
-/// What several expressions name, and what others leave out, each by a calendar of its own.
+/// Compares several expressions and exclusions with one calendar for each.
 #[test]
 fn unions_and_exclusions_match_single_expressions() {
     let sets: [(&[&str], &[&str], &[&str]); 6] = [
@@ -88,7 +88,7 @@ fn unions_and_exclusions_match_single_expressions() {
 #[test]
 fn each_expression_handles_clock_changes_by_itself() {
     let both = || Calendar::builder("30 2 * * *").or("*/20 2 * * *").zone("Europe/Berlin");
-    // From 02:00 to 03:00 (01:00 UTC) there is nothing on the 29th of March.
+    // The hour from 02:00 to 03:00 (01:00 UTC) does not exist on 29 March.
     assert_eq!(
         times(both(), "2026-03-28T12:00:00Z", 4),
         [
@@ -98,12 +98,12 @@ fn each_expression_handles_clock_changes_by_itself() {
             "2026-03-30T00:30:00Z",
         ],
     );
-    // A time that does not exist is left out by its own name, and not by the moment of its run.
+    // A time that does not exist is excluded by its own name, and not by the instant of its run.
     let after = "2026-03-28T12:00:00Z";
     assert_eq!(times(both().except("* 3 * * *"), after, 1), ["2026-03-29T01:00:00Z"]);
     assert_eq!(times(both().except("* 2 29 3 *"), after, 1), ["2026-03-30T00:00:00Z"]);
     assert_eq!(times(both().except_days(["2026-03-29"]), after, 1), ["2026-03-30T00:00:00Z"]);
-    // Both of the hours that come twice are left out.
+    // Both occurrences of the repeated hour are excluded.
     let hourly = Calendar::builder("30 * * * *").zone("Europe/Berlin").except("* 2 * * *");
     assert_eq!(
         times(hourly, "2026-10-24T23:00:00Z", 2),
@@ -170,7 +170,7 @@ fn a_calendar_with_all_times_excluded_is_refused() {
     }
 }
 
-/// How often `10:00` or `10:10` or `0,30 10` runs, of which all were passed over until 11:00.
+/// Returns how often `10:00`, `10:10` or `0,30 10` runs if all times until 11:00 were missed.
 fn runs_after_an_hour(missed: MissedTimes) -> u32 {
     let mut desk = Desk::new();
     desk.clock.set_wall(at("2026-01-01T09:30:00Z"));
@@ -269,7 +269,7 @@ fn a_zone_is_a_name_or_an_offset() {
     }
 }
 
-/// Whatever comes first.
+/// A rule that runs at the earlier of two calendars.
 struct United(Vec<Calendar>);
 
 impl Rule for United {
@@ -285,7 +285,7 @@ impl Rule for United {
     }
 }
 
-/// The run of 10:00 takes until 10:20, past the other's time, which is 10:10.
+/// The run of 10:00 takes until 10:20, which is past the other's time of 10:10.
 #[test]
 fn a_run_of_one_calendar_does_not_count_for_another() {
     let mut desk = Desk::new();

@@ -1,5 +1,4 @@
-//! What becomes of closures whose run takes more than one timer when a scheduler is closed or shut
-//! down.
+//! Closures whose run takes more than one timer, when a scheduler is closed or shut down.
 
 use crate::common::desk::{Desk, counting};
 use crate::common::receive;
@@ -25,7 +24,7 @@ fn noon(clock: &ManualClock) -> Calendar {
     Calendar::builder("0 12 * * *").wall_clock(clock.clone()).build().unwrap()
 }
 
-/// Sweeps from deadline to deadline until so much time has passed.
+/// Sweeps from deadline to deadline for a time.
 fn pass(desk: &mut Desk, time: Duration) {
     let until = desk.clock.now() + time;
     while let Some(next) = desk.sweeper.next_deadline().filter(|next| *next <= until) {
@@ -107,7 +106,7 @@ fn a_shutdown_returns_closures_on_their_way() {
     let (runs, closure) = counting();
     let calendar = desk.scheduler.by(noon(&desk.clock)).run(closure).unwrap();
     let far = desk.scheduler.after(HOUR * 480, || "far").unwrap();
-    // The sweeper has taken the timers of a question and of a stage, and nothing has fired them.
+    // The sweeper has taken the timers of a question and of a hop, and nothing has fired them.
     let mut timers = desk.take(SECOND * 60);
     assert_eq!(timers.len(), 1);
     timers.extend(desk.take(HOUR * 48));
@@ -122,7 +121,7 @@ fn a_shutdown_returns_closures_on_their_way() {
     assert!(desk.scheduler.shutdown().is_empty());
 }
 
-/// A rule that does something when it is asked for the second time, and never lets anything run.
+/// A rule that calls a function when it is asked for the second time, and never runs.
 struct Asked<F>(u32, F);
 
 impl<F: FnMut() + Send + 'static> Rule for Asked<F> {
@@ -143,7 +142,7 @@ fn a_rule_may_shut_its_scheduler_down() {
     let other = desk.scheduler.by(Asked(2, || ())).run(|| ()).unwrap();
     let rule = Asked(0, move || send.send(scheduler.shutdown()).unwrap());
     let asked = desk.scheduler.by(rule).run(|| ()).unwrap();
-    // The first to be fired is the rule that does nothing.
+    // The first one that is fired is the rule that does nothing.
     desk.advance(SECOND);
     let unrun = handed_back.try_recv().unwrap();
     assert_eq!(unrun.iter().map(Unrun::scheduled).collect::<Vec<_>>(), [&other]);
@@ -180,7 +179,7 @@ fn a_shutdown_waits_for_a_rule_that_is_being_asked() {
 #[test]
 fn dropping_the_scheduler_ends_waits_for_parked_closures() {
     let builder = || Builder::new().resolution(Duration::from_micros(1));
-    // Without a timer when the scheduler goes, and when it has gone.
+    // The closure has no timer when the scheduler is dropped, and none afterwards.
     for closes_first in [true, false] {
         let mut desk = Desk::of(builder());
         let far = desk.scheduler.after(HOUR * 480, || ()).unwrap();
@@ -219,7 +218,7 @@ fn a_calendar_that_was_cancelled_leaves_nothing_behind() {
     assert!(desk.scheduler.shutdown().is_empty());
 }
 
-/// Minutes pass, and with them looks at the clock.
+/// Minutes pass, and the calendar checks the clock.
 #[test]
 fn a_returned_calendar_is_due_at_its_run_and_not_at_its_next_check() {
     let mut desk = before_noon(Builder::new());
@@ -251,7 +250,7 @@ fn a_returned_calendar_is_due_at_its_run_and_not_at_its_next_check() {
             scheduled => assert_eq!((scheduled, due, unrun.time()), (&asked, None, None)),
         }
     }
-    // What would have come within a day is done.
+    // The closures that were due within a day are run.
     let soon = desk.clock.now() + day;
     let due = |unrun: &Unrun| unrun.due().is_some_and(|due| due <= soon);
     unrun.into_iter().filter(due).for_each(Unrun::run);

@@ -1,5 +1,5 @@
-//! What people do with other timing wheels, done with this crate: each row of
-//! `docs/COMING-FROM.md` is a test here, of the name that the row gives.
+//! Uses of other timing wheels, ported to this crate. Each row of `docs/COMING-FROM.md` is a test
+//! here, with the name that the row gives.
 
 use crate::common::desk::{Desk, counting};
 use crate::common::sandbox::{Sandbox, Task};
@@ -55,7 +55,7 @@ impl Keyed {
         Self { timers: KeyedTimers::new(bench.wheel.clone()), bench }
     }
 
-    /// What fires as so much time passes.
+    /// Advances the clock and returns what fires.
     fn advance(&mut self, step: Duration) -> Vec<(&'static str, u32)> {
         self.bench.clock.advance(step);
         let mut fired = Vec::new();
@@ -91,7 +91,7 @@ fn go_zero_set_timer() {
 fn go_zero_move_timer() {
     let mut keyed = Keyed::new();
     keyed.timers.insert("key", 1, MS * 3).unwrap();
-    // Over a revolution of the wheel, and to less than a tick.
+    // Beyond a revolution of the wheel, and to less than a tick.
     assert_eq!(keyed.timers.reset("key", MS * 17), Ok(true));
     assert!(keyed.advance(MS * 16).is_empty());
     assert_eq!(keyed.timers.reset("key", Duration::from_micros(10)), Ok(true));
@@ -448,7 +448,7 @@ fn jdk_threads_of_a_pool() {
     let clock = ManualClock::new();
     let scheduler = Scheduler::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();
     let (send, sent) = mpsc::channel();
-    // Whichever comes first waits for the other.
+    // The first one waits for the other.
     let waits = scheduler.after(SECOND, move || receive(&sent, 1)).unwrap();
     let sends = scheduler.after(SECOND, move || send.send(42).unwrap()).unwrap();
     clock.advance(SECOND);

@@ -202,7 +202,7 @@ impl AsyncWrite for Silent {
     }
 }
 
-/// Which limit ends an operation on a silent peer after 30 ms.
+/// Returns the limit that ends an operation on a silent peer after 30 ms.
 fn ends(
     set: impl FnOnce(&mut TimeoutStream<Silent>),
     mut poll: impl FnMut(Pin<&mut TimeoutStream<Silent>>, &mut Context<'_>) -> Poll<io::Result<usize>>,
@@ -249,7 +249,7 @@ fn netty_all_idle_time() {
 
 // tokio-stream
 
-/// The tick of an interval that is asked for next, on a stream made of it.
+/// The next tick of an interval, on a stream made of it.
 fn next<S: Stream + Unpin>(task: &Task, stream: &mut S) -> Poll<Option<S::Item>> {
     Pin::new(stream).poll_next(&mut task.context())
 }

@@ -35,7 +35,7 @@ fn desk() -> Desk {
     desk
 }
 
-/// Lets so many minutes pass, and each sweep find what the one before armed.
+/// Advances the clock by minutes, and sweeps until nothing expires.
 fn pass(desk: &mut Desk, minutes: u32) {
     for _ in 0..minutes * 2 {
         desk.advance(MINUTE / 2);
@@ -51,7 +51,8 @@ fn quartz_weekdays() {
     assert_eq!(next(quartz("0 15 10 ? * 2-6")), at("2026-01-02T10:15:00Z"));
 }
 
-/// Where clocks change, a fixed time runs after a gap, and at the first of two.
+/// A fixed time runs after the gap if clocks go forward, and at its first occurrence if they go
+/// back.
 #[test]
 fn quartz_changes_of_clocks() {
     let half_past_two = |from: &str| {
@@ -68,7 +69,7 @@ fn quartz_time_zone() {
     assert_eq!(next(noon), at("2026-01-01T17:00:00Z"));
 }
 
-/// A job every hour, after a day that was slept through.
+/// A job every hour, on a machine that has slept for a day.
 fn misfire(missed: MissedTimes) -> u32 {
     let mut desk = desk();
     let (runs, count) = counting();
@@ -88,7 +89,7 @@ fn quartz_misfire_instructions() {
     assert_eq!(misfire(MissedTimes::Skip), 0);
 }
 
-/// Tasks each minute, that never end, and what their runtime has of them.
+/// Tasks every minute that never end, and the list that their runtime has of them.
 fn tasks(overlap: Overlap) -> (Desk, Tasks, Arc<Mutex<Vec<Task>>>) {
     let desk = desk();
     let spawned = Arc::<Mutex<Vec<Task>>>::default();

@@ -1,4 +1,4 @@
-//! What is said of a calendar beside a Unix expression: Quartz's dialect, zones, missed times.
+//! Settings of a calendar other than a Unix expression: Quartz's dialect, zones, and missed times.
 
 use crate::common::desk::{Desk, counting};
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ fn at(time: &str) -> SystemTime {
     SystemTime::from(time.parse::<Timestamp>().unwrap())
 }
 
-/// So many times of a calendar from the first of January 2026 on; RFC 3339.
+/// Times of a calendar from 1 January 2026 on, in RFC 3339.
 fn times(calendar: CalendarBuilder<'_>, count: usize) -> Vec<String> {
     let mut time = at("2026-01-01T00:00:00Z");
     let calendar = calendar.wall_clock(move || time).build().unwrap();
@@ -31,7 +31,7 @@ fn quartz(expression: &str) -> CalendarBuilder<'_> {
     Calendar::builder(expression).dialect(Dialect::Quartz)
 }
 
-/// The days, of times that are at noon.
+/// The days of times that are at noon.
 fn days(expression: &str, count: usize) -> Vec<String> {
     let times = times(quartz(expression), count);
     times.iter().map(|time| time.strip_suffix("T12:00:00Z").unwrap().to_owned()).collect()
@@ -39,7 +39,7 @@ fn days(expression: &str, count: usize) -> Vec<String> {
 
 #[test]
 fn quartz_counts_weekdays_from_sunday_as_one() {
-    // The 1st of January 2026 is a Thursday.
+    // 1 January 2026 is a Thursday.
     assert_eq!(days("0 0 12 ? * 1", 2), ["2026-01-04", "2026-01-11"]);
     assert_eq!(days("0 0 12 ? * 7", 1), ["2026-01-03"]);
     assert_eq!(days("0 0 12 ? * SUN", 1), ["2026-01-04"]);
@@ -129,7 +129,7 @@ fn both_days_must_match_if_one_is_a_step_from_a_star() {
     assert_eq!(noons("*/2 * *"), odd_days);
 }
 
-/// From 02:00 to 03:00 there is nothing on the 29th of March 2026 in Berlin.
+/// In Berlin, the hour from 02:00 to 03:00 does not exist on 29 March 2026.
 #[test]
 fn an_open_step_is_a_step_where_clocks_change() {
     let before = at("2026-03-28T23:10:00Z");
@@ -142,7 +142,7 @@ fn an_open_step_is_a_step_where_clocks_change() {
     assert_eq!(next(quartz("0 30-59/15 2 ? * *")), "2026-03-29T01:00:00Z");
 }
 
-/// The variable is read when the calendar is built, so the process is another.
+/// In another process, because the variable is read when the calendar is built.
 #[test]
 fn the_systems_zone_is_the_one_it_is_in() {
     let noon = || Calendar::builder("0 12 * * *").system_zone();
@@ -168,7 +168,7 @@ fn zones_are_available_if_the_system_has_none() {
     assert!(zones.get("Asia/Kathmandu").is_ok());
 }
 
-/// How often a calendar of full hours runs, after so much of it was passed over at once.
+/// Returns how often an hourly calendar runs after a period was passed over at once.
 fn runs_after(missed: MissedTimes, asleep: Duration) -> u32 {
     let mut desk = Desk::new();
     desk.clock.set_wall(at("2026-01-01T10:30:00Z"));
@@ -180,7 +180,7 @@ fn runs_after(missed: MissedTimes, asleep: Duration) -> u32 {
         desk.advance(Duration::ZERO);
     }
     let count = runs.load(Relaxed);
-    // Whatever was left out, the next hour comes.
+    // The next hour runs, whatever was skipped.
     let next = scheduled.next_time().unwrap();
     while desk.clock.wall() < next + Duration::from_millis(2) {
         desk.advance(MINUTE / 4);
@@ -203,14 +203,14 @@ fn missed_times_run_as_configured() {
     assert_eq!(runs_after(MissedTimes::Within(MINUTE * 20), asleep), 1);
     assert_eq!(runs_after(MissedTimes::Within(HOUR * 10), asleep), 1);
     assert_eq!(runs_after(MissedTimes::Within(Duration::MAX), asleep), 1);
-    // A run that is as late as timers are has not been missed.
+    // A run that is slightly late, as timers are, has not been missed.
     let on_time = MINUTE * 30 + Duration::from_millis(2);
     for missed in [MissedTimes::Once, MissedTimes::AllWithin(MINUTE), MissedTimes::Skip] {
         assert_eq!(runs_after(missed, on_time), 1, "{missed:?}");
     }
 }
 
-/// A device starts in 1970 and learns the time later.
+/// A device starts in 1970 and obtains the time later.
 #[test]
 fn runs_made_up_for_after_decades_are_bounded() {
     let mut desk = Desk::new();
@@ -230,7 +230,7 @@ fn runs_made_up_for_after_decades_are_bounded() {
     assert_eq!(runs.load(Relaxed), 61);
 }
 
-/// A run of 11:00 takes until 13:30, and moves the next one, which is due by then, to 14:30.
+/// A run of 11:00 takes until 13:30. It moves the next run, which is due by then, to 14:30.
 #[test]
 fn a_moved_run_counts_for_all_earlier_times() {
     let mut desk = Desk::new();
@@ -268,7 +268,7 @@ fn a_wall_clock_out_of_range_refuses_no_calendar() {
     }
 }
 
-/// The crate that reads expressions takes Monday for one o'clock, and more of the kind.
+/// The crate that parses expressions would take Monday for one o'clock, for example.
 #[test]
 fn texts_without_a_meaning_in_their_field_are_refused() {
     let wrong = [

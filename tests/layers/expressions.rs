@@ -1,4 +1,4 @@
-//! The grammar of expressions: ranges over the end, steps from a number, and what is refused.
+//! The grammar of expressions: ranges that wrap around, steps from a number, and errors.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -13,7 +13,7 @@ fn start() -> SystemTime {
     SystemTime::from(START.parse::<Timestamp>().unwrap())
 }
 
-/// The times of a calendar from the start on, as long as they are before `end`.
+/// The times of a calendar from the start until `end`.
 fn times(expression: &str, dialect: Dialect, end: DateTime) -> Vec<DateTime> {
     let calendar = Calendar::builder(expression).dialect(dialect).wall_clock(start);
     let calendar = calendar.build().unwrap_or_else(|error| panic!("{expression}: {error}"));
@@ -24,15 +24,15 @@ fn times(expression: &str, dialect: Dialect, end: DateTime) -> Vec<DateTime> {
     std::iter::successors(next(&before), next).map(civil).collect()
 }
 
-/// One field that runs over a period, and of which one value after the other is read there.
+/// A field, and a period in which its values occur one after the other.
 struct Circle {
-    /// The expression, with `{}` for the field, as on Unix and in Quartz's dialect.
+    /// The expression with `{}` for the field, in the dialects of Unix and of Quartz.
     expressions: [&'static str; 2],
-    /// The first value, as it is written in both dialects, and how many there are.
+    /// The first value in both dialects, and the number of values.
     low: [i32; 2],
     count: i32,
     end: DateTime,
-    /// The value of a time, from 0 on.
+    /// The value of a time, counted from 0.
     value: fn(DateTime) -> i32,
 }
 
@@ -88,7 +88,7 @@ fn circles() -> [Circle; 6] {
 }
 
 impl Circle {
-    /// Compares with a walk over all values, of which `names` tells which are meant.
+    /// Compares the times with a walk over all values, of which `names` selects some.
     fn check(&self, field: &dyn Fn(i32) -> String, names: &dyn Fn(i32) -> bool) {
         let expected: Vec<i32> = (0..self.count).filter(|value| names(*value)).collect();
         for (n, dialect) in [Dialect::Unix, Dialect::Quartz].into_iter().enumerate() {
@@ -184,10 +184,10 @@ fn quartz(expression: &str) -> CalendarBuilder<'_> {
     Calendar::builder(expression).dialect(Dialect::Quartz)
 }
 
-/// From and to.
+/// The bounds of the allowed numbers.
 type Allowed = Option<(u16, u16)>;
 
-/// What the Unix dialect refuses, its field, the part that is wrong, and what is allowed.
+/// Invalid expressions of the Unix dialect, with the field, the invalid part, and what is allowed.
 const UNIX: [(&str, &str, &str, Allowed); 29] = [
     // A name and a digit.
     ("0 0 1 JAN1 *", "month", "JAN1", Some((1, 12))),
@@ -224,7 +224,7 @@ const UNIX: [(&str, &str, &str, Allowed); 29] = [
     ("0 0 ? * MON-FRI#2", "day of the week", "MON-FRI#2", Some((0, 7))),
 ];
 
-/// What Quartz's dialect refuses.
+/// Invalid expressions of Quartz's dialect.
 const QUARTZ: [(&str, &str, &str, Allowed); 10] = [
     ("0 0 12 * * 0", "day of the week", "0", Some((1, 7))),
     ("0 0 12 ? * 1-8", "day of the week", "1-8", Some((1, 7))),

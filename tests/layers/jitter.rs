@@ -1,4 +1,4 @@
-//! Runs that are put off by chance.
+//! Runs with a random jitter.
 
 use crate::common::desk::{Desk, counting};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ fn a_rule_counts_from_the_instant_before_the_jitter() {
         desk.advance(SECOND / 10);
     }
     assert_eq!(by.ending(), None);
-    // A handle's word is kept to the instant, and counts as said.
+    // The instant that a handle sets is exact, and later runs are counted from it.
     by.reset_at(start + SECOND * 100).unwrap();
     assert_eq!(by.next_run(), Some(start + SECOND * 100));
     for _ in 0..410 {

@@ -10,7 +10,7 @@ use tourbillon::scheduler::{Cancel, JoinError, Joining};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Polls, as a task that counts how often it is woken.
+/// Polls as a task that counts how often it is woken.
 fn poll<R>(future: &mut Joining<R>, woken: &Arc<Woken>) -> Poll<Result<R, JoinError>> {
     let waker = Waker::from(Arc::clone(woken));
     Pin::new(future).poll(&mut Context::from_waker(&waker))

@@ -1,5 +1,5 @@
-//! The keyed timers, in virtual time; many of these are named for what go-zero's wheel of that
-//! interface gets wrong; and beside a model, with random operations.
+//! Keyed timers in virtual time, some of them named for what go-zero's wheel of that interface gets
+//! wrong, and random operations beside a model.
 
 #[path = "../common/keyed_model.rs"]
 mod model;
@@ -38,7 +38,7 @@ impl<V: Send + Sync + 'static> Keyed<V> {
         Self { timers: KeyedTimers::new(bench.wheel.clone()), bench }
     }
 
-    /// Moves the clock on by so many ticks and sweeps; what fires, in order.
+    /// Advances the clock by ticks and sweeps. Returns what fires, in order.
     fn advance(&mut self, ticks: u32) -> Vec<(&'static str, V)> {
         self.bench.clock.advance(TICK * ticks);
         let mut fired = Vec::new();
@@ -47,8 +47,8 @@ impl<V: Send + Sync + 'static> Keyed<V> {
     }
 }
 
-/// All phases of the clock, all old and new delays up to two revolutions of the lowest level; the
-/// key is moved, or set again, one tick after it was set.
+/// All phases of the clock, and all old and new delays up to two revolutions of the lowest level.
+/// The key is reset, or inserted again, one tick after its insert.
 #[test]
 fn a_move_fires_at_its_new_deadline_from_any_phase() {
     for root_bits in 1..=3 {
@@ -101,7 +101,7 @@ fn missed_ticks_are_made_up() {
         keyed.timers.insert(key, delay, TICK * delay).unwrap();
     }
     assert_eq!(keyed.advance(1_000), [("first", 3), ("second", 20), ("third", 50)]);
-    // What is set after the stall counts from then.
+    // A key that is inserted after the stall counts from then.
     keyed.timers.insert("fourth", 4, TICK * 4).unwrap();
     assert!(keyed.advance(3).is_empty());
     assert_eq!(keyed.advance(1), [("fourth", 4)]);
@@ -123,7 +123,7 @@ fn an_insert_replaces_value_and_deadline() {
     assert!(keyed.advance(9).is_empty() && keyed.timers.is_empty());
 }
 
-/// go-zero keeps a removed value until the hand comes round.
+/// go-zero keeps a removed value until the wheel's next revolution.
 #[test]
 fn a_value_that_is_taken_out_is_dropped_at_once() {
     let keyed = Keyed::new();
@@ -255,7 +255,7 @@ fn a_drain_function_that_panics_loses_no_other_key() {
     assert_eq!((ended.keys, ended.panics), (600, 6));
     assert!((1..=3).contains(&panics), "one for each part that had some: {panics}");
     assert_eq!(std::mem::take(&mut *seen.lock().unwrap()).len(), 600);
-    // Whoever waits is told in figures.
+    // A wait returns the counts.
     let ended = drain().wait();
     assert_eq!((ended.keys, ended.panics, seen.lock().unwrap().len()), (600, 6, 600));
 }
@@ -270,20 +270,20 @@ fn parts_that_no_handler_can_run_are_run_or_dropped() {
             resume_unwind(Box::new("told to whoever waits"));
         }
     };
-    // Refused by the wheel: run by the drain itself.
+    // If the wheel refuses a part, the drain itself runs it.
     let keyed = Keyed::new();
     keyed.timers.insert("key", (), TICK).unwrap();
     keyed.timers.wheel().close();
     let drain = keyed.timers.drain(counting());
     assert_eq!(count.load(Relaxed), 1);
     assert_eq!(drain.wait().panics, 1);
-    // Still in the wheel when the timers are stopped: run by the stop.
+    // A part that is still in the wheel at a shutdown is run by the shutdown.
     let keyed = Keyed::new();
     keyed.timers.insert("key", (), TICK).unwrap();
     let drain = keyed.timers.drain(counting());
     assert!(keyed.timers.shutdown().is_empty());
     assert_eq!((count.load(Relaxed), drain.wait().panics), (2, 1));
-    // Dropped with the wheel: the drain ends without it.
+    // A part that is dropped with the wheel ends the drain without it.
     let keyed = Keyed::new();
     keyed.timers.insert("key", (), TICK).unwrap();
     let drain = keyed.timers.drain(counting());
@@ -312,7 +312,7 @@ fn a_refused_value_comes_back_and_the_key_stays() {
     assert_eq!(keyed.advance(2), [("key", 1)]);
 }
 
-/// In the middle of a sweep the timers of later keys have ended already.
+/// In the middle of a sweep the timers of later keys have already ended.
 #[test]
 fn a_key_can_be_moved_until_its_handler_has_it() {
     let mut keyed = Keyed::new();
@@ -345,7 +345,7 @@ fn a_key_can_be_moved_until_its_handler_has_it() {
     assert!(keyed.advance(99).is_empty() && keyed.bench.wheel.is_empty());
 }
 
-/// So can it be drained, and handed back by a stop; a wheel that is closed moves it no more.
+/// It can also be drained, and returned by a shutdown. A closed wheel moves it no more.
 #[test]
 fn a_key_on_its_way_can_be_taken_by_a_drain_or_a_shutdown() {
     for stops in [false, true] {

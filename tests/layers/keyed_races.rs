@@ -15,7 +15,7 @@ use tourbillon::{Builder, Clock, ExecutorJob, Inline, ManualClock, WaitError};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// A handle inside, which a handler has given away, outlives the timers' owner.
+/// A handle that a handler has given away outlives the owner of the timers.
 #[test]
 fn the_last_handle_drops_unfired_values_despite_inner_handles() {
     let held = Arc::new(());
@@ -31,7 +31,7 @@ fn the_last_handle_drops_unfired_values_despite_inner_handles() {
     assert!(!inside.contains(&7) && inside.insert(7, held, Duration::ZERO).is_err());
 }
 
-/// In a drop, a thread can be under any lock, also under one that a handler takes.
+/// A drop may happen under any lock, including one that a handler takes.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the drop is another thread's, and may hang")]
 fn the_last_handle_may_be_dropped_under_a_lock_that_a_handler_takes() {
@@ -60,7 +60,7 @@ fn the_last_handle_may_be_dropped_under_a_lock_that_a_handler_takes() {
     assert!(told.recv().is_err(), "the handler goes with the tick thread");
 }
 
-/// Says on its channel that it was dropped, and panics.
+/// Sends on its channel when it is dropped, and panics.
 struct Panics(u32, mpsc::Sender<u32>);
 
 impl Drop for Panics {
@@ -84,7 +84,7 @@ fn a_value_whose_drop_panics_does_not_affect_others() {
     assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
-/// As a closure that is to run once is not.
+/// Like a closure that runs once.
 #[test]
 fn a_value_need_not_be_sync() {
     type Once = Box<dyn FnOnce() -> u32 + Send>;
@@ -107,12 +107,12 @@ fn a_driver_fires_and_goes_with_the_last_handle() {
     let (clock, alive) = (ManualClock::new(), Arc::new(()));
     let (send, fired) = mpsc::channel();
     let held = Arc::clone(&alive);
-    // On the tick thread: no worker is left with the handler when that has gone.
+    // On the tick thread, so that no worker holds the handler after it was dropped.
     let builder = Builder::new().clock(clock.clone()).driver().executor(Inline);
     let timers = KeyedTimers::spawn_with(builder, |timers| {
         move |Fired { key, value, .. }: Fired<u32, Arc<()>>| {
             assert!(Arc::ptr_eq(&held, &value) && !timers.contains(&key));
-            // Refused when the driver goes.
+            // Refused after the driver was dropped.
             let _ = timers.insert(key + 1, value, TICK);
             send.send(key).unwrap();
         }
@@ -128,7 +128,7 @@ fn a_driver_fires_and_goes_with_the_last_handle() {
     assert!(!wheel.is_closed() && last.driver().is_some());
     drop(last);
     assert!(wheel.is_closed());
-    // The handler has gone, with its sender and its handle of the timers, and so have the values.
+    // The handler was dropped with its sender and its handle of the timers, and so were the values.
     assert!(fired.recv().is_err());
     while Arc::strong_count(&alive) > 1 {
         // The tick thread drops the handler's fields one after the other.
@@ -188,7 +188,7 @@ fn a_shutdown_returns_what_an_executor_dropped() {
     assert_eq!(timers.driver().unwrap().metrics().armed, 0);
 }
 
-/// On the tick thread itself, where nobody else could run the parts that it waits for.
+/// On the tick thread itself, where no other thread could run the parts that it waits for.
 #[test]
 fn a_handler_can_drain_wait_and_shut_down() {
     let clock = ManualClock::new();
@@ -211,7 +211,7 @@ fn a_handler_can_drain_wait_and_shut_down() {
     assert!(timers.shutdown().is_empty());
 }
 
-/// What became of each value: it must come out once.
+/// The ledger of all values. Each must come out once.
 struct Ledger {
     ended: Vec<AtomicUsize>,
     next: AtomicUsize,
@@ -243,8 +243,8 @@ impl Ledger {
     }
 }
 
-/// Real threads on few keys, a sweeper or a driver, now and then a drain, and a stop in the midst
-/// of it: every value that was handed in comes out once.
+/// Real threads on few keys, a sweeper or a driver, an occasional drain, and a shutdown in the
+/// middle. Every value that was inserted comes out once.
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
 fn race(timers: &KeyedTimers<u8, usize>, ledger: &Arc<Ledger>, mut meanwhile: impl FnMut(bool)) {
     let each = ledger.ended.len() / 4;

@@ -1,4 +1,4 @@
-//! Timers, keys and closures that end with their owners.
+//! Timers, keys and closures that are cancelled with their owners.
 
 use crate::common::{Bench, SMALL, Shape};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -15,7 +15,7 @@ use tourbillon::{Builder, Refusal};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Sweeps until nothing is due any more.
+/// Sweeps until nothing is due.
 fn settle(desk: &mut Desk) {
     while desk.sweeper.sweep(|timer| desk.scheduler.fire(timer)).expired > 0 {}
 }
@@ -95,7 +95,7 @@ fn a_timer_that_is_on_its_way_runs_nothing_after_a_pause() {
     let once = desk.scheduler.after(SECOND, || ()).unwrap();
     let timers = desk.take(SECOND);
     assert!(rate.pause() && once.scheduled().pause());
-    // One is fired, and an executor drops the other.
+    // One of them is fired, and an executor drops the other.
     let mut timers = timers.into_iter();
     desk.scheduler.fire(timers.next().unwrap());
     drop(timers);
@@ -125,7 +125,7 @@ fn a_pause_during_a_run_holds_back_the_next() {
     assert_eq!(rate.resume(), Ok(true));
     settle(&mut desk);
     assert_eq!((count.load(Relaxed), rate.is_paused()), (2, true));
-    // The only run of a closure that runs once is under way: none is to come.
+    // The only run of a closure that runs once is in progress, so none is to come.
     let (tell, told) = mpsc::channel::<Scheduled>();
     let once = desk.scheduler.after(SECOND, move || told.recv().unwrap().pause()).unwrap();
     tell.send(once.scheduled().clone()).unwrap();
@@ -177,7 +177,7 @@ fn a_run_that_is_moved_during_a_pause_and_a_run_keeps_its_time() {
     assert_eq!(count.load(Relaxed), 2);
 }
 
-/// Its second question is answered by a run that is due; a handle pauses during that question.
+/// The reply to the second question is a run that is due, and a handle pauses during that question.
 struct PausedWhenAsked(u32, Arc<Mutex<Option<Scheduled>>>);
 
 impl Rule for PausedWhenAsked {
@@ -271,7 +271,7 @@ fn a_paused_closure_ends_with_its_scheduler() {
     assert_eq!(once.scheduled().ending(), Some(Ending::ShutDown));
     assert!(matches!(once.join(), Err(JoinError::NotRun)));
 
-    // A wheel that is swept elsewhere lives on, and its closures with it.
+    // A wheel that is swept elsewhere continues, and its closures with it.
     let desk = Desk::new();
     let once = desk.scheduler.after(SECOND, || 42).unwrap();
     let lost = desk.scheduler.after(SECOND, || 43).unwrap();
@@ -323,7 +323,7 @@ fn no_task_begins_while_its_repetition_is_paused() {
     assert_eq!(count.load(Relaxed), 2);
 }
 
-/// Each firing meets a pause, a resume, or neither.
+/// Each firing races with a pause, a resume, or neither.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "threads that pause and resume beside the sweep")]
 fn a_closure_may_be_paused_and_resumed_by_several_threads_while_it_runs() {
@@ -346,7 +346,7 @@ fn a_closure_may_be_paused_and_resumed_by_several_threads_while_it_runs() {
         over.store(true, Relaxed);
     });
     assert_eq!((rate.ending(), rate.is_running()), (None, false));
-    // At rest it is as if there had been no threads.
+    // At rest, the result is the same as without threads.
     let ran = count.load(Relaxed);
     assert!(ran > 0 && ran <= 20_000, "{ran}");
     assert!(rate.pause());

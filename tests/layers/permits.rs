@@ -1,4 +1,5 @@
-//! Closures on a wheel with a capacity: which places they take, and that repetitions keep theirs.
+//! Closures on a wheel with a capacity: the permits that they hold, and that repetitions keep
+//! theirs.
 
 use crate::common::desk::{Desk, counting};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,12 +14,12 @@ fn bounded(capacity: u64) -> Desk {
     Desk::of(Builder::new().capacity(capacity).shards(1))
 }
 
-/// Arms timeouts until one is refused. Returns how many were accepted.
+/// Arms timeouts until one is refused. Returns the number that was accepted.
 fn burst(scheduler: &Scheduler, delay: Duration) -> usize {
     (0..1000).take_while(|_| scheduler.after(delay, || ()).is_ok()).count()
 }
 
-/// Asks to be asked again between any two runs, as a calendar does.
+/// A rule that asks to be asked again between any two runs, as a calendar does.
 struct Looks(bool);
 
 impl Rule for Looks {
@@ -58,14 +59,14 @@ fn a_closure_that_runs_once_holds_its_permit_until_its_run_begins() {
     assert_eq!(after(&desk).unwrap_err().reason, full);
     timers.into_iter().for_each(|timer| desk.scheduler.fire(timer));
     assert_eq!(first.scheduled().ending(), Some(Ending::Done));
-    // A cancel gives it back as well, and so does a timer that is dropped.
+    // A cancel releases it as well, and so does a timer that is dropped.
     let second = after(&desk).unwrap();
     assert_eq!(after(&desk).unwrap_err().reason, full);
     let _ = second.cancel();
     let third = after(&desk).unwrap();
     drop(desk.take(SECOND));
     assert_eq!(third.scheduled().ending(), Some(Ending::ShutDown));
-    // Within its run, its place may be another's.
+    // During its run, its permit may be held by another closure.
     let scheduler = desk.scheduler.clone();
     let retries = move || scheduler.after(SECOND, || "again").map(drop).is_ok();
     let retrying = desk.scheduler.after(SECOND, retries).unwrap();
@@ -97,7 +98,7 @@ fn a_repetition_holds_its_permit_until_it_ends() {
     assert_eq!(burst(&desk.scheduler, SECOND), 1);
 }
 
-/// On several shards, where the wheel may refuse for a moment though there is room.
+/// On several shards, where the wheel may refuse briefly although there is room.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "threads that arm and cancel beside the sweep")]
 fn repetitions_go_on_beside_threads_that_keep_the_wheel_full() {

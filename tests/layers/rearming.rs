@@ -1,4 +1,4 @@
-//! Keyed timers that arm themselves again, and changes in the place of a value, in virtual time.
+//! Keyed timers that arm themselves again, and updates in place, in virtual time.
 
 use crate::common::receive;
 use std::sync::{Arc, Mutex, mpsc};
@@ -16,7 +16,7 @@ fn timers(builder: Builder) -> (Timers, Sweeper<KeyedTimer<u32>>, ManualClock) {
     (KeyedTimers::new(wheel), sweeper, clock)
 }
 
-/// Key 7, with value 1, in the hands of its handler while `meanwhile` runs.
+/// Runs `meanwhile` while the handler of key 7 has its value 1.
 fn fired(
     builder: Builder,
     meanwhile: impl FnOnce(&Timers, Fired<u32, u32>),
@@ -85,7 +85,7 @@ fn an_insert_while_the_handler_runs_stays() {
     assert_eq!(values(&timers, &mut sweeper), [(7, 5)]);
 }
 
-/// The key fires again while the handler of its first value is still at work.
+/// The key fires again while the handler of its first value is still in progress.
 #[test]
 fn a_token_does_not_arm_the_key_of_a_later_token() {
     let (timers, mut sweeper, clock) = timers(Builder::new());
@@ -164,7 +164,7 @@ fn a_refused_value_comes_back_and_the_key_is_free() {
     assert_eq!(timers.insert_if_absent(7, 3, TICK), Ok(()), "nothing is left of the token");
 }
 
-/// A server's heartbeat: its connection is closed while the handler is at work.
+/// A server's heartbeat, whose connection is closed while the handler is in progress.
 #[test]
 fn a_heartbeat_ends_with_its_connection() {
     let clock = ManualClock::new();
@@ -211,7 +211,7 @@ fn insert_if_absent_keeps_an_armed_key() {
     assert_eq!(values(&timers, &mut sweeper), [(7, 1)]);
 }
 
-/// Events of one key from many threads, sent in batches: none is lost, and none moves a deadline.
+/// Events of one key from many threads, sent in batches. None is lost, and none moves a deadline.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
 fn batches_by_key_lose_no_event() {

@@ -1,4 +1,4 @@
-//! What a run is told: its number, when it was due, and which time of the wall clock it is for.
+//! The description that a run receives: its number, its due instant, and its wall-clock time.
 
 use crate::common::desk::Desk;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use tourbillon::scheduler::{
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the runs of a repetition are told.
+/// The descriptions that the runs of a repetition receive.
 fn told_by_every(every: Every<'_>) -> (Scheduled, Receiver<Run>) {
     let (send, told) = mpsc::channel();
     (every.run_with(move |run| send.send(run).unwrap()).unwrap(), told)
@@ -24,7 +24,7 @@ fn told_by(by: By<'_, Calendar>) -> (Scheduled, Receiver<Run>) {
     (by.run_with(move |run| send.send(run).unwrap()).unwrap(), told)
 }
 
-/// Which hours of the first day runs are for that are made up for from 10:30 to 14:20.
+/// The hours of the first day that are made up for after a gap from 10:30 to 14:20.
 fn hours_of(missed: MissedTimes) -> Vec<f64> {
     let mut desk = Desk::new();
     desk.clock.set_wall(SystemTime::UNIX_EPOCH + HOUR * 21 / 2);

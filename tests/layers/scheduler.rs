@@ -1,4 +1,4 @@
-//! Closures at their time, in virtual time unless threads are the subject.
+//! Closures at a given time, in virtual time unless threads are the subject.
 
 use crate::common::desk::{Desk, counting};
 use crate::common::receive;
@@ -16,7 +16,7 @@ use tourbillon::{Builder, Clock, DriverBuilder, ExecutorJob, Inline, ManualClock
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a delay counts as that no instant can tell: 136 years.
+/// Delays that overflow an instant are clamped to this: 136 years.
 const FAR: Duration = Duration::from_secs(1 << 32);
 
 #[test]
@@ -24,7 +24,7 @@ fn a_fixed_rate_does_not_drift_over_a_million_periods() {
     let mut desk = Desk::new();
     let (count, closure) = counting();
     let ticking = desk.scheduler.every(MS * 10).run(closure).unwrap();
-    // Each run is late by up to four ticks; none of it adds up.
+    // Each run is up to four ticks late, which does not accumulate.
     for run in 1..=1_000_000 {
         let late = MS * (run % 5);
         desk.advance(MS * 10 * run + late - (desk.clock.now() - desk.clock.start()));
@@ -40,7 +40,7 @@ fn missed_runs_burst_are_delayed_or_skipped() {
         let (count, closure) = counting();
         let ticking = desk.scheduler.every(SECOND).missed(missed).run(closure).unwrap();
         desk.advance(MS * 10_500);
-        // What is made up for comes with the next sweeps.
+        // Runs that are made up for begin in the next sweeps.
         (0..20).for_each(|_| desk.advance(Duration::ZERO));
         (count.load(Relaxed), desk.since_start(ticking.next_run()).unwrap())
     };
@@ -88,7 +88,7 @@ fn a_rule_determines_the_runs_and_the_end() {
     assert!(desk.scheduler.wheel().is_empty());
 }
 
-/// Asks to be asked again, twice, before it answers.
+/// A rule that asks twice to be asked again before it returns a run.
 struct Hesitant(u32);
 
 impl Rule for Hesitant {
@@ -124,7 +124,7 @@ fn cancel_reports_whether_a_run_was_prevented() {
     assert_eq!(armed.ending(), Some(Ending::Cancelled));
     assert!(desk.scheduler.wheel().is_empty());
 
-    // The sweeper has taken its timer, and nobody has run it yet.
+    // The sweeper has taken its timer, and nothing has run it yet.
     let (count, closure) = counting();
     let taken = desk.scheduler.every(SECOND).run(closure).unwrap();
     let timers = desk.take(SECOND);
@@ -159,7 +159,7 @@ fn a_reset_applies_wherever_the_timer_is() {
     desk.advance(MS);
     assert_eq!(count.load(Relaxed), 0);
 
-    // The sweeper has its timer: it is overtaken.
+    // The sweeper has taken its timer, which is superseded.
     let timers = desk.take(MS);
     assert_eq!((timers.len(), moved.reset(MS * 5)), (1, Ok(true)));
     timers.into_iter().for_each(|timer| desk.scheduler.fire(timer));
@@ -170,11 +170,11 @@ fn a_reset_applies_wherever_the_timer_is() {
     assert_eq!(moved.reset(MS), Ok(false));
 }
 
-/// A handle that a closure has of itself.
+/// A closure's handle to itself.
 type Own = Arc<Mutex<Option<Scheduled>>>;
 
-/// Runs `act` with the closure's own handle, every second; the next run is `delay` after the first
-/// one began. `None`: it has ended.
+/// Runs `act` with the closure's own handle, every second. Returns the delay of the next run after
+/// the first one began, or `None` if the closure has ended.
 fn next_after_a_run(act: impl Fn(&Scheduled, &ManualClock) + Send + 'static) -> Option<Duration> {
     let mut desk = Desk::new();
     let own = Own::default();
@@ -185,25 +185,25 @@ fn next_after_a_run(act: impl Fn(&Scheduled, &ManualClock) + Send + 'static) -> 
     let running = running.unwrap();
     *own.lock().unwrap() = Some(running.clone());
     let _ = catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND)));
-    // A closure that holds itself would never go. (It may have panicked under this lock.)
+    // A closure that holds itself would never be dropped. (It may have panicked under this lock.)
     drop(own.lock().unwrap_or_else(PoisonError::into_inner).take());
     desk.since_start(running.next_run()).map(|next| next - SECOND)
 }
 
 #[test]
 fn a_reset_during_a_run_moves_the_next_run() {
-    // From the call, and not from the end of the run.
+    // Counted from the call, and not from the end of the run.
     let slow = |own: &Scheduled, clock: &ManualClock| {
         assert_eq!(own.reset(MS * 70), Ok(true));
         clock.advance(MS * 50);
     };
     assert_eq!(next_after_a_run(slow), Some(MS * 70));
-    // What no instant can tell is far away.
+    // A delay that overflows is far away.
     let absurd = |own: &Scheduled, _: &ManualClock| {
         assert_eq!(own.reset(Duration::MAX), Ok(true));
     };
     assert_eq!(next_after_a_run(absurd), Some(FAR));
-    // A run that panics stops, whatever it has asked for.
+    // A run that panics stops, whatever it has requested.
     let failing = |own: &Scheduled, _: &ManualClock| {
         assert_eq!(own.reset(MS * 70), Ok(true));
         panic!("on purpose");
@@ -227,7 +227,7 @@ fn a_question_beyond_the_range_is_asked_without_a_run() {
     assert_eq!(count.load(Relaxed), 0);
 }
 
-/// A rule that tells what it is asked with, and takes its time.
+/// A rule that records what it is asked with, and takes some time.
 struct Telling(mpsc::Sender<LastRun>, ManualClock);
 
 impl Rule for Telling {
@@ -332,7 +332,7 @@ fn a_join_returns_the_result_or_the_reason() {
     assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
     assert!(matches!(cancelled.join(), Err(JoinError::NotRun)));
 
-    // Nobody waits for it: the panic is not silent.
+    // The panic is reported, because no thread waits for the result.
     drop(desk.scheduler.after(SECOND, || panic!("on purpose")).unwrap());
     catch_unwind(AssertUnwindSafe(|| desk.advance(SECOND))).unwrap_err();
 }
@@ -348,7 +348,7 @@ fn a_shutdown_returns_the_closures_that_did_not_run() {
     unrun.sort_by_key(Unrun::due);
     let due: Vec<_> = unrun.iter().map(|unrun| unrun.due().unwrap() - start).collect();
     assert_eq!(due, [SECOND, SECOND * 2, SECOND * 3]);
-    // Which closure each is can be told, one by one or by looking it up.
+    // Each closure can be identified, one by one or by a lookup.
     let all = [run.scheduled(), dropped.scheduled(), &repeated];
     let told: Vec<_> = unrun.iter().map(Unrun::scheduled).collect();
     assert_eq!(told, all);
@@ -394,7 +394,7 @@ fn a_timer_that_is_dropped_unfired_ends_its_closure() {
     drop(desk.scheduler.wheel().drain());
     assert_eq!(moved.ending(), Some(Ending::ShutDown));
     assert!(matches!(drained.try_join(), Err(JoinError::NotRun)));
-    // The wheel goes, and whoever waits is told.
+    // The wheel is dropped, and all waiters are notified.
     let swept = desk.scheduler.after(SECOND, || ()).unwrap();
     drop((desk, moved, drained));
     assert!(matches!(swept.join(), Err(JoinError::NotRun)));
@@ -441,7 +441,7 @@ fn a_payload_that_panics_leaves_no_closure_busy() {
     assert_eq!(bombing.ending(), Some(Ending::Panicked));
 }
 
-/// Reads the time in steps of its lag.
+/// A clock that lags by up to a step.
 #[derive(Debug)]
 struct Lagging(ManualClock, Duration);
 
@@ -554,7 +554,7 @@ fn closures_that_are_due_together_run_side_by_side() {
     let scheduler = Scheduler::spawn(Builder::new().clock(clock.clone()).driver()).unwrap();
     let (meet, met) = mpsc::channel();
     let (answer, answered) = mpsc::channel::<()>();
-    // Either waits for the other.
+    // Each of them waits for the other.
     let first = scheduler.after(SECOND, move || receive(&met, 1)).unwrap();
     let second = scheduler.after(SECOND, move || {
         meet.send(answer).unwrap();
@@ -594,7 +594,7 @@ fn the_last_handle_may_be_dropped_under_a_lock_that_closures_take() {
     assert!(matches!(later.join(), Err(JoinError::NotRun)));
 }
 
-// Without rayon a run keeps the tick thread, and nothing else runs beside it.
+// Without rayon a run occupies the tick thread, and nothing else runs beside it.
 #[cfg(feature = "rayon")]
 #[test]
 fn runs_of_one_closure_never_overlap_and_can_be_waited_for() {
@@ -619,7 +619,7 @@ fn runs_of_one_closure_never_overlap_and_can_be_waited_for() {
     *own.lock().unwrap() = Some(slow.clone());
     for _ in 0..5 {
         clock.advance(SECOND);
-        // Another closure runs meanwhile: the tick thread has seen the time.
+        // Another closure runs meanwhile, so the tick thread has seen the time.
         scheduler.after(Duration::ZERO, || ()).unwrap().join().unwrap();
     }
     assert!(begun.try_recv().is_err(), "a second run began within the first");

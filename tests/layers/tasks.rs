@@ -1,4 +1,4 @@
-//! Repeated tasks: which run where another still works, and what ends them.
+//! Repeated tasks: overlapping runs, and the end of tasks.
 
 use crate::common::desk::Desk;
 use crate::common::woken::Woken;
@@ -15,7 +15,7 @@ use Did::{Begun, Dropped, Ended, Made};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What each task has done, by its number.
+/// The events of each task, by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Did {
     #[default]
@@ -25,7 +25,7 @@ enum Did {
     Dropped,
 }
 
-/// The futures of one job: each works until it is told to end.
+/// The futures of one job. Each is pending until the test ends it.
 #[derive(Clone, Default)]
 struct Jobs(Arc<Mutex<Vec<(Did, bool)>>>);
 
@@ -76,7 +76,7 @@ fn each_second(last: Instant) -> Option<Instant> {
     Some(last + SECOND)
 }
 
-/// A repetition of tasks every second, and a runtime that is polled by hand.
+/// A repetition of tasks every second, and a runtime that the test polls.
 struct Bench {
     desk: Desk,
     jobs: Jobs,
@@ -108,7 +108,7 @@ impl Bench {
         Self { desk, jobs, spawned, woken: Arc::default(), tasks }
     }
 
-    /// Lets a second pass, and then polls all tasks.
+    /// Advances the clock by a second, and then polls all tasks.
     fn pass(&mut self) {
         self.desk.advance(SECOND);
         self.poll();
@@ -237,7 +237,7 @@ fn a_queued_run_does_not_begin_after_a_shutdown() {
     bench.pass();
     let unrun = bench.desk.scheduler.shutdown();
     assert_eq!((bench.jobs.did(), unrun.len()), (vec![Begun, Dropped], 1));
-    // Unless it is run by hand.
+    // Unless the test runs it.
     unrun.into_iter().for_each(Unrun::run);
     bench.jobs.end(0);
     bench.poll();
@@ -265,7 +265,7 @@ fn an_abort_drops_the_tasks_and_ends_the_waits() {
     assert_eq!(bench.tasks.scheduled().ending(), Some(Ending::Cancelled));
 }
 
-/// A run may be under way when the tasks are aborted: its task is not to work either.
+/// A run may be in progress when the tasks are aborted. Its task must not start.
 #[test]
 fn a_task_that_is_spawned_after_the_abort_does_nothing() {
     let mut desk = Desk::new();
@@ -287,11 +287,11 @@ fn a_task_that_is_spawned_after_the_abort_does_nothing() {
     assert_eq!((jobs.did(), tasks.working()), (vec![Dropped], 0));
 }
 
-/// A future that waits until all is quiet, and may be polled by anyone.
+/// A future that waits until the tasks are idle, and can be polled with any waker.
 type Waits = Arc<Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>>;
 
-/// A run may be under way that has made no task yet, and makes none: what it would have made is
-/// dropped at once here.
+/// A run may be in progress that has not created a task yet, and creates none. Here its future is
+/// dropped immediately.
 #[test]
 fn a_wait_includes_a_run_in_progress() {
     let mut desk = Desk::new();
@@ -392,7 +392,7 @@ fn a_refusal_returns_spawn_and_job() {
     assert_eq!(refused.reason, RepeatRefusal::Never);
 }
 
-/// A run that was queued and panics when it is dropped: whoever shuts down has the other closures.
+/// A queued run whose drop panics. The shutdown still has the other closures to end.
 #[test]
 fn a_queued_run_whose_drop_panics_affects_no_other_closure() {
     let mut bench = Bench::of(Overlap::Queue, each_second, |_| {
