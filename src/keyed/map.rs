@@ -33,13 +33,13 @@ mod source {
             Self(DashMap::new())
         }
 
-        /// Calls `look` with the key's state, if it has one, under a shared lock.
-        pub(in crate::keyed) fn read<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
+        /// Calls `read` with the key's state, if it has one, under a shared lock.
+        pub(in crate::keyed) fn read<Q, R>(&self, key: &Q, read: impl FnOnce(&S) -> R) -> Option<R>
         where
             K: Borrow<Q>,
             Q: Hash + Eq + ?Sized,
         {
-            self.0.view(key, |_, state| look(state))
+            self.0.view(key, |_, state| read(state))
         }
 
         /// Calls `change` with the key's state, if it has one, under an exclusive lock.
@@ -140,12 +140,12 @@ mod source {
             ignore_poison(self.0.lock())
         }
 
-        pub(in crate::keyed) fn read<Q, R>(&self, key: &Q, look: impl FnOnce(&S) -> R) -> Option<R>
+        pub(in crate::keyed) fn read<Q, R>(&self, key: &Q, read: impl FnOnce(&S) -> R) -> Option<R>
         where
             K: Borrow<Q>,
             Q: Hash + Eq + ?Sized,
         {
-            self.states().get(key).map(look)
+            self.states().get(key).map(read)
         }
 
         pub(in crate::keyed) fn change<Q, R>(

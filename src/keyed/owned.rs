@@ -44,7 +44,7 @@ where
     timers: KeyedTimers<K, V>,
     key: K,
     owner: OwnerId,
-    let_go: bool,
+    released: bool,
 }
 
 impl<K, V> KeyedTimers<K, V>
@@ -68,7 +68,7 @@ where
         let owner = self.shared.next_owner();
         let old = self.insert_when(key.clone(), value, When::After(delay), owner)?;
         let timers = Self { guard: None, ..self.clone() };
-        Ok((OwnedKey { timers, key, owner, let_go: false }, old))
+        Ok((OwnedKey { timers, key, owner, released: false }, old))
     }
 }
 
@@ -86,7 +86,7 @@ where
     /// Releases the timer, which then continues without an owner, and returns its key.
     #[must_use = "the timer has no owner any more"]
     pub fn into_key(mut self) -> K {
-        self.let_go = true;
+        self.released = true;
         self.key.clone()
     }
 
@@ -94,7 +94,7 @@ where
     /// key since.
     #[must_use = "dropping the owner cancels, too"]
     pub fn cancel(mut self) -> Option<V> {
-        self.let_go = true;
+        self.released = true;
         self.end()
     }
 
@@ -109,7 +109,7 @@ where
     V: Send + 'static,
 {
     fn drop(&mut self) {
-        if !self.let_go {
+        if !self.released {
             drop(self.end());
         }
     }

@@ -26,13 +26,13 @@ use super::handle::Scheduled;
 #[must_use = "dropping it cancels the closure"]
 pub struct OwnedClosure {
     scheduled: Scheduled,
-    let_go: bool,
+    released: bool,
 }
 
 impl Scheduled {
     /// Converts this handle into an owner, which cancels the closure when it is dropped.
     pub fn own(self) -> OwnedClosure {
-        OwnedClosure { scheduled: self, let_go: false }
+        OwnedClosure { scheduled: self, released: false }
     }
 }
 
@@ -46,14 +46,14 @@ impl OwnedClosure {
     /// Releases the closure, which then continues without an owner, and returns its handle.
     #[must_use = "the closure has no owner any more"]
     pub fn into_scheduled(mut self) -> Scheduled {
-        self.let_go = true;
+        self.released = true;
         self.scheduled.clone()
     }
 }
 
 impl Drop for OwnedClosure {
     fn drop(&mut self) {
-        if !self.let_go {
+        if !self.released {
             let _ = self.scheduled.cancel();
         }
     }

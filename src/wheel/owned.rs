@@ -32,7 +32,7 @@ use std::time::Duration;
 pub struct OwnedTimer<T> {
     wheel: Wheel<T>,
     id: TimerId,
-    let_go: bool,
+    released: bool,
 }
 
 impl<T: Send> Wheel<T> {
@@ -73,7 +73,7 @@ impl<T: Send> Wheel<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn own(&self, id: TimerId) -> OwnedTimer<T> {
-        OwnedTimer { wheel: self.clone(), id, let_go: false }
+        OwnedTimer { wheel: self.clone(), id, released: false }
     }
 }
 
@@ -98,7 +98,7 @@ impl<T> OwnedTimer<T> {
     /// ```
     #[must_use = "the timer has no owner any more"]
     pub fn into_id(mut self) -> TimerId {
-        self.let_go = true;
+        self.released = true;
         self.id
     }
 }
@@ -107,14 +107,14 @@ impl<T: Send> OwnedTimer<T> {
     /// Cancels the timer and returns its value if it has not fired. O(1), lock-free.
     #[must_use = "dropping the owner cancels, too"]
     pub fn cancel(mut self) -> Option<T> {
-        self.let_go = true;
+        self.released = true;
         self.wheel.cancel(self.id)
     }
 }
 
 impl<T> Drop for OwnedTimer<T> {
     fn drop(&mut self) {
-        if !self.let_go {
+        if !self.released {
             drop(self.wheel.inner.cancel(self.id));
         }
     }

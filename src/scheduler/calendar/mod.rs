@@ -243,9 +243,9 @@ impl Calendar {
 /// ```
 impl Clone for Calendar {
     fn clone(&self) -> Self {
-        let anew = |times: &Times| Times { expression: times.expression.clone(), passed: None };
+        let fresh = |times: &Times| Times { expression: times.expression.clone(), passed: None };
         Self {
-            times: self.times.iter().map(anew).collect(),
+            times: self.times.iter().map(fresh).collect(),
             except: self.except.clone(),
             zone: self.zone.clone(),
             missed: self.missed,
