@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 use tourbillon::scheduler::{
-    Calendar, CalendarBuilder, Cancel, Dialect, MissedTimes, Overlap, Scheduled, Task, Tasks,
+    Calendar, CalendarBuilder, Cancel, Dialect, MissedTimes, Overlap, Scheduled, ScheduledTask,
+    Tasks,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -90,9 +91,9 @@ fn quartz_misfire_instructions() {
 }
 
 /// Tasks every minute that never end, and the list that their runtime has of them.
-fn tasks(overlap: Overlap) -> (Desk, Tasks, Arc<Mutex<Vec<Task>>>) {
+fn tasks(overlap: Overlap) -> (Desk, Tasks, Arc<Mutex<Vec<ScheduledTask>>>) {
     let desk = desk();
-    let spawned = Arc::<Mutex<Vec<Task>>>::default();
+    let spawned = Arc::<Mutex<Vec<ScheduledTask>>>::default();
     let runtime = Arc::clone(&spawned);
     let spawn = move |task| runtime.lock().unwrap().push(task);
     let minutely = Calendar::builder("* * * * *").wall_clock(desk.clock.clone()).build().unwrap();

@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tourbillon::scheduler::{Cancel, JoinError, Joining};
+use tourbillon::scheduler::{Cancel, JoinError, JoinFuture};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Polls as a task that counts how often it is woken.
-fn poll<R>(future: &mut Joining<R>, woken: &Arc<Woken>) -> Poll<Result<R, JoinError>> {
+fn poll<R>(future: &mut JoinFuture<R>, woken: &Arc<Woken>) -> Poll<Result<R, JoinError>> {
     let waker = Waker::from(Arc::clone(woken));
     Pin::new(future).poll(&mut Context::from_waker(&waker))
 }

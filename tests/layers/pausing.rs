@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 use tourbillon::scheduler::{
     Calendar, Cancel, Ending, JoinError, LastRun, MissedTickBehavior, MissedTimes, Next, Overlap,
-    Rule, Scheduled, Scheduler, Task, Unrun,
+    Rule, Scheduled, ScheduledTask, Scheduler, Unrun,
 };
 use tourbillon::{Builder, Refusal};
 
@@ -309,7 +309,7 @@ fn no_task_begins_while_its_repetition_is_paused() {
             counted.fetch_add(1, Relaxed);
         }
     };
-    let spawn = |task: Task| {
+    let spawn = |task: ScheduledTask| {
         assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     };
     let every = desk.scheduler.every(SECOND).missed(MissedTickBehavior::Skip);

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 use tourbillon::Clock;
 use tourbillon::scheduler::{
-    By, Calendar, Every, MissedTimes, Overlap, Run, Scheduled, Task, Unrun,
+    By, Calendar, Every, MissedTimes, Overlap, Run, Scheduled, ScheduledTask, Unrun,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -123,8 +123,9 @@ fn a_job_receives_the_run_of_its_task() {
         let send = send.clone();
         async move { send.send(run.number).unwrap() }
     };
-    let spawn =
-        |task: Task| assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    let spawn = |task: ScheduledTask| {
+        assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    };
     let every = desk.scheduler.every(SECOND);
     let _tasks = every.run_tasks_with(Overlap::Forbid, spawn, job).unwrap();
     let by = desk.scheduler.by(|last| Some(last + SECOND));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tourbillon::scheduler::{
-    Cancel, Ending, JoinError, Overlap, RepeatRefusal, Task, Tasks, Unrun,
+    Cancel, Ending, JoinError, Overlap, RepeatRefusal, ScheduledTask, Tasks, Unrun,
 };
 
 use Did::{Begun, Dropped, Ended, Made};
@@ -80,7 +80,7 @@ fn each_second(last: Instant) -> Option<Instant> {
 struct Bench {
     desk: Desk,
     jobs: Jobs,
-    spawned: Arc<Mutex<Vec<Task>>>,
+    spawned: Arc<Mutex<Vec<ScheduledTask>>>,
     woken: Arc<Woken>,
     tasks: Tasks,
 }
@@ -100,7 +100,7 @@ impl Bench {
         mut job: impl FnMut(&Jobs) -> F + Send + 'static,
     ) -> Self {
         let (desk, jobs) = (Desk::new(), Jobs::default());
-        let spawned = Arc::<Mutex<Vec<Task>>>::default();
+        let spawned = Arc::<Mutex<Vec<ScheduledTask>>>::default();
         let (made, runtime) = (jobs.clone(), Arc::clone(&spawned));
         let spawn = move |task| runtime.lock().unwrap().push(task);
         let by = desk.scheduler.by(rule);
@@ -307,7 +307,7 @@ fn a_wait_includes_a_run_in_progress() {
         std::future::ready(())
     };
     let spawn = move |task| {
-        drop::<Task>(task);
+        drop::<ScheduledTask>(task);
         assert!(!in_spawn());
     };
     let tasks = desk.scheduler.every(SECOND).run_tasks(Overlap::Forbid, spawn, job).unwrap();
