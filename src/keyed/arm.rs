@@ -18,6 +18,7 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Send + 'static,
 {
+    /// Arms a key at a delay or a deadline, and returns its previous value.
     pub(super) fn insert_when(
         &self,
         key: K,
@@ -78,6 +79,7 @@ where
         self.shared.value_of(state)
     }
 
+    /// Moves an armed key to a delay or a deadline.
     pub(super) fn reset_when<Q>(&self, key: &Q, when: When) -> Result<bool, BeyondRange>
     where
         K: Borrow<Q>,
@@ -108,6 +110,7 @@ where
         }
     }
 
+    /// Inserts a timer for a key into the wheel.
     fn arm(&self, key: &K, when: When) -> Result<TimerId, Refusal> {
         when.insert(&self.wheel, KeyedTimer(TimerKind::Key(key.clone())))
     }

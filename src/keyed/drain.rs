@@ -23,6 +23,7 @@ use std::task::{Context, Poll, Waker};
 /// share the work.
 const PART: usize = 256;
 
+/// The payload of a panic.
 type Panic = Box<dyn Any + Send>;
 
 /// The result of a drain that has ended.
@@ -171,12 +172,14 @@ trait DrainParts: Send + Sync {
     fn poll(&self, waker: &Waker) -> Poll<Drained>;
 }
 
+/// The function of a drain, and the parts that it has still to process.
 struct DrainWork<K, V> {
     each: Box<dyn Fn(K, V) + Send + Sync>,
     state: Mutex<DrainState<K, V>>,
     ended: Condvar,
 }
 
+/// The state under the lock of a drain.
 struct DrainState<K, V> {
     /// The parts that were not begun.
     parts: Vec<Vec<(K, V)>>,
@@ -187,6 +190,7 @@ struct DrainState<K, V> {
 }
 
 impl<K, V> DrainState<K, V> {
+    /// Returns `true` if no part is left and none is in progress.
     fn has_ended(&self) -> bool {
         self.parts.is_empty() && self.running == 0
     }

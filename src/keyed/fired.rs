@@ -136,6 +136,7 @@ where
         !map.read(&self.key, |state| state.is_vacated_by(self.id)).unwrap_or(false)
     }
 
+    /// Arms the key again at a delay or a deadline, if this token is still valid.
     fn rearm_when(self, value: V, when: When) -> Result<(), ArmError<V>> {
         let timers = &self.timers;
         let mut left = Some(value);

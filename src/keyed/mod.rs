@@ -216,6 +216,7 @@ where
         })
     }
 
+    /// Creates timers with their own driver. `make` creates the handler of the wheel's timers.
     fn spawn_firing<H: Fn(Expired<KeyedTimer<K>>) + Send + Sync + 'static>(
         builder: DriverBuilder,
         make: impl FnOnce(Self) -> H,

@@ -98,6 +98,7 @@ where
         self.end()
     }
 
+    /// Cancels the key, unless another insert has armed it since.
     fn end(&self) -> Option<V> {
         self.timers.cancel_if(&self.key, |state| state.owner == self.owner)
     }

@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct KeyedTimer<K>(pub(super) TimerKind<K>);
 
+/// The kinds of timers in the wheel.
 pub(super) enum TimerKind<K> {
     /// The key is due.
     Key(K),

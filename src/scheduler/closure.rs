@@ -95,6 +95,7 @@ impl Drop for Due {
 /// `stopped` is `true`, no run will follow, because the closure was cancelled or was shut down
 /// before its next run. Implementations must not panic.
 pub(super) trait Observer: Send + Sync {
+    /// Called when no run is in progress.
     fn on_idle(&self, stopped: bool);
 }
 

@@ -341,6 +341,7 @@ impl<R> Joined<R> {
     }
 }
 
+/// Converts a received result. `None` means that the closure was not run.
 fn join_result<R>(result: Option<thread::Result<R>>) -> Result<R, JoinError> {
     result.map_or(Err(JoinError::NotRun), |ran| ran.map_err(JoinError::Panicked))
 }

@@ -261,6 +261,7 @@ impl Scheduler {
         (scheduler, move |timer| weak.fire(timer))
     }
 
+    /// Creates a scheduler, with or without its own driver.
     fn on(wheel: Wheel<Due>, driver: Option<Driver<Due>>, ends_wheel: bool) -> Self {
         let shared = Arc::new(SchedulerShared::new(wheel.capacity()));
         let guard =
@@ -474,6 +475,7 @@ impl Scheduler {
         unrun
     }
 
+    /// Schedules a closure that runs once.
     fn once<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
         &self,
         next: Next,
@@ -512,6 +514,7 @@ impl Scheduler {
         Some(self.unrun(closure, work))
     }
 
+    /// Creates the value that a shutdown returns for a closure.
     fn unrun(&self, closure: Arc<Closure>, UnrunWork { work, last, next_run }: UnrunWork) -> Unrun {
         let scheduled = Scheduled { closure, wheel: self.wheel.clone() };
         Unrun { work, last, next_run, scheduled }

@@ -342,6 +342,7 @@ impl<'s> Every<'s> {
 
     repeats!();
 
+    /// Checks the settings and asks for the first run.
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
         let Self { scheduler, period, first, fixed_delay, missed, jitter, after_panic } = self;
         if period.is_zero() {
@@ -364,6 +365,7 @@ impl<'s, R: Rule> By<'s, R> {
 
     repeats!();
 
+    /// Checks the settings and asks for the first run.
     fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
         let Self { scheduler, mut rule, jitter, after_panic } = self;
         let none = LastRun::none(scheduler.wheel().pin().now());

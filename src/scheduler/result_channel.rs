@@ -30,6 +30,7 @@ pub(super) struct ResultChannel<R> {
     changed: Condvar,
 }
 
+/// The state under the lock of the channel.
 struct ChannelState<R> {
     delivery: Delivery<R>,
     /// `true` if a thread waits for the delivery.
@@ -38,6 +39,7 @@ struct ChannelState<R> {
     task: Option<Waker>,
 }
 
+/// The progress of the delivery.
 enum Delivery<R> {
     Pending,
     Ready(thread::Result<R>),
@@ -103,6 +105,7 @@ impl<R> ResultChannel<R> {
         ignore_poison(self.state.lock())
     }
 
+    /// Stores the outcome and notifies the receiver.
     fn deliver(&self, delivery: Delivery<R>) {
         let mut state = self.lock();
         state.delivery = delivery;

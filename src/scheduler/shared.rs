@@ -35,6 +35,7 @@ pub(super) struct SchedulerShared<C> {
     listed: Mutex<Option<HashMap<usize, Arc<C>>>>,
 }
 
+/// The permits of closures on a wheel with a capacity.
 struct ClosurePermits {
     capacity: u64,
     taken: AtomicU64,
@@ -76,6 +77,7 @@ impl<C> SchedulerShared<C> {
         self.closed.store(true, Relaxed);
     }
 
+    /// Returns `true` after [`close`](Self::close).
     pub(super) fn is_closed(&self) -> bool {
         // Relaxed: as in `close`.
         self.closed.load(Relaxed)

@@ -22,6 +22,7 @@ pub(super) struct ClosureState {
     pub(super) paused: bool,
 }
 
+/// The phase of a closure. [`Closure`](super::closure::Closure) describes the transitions.
 #[derive(Clone, Copy)]
 pub(super) enum Phase {
     Armed(Arming),
@@ -35,6 +36,7 @@ pub(super) enum Phase {
     Ended(Ending),
 }
 
+/// The current timer of an armed closure.
 #[derive(Clone, Copy)]
 pub(super) struct Arming {
     pub(super) number: u64,
@@ -45,6 +47,7 @@ pub(super) struct Arming {
     pub(super) is_hop: bool,
 }
 
+/// A request that a handle has made while the closure was busy.
 #[derive(Clone, Copy)]
 pub(super) enum HandleRequest {
     Reset(NextRun),

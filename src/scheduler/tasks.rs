@@ -71,6 +71,7 @@ pub struct ScheduledTask {
     future: Option<TaskFuture>,
 }
 
+/// The future of a job.
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A handle to a repetition of tasks. Clones refer to the same repetition. Dropping a handle does
@@ -107,6 +108,7 @@ pub(super) struct TaskSet {
     state: Mutex<TaskSetState>,
 }
 
+/// The state under the lock of the tasks.
 #[derive(Default)]
 struct TaskSetState {
     /// The number of tasks that were started so far.

@@ -117,6 +117,7 @@ pub struct CalendarBuilder<'e> {
     wall: Arc<dyn WallClock>,
 }
 
+/// The time zone, before it is looked up.
 #[derive(Debug)]
 enum Zone<'e> {
     Named(&'e str),

@@ -43,6 +43,7 @@ impl Expression {
         Self::of(text, Fields::read(text, dialect, "*")?)
     }
 
+    /// Creates an expression from its parsed fields.
     fn of(text: &str, fields: Fields) -> Result<Self, CalendarError> {
         let Fields { text: canonical, time, fixed, before_last, both_days } = fields;
         let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Required);

@@ -37,6 +37,7 @@ pub(super) struct CronField {
     dialect: Dialect,
 }
 
+/// The kind of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Time,
@@ -131,6 +132,7 @@ impl CronField {
         Ok(Some(values))
     }
 
+    /// Parses the rest of `L-3`, the number of days before the last of a month.
     fn before_last(&self, days: &str) -> Result<Option<FieldValues>, Unread> {
         if self.dialect == Dialect::Unix {
             return Err(("days before the last of a month need `Dialect::Quartz`", None));
@@ -145,6 +147,7 @@ impl CronField {
         Ok(Some(FieldValues { numbers, before_last: Some(before), ..FieldValues::default() }))
     }
 
+    /// Parses one item of a list and adds its values.
     fn read_part(&self, part: &str, values: &mut FieldValues) -> Result<(), Unread> {
         if part.is_empty() {
             return Err(("the list has an empty item", None));

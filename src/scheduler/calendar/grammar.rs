@@ -22,7 +22,9 @@ pub(super) struct Fields {
     pub(super) both_days: bool,
 }
 
+/// The index of the day of the month among the fields.
 const DAY_OF_MONTH: usize = 3;
+/// The index of the day of the week among the fields.
 const DAY_OF_WEEK: usize = 5;
 
 impl Fields {

@@ -258,6 +258,7 @@ impl Clone for Calendar {
 }
 
 impl Times {
+    /// Returns the occurrences of the expression in a zone.
     fn occurrences<'c>(&'c self, except: &'c Exclusions, zone: &'c TimeZone) -> Occurrences<'c> {
         Occurrences { expression: &self.expression, except, zone }
     }
@@ -328,6 +329,7 @@ impl fmt::Debug for Calendar {
     }
 }
 
+/// Returns the texts of the expressions.
 fn texts<'e>(expressions: impl IntoIterator<Item = &'e Expression>) -> Vec<&'e str> {
     expressions.into_iter().map(Expression::text).collect()
 }

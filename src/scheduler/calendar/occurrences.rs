@@ -87,6 +87,7 @@ impl Occurrences<'_> {
         }
     }
 
+    /// Returns the next local time that is not excluded.
     fn next_local(self, time: &DateTime, inclusive: bool) -> Option<DateTime> {
         self.except.next(self.expression, time, inclusive)
     }
