@@ -99,3 +99,10 @@ pub use worker::Worker;
     doc = include_str!("../GUIDE.md")
 )]
 pub mod guide {}
+
+/// For the tests of this crate; not part of its interface.
+#[doc(hidden)]
+pub mod __internals {
+    #[cfg(feature = "file")]
+    pub use crate::embedded::{lease, open_database};
+}

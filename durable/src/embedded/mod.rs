@@ -6,11 +6,9 @@
 
 #![forbid(unsafe_code)]
 
-mod disk;
 mod error;
 mod file;
 mod mend;
-mod power;
 mod reopen;
 mod tables;
 mod tests;
@@ -308,6 +306,25 @@ impl Store for Embedded {
     fn repair(&self) -> Answer<()> {
         self.write(OnFailure::Report, |transaction, _| transaction.repair())
     }
+}
+
+/// Opens a store in a database that `open` opens, and makes if its argument is `true`. Errors of the
+/// disk begin with `name`.
+#[doc(hidden)]
+pub fn open_database(
+    name: &str,
+    open: impl Fn(bool) -> Result<redb::Database, redb::DatabaseError> + Send + Sync + 'static,
+) -> Result<Embedded, DurableError> {
+    let opener = Opener::new(open);
+    let file = opener.open(true)?;
+    Embedded::keep(opener, file, name.into(), Arc::new(SystemClock))
+}
+
+/// Asks for a lease, as a worker does.
+#[doc(hidden)]
+pub fn lease(store: &Embedded, id: &str) -> impl Future<Output = Result<(), DurableError>> + use<> {
+    let leasing = store.lease(&(0, Arc::from(id)));
+    async move { leasing.await.map(drop) }
 }
 
 impl DurableTimers {

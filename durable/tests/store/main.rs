@@ -7,7 +7,9 @@ mod common;
 mod crash;
 #[cfg(feature = "cron")]
 mod cron;
+mod disk;
 mod faults;
+mod power;
 mod random_runs;
 #[cfg(unix)]
 mod starts;

@@ -1,18 +1,19 @@
-//! A disk for tests, whose space runs out and comes back, and tests of a store on it.
+//! A store on a disk that fails for a while: full, write-protected, or lying about a commit.
+//!
+//! [`FaultyDisk`] is a storage backend of the database in memory, in one of four states:
+//!
+//! - **Well**: everything succeeds.
+//! - **Full**: bytes that were written before can be overwritten. A write to a block that has no
+//!   place on the disk yet fails with `StorageFull`. A longer file alone takes no space.
+//! - **Protected**: every write and every change of the length fails.
+//! - **Lying**: the next sync fails although it has taken effect, which leaves the commit in doubt.
+//! - Reads always succeed. At most one database has the disk open, like the lock of a file.
+//!
+//! The tests use no random numbers, so a failure repeats under its name:
+//! `cargo test -p tourbillon-durable --test store disk::`.
 
-#![cfg(test)]
-#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 
-use super::super::clock::SystemClock;
-use super::super::error::DurableError;
-use super::super::key::first_from;
-use super::super::options::{Existing, Options};
-use super::super::store::{Inserted, Store};
-use super::super::timers::DurableTimers;
-use super::super::{Event, Outcome};
-use super::Embedded;
-use super::file::Opener;
-use crate::panics::ignore_poison;
 use futures_channel::oneshot;
 use pollster::block_on;
 use redb::StorageBackend;
@@ -25,6 +26,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tourbillon::future::Timer;
 use tourbillon::{Builder, Clock, Inline, MonotonicClock};
+use tourbillon_durable::__internals::{lease, open_database};
+use tourbillon_durable::{
+    DurableError, DurableTimers, Embedded, Event, Existing, Inserted, Options, Outcome,
+};
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -75,9 +80,9 @@ impl Blocks {
         (Arc::new(blocks), refused)
     }
 
-    fn opener(self: &Arc<Self>) -> Opener {
+    fn store(self: &Arc<Self>) -> std::result::Result<Embedded, DurableError> {
         let blocks = Arc::clone(self);
-        Opener::new(move |_| {
+        open_database("the disk", move |_| {
             // As the lock of a file.
             if blocks.open.fetch_add(1, SeqCst) > 0 {
                 blocks.open.fetch_sub(1, SeqCst);
@@ -87,22 +92,16 @@ impl Blocks {
         })
     }
 
-    fn store(self: &Arc<Self>) -> std::result::Result<Embedded, DurableError> {
-        let opener = self.opener();
-        let file = opener.open(true)?;
-        Embedded::keep(opener, file, "the disk".into(), Arc::new(SystemClock))
-    }
-
     fn set(&self, state: DiskState) {
-        *ignore_poison(self.state.lock()) = state;
+        *self.state.lock().unwrap() = state;
     }
 
     fn state(&self) -> DiskState {
-        *ignore_poison(self.state.lock())
+        *self.state.lock().unwrap()
     }
 
     fn refuse(&self) -> Result<()> {
-        let _ = ignore_poison(self.refusals.lock()).send(());
+        let _ = self.refusals.lock().unwrap().send(());
         Err(Error::from(ErrorKind::StorageFull))
     }
 }
@@ -136,7 +135,7 @@ impl StorageBackend for FaultyDisk {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let blocks = offset / BLOCK..=(offset + data.len() as u64 - 1) / BLOCK;
-        let mut placed = ignore_poison(self.0.placed.lock());
+        let mut placed = self.0.placed.lock().unwrap();
         match self.0.state() {
             DiskState::Full if blocks.clone().any(|block| !placed.contains(&block)) => {
                 return self.0.refuse();
@@ -190,6 +189,10 @@ fn insist<R>(mut ask: impl FnMut() -> std::result::Result<R, DurableError>) -> R
     }
 }
 
+fn passes(error: &DurableError) -> bool {
+    matches!(error, DurableError::ReadOnly(_) | DurableError::Io(_) | DurableError::Locked(_))
+}
+
 fn ids(timers: &DurableTimers) -> std::result::Result<Vec<String>, DurableError> {
     let list = block_on(timers.list(None, 1000))?;
     Ok(list.into_iter().map(|timer| timer.id).collect())
@@ -236,7 +239,7 @@ fn a_disk_that_cannot_be_written_at_all() -> TestResult {
     schedule(&timers, "before")?;
     blocks.set(DiskState::Protected);
     let error = schedule(&timers, "after").err().ok_or("it cannot be written")?;
-    assert!(error.passes(), "{error}");
+    assert!(passes(&error), "{error}");
     refused.recv_timeout(LIMIT)?;
     // The pause: nothing is tried, and it says so.
     let error = schedule(&timers, "again").err().ok_or("it cannot be written")?;
@@ -244,7 +247,7 @@ fn a_disk_that_cannot_be_written_at_all() -> TestResult {
     // Not even a database can be opened: whatever is read, is told why, or is right.
     match block_on(timers.get("before")) {
         Ok(found) => assert!(found.is_some()),
-        Err(error) => assert!(error.passes(), "{error}"),
+        Err(error) => assert!(passes(&error), "{error}"),
     }
     blocks.set(DiskState::Well);
     // Who only reads has it opened again.
@@ -261,7 +264,6 @@ type Working = (
     std::thread::JoinHandle<std::result::Result<(), DurableError>>,
 );
 
-#[allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 fn work(timers: &DurableTimers, handler: impl Fn() + Send + Sync + 'static) -> Working {
     let ((send, events), (end, ends)) = (channel(), oneshot::channel::<()>());
     let worker = timers.worker().observe(move |event| drop(send.send(event.clone())));
@@ -366,7 +368,7 @@ fn a_store_ends_while_its_worker_waits() -> TestResult {
     let (blocks, refused) = Blocks::new();
     let store = blocks.store()?;
     blocks.set(DiskState::Protected);
-    let lease = store.lease(&first_from(0));
+    let lease = lease(&store, "id");
     refused.recv_timeout(LIMIT)?;
     drop(store);
     assert!(matches!(block_on(lease), Err(DurableError::Closed)));
