@@ -1,4 +1,5 @@
-//! One attempt: a lease, the handler, and how the lease ends. Here lies the policy.
+//! One attempt: the lease, the handler, and the end of the lease. The retry policy is implemented
+//! here.
 
 #![forbid(unsafe_code)]
 
@@ -23,17 +24,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tourbillon::future::{TimeoutError, Timer};
 
-/// The most bytes that are kept of an error.
+/// The maximum number of bytes of an error that are stored.
 const LONGEST_ERROR: usize = 1024;
 
-/// How long an answer of the store is waited for in a place.
+/// The time for which a delivery keeps its permit while it waits for a reply of the store.
 pub(super) const STALLED: Duration = Duration::from_secs(2);
 
 /// The minimum time for which an ending worker waits until the store accepts the end of an attempt,
 /// if the lease has run out by then.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// A timer that is due, as a handler receives it.
+/// A due timer, as a handler receives it.
 ///
 /// # Examples
 ///
@@ -67,14 +68,14 @@ const GRACE: Duration = Duration::from_millis(250);
 pub struct Delivery {
     /// The timer's id.
     pub id: String,
-    /// The payload with which the timer was scheduled.
+    /// The payload that was passed to [`insert`](super::DurableTimers::insert).
     pub payload: Vec<u8>,
-    /// Which attempt this is; the first is 1.
+    /// The number of this attempt, starting at 1.
     pub attempt: u32,
-    /// When it was to be delivered, rounded up to milliseconds.
+    /// The time for which the delivery was planned, rounded up to milliseconds.
     pub planned: SystemTime,
-    /// Names this delivery: the same for each attempt of one id and planned time, and no other. For
-    /// an outside system that is to do a thing once.
+    /// Identifies this delivery. The token is the same for each attempt of one id and planned time,
+    /// and different for every other delivery. Use it as an idempotency key for external systems.
     pub token: String,
 }
 
@@ -89,12 +90,12 @@ impl Delivery {
         }
     }
 
-    /// The value that the timer was scheduled with by
+    /// Deserialises the value that was passed to
     /// [`insert_json`](super::DurableTimers::insert_json).
     ///
     /// # Errors
     ///
-    /// [`DurableError::Json`]: the payload is no such value.
+    /// Fails with [`DurableError::Json`] if the payload is not such a value.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, DurableError> {
         json::read(&self.payload)
     }
@@ -111,7 +112,7 @@ impl fmt::Debug for Delivery {
     }
 }
 
-/// How an attempt ended, for [`Worker::observe`](super::Worker::observe).
+/// The end of an attempt, for [`Worker::observe`](super::Worker::observe).
 ///
 /// # Examples
 ///
@@ -144,20 +145,20 @@ impl fmt::Debug for Delivery {
 pub struct Event {
     /// The timer's id.
     pub id: String,
-    /// When it was to be delivered.
+    /// The time for which the delivery was planned.
     pub planned: SystemTime,
-    /// Which attempt it was.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// How it ended.
+    /// The outcome of the attempt.
     pub outcome: Outcome,
 }
 
 /// The outcome of an attempt. Every outcome except [`TooLate`](Self::TooLate),
-/// [`Unanswered`](Self::Unanswered) and [`Unreadable`](Self::Unreadable) is on the disk.
+/// [`Unanswered`](Self::Unanswered) and [`Unreadable`](Self::Unreadable) is durable.
 ///
 /// # Examples
 ///
-/// A log of what did not go well:
+/// A log of failures:
 ///
 /// ```
 /// use std::time::Duration;
@@ -187,36 +188,35 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The handler answered `Ok`. That is so once for each id and planned time.
+    /// The handler returned `Ok`. This happens once for each id and planned time.
     Acknowledged,
-    /// It failed, and is tried again after so long.
+    /// The attempt failed and will be retried.
     Retry {
-        /// How long it waits, at least.
+        /// The minimum wait before the retry.
         wait: Duration,
-        /// Why it failed.
+        /// The error of the attempt.
         error: String,
     },
-    /// It is a dead letter now.
+    /// The timer became a dead letter.
     Dead {
-        /// Why.
+        /// The reason.
         reason: DeadReason,
-        /// Why the last attempt failed.
+        /// The error of the last attempt.
         error: String,
     },
-    /// The lease had been taken over, or the timer replaced: the handler's answer does not count.
+    /// The lease was taken over or the timer was replaced, so the handler's result does not count.
     TooLate,
-    /// The worker was asked to end, and the store did not answer before the lease had run out. It
-    /// is not known whether the handler's result counts. If it does not, the timer is delivered
-    /// again.
+    /// The worker was asked to end, and the store did not reply before the lease had run out. It is
+    /// unknown if the handler's result counts. If it does not, the timer is delivered again.
     Unanswered,
-    /// There was no attempt, because the timer's record is missing or cannot be read (a damaged
-    /// file, or another program wrote to the store). [`DurableTimers::check`] finds out more. Other
-    /// timers are delivered. This one is read and reported again after a minute. The event's time
-    /// is the time at which it was due, and its attempt is 0.
+    /// No attempt was made, because the timer's record is missing or cannot be read (a damaged
+    /// file, or another program wrote to the store). To find the extent of the damage, call
+    /// [`DurableTimers::check`]. Other timers are delivered. This timer is read and reported again
+    /// after a minute. The event's time is the time at which it was due, and its attempt is 0.
     ///
     /// [`DurableTimers::check`]: super::DurableTimers::check
     Unreadable {
-        /// The record that cannot be read, and why.
+        /// The record that cannot be read, and the reason.
         error: String,
     },
 }
@@ -225,16 +225,16 @@ pub enum Outcome {
 pub(super) type Handle =
     dyn Fn(Delivery) -> futures_util::future::BoxFuture<'static, Result<(), String>> + Send + Sync;
 
-/// Is told how attempts end.
+/// Receives the outcomes of attempts.
 pub(super) type Observe = dyn Fn(&Event) + Send + Sync;
 
-/// Ready when the worker is to end.
+/// Completes when the worker is asked to end.
 pub(super) type Ending = Shared<oneshot::Receiver<()>>;
 
 /// The state that the attempts of a worker share.
 pub(super) struct Attempts {
     pub(super) store: Arc<dyn Store>,
-    /// The worker's number in it.
+    /// The worker's number in the store.
     pub(super) worker: u64,
     pub(super) timer: Timer,
     pub(super) window: Arc<Window>,
@@ -244,7 +244,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Delivers the timer of a key that has fired, if there is one and it is due.
+    /// Delivers the timer of a key that has fired, if the timer exists and is due.
     pub(super) async fn deliver(
         self: Arc<Self>,
         claim: Claim,
@@ -285,8 +285,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// Waits for an answer about a timer. A worker that is ending waits at most `most` from now on,
-    /// and then returns `None`.
+    /// Waits for a reply about a timer. An ending worker waits for at most `most` from now on, and
+    /// then returns `None`.
     async fn wait<T>(
         &self,
         id: &str,
@@ -302,7 +302,7 @@ impl Attempts {
         }
     }
 
-    /// Ready when the worker is to end and this has been waited for.
+    /// Completes when the worker has been asked to end and `most` has passed since the call.
     async fn given_up(&self, most: Duration) {
         let begun = self.timer.now();
         // Told, or its worker has gone.
@@ -312,7 +312,7 @@ impl Attempts {
         let _ = self.timer.sleep(most.saturating_sub(gone)).await;
     }
 
-    /// Waits for an answer about a timer, and gives its place to others if the answer takes long.
+    /// Waits for a reply about a timer, and releases the permit if the reply takes long.
     async fn answered<T>(
         &self,
         id: &str,
@@ -334,10 +334,10 @@ impl Attempts {
         }
     }
 
-    /// How the lease is to end.
+    /// Runs an attempt and returns the way in which its lease ends.
     ///
-    /// The lease counts from when it was asked for: a worker that comes to read the answer late
-    /// must not begin what another may have taken over.
+    /// The lease counts from the time of the request. A worker that reads the reply late must not
+    /// start a handler after another worker may have taken over the lease.
     async fn attempt(
         &self,
         id: &str,
@@ -391,7 +391,7 @@ fn lived_too_long(record: &Record, now: Millis) -> bool {
     lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
 }
 
-/// Returns how a lease ends after a failed attempt.
+/// Returns the end of the lease after a failed attempt.
 fn failed(id: &str, record: &Record, mut error: String, next: Option<Millis>) -> Finish {
     let end = (0..=LONGEST_ERROR).rev().find(|end| error.is_char_boundary(*end));
     error.truncate(end.unwrap_or(0).min(error.len()));
@@ -434,7 +434,8 @@ mod tests {
     use tourbillon::future::DelayQueue;
     use tourbillon::{Builder, ManualClock};
 
-    /// The store's clock: each answer takes as long as a lease, less so many milliseconds.
+    /// A store clock that advances by the duration of a lease, less this many milliseconds, with
+    /// each reading.
     #[derive(Clone, Debug)]
     struct Slow {
         clock: ManualClock,
@@ -451,7 +452,8 @@ mod tests {
         }
     }
 
-    /// How a delivery ends whose lease is granted that late, and how often the handler was called.
+    /// Runs a delivery whose lease is granted late, and returns its outcomes and the number of
+    /// handler calls.
     fn delivered(less: Millis) -> Result<(Vec<Outcome>, usize), Box<dyn std::error::Error>> {
         let name = format!("tourbillon-late-{less}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);

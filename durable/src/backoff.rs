@@ -1,4 +1,4 @@
-//! [`Backoff`]: how long a timer waits after a failed attempt.
+//! [`Backoff`], the wait after a failed attempt.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use super::clock::{Millis, millis_up};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// How long a timer waits after a failed attempt: doubling, up to a bound.
+/// The wait after a failed attempt, which doubles up to a maximum.
 ///
 /// # Examples
 ///
@@ -26,14 +26,15 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// `first` after the first attempt, twice as long after each other, at most `most`.
+    /// Creates a backoff of `first` after the first attempt that doubles with each attempt, up to
+    /// `most`.
     #[must_use]
     pub fn new(first: Duration, most: Duration) -> Self {
         Self { first: millis_up(first), most: millis_up(most), jitter: false }
     }
 
-    /// Shortens each wait by up to a half, each timer and attempt by another share, so that what
-    /// failed together is not tried again together.
+    /// Shortens each wait by up to half, by a different share for each timer and attempt, so that
+    /// timers that failed together are not retried together.
     ///
     /// # Examples
     ///
@@ -51,7 +52,7 @@ impl Backoff {
         self
     }
 
-    /// The wait after that attempt, the first being 1, without jitter.
+    /// Returns the wait after an attempt (the first is 1), without jitter.
     #[must_use]
     pub fn after(&self, attempt: u32) -> Duration {
         Duration::from_millis(self.full(attempt))
@@ -62,8 +63,8 @@ impl Backoff {
         self.first.saturating_mul(1 << doublings).min(self.most)
     }
 
-    /// The wait after an attempt of a timer. The share of the jitter is a hash of its name: no
-    /// source of randomness, and the same in a repeated test.
+    /// Returns the wait after an attempt of a timer. The jitter is a hash of its identity, so it
+    /// needs no source of randomness and repeats in tests.
     pub(super) fn wait(&self, id: &str, planned: Millis, attempt: u32) -> Millis {
         let full = self.full(attempt);
         if !self.jitter {

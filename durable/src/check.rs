@@ -98,8 +98,8 @@ impl Finding {
     }
 }
 
-/// A position in a store that is being checked: a part of the store, and the key in that part after
-/// which the check continues. Each store defines its parts and keys.
+/// A position in a store that is being checked. It names a part of the store, and the key in that
+/// part after which the check continues. Each store defines its parts and keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cursor {
     pub(super) part: u64,
@@ -107,7 +107,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// The beginning of a part.
+    /// Returns the beginning of a part.
     pub(super) fn part(part: u64) -> Self {
         Self { part, after: first_from(0) }
     }
@@ -121,7 +121,7 @@ pub(super) struct Checked {
     /// The number of index keys read.
     pub(super) keys: u64,
     pub(super) findings: Vec<Finding>,
-    /// The position at which the check continues; `None` at the end of the store.
+    /// The position at which the check continues, or `None` at the end of the store.
     pub(super) next: Option<Cursor>,
 }
 

@@ -48,7 +48,7 @@ impl DurableTimers {
     }
 
     /// Checks the store as [`check`](Self::check) does, and repairs it if the check finds damage.
-    /// Returns the findings from before the repair; another check shows what remains.
+    /// Returns the findings from before the repair. Another check shows what remains.
     ///
     /// - The index is rebuilt from the records that can be read. Every such timer is delivered
     ///   again, and keys without a record are removed.

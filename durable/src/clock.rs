@@ -1,4 +1,4 @@
-//! The wall clock of a store: [`StoreClock`], the system's, and times as milliseconds.
+//! [`StoreClock`], the wall clock of a store, and its times in milliseconds.
 
 #![forbid(unsafe_code)]
 
@@ -6,14 +6,14 @@ use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tourbillon::ManualClock;
 
-/// Milliseconds since 1970, in UTC: every time in a store.
+/// Milliseconds since 1970 in UTC, the unit of all times in a store.
 pub(super) type Millis = u64;
 
-/// The last due time: the end of the year 9999.
+/// The latest due time, the end of the year 9999.
 pub(super) const LATEST: Millis = 253_402_300_799_999;
 
-/// Where a store reads the time of day, which may be set forward and back. For tests in virtual
-/// time.
+/// A source of wall-clock time for a store, for tests in virtual time. The time may be set forward
+/// and back.
 ///
 /// # Examples
 ///
@@ -33,22 +33,23 @@ pub(super) const LATEST: Millis = 253_402_300_799_999;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoreClock: Send + Sync + Debug + 'static {
-    /// The time of day.
+    /// Returns the current time.
     fn now(&self) -> SystemTime;
 }
 
-/// Its [time of day](ManualClock::wall): one clock for the store and for the timer beside it.
+/// Uses the [wall time](ManualClock::wall), so that one clock serves the store and the timer beside
+/// it.
 impl StoreClock for ManualClock {
     fn now(&self) -> SystemTime {
         self.wall()
     }
 }
 
-/// The system's wall clock.
+/// The wall clock of the system.
 ///
 /// # Examples
 ///
-/// A store whose time is a month ahead, to see what is due then:
+/// A store whose clock is a month ahead, to see what is due then:
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -79,29 +80,29 @@ impl StoreClock for SystemClock {
     }
 }
 
-/// Milliseconds of a duration, rounded down.
+/// Converts a duration to milliseconds, rounded down.
 pub(super) fn whole_millis(duration: Duration) -> Millis {
     u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
-/// Milliseconds of a duration, rounded up.
+/// Converts a duration to milliseconds, rounded up.
 pub(super) fn millis_up(duration: Duration) -> Millis {
     let whole = whole_millis(duration);
     let exact = Duration::from_millis(whole) >= duration;
     whole.saturating_add(u64::from(!exact))
 }
 
-/// The present, rounded down: what is due by it is due.
+/// Converts the current time, rounded down, so that a timer is due if its due time is not greater.
 pub(super) fn present(now: SystemTime) -> Millis {
     now.duration_since(UNIX_EPOCH).map_or(0, whole_millis).min(LATEST)
 }
 
-/// One reading of a clock.
+/// One reading of a clock, in two roundings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present {
-    /// Rounded down: what is due by it is due.
+    /// The time rounded down. A timer is due if its due time is not greater.
     pub(super) passed: Millis,
-    /// Rounded up: what is due a while after it has waited for so long.
+    /// The time rounded up. A delay counts from here, so that it passes completely.
     pub(super) coming: Millis,
 }
 
@@ -111,12 +112,12 @@ impl Present {
     }
 }
 
-/// A due time, rounded up: it is never reached early. A time before 1970 is due.
+/// Converts a due time, rounded up so that a timer never fires early. A time before 1970 is due.
 pub(super) fn due(at: SystemTime) -> Millis {
     at.duration_since(UNIX_EPOCH).map_or(0, millis_up)
 }
 
-/// The system's form of a time of the store.
+/// Converts a time of the store to a system time.
 pub(super) fn system(time: Millis) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(time.min(LATEST))
 }

@@ -1,4 +1,4 @@
-//! The errors of durable timers. Each says what is wrong, and what is allowed.
+//! The errors of durable timers. Each names the problem and the allowed values.
 
 #![forbid(unsafe_code)]
 
@@ -7,17 +7,17 @@ use std::fmt;
 use std::time::SystemTime;
 use tourbillon::{Refusal, Refused};
 
-/// The most bytes of an id.
+/// The maximum length of an id in bytes.
 pub(super) const LONGEST_ID: usize = 512;
 
-/// The most bytes of a payload.
+/// The maximum length of a payload in bytes.
 pub(super) const LONGEST_PAYLOAD: usize = 1 << 20;
 
-/// Why durable timers could not do what was asked. Nothing is half done.
+/// An error of a durable timer operation. Operations are atomic and leave nothing half done.
 ///
 /// # Examples
 ///
-/// A server that tells a client why its timer was refused:
+/// A server that reports to its client why a timer was rejected:
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,126 +45,124 @@ pub(super) const LONGEST_PAYLOAD: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DurableError {
-    /// The id is empty, or longer than allowed.
+    /// The id is empty or too long.
     IdLength {
-        /// Its length in bytes.
+        /// The length in bytes.
         length: usize,
-        /// The most that is allowed; at least one byte is.
+        /// The maximum length. The minimum is one byte.
         most: usize,
     },
-    /// The payload is longer than allowed.
+    /// The payload is too long.
     PayloadLength {
-        /// Its length in bytes.
+        /// The length in bytes.
         length: usize,
-        /// The most that is allowed.
+        /// The maximum length.
         most: usize,
     },
-    /// The time lies beyond what a store holds.
+    /// The time is beyond the range of a store.
     BeyondRange {
-        /// The last time that is allowed.
+        /// The latest time that is allowed.
         latest: SystemTime,
     },
-    /// There is a timer of that id already, and [`Existing::Refuse`](super::Existing::Refuse) was
-    /// chosen; or one stands in the way of a dead letter.
+    /// A timer with this id exists, and [`Existing::Refuse`](super::Existing::Refuse) was chosen or
+    /// a dead letter cannot be redriven because of it.
     Exists,
-    /// An option is out of its range.
+    /// An option is out of range.
     Option(&'static str),
-    /// The address of a server cannot be used: it cannot be read, asks for what this build has not
-    /// (`rediss://` without a TLS feature of the crate `redis`), or leads to a node of a cluster
-    /// where a single one is wanted.
+    /// The address of a server is unusable. It cannot be parsed, needs a feature that this build
+    /// lacks (`rediss://` without a TLS feature of the crate `redis`), or leads to a cluster node
+    /// where a single node is required.
     Address(String),
-    /// The server may remove timers when its memory is full. Allowed is a policy that lets keys
-    /// without a time to live alone: `noeviction`, or any `volatile-…`.
+    /// The server may evict timers when its memory is full. Allowed are policies that keep keys
+    /// without a time to live: `noeviction` and every `volatile-…`.
     Evicts {
-        /// Its `maxmemory-policy`.
+        /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// A rule of repetition is asked for and there is none, it cannot be read, or names no time to
-    /// come.
+    /// The repetition rule is missing, cannot be parsed, or has no future occurrence.
     Rule(String),
-    /// A value cannot be written as JSON, or read from it.
+    /// A value cannot be converted to or from JSON.
     Json(String),
-    /// The store cannot be written now: no space is left, it is read-only, or a replica. Nothing
-    /// was done.
+    /// The store cannot be written now, because there is no space left, it is read-only, or it is a
+    /// replica. The operation was not executed.
     ReadOnly(String),
-    /// Another process, or another handle of this one, has the store open.
+    /// Another process, or another handle of this process, has the store open.
     Locked(String),
-    /// The file is no such store, or is damaged; or one timer cannot be read.
+    /// The file is not a timer store or is damaged, or one timer cannot be read.
     Corrupt {
-        /// The timer that cannot be read, if it is one alone: all others can be, and
-        /// [`remove_corrupt`](super::DurableTimers::remove_corrupt) removes it.
+        /// The id of the unreadable timer, if the damage is limited to it. All other timers can be
+        /// read, and [`remove_corrupt`](super::DurableTimers::remove_corrupt) removes this one.
         id: Option<String>,
-        /// The damaged part, and where it is.
+        /// The damaged part and its location.
         what: String,
     },
-    /// The store has been written by another version of this crate.
+    /// The store was written by another version of this crate.
     Format {
-        /// The version of the file's layout.
+        /// The layout version of the store.
         found: u64,
-        /// The version that is read here.
+        /// The layout version that this build supports.
         known: u64,
     },
-    /// The store in Redis was emptied since it was opened (`FLUSHALL`, a restart without persisted
+    /// The store in Redis was emptied after it was opened (`FLUSHALL`, a restart without persisted
     /// data, a failover to an empty node). A worker's [`run`](super::Worker::run) ends with this
-    /// error once. Earlier timers are lost. The store can be used, and another run delivers timers
-    /// that are scheduled from now on.
+    /// error once. Earlier timers are lost. The store remains usable, and another run delivers
+    /// timers that are inserted from now on.
     Emptied,
-    /// The store in Redis was emptied since it was opened, and another process has created it again
-    /// with another number of partitions. This handle can no longer be used: connect again.
+    /// The store in Redis was emptied after it was opened, and another process has created it again
+    /// with a different number of partitions. This handle is no longer usable. Connect again.
     Remade {
-        /// The number of partitions that the store has now.
+        /// The current number of partitions.
         partitions: u64,
     },
-    /// The store cannot be reached, or did not answer in time. The operation may have been done:
-    /// schedule it again and [keep](super::Existing::Keep) what is there.
+    /// The store cannot be reached, or did not respond in time. The operation may have been
+    /// executed. Insert the timer again with [`Keep`](super::Existing::Keep).
     Unreachable(String),
-    /// The store does not let us in, or not do this: a wrong password, or a right that is missing.
+    /// Access denied, because of wrong credentials or a missing permission.
     Denied(String),
-    /// Reading or writing failed. The operation may have been done: schedule it again and
-    /// [keep](super::Existing::Keep) what is there. A store that is open goes on by itself when it
-    /// can.
+    /// Reading or writing failed. The operation may have been executed. Insert the timer again with
+    /// [`Keep`](super::Existing::Keep). An open store recovers by itself when it can.
     Io(String),
-    /// The timer that wakes a worker takes no sleep.
+    /// The timer that wakes the worker refused a sleep.
     Timer(Refusal),
-    /// The store, or the timer that wakes its workers, has been shut down.
+    /// The store, or the timer that wakes its workers, was shut down.
     Closed,
 }
 
 impl DurableError {
-    /// A store that is none, or damaged.
+    /// Returns the error for a file that is not a timer store, or is damaged.
     pub(super) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { id: None, what: what.into() }
     }
 
-    /// The record of a timer that cannot be read.
+    /// Returns the error for a timer whose record cannot be read.
     pub(super) fn corrupt_timer(id: &str) -> Self {
         Self::Corrupt { id: Some(id.to_owned()), what: format!("the record of {id:?}") }
     }
 
-    /// A timer of which the index has a key and the store has no record.
+    /// Returns the error for a timer that has a key in the index but no record.
     pub(super) fn missing_timer(id: &str) -> Self {
         let what = format!("the record of {id:?}, to which the index leads, is missing");
         Self::Corrupt { id: Some(id.to_owned()), what }
     }
 
-    /// Keys of the index that are not in order.
+    /// Returns the error for index keys that are out of order.
     pub(super) fn out_of_order(id: &str) -> Self {
         let what = format!("the index of due times is not in order at {id:?}");
         Self::Corrupt { id: Some(id.to_owned()), what }
     }
 
-    /// A dead letter that cannot be read.
+    /// Returns the error for a dead letter that cannot be read.
     pub(super) fn corrupt_letter(number: u64) -> Self {
         Self::corrupt(format!("the dead letter {number}"))
     }
 
-    /// Returns `true` if the error passes once the disk works again, or the file is closed
-    /// elsewhere.
+    /// Returns `true` if the error is temporary, that is, gone once the disk works again or the
+    /// other handle is closed.
     pub(super) fn passes(&self) -> bool {
         matches!(self, Self::ReadOnly(_) | Self::Io(_) | Self::Locked(_))
     }
 
-    /// The same, and says where.
+    /// Adds the location to the message.
     pub(super) fn at(self, place: &str) -> Self {
         let named = |what: String| format!("{place}: {what}");
         match self {

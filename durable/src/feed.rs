@@ -1,12 +1,13 @@
-//! [`Feed`]: loads near keys from the store, fires them by a wheel, and hands them to workers.
+//! [`Feed`], which loads the keys in the window from the store, fires them with a wheel, and hands
+//! them to workers.
 //!
-//! In a file, all workers of one `DurableTimers` share a feed: each key is loaded, fired and
-//! leased once, however many workers there are. In Redis, each worker has a feed of its own,
-//! because it owns partitions of its own.
+//! In a file, all workers of one `DurableTimers` share a feed, so that each key is loaded, fired
+//! and leased once, however many workers there are. In Redis, each worker has its own feed because
+//! it owns its own partitions.
 //!
-//! A feed has no thread. Each worker polls it with a waker that wakes all its workers, so that a
-//! worker whose task is not polled any more delays nothing but its own handlers. The keys that such
-//! a worker has taken are offered again when it has missed some looks at the store, see [`Ready`].
+//! A feed has no thread. Each worker polls it with a waker that wakes all its workers, so a worker
+//! whose task is no longer polled delays only its own handlers. The keys that such a worker has
+//! taken are offered again after it has missed some checks of the store, see [`Ready`].
 
 #![forbid(unsafe_code)]
 
@@ -26,22 +27,23 @@ use std::time::{Duration, Instant};
 use tourbillon::Builder;
 use tourbillon::future::{DelayQueue, Sleep, Timer};
 
-/// How far ahead keys are loaded.
+/// The distance from now up to which keys are loaded.
 const HIGH_WATERMARK: Millis = 10_000;
 
-/// How often the store is looked at: how long a step of its clock stays unnoticed.
+/// The interval between two checks of the store, and so the time for which a step of its clock can
+/// stay unnoticed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The feed that workers share, while there are any.
+/// The feed that workers share, as long as there are workers.
 pub(super) type Shared = Arc<Mutex<Weak<Feed>>>;
 
-/// Loads near keys, fires them, and hands them to its workers.
+/// Loads the keys in the window, fires them, and hands them to its workers.
 pub(super) struct Feed {
     pub(super) window: Arc<Window>,
     pub(super) ready: Arc<Ready>,
     store: Arc<dyn Store>,
     timer: Timer,
-    /// The number of the feed's member of the store.
+    /// The number under which the feed has joined the store.
     pub(super) member: u64,
     state: Mutex<FeedState>,
 }
@@ -50,13 +52,13 @@ struct FeedState {
     queue: DelayQueue<Key>,
     loading: Option<Loading>,
     look: Sleep,
-    /// A page is to be asked for as soon as none is on its way.
+    /// Set if a page is to be requested as soon as none is pending.
     hasty: bool,
-    /// Set once the store has been asked to let the member leave.
+    /// Set once the feed has left the store.
     left: bool,
 }
 
-/// A page that has been asked for.
+/// A page that was requested.
 struct Loading {
     page: Answer<Page>,
     from: Key,
@@ -66,14 +68,15 @@ struct Loading {
 /// The result of a poll.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
-    /// Set if something has happened.
+    /// Set if there was progress.
     pub(super) moved: bool,
-    /// A key that is not in order, to be reported.
+    /// A key that is out of order, to be reported.
     pub(super) misplaced: Option<Key>,
 }
 
 impl Feed {
-    /// Returns the feed of a new worker: the shared one, if the workers of that store share it.
+    /// Returns the feed of a new worker, which is the shared one if the workers of that store share
+    /// keys.
     pub(super) async fn join(
         store: &Arc<dyn Store>,
         timer: &Timer,
@@ -111,7 +114,8 @@ impl Feed {
         })
     }
 
-    /// Tells the store that the worker ends. A feed that is shared leaves when it is dropped.
+    /// Reports to the store that the worker has ended. A shared feed leaves the store when it is
+    /// dropped.
     pub(super) fn leave(&self) -> Answer<()> {
         if self.store.shares_keys() {
             return Box::pin(std::future::ready(Ok(())));
@@ -125,7 +129,7 @@ impl Feed {
         self.store.leave(self.member)
     }
 
-    /// Loads and fires what can be.
+    /// Loads and fires keys until there is no more progress.
     pub(super) fn poll(&self) -> Result<Polled, DurableError> {
         let mut turn = Turn { state: self.lock(), wakes: self.ready.hold_wakes() };
         let waker = Waker::from(Arc::clone(&self.ready));
@@ -142,7 +146,8 @@ impl Feed {
     }
 }
 
-/// One poll of a feed. Fields drop in their order: the lock goes, then workers are woken.
+/// One poll of a feed. Fields drop in their order, so the lock is released before workers are
+/// woken.
 struct Turn<'a> {
     state: MutexGuard<'a, FeedState>,
     #[expect(dead_code, reason = "it acts by its drop")]
@@ -187,7 +192,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Takes what has fired out of the wheel, as far as there is room.
+    /// Takes fired keys out of the wheel, as far as there is room.
     fn poll_fired(&mut self, feed: &Feed, context: &mut Context<'_>) -> Result<bool, DurableError> {
         let (mut keys, room) = (Vec::new(), MOST.saturating_sub(feed.ready.len()));
         while keys.len() < room {
@@ -205,7 +210,7 @@ impl Turn<'_> {
         Ok(moved)
     }
 
-    /// Looks at the store now and then, also while a page is on its way.
+    /// Checks the store at intervals, even while a page is pending.
     fn poll_look(&mut self, feed: &Feed, context: &mut Context<'_>) -> Result<bool, DurableError> {
         let state = &mut *self.state;
         let Poll::Ready(slept) = Pin::new(&mut state.look).poll(context) else { return Ok(false) };
@@ -217,7 +222,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Asks for the next keys at each look, and whenever much of what was loaded has gone.
+    /// Requests the next page at each check, and when less than half of the keys remain.
     fn ask_for_page(
         &mut self,
         feed: &Feed,

@@ -1,7 +1,7 @@
-//! Payloads as JSON: the only file that names `serde_json`.
+//! Payloads as JSON. This is the only file that uses `serde_json`.
 //!
-//! JSON because a payload may rest for months: it is read by the next version of a program too,
-//! whose types may have grown, and by people who look at a dead letter.
+//! JSON, because a payload may rest for months. It must then be readable by a later version of the
+//! program, with more fields, and by operators that inspect a dead letter.
 
 #![forbid(unsafe_code)]
 

@@ -1,34 +1,34 @@
-//! [`Key`]: where a timer rests in the order of time; keys that were loaded, and what has changed
-//! of them.
+//! [`Key`], the position of a timer in the order of due times, with pages of loaded keys and
+//! changes to them.
 
 #![forbid(unsafe_code)]
 
 use super::clock::Millis;
 use std::sync::Arc;
 
-/// Where a timer rests: by its due time, then by its id.
+/// The position of a timer, by its due time and then by its id.
 pub(super) type Key = (Millis, Arc<str>);
 
-/// The first key that there can be from that time on.
+/// Returns the lowest possible key at `due`.
 pub(super) fn first_from(due: Millis) -> Key {
     (due, Arc::from(""))
 }
 
-/// Keys that were loaded.
+/// A page of loaded keys.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The store's clock.
+    /// The time of the store's clock.
     pub(super) now: Millis,
-    /// How far was looked, at most as far as was asked for.
+    /// The end of the range that was read, at most the requested end.
     pub(super) until: Millis,
     pub(super) keys: Vec<Key>,
-    /// Set if there may be more: the limit was reached.
+    /// Set if there may be more keys because the limit was reached.
     pub(super) more: bool,
-    /// A key that did not come after the one before it: one of the two is damaged.
+    /// A key that is not greater than the one before it, so that one of the two is damaged.
     pub(super) misplaced: Option<Key>,
 }
 
-/// A change of the key of one timer.
+/// A change to the key of one timer.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) removed: Option<Key>,

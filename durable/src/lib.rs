@@ -1,7 +1,7 @@
-//! Timers that survive the process: in a store, and delivered at least once.
+//! Durable timers: they survive the process in a store, and are delivered at least once.
 //!
-//! [`DurableTimers`] is where to begin; it has an example for a file, `Redis` has one for several
-//! processes. The [`guide`] has the layouts, the promises and where they end.
+//! Start with [`DurableTimers`], which has an example for a file. `Redis` has one for several
+//! processes. The [`guide`] describes the layouts, the guarantees and their limits.
 //!
 //! # How it works
 //!
@@ -15,15 +15,15 @@
 //!                                                            └─────────────────────────┘
 //! ```
 //!
-//! **Two tiers.** Millions of timers may rest in the store. A worker loads the keys (not the
-//! payloads) of those that are due within ten seconds into a wheel of its own, which
-//! fires each at its time. Changes in the meantime reach that wheel too, and the number of its
-//! keys is bounded.
+//! **Two tiers.** Millions of timers can rest in the store. A worker loads the keys (not the
+//! payloads) of those that are due within ten seconds into its own wheel, which fires each key at
+//! its time. Changes made in the meantime reach that wheel as well. The number of keys in it is
+//! bounded.
 //!
-//! **The store decides, the wheel only says when.** A key that fires is a reason to ask the store
-//! for a lease, and no more. The store grants it if the timer is still there, due by the store's
-//! own clock, and not leased to anybody whose lease goes on. So a key in a wheel may be stale, or
-//! too early because the clock was set back, or in two wheels, and nothing comes of it.
+//! **The store decides, the wheel only says when.** A key that fires is only a reason to ask the
+//! store for a lease. The store grants the lease if the timer still exists, is due by the store's
+//! own clock, and has no running lease. A key in a wheel may therefore be stale, in two wheels, or
+//! early because the clock was set back, without any effect.
 //!
 //! ```text
 //!               insert                lease: attempt + 1               Ok, no rule
@@ -36,17 +36,18 @@
 //!                            └───────────── redrive ──────── dead letter
 //! ```
 //!
-//! **Each arrow is one transaction**, and each lease has a number that no other ever has, its
-//! fence. Who finishes a lease names the fence: if the lease was taken over in the meantime, or the
-//! timer replaced, nothing is changed and the answer is that it came too late. So each delivery (an
-//! id and a planned time) is acknowledged once at most, however many attempts overlap.
+//! **Each arrow is one transaction**, and each lease has a unique number, its fencing token. A
+//! worker that finishes a lease names the token. If another worker has taken over the lease, or the
+//! timer was replaced, nothing changes and the worker learns that it was too late. Each delivery
+//! (an id and a planned time) is therefore acknowledged at most once, however many attempts
+//! overlap.
 //!
-//! **At least once**: an attempt that has begun is counted before its handler is called. If its
-//! worker dies, the lease runs out, which is a due time like any other: it lies in the slices, is
-//! loaded, and fires.
+//! **At least once.** An attempt is counted before its handler is called. If its worker dies, the
+//! lease runs out. The end of a lease is a due time like any other, so the timer is loaded and
+//! fires again.
 //!
-//! **What is acknowledged is durable.** An operation's future is ready when its transaction is
-//! on the disk; the calls of a moment share one.
+//! **Acknowledged changes are durable.** The future of an operation completes when its transaction
+//! is on the disk. Concurrent calls share a transaction.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -100,7 +101,7 @@ pub use worker::Worker;
 )]
 pub mod guide {}
 
-/// For the tests of this crate; not part of its interface.
+/// Internals for the tests of this crate. Not part of the public interface.
 #[doc(hidden)]
 pub mod __internals {
     #[cfg(feature = "file")]

@@ -8,7 +8,7 @@ use super::error::DurableError;
 use super::record::Settings;
 use std::time::{Duration, SystemTime};
 
-/// When a timer is due, by the store's clock. Made of a [`SystemTime`] or a [`Duration`].
+/// The due time of a timer by the store's clock. Converts from [`SystemTime`] and [`Duration`].
 ///
 /// # Examples
 ///
@@ -35,11 +35,11 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum When {
-    /// At that time; at once if it has passed.
+    /// At this time, or at once if it has passed.
     At(SystemTime),
-    /// So long after the store has taken it.
+    /// This long after the store has accepted the timer.
     After(Duration),
-    /// At the first time of its rule, which `Options::cron` gives (the feature `cron`).
+    /// At the first time of the rule that `Options::cron` sets (feature `cron`).
     ByRule,
 }
 
@@ -55,7 +55,7 @@ impl From<Duration> for When {
     }
 }
 
-/// The treatment of an existing timer of the same id.
+/// The treatment of an existing timer with the same id.
 ///
 /// # Examples
 ///
@@ -83,20 +83,21 @@ impl From<Duration> for When {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Keep the existing timer. If it is being delivered and would be gone afterwards, the new one
-    /// comes [next](super::Inserted::Next), as if it had been inserted at the end of that delivery.
+    /// Keep the existing timer. If it is being delivered and would be gone afterwards, the new
+    /// timer comes [next](super::Inserted::Next), as if it had been inserted at the end of that
+    /// delivery.
     Keep,
-    /// Put the new one in its place. An attempt of the old one that runs at that moment does not
-    /// count any more: its acknowledgement comes too late.
+    /// Replace the existing timer. A running attempt of it no longer counts, and its
+    /// acknowledgement is too late.
     Replace,
-    /// Answer [`DurableError::Exists`].
+    /// Fail with [`DurableError::Exists`].
     #[default]
     Refuse,
 }
 
-/// How a timer is delivered. By default: eight attempts, waits of one second to ten minutes, each
-/// shortened by up to half at random, a lease of a minute, no time to live, no repetition, and an
-/// id that exists is refused.
+/// The delivery options of a timer. The defaults are eight attempts, a backoff of one second to ten
+/// minutes that is shortened by up to half at random, a lease of one minute, no time to live, no
+/// repetition, and refusal of existing ids.
 ///
 /// # Examples
 ///
@@ -119,7 +120,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Creates the default options.
     #[must_use]
     pub fn new() -> Self {
         let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(600)).jitter();
@@ -128,47 +129,47 @@ impl Options {
         Self { existing: Existing::default(), settings }
     }
 
-    /// Sets how a timer that has the id already is treated.
+    /// Sets the treatment of an existing timer with the same id.
     #[must_use]
     pub fn existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
         self
     }
 
-    /// How many attempts are made before the timer becomes a dead letter: at least one.
+    /// Sets the number of attempts after which the timer becomes a dead letter. At least one.
     #[must_use]
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.settings.attempts = attempts;
         self
     }
 
-    /// How long it waits after a failed attempt.
+    /// Sets the wait after a failed attempt.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// How long an attempt may take, from a millisecond to a day. After that the handler's future
-    /// is dropped, and the attempt has failed.
+    /// Sets the maximum duration of an attempt, from one millisecond to one day. After that the
+    /// handler's future is dropped and the attempt has failed.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = millis_up(lease);
         self
     }
 
-    /// How long after its planned time an attempt may begin; later it becomes a dead letter.
+    /// Sets the time after the planned time within which an attempt may begin. A later timer
+    /// becomes a dead letter.
     #[must_use]
     pub fn time_to_live(mut self, time_to_live: Duration) -> Self {
         self.settings.time_to_live = Some(millis_up(time_to_live));
         self
     }
 
-    /// Repeats the timer by a cron expression in the zone of an IANA name, as
-    /// [`Calendar`](tourbillon::scheduler::Calendar) reads them: once a delivery has been
-    /// acknowledged, or has become a dead letter, the next one is planned for the first time of the
-    /// rule after its last attempt began. So times that were passed over are made up for by one
-    /// delivery.
+    /// Repeats the timer by a cron expression in an IANA time zone, in the syntax of
+    /// [`Calendar`](tourbillon::scheduler::Calendar). After a delivery is acknowledged or becomes a
+    /// dead letter, the next one is planned for the first time of the rule after the last attempt
+    /// began. A single delivery therefore makes up for all times that were missed.
     ///
     /// # Examples
     ///
@@ -217,7 +218,8 @@ impl Default for Options {
 }
 
 impl Settings {
-    /// The first time of the rule after `after`; `None` if there is no rule, or no time to come.
+    /// Returns the first time of the rule after `after`, or `None` if there is no rule or no
+    /// further time.
     #[cfg(feature = "cron")]
     pub(super) fn next(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
         let Some((expression, zone)) = &self.rule else { return Ok(None) };
@@ -233,7 +235,8 @@ impl Settings {
         }
     }
 
-    /// Without calendars: a rule that another build has stored cannot be read.
+    /// Fails for every rule, because this build has no calendars and the rule was stored by another
+    /// build.
     #[cfg(not(feature = "cron"))]
     pub(super) fn next(&self, after: Millis) -> Result<Option<Millis>, DurableError> {
         match &self.rule {

@@ -1,11 +1,11 @@
-//! [`Permits`]: how many deliveries a worker has under way, and who gives way to whom.
+//! [`Permits`], a semaphore for the deliveries of a worker.
 //!
-//! A delivery holds a permit from the moment on at which its lease is asked for. **A store that does
-//! not answer must not take all permits**: what waits for long gives its permit back, and is
-//! *released*: still under way, and counted no more. When its answer has come and there is a handler
-//! to run, it takes a permit again, before anything new is begun. So at most the chosen number of
-//! handlers runs, and at most [`MAX_RELEASED`] deliveries more are under way: beyond that number they
-//! keep their permits.
+//! A delivery holds a permit from the request of its lease on. **A store that does not reply must
+//! not take all permits.** A delivery that waits long therefore releases its permit. It is still in
+//! progress but no longer counts. Once the reply has arrived and there is a handler to run, the
+//! delivery reacquires a permit, with precedence over new deliveries. At most the configured number
+//! of handlers run, and at most [`MAX_RELEASED`] more deliveries are in progress. Beyond that
+//! number deliveries keep their permits.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::panics::ignore_poison;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
-/// How many deliveries may be under way without a permit.
+/// The maximum number of deliveries in progress without a permit.
 const MAX_RELEASED: usize = 4096;
 
 /// The permits of a worker.
@@ -24,7 +24,7 @@ pub(super) struct Permits(Mutex<Counts>);
 struct Counts {
     free: usize,
     released: usize,
-    /// How many of the released want a permit again, and whom to wake.
+    /// The number of deliveries that wait for a permit again.
     waiting: usize,
     wakers: Vec<Waker>,
 }
@@ -37,7 +37,7 @@ enum PermitState {
     Waiting,
 }
 
-/// A permit of one delivery; dropped, it is free.
+/// The permit of one delivery, free again once it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     permits: Arc<Permits>,
@@ -49,7 +49,8 @@ impl Permits {
         Self(Mutex::new(Counts { free: count, released: 0, waiting: 0, wakers: Vec::new() }))
     }
 
-    /// A permit for what is to be begun; `None` if there is none but for those who had one before.
+    /// Returns a permit for a new delivery, or `None` if every free permit is needed for a delivery
+    /// that waits for one.
     pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let mut counts = self.lock();
         if counts.free <= counts.waiting {
@@ -59,7 +60,7 @@ impl Permits {
         Some(Permit { permits: Arc::clone(self), state: PermitState::Held })
     }
 
-    /// Changes the counts, and wakes those who may have a permit now, without the lock.
+    /// Changes the counts, and wakes waiting deliveries after releasing the lock.
     fn change(&self, change: impl FnOnce(&mut Counts)) {
         let mut counts = self.lock();
         change(&mut counts);
@@ -74,7 +75,8 @@ impl Permits {
 }
 
 impl Permit {
-    /// Gives it back, for as long as only an answer is waited for; unless too many have done so.
+    /// Releases the permit while the delivery waits for a reply, unless too many deliveries have
+    /// done so.
     pub(super) fn release(&mut self) {
         let Self { permits, state } = self;
         permits.change(|counts| {
@@ -86,7 +88,7 @@ impl Permit {
         });
     }
 
-    /// Waits until it has a permit again.
+    /// Waits until the permit is held again.
     pub(super) async fn reacquire(&mut self) {
         std::future::poll_fn(|context| {
             let mut counts = self.permits.lock();

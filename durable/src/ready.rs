@@ -1,23 +1,23 @@
-//! [`Ready`]: the keys that have fired, and the workers that take them.
+//! [`Ready`], the keys that have fired, and the workers that take them.
 //!
 //! The workers of a [`Feed`](super::feed::Feed) take keys here, oldest first. Each key is handed to
-//! one of them, as a [`Claim`], so that they do not ask the store for the same leases. The store
-//! still decides about each lease: a key that is handed out twice costs one refused request.
+//! one worker as a [`Claim`], so that workers do not compete for the same leases. The store still
+//! decides about each lease, so a key that is handed out twice costs one rejected request.
 //!
 //! **No key waits for a worker that is not polled.** A claim that is dropped before the store has
-//! answered puts its key back. A worker that leaves keys behind because all its handlers are busy
-//! wakes the workers that had found none. A worker that ends wakes all others.
+//! replied puts its key back. A worker that leaves keys behind because all its handlers are busy
+//! wakes the idle workers. A worker that ends wakes all others.
 //!
-//! A worker may also hold claims and not be polled, because a handler blocks its thread or its
-//! future is left alone. It then reads no answer of the store. The feed has each *look* at the
-//! store counted here, which wakes all workers. If a worker has been polled at none of the last
-//! [`MISSED`] looks, the keys of its open claims are offered again, once for each claim. The worker
-//! keeps its claims and may still use the answers. The store grants at most one of the leases.
-//! Looks are counted instead of time, so that a clock that leaps, as after the computer has slept,
-//! makes no claim look forgotten.
+//! A worker may hold claims and yet not be polled, because a handler blocks its thread or its
+//! future is not polled any more. It then reads no reply of the store. The feed counts each *check*
+//! of the store here, and each check wakes all workers. If a worker has not been polled during the
+//! last [`MISSED`] checks, the keys of its open claims are offered again, once for each claim. The
+//! worker keeps its claims and may still use the replies, because the store grants at most one of
+//! the leases. Checks are counted instead of time, so that a clock jump, as after the computer has
+//! slept, expires no claim.
 //!
 //! **No waker is called under a lock**, because it may poll a worker where it is called. While a
-//! worker polls the feed, wake-ups are noted and passed on when it has released the feed.
+//! worker polls the feed, wake-ups are recorded, and sent when it has released the feed.
 
 #![forbid(unsafe_code)]
 
@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Wake, Waker};
 
-/// The number of looks at the store that a worker misses before the keys that it has taken are
-/// offered to others. Each look wakes it, so that it has the time between two looks to be polled.
+/// The number of checks that a worker misses before its keys are offered to others. Each check
+/// wakes the worker, which has the interval between two checks to be polled.
 const MISSED: u64 = 2;
 
 /// The keys that have fired, for all workers of a feed. As a waker, it wakes all of them.
@@ -40,35 +40,35 @@ struct Inner {
     keys: BTreeSet<Key>,
     /// The workers, by the numbers of their registrations.
     workers: BTreeMap<u64, WorkerState>,
-    /// The claims that the store has not answered, by their numbers.
+    /// The claims without a reply from the store, by number.
     open: BTreeMap<u64, OpenClaim>,
     /// The last number of a registration or a claim.
     last: u64,
-    /// The number of looks at the store so far.
+    /// The number of checks of the store so far.
     looks: u64,
     /// The number of workers that poll the feed or wait for it.
     polling: usize,
-    /// Set if the workers are to be woken when the feed has been polled.
+    /// Set if the workers are to be woken after the feed has been polled.
     wake_pending: bool,
 }
 
-/// A worker between its polls.
+/// The state of a worker between its polls.
 #[derive(Debug, Default)]
 struct WorkerState {
-    /// `None` if it was woken since its last poll.
+    /// `None` if the worker was woken since its last poll.
     waker: Option<Waker>,
-    /// Set if it found no key.
+    /// Set if the worker found no key.
     idle: bool,
-    /// The number of looks before its last poll.
+    /// The number of checks before the worker's last poll.
     polled: u64,
 }
 
-/// A claim that the store has not answered.
+/// A claim without a reply from the store.
 #[derive(Debug)]
 struct OpenClaim {
     key: Key,
     registration: u64,
-    /// The number of looks before it was taken.
+    /// The number of checks before the claim was taken.
     taken: u64,
 }
 
@@ -83,7 +83,7 @@ impl Ready {
         self.lock().keys.len()
     }
 
-    /// Counts a look at the store. Offers the keys of workers that are not polled again.
+    /// Counts a check of the store. Offers the keys of workers that are not polled again.
     pub(super) fn look(&self) {
         let inner = &mut *self.lock();
         inner.looks += 1;
@@ -175,7 +175,7 @@ impl Drop for HeldWakes<'_> {
     }
 }
 
-/// The place of one worker among those of a feed.
+/// The registration of one worker of a feed.
 #[derive(Debug)]
 pub(super) struct Registration {
     ready: Arc<Ready>,
@@ -191,7 +191,7 @@ impl Registration {
         Self { ready: Arc::clone(ready), number }
     }
 
-    /// Notes that the worker is being polled, and how it is woken afterwards.
+    /// Records that the worker is being polled, and the waker for afterwards.
     pub(super) fn register(&self, waker: &Waker) {
         let mut inner = self.ready.lock();
         let worker = WorkerState { waker: Some(waker.clone()), idle: false, polled: inner.looks };
@@ -201,7 +201,7 @@ impl Registration {
         drop(before);
     }
 
-    /// Takes the oldest key. If there is none, the worker is woken when there is one.
+    /// Takes the oldest key. If there is none, the worker is woken when one arrives.
     pub(super) fn take(&self) -> Option<Claim> {
         let mut inner = self.ready.lock();
         let Some(key) = inner.keys.pop_first() else {
@@ -216,7 +216,7 @@ impl Registration {
         Some(Claim { ready: Arc::clone(&self.ready), key, number })
     }
 
-    /// Leaves the keys to the others, because this worker can begin no more of them now.
+    /// Leaves the remaining keys to other workers, because this one cannot start more now.
     pub(super) fn pass(&self) {
         if self.ready.len() > 0 {
             self.ready.wake_idle();
@@ -224,7 +224,7 @@ impl Registration {
     }
 }
 
-/// The others go on with what this worker has left.
+/// Wakes the other workers, which take the keys that this one has left.
 impl Drop for Registration {
     fn drop(&mut self) {
         let worker = self.ready.lock().workers.remove(&self.number);
@@ -242,14 +242,14 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Notes that the key need not come back.
+    /// Records that the key need not be offered again.
     pub(super) fn settle(&self) {
         let open = self.ready.lock().open.remove(&self.number);
         drop(open);
     }
 }
 
-/// If the store has not answered, another worker asks, unless the key has been offered already.
+/// Puts the key back if the store has not replied and the key was not offered again already.
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut inner = self.ready.lock();
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-    /// A worker, and how often it was woken since it was last asked.
+    /// A worker that counts its wake-ups.
     struct TestWorker {
         registration: Registration,
         woken: Arc<Count>,
@@ -285,7 +285,7 @@ mod tests {
             Self { registration: Registration::new(ready), woken: Arc::default() }
         }
 
-        /// Polls, and takes keys while there are any, up to so many.
+        /// Polls, and takes up to `most` keys.
         fn poll(&self, most: usize) -> Vec<Claim> {
             self.registration.register(&Waker::from(Arc::clone(&self.woken)));
             let mut claims = Vec::new();

@@ -1,4 +1,4 @@
-//! [`Record`]: what a store keeps of a timer, and its bytes.
+//! [`Record`], the stored form of a timer, and its encoding.
 //!
 //! ```text
 //! layout 1 │ state 1 │ fence 8 │ due 8 │ planned 8 │ attempt 4 │ settings │ error │ payload │ next
@@ -6,11 +6,11 @@
 //! settings: attempts 4 │ first 8 │ most 8 │ jitter 1 │ lease 8 │ time to live │ rule
 //! ```
 //!
-//! `next` is the delivery that comes after this one, if it was scheduled while this one ran: what
-//! stands between the layout's number and `next`. Numbers are little-endian. An optional field has
-//! a byte before it, 0 or 1; texts and bytes have their length before them, of four bytes. The sum
-//! is the CRC-32 of all bytes before it and of the timer's id: a record that was damaged on the
-//! disk, or that lies under another id, is not delivered. A store of another layout is not read.
+//! `next` is the delivery that was inserted while this one was running, encoded as the part from
+//! the layout number to its own `next`. Numbers are little-endian. An optional field is preceded by
+//! a byte that is 0 or 1. Texts and bytes are preceded by their length in four bytes. The sum is
+//! the CRC-32 of all preceding bytes and the timer's id, so a record that is damaged on the disk,
+//! or is stored under another id, is not delivered. A store with another layout is not read.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ use super::clock::Millis;
 /// The version of this layout.
 const LAYOUT: u8 = 2;
 
-/// How a timer is delivered.
+/// The delivery options of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) attempts: u32,
@@ -34,19 +34,19 @@ pub(super) struct Settings {
 /// A timer as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// The number of the lease that it is under; `None`: it rests.
+    /// The fencing token of the current lease, or `None` if the timer rests.
     pub(super) fence: Option<u64>,
-    /// When something is to be done: deliver it, or take it over from whoever leased it.
+    /// The time of the next action, which is an attempt or the end of a lease.
     pub(super) due: Millis,
-    /// When it was to be delivered: with the id, the name of the delivery.
+    /// The time of the delivery. Together with the id it identifies the delivery.
     pub(super) planned: Millis,
-    /// How many attempts have begun.
+    /// The number of attempts that have begun.
     pub(super) attempt: u32,
     pub(super) settings: Settings,
-    /// Why the last attempt failed.
+    /// The error of the last failed attempt.
     pub(super) error: String,
     pub(super) payload: Vec<u8>,
-    /// The delivery that was scheduled while this one ran, and takes its place when it has ended.
+    /// The delivery that was inserted while this one was running, and follows it.
     pub(super) next: Option<Box<Record>>,
 }
 
@@ -88,7 +88,7 @@ impl Record {
         bytes.text(&self.payload);
     }
 
-    /// `None`: these are not the bytes of a record of that id.
+    /// Decodes a record. Returns `None` if the bytes are not a record of this id.
     pub(super) fn decode(id: &str, bytes: &[u8]) -> Option<Self> {
         let mut rest = unsealed(id, bytes)?;
         let record = Self::read(&mut rest)?;
@@ -128,21 +128,21 @@ impl Record {
     }
 }
 
-/// A timer that is not tried any more, as a store keeps it.
+/// A timer that was given up, as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dead {
     pub(super) id: String,
-    /// When it was given up.
+    /// The time at which it was given up.
     pub(super) died: Millis,
     pub(super) reason: DeadReason,
     pub(super) record: Record,
 }
 
-/// Why a timer became a dead letter.
+/// The reason why a timer became a dead letter.
 ///
 /// # Examples
 ///
-/// A reminder that came too late to be of use is deleted, and any other letter driven again:
+/// A reminder that is too late to be useful is deleted, and any other letter is redriven:
 ///
 /// ```
 /// use tourbillon_durable::{DeadReason, DurableError, DurableTimers};
@@ -178,12 +178,12 @@ pub(super) struct Dead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadReason {
-    /// Its last attempt failed.
+    /// The last attempt failed.
     Attempts,
-    /// Its time to live had passed before an attempt could begin.
+    /// The time to live passed before an attempt could begin.
     Expired,
-    /// Its rule of repetition cannot be read (by this build, or with these time zones), so that the
-    /// next delivery is unknown. It was not attempted.
+    /// The repetition rule cannot be read (by this build, or with these time zones), so the next
+    /// delivery is unknown. No attempt was made.
     Rule,
 }
 
@@ -202,7 +202,7 @@ impl Dead {
         bytes.sealed("")
     }
 
-    /// `None`: these are not the bytes of a dead letter.
+    /// Decodes a dead letter. Returns `None` if the bytes are not one.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = unsealed("", bytes)?;
         let (id, died) = (rest.string()?, rest.long()?);
@@ -232,20 +232,20 @@ impl Bytes {
         self.0.extend(number.to_le_bytes());
     }
 
-    /// With their sum after them.
+    /// Appends the checksum.
     fn sealed(mut self, id: &str) -> Vec<u8> {
         self.int(sum(id, &self.0));
         self.0
     }
 
-    /// Texts here are far shorter than four bytes can say.
+    /// Appends a text, which is always far shorter than four bytes can express.
     fn text(&mut self, text: &[u8]) {
         self.int(u32::try_from(text.len()).unwrap_or(u32::MAX));
         self.0.extend(text);
     }
 }
 
-/// The CRC-32 of the bytes and then of the id that they belong to.
+/// Returns the CRC-32 of the bytes followed by the id.
 pub(super) fn sum(id: &str, bytes: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(bytes);
@@ -253,8 +253,8 @@ pub(super) fn sum(id: &str, bytes: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// Returns a reader of the bytes between the layout's number and the sum, or `None` if they are not
-/// as they were written or belong to another id.
+/// Returns a reader of the bytes between the layout number and the sum, or `None` if they are
+/// damaged or belong to another id.
 fn unsealed<'a>(id: &str, bytes: &'a [u8]) -> Option<Reader<'a>> {
     let (bytes, written) = bytes.split_last_chunk()?;
     if sum(id, bytes) != u32::from_le_bytes(*written) {
@@ -264,7 +264,7 @@ fn unsealed<'a>(id: &str, bytes: &'a [u8]) -> Option<Reader<'a>> {
     (rest.take(1)? == [LAYOUT]).then_some(rest)
 }
 
-/// Takes bytes from the front, for either store's layout.
+/// Reads fields from the front, for the layouts of both stores.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {

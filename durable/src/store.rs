@@ -1,9 +1,9 @@
-//! The interface of a store: the transitions of timers, each whole or not at all.
+//! The interface of a store. Each transition of a timer is atomic.
 //!
-//! [`Store`] is all that the rest of the module knows of a database. Every operation answers by a future
-//! that is ready when what it did is durable; a store may do many of them in one transaction. The
-//! policy (how many attempts, how long to wait, what comes next) is the worker's, so that a store
-//! only ever moves records.
+//! [`Store`] is everything that the rest of the crate knows about a database. Every operation
+//! returns a future that completes when its effect is durable, and a store may execute many
+//! operations in one transaction. The worker owns the policy (number of attempts, backoff, next
+//! run), so a store only moves records.
 
 #![forbid(unsafe_code)]
 
@@ -17,112 +17,113 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The answer of an operation of a store, ready once it is durable.
+/// The result of a store operation, available once it is durable.
 pub(super) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DurableError>> + Send>>;
 
-/// How many bytes of records are read at a time, or somewhat more, before a list ends: others wait
-/// for whoever reads.
+/// The number of bytes of records after which a list ends, because a long read delays other
+/// callers.
 pub(super) const LONGEST_LIST: usize = 8 << 20;
 
 /// A database of timers.
 pub(super) trait Store: fmt::Debug + Send + Sync {
-    /// The store's clock.
+    /// Returns the time of the store's clock.
     fn now(&self) -> Answer<Millis>;
 
-    /// Nothing → resting. If the id exists, the outcome depends on the chosen policy. If an
-    /// existing timer is kept but may end with its running attempt, the new one is scheduled after
-    /// it.
+    /// Nothing → resting. If the id exists, the chosen [`Existing`](super::Existing) policy
+    /// decides. If an existing timer is kept but may end with its running attempt, the new timer is
+    /// scheduled after it.
     fn insert(&self, timer: Insert) -> Answer<Inserted>;
 
-    /// Resting → nothing: `true`. A leased timer loses its repetition rule and its next delivery:
-    /// `false`.
+    /// Resting → nothing, `true`. A leased timer loses its repetition rule and its next delivery,
+    /// and the result is `false`.
     fn cancel(&self, id: &str) -> Answer<bool>;
 
-    /// Resting → resting, due and planned at another time, its attempts forgotten: `true`.
+    /// Resting → resting with another due and planned time and no attempts, `true`.
     fn reset(&self, id: &str, due: Due) -> Answer<bool>;
 
     /// Returns the record of a timer.
     fn get(&self, id: &str) -> Answer<Option<Record>>;
 
-    /// Up to `limit` timers that come after the id `after`, in an order of the store's that does
-    /// not change; fewer if they are long. None: these were the last.
+    /// Returns up to `limit` timers after the id `after`, in a stable order that the store chooses.
+    /// The list is shorter if the records are long, and empty at the end.
     fn list(&self, after: Option<&str>, limit: usize) -> Answer<Vec<(String, Record)>>;
 
-    /// How many timers there are, and how many dead letters.
+    /// Returns the number of timers and the number of dead letters.
     fn len(&self) -> Answer<(u64, u64)>;
 
-    /// A worker joins. From now on, notifies `window` of every change to a key that this worker owns:
-    /// after the change is durable, before the caller is answered, in commit order. A store that
-    /// cannot order its transactions reports additions only; the set then only grows, order does
-    /// not matter, and a removed key costs one refused lease.
+    /// Adds a worker. From now on the store notifies `window` of every change to a key that the
+    /// worker owns, after the change is durable, before its caller gets the result, and in commit
+    /// order. A store that cannot order its transactions reports additions only. The set then only
+    /// grows, order does not matter, and a removed key costs one rejected lease.
     ///
     /// Returns the worker's number.
     fn join(&self, window: &Arc<Window>) -> u64;
 
     /// Returns `true` if all keys belong to every worker, so that the workers of a process join as
-    /// one and hand out its keys among themselves.
+    /// one and divide its keys among themselves.
     fn shares_keys(&self) -> bool {
         false
     }
 
-    /// A worker asks for its keys, up to `limit` of them, from `from` on, due by `until`, oldest
-    /// first. Who does not ask for some seconds may lose its keys to others.
+    /// Loads up to `limit` keys of a worker, from `from` on and due by `until`, oldest first. A
+    /// worker that does not load for some seconds may lose its keys to other workers.
     fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page>;
 
-    /// A worker has ended: its keys go to others.
+    /// Removes a worker, whose keys become available to others.
     fn leave(&self, worker: u64) -> Answer<()>;
 
-    /// Resting and due → leased, one attempt more. Leased, and the lease has run out → leased anew.
-    /// The key may be stale. A key that is still in the index but has no record is damage, and is
-    /// answered as unreadable.
+    /// Resting and due → leased, with one more attempt. Leased with an expired lease → leased
+    /// again. The key may be stale. A key without a record that is still in the index is damage,
+    /// and the result is `Unreadable`.
     fn lease(&self, key: &Key) -> Answer<Leasing>;
 
-    /// Leased under this fence → what comes next: `true`. `false`: the lease was taken over, or the
-    /// timer replaced; nothing is changed.
+    /// Leased under this fencing token → the state that `finish` selects, `true`. The result is
+    /// `false`, and nothing changes, if the lease was taken over or the timer was replaced.
     fn finish(&self, id: &str, fence: u64, finish: Finish) -> Answer<bool>;
 
-    /// A worker has waited for long for what it has asked about a timer: until the answer is
-    /// dropped, what the same part of the store has is [withheld](Self::is_withheld).
+    /// Notes that a worker has waited long for a reply about a timer. Until the returned value is
+    /// dropped, timers in the same part of the store are [withheld](Self::is_withheld).
     fn stalled(&self, _worker: u64, _id: &str) -> Option<Stalled> {
         None
     }
 
-    /// Returns `true` if the part of the store that has this timer does not answer now. Once it
-    /// does, all near keys are loaded again.
+    /// Returns `true` if the part of the store that holds this timer does not respond. Once it
+    /// responds, the window is loaded again.
     fn is_withheld(&self, _worker: u64, _id: &str) -> bool {
         false
     }
 
-    /// Up to `limit` dead letters whose numbers come after `after`, oldest first; fewer if they are
-    /// long. None: these were the last.
+    /// Returns up to `limit` dead letters with numbers greater than `after`, oldest first. The list
+    /// is shorter if the letters are long, and empty at the end.
     fn dead(&self, after: Option<u64>, limit: usize) -> Answer<Vec<(u64, Dead)>>;
 
-    /// Dead letter → resting, due now. `false`: there is none of that number.
+    /// Dead letter → resting and due now, `true`. The result is `false` if the number does not
+    /// exist.
     fn redrive(&self, number: u64) -> Answer<bool>;
 
-    /// The dead letter of that number.
+    /// Returns the dead letter with this number.
     fn letter(&self, number: u64) -> Answer<Option<Dead>>;
 
-    /// Dead letter → nothing: `true`. `false`: there is none of that number.
+    /// Dead letter → nothing, `true`. The result is `false` if the number does not exist.
     fn delete_dead_letter(&self, number: u64) -> Answer<bool>;
 
-    /// A timer whose record cannot be read, or that has only keys in the index → nothing: `true`.
-    /// `false` if there is no such timer, or it can be read.
+    /// Timer with an unreadable record, or with index keys only → nothing, `true`. The result is
+    /// `false` if there is no such timer, or if it can be read.
     fn discard(&self, id: &str) -> Answer<bool>;
 
-    /// Compares records with the index of due times in both directions, in one step of bounded size
-    /// that begins at a position. Changes nothing.
+    /// Compares records with the index of due times in both directions, in one bounded step from a
+    /// position. Changes nothing.
     fn check(&self, from: Cursor) -> Answer<Checked>;
 
-    /// Rebuilds the index from the records, and moves records under a damaged id back to their own.
-    /// Unreadable records stay, with their keys.
+    /// Rebuilds the index from the records, and moves records under a damaged id back to their own
+    /// id. Unreadable records stay, with their keys.
     fn repair(&self) -> Answer<()>;
 }
 
-/// A part of a store does not answer, until this is dropped.
+/// Marks a part of a store as unresponsive until it is dropped.
 pub(super) type Stalled = Box<dyn Send>;
 
-/// When a timer is to be due.
+/// The time at which a timer is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Due {
     At(Millis),
@@ -130,7 +131,7 @@ pub(super) enum Due {
 }
 
 impl Due {
-    /// As a time of the store, whose clock says `now`.
+    /// Converts it to a time of the store, whose clock reads `now`.
     pub(super) fn time(self, now: Millis) -> Result<Millis, DurableError> {
         let time = match self {
             Due::At(time) => time,
@@ -143,7 +144,7 @@ impl Due {
     }
 }
 
-/// A timer to schedule.
+/// A timer to insert.
 #[derive(Clone, Debug)]
 pub(super) struct Insert {
     pub(super) id: String,
@@ -153,7 +154,7 @@ pub(super) struct Insert {
     pub(super) settings: Settings,
 }
 
-/// The outcome of scheduling a timer.
+/// The outcome of [`DurableTimers::insert`](super::DurableTimers::insert).
 ///
 /// # Examples
 ///
@@ -175,7 +176,7 @@ pub(super) struct Insert {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A polling handler that schedules its own timer again:
+/// A polling handler that inserts its own timer again:
 ///
 /// ```
 /// use std::time::Duration;
@@ -208,59 +209,59 @@ pub(super) struct Insert {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Inserted {
-    /// There was none of that id.
+    /// The id was free.
     New,
     /// A timer existed and was kept, because it rests, repeats, already has a next delivery, or is
     /// being delivered for the same planned time.
     Kept,
-    /// A timer exists and is being delivered. The new one is delivered after it, whatever the
+    /// A timer exists and is being delivered. The new timer is delivered after it, whatever the
     /// outcome.
     Next,
-    /// There was one, which has gone.
+    /// A timer existed and was replaced.
     Replaced,
 }
 
-/// The outcome of an attempt to lease a timer.
+/// The outcome of a request for a lease.
 #[derive(Debug)]
 pub(super) enum Leasing {
     Taken(Box<Lease>),
-    /// It is due at another time, or somebody else has it until then.
+    /// The timer is due at another time, or leased until then.
     NotDue {
         due: Millis,
         now: Millis,
     },
     NotFound,
-    /// Its record cannot be read; nothing is changed.
+    /// The record cannot be read. Nothing was changed.
     Unreadable(DurableError),
 }
 
-/// A timer that is this worker's for a while.
+/// A timer that a worker owns for a limited time.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) fence: u64,
     pub(super) now: Millis,
-    /// Set if it was taken over: the attempt that it counts has failed by its lease.
+    /// Set if the lease was taken over, so that the attempt it counts has failed.
     pub(super) overrun: bool,
-    /// Due when the lease ends.
+    /// The record, due when the lease ends.
     pub(super) record: Record,
 }
 
-/// How a lease ends.
+/// The way in which a lease ends.
 #[derive(Clone, Debug)]
 pub(super) enum Finish {
-    /// Acknowledged; the next delivery of a repetition is planned then.
+    /// Acknowledged. A repetition continues at `next`.
     Done { next: Option<Millis> },
-    /// Failed; tried again after so long.
+    /// Failed, to be retried after `wait`.
     Retry { wait: Millis, error: String },
-    /// Given up; the next delivery of a repetition is planned then.
+    /// Given up. A repetition continues at `next`.
     Dead { reason: DeadReason, error: String, next: Option<Millis> },
 }
 
-/// Any store: what [`DurableTimers::new`](super::DurableTimers::new) takes, made of one of them.
+/// Any store, for [`DurableTimers::new`](super::DurableTimers::new).
 ///
 /// # Examples
 ///
-/// The configuration of a program says which store it has:
+/// A program that selects its store by configuration:
 ///
 /// ```
 /// use tourbillon::Builder;

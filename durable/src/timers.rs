@@ -1,4 +1,4 @@
-//! [`DurableTimers`]: what callers use.
+//! [`DurableTimers`], the interface for callers.
 
 #![forbid(unsafe_code)]
 
@@ -15,15 +15,16 @@ use std::time::SystemTime;
 use tourbillon::Refused;
 use tourbillon::future::Timer;
 
-/// The most timers that a page of a list has: others wait for the store meanwhile.
+/// The maximum number of timers in a page of a list, because other callers wait for the store
+/// meanwhile.
 const LONGEST_PAGE: usize = 1000;
 
-/// Timers of minutes to months that survive the process, each with an id and a payload.
+/// Timers of minutes to months that survive the process. Each has an id and a payload.
 ///
-/// They rest in a store; a [worker](Self::run) delivers them, **at least once, never early by the
-/// store's clock, and acknowledged once for each id and planned time**. When the future of an operation
-/// is ready, what it did is durable: nothing that was acknowledged is lost when the process is
-/// killed. Any runtime will do, or none.
+/// The timers are kept in a store, and a [worker](Self::run) delivers them **at least once, never
+/// early by the store's clock, and acknowledged once for each id and planned time**. When the
+/// future of an operation completes, its effect is durable, so nothing acknowledged is lost if the
+/// process is killed. Works with any async runtime, or without one.
 ///
 /// Clones share the store.
 ///
@@ -59,7 +60,7 @@ pub struct DurableTimers {
     pub(super) feed: Shared,
 }
 
-/// A timer as it is kept.
+/// A timer in the store.
 ///
 /// # Examples
 ///
@@ -87,26 +88,26 @@ pub struct DurableTimers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DurableTimer {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// The payload with which the timer was scheduled.
+    /// The payload that was passed to [`insert`](DurableTimers::insert).
     pub payload: Vec<u8>,
-    /// When it is to be delivered; with its id the name of the delivery.
+    /// The time of the delivery. Together with the id it identifies the delivery.
     pub planned: SystemTime,
-    /// When the next attempt begins; or, if one is running, when its lease ends.
+    /// The time at which the next attempt begins or, while one is running, its lease ends.
     pub due: SystemTime,
-    /// How many attempts have begun.
+    /// The number of attempts that have begun.
     pub attempts: u32,
-    /// Set if an attempt is running, or was when its worker died.
+    /// Set if an attempt is running, or was running when its worker died.
     pub running: bool,
-    /// Why the last attempt failed; empty if none has.
+    /// The error of the last failed attempt, or an empty string.
     pub error: String,
-    /// The due time of the delivery that was scheduled while this one ran
+    /// The due time of the delivery that was inserted while this one was running
     /// ([`Inserted::Next`]).
     pub next: Option<SystemTime>,
 }
 
-/// A timer that is not tried any more.
+/// A timer that was given up.
 ///
 /// # Examples
 ///
@@ -137,21 +138,21 @@ pub struct DurableTimer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// Its number, by which it is [driven again](DurableTimers::redrive).
+    /// The number, for [`redrive`](DurableTimers::redrive).
     pub number: u64,
     /// The timer's id.
     pub id: String,
-    /// The payload with which the timer was scheduled.
+    /// The payload that was passed to [`insert`](DurableTimers::insert).
     pub payload: Vec<u8>,
-    /// When it was to be delivered.
+    /// The time at which the timer should have been delivered.
     pub planned: SystemTime,
-    /// When it was given up.
+    /// The time at which it was given up.
     pub died: SystemTime,
-    /// How many attempts were counted.
+    /// The number of attempts that were counted.
     pub attempts: u32,
-    /// Why it was given up.
+    /// The reason for giving up.
     pub reason: DeadReason,
-    /// Why the last attempt failed; empty if none has.
+    /// The error of the last failed attempt, or an empty string.
     pub error: String,
 }
 
@@ -174,21 +175,21 @@ impl DeadLetter {
 }
 
 impl DurableTimers {
-    /// Timers in that store. `timer` wakes the workers.
+    /// Creates a handle for the timers of a store. `timer` wakes the workers.
     #[must_use]
     pub fn new(store: impl Into<AnyStore>, timer: &Timer) -> Self {
         Self { store: store.into().0, timer: timer.clone(), feed: Shared::default() }
     }
 
-    /// Arms a timer; returns when it is durable.
+    /// Inserts a timer. Completes when the timer is durable.
     ///
     /// # Errors
     ///
-    /// The id or the payload is too long, the time beyond the year 9999, an option out of range;
-    /// the id exists and [was to be refused](super::Existing::Refuse); or the store failed. Nothing
-    /// is scheduled, and the payload comes back. (After [`Io`](DurableError::Io) and
-    /// [`Unreachable`](DurableError::Unreachable) it may have been scheduled all the same: schedule
-    /// it again and [keep](super::Existing::Keep) what is there.)
+    /// Fails, and returns the payload, if the id or the payload is too long, the time is after the
+    /// year 9999, an option is out of range, the id exists and the policy is
+    /// [`Refuse`](super::Existing::Refuse), or the store fails. No timer is inserted then, except
+    /// that [`Io`](DurableError::Io) and [`Unreachable`](DurableError::Unreachable) leave it open.
+    /// In these two cases insert the timer again with [`Keep`](super::Existing::Keep).
     pub async fn insert(
         &self,
         id: &str,
@@ -204,13 +205,13 @@ impl DurableTimers {
         })
     }
 
-    /// As [`insert`](Self::insert), with a value that serde writes. It is written as JSON: a
-    /// payload that rests for months is then read by the next version of the program too, whose
-    /// fields may have grown.
+    /// Like [`insert`](Self::insert), with a value that serde serialises as JSON. JSON, because a
+    /// payload may rest for months and must then be readable by a later version of the program,
+    /// with more fields.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert); or the value cannot be written.
+    /// Fails like [`insert`](Self::insert), or if the value cannot be serialised.
     ///
     /// # Examples
     ///
@@ -271,28 +272,31 @@ impl DurableTimers {
         self.store.insert(Insert { id, payload, due, existing, settings }).await
     }
 
-    /// Cancels a timer: `true` if and only if there was one and it will not be delivered (again).
+    /// Cancels a timer. Returns `true` if and only if the timer existed and will not be delivered
+    /// (again).
     ///
-    /// `false` if there is none; or an attempt is running, or was when its worker died: that
-    /// delivery goes on, with its retries, but a repetition ends with it, and what was scheduled to
-    /// come [next](Inserted::Next) does not.
+    /// Returns `false` if there is no such timer. Also returns `false` if an attempt is running, or
+    /// was running when its worker died. That delivery continues with its retries, but a repetition
+    /// ends with it, and a timer inserted as [`Next`](Inserted::Next) is dropped.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// Fails if the store fails.
     pub async fn cancel(&self, id: &str) -> Result<bool, DurableError> {
         self.store.cancel(id).await
     }
 
-    /// Moves a timer to another time: `true` if there was one that rested. It is delivered at its
-    /// new time, with all its attempts, and not at the old one. (Of a repetition, that is the next
-    /// delivery.)
+    /// Moves a resting timer to another time, and returns `true` if there was one. The timer is
+    /// delivered at the new time only, with all its attempts. If it repeats, this moves the next
+    /// delivery.
     ///
-    /// `false` if there is none, or an attempt is running, or was when its worker died.
+    /// Returns `false` if there is no such timer, or an attempt is running, or was running when its
+    /// worker died.
     ///
     /// # Errors
     ///
-    /// The time is beyond the year 9999, or `ByRule`; or the store failed. The timer is as it was.
+    /// Fails, and leaves the timer unchanged, if the time is after the year 9999 or is `ByRule`, or
+    /// if the store fails.
     pub async fn reset(&self, id: &str, when: impl Into<When>) -> Result<bool, DurableError> {
         match when.into() {
             When::ByRule => Err(DurableError::Option("the time; `At` or `After` is allowed")),
@@ -300,24 +304,25 @@ impl DurableTimers {
         }
     }
 
-    /// The timer of that id.
+    /// Returns the timer with this id.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// Fails if the store fails.
     pub async fn get(&self, id: &str) -> Result<Option<DurableTimer>, DurableError> {
         let found = self.store.get(id).await?;
         Ok(found.map(|record| DurableTimer::new((id.to_owned(), record))))
     }
 
-    /// Up to `limit` timers, those after `after`: give the last id of a page for the next one,
-    /// until one is empty. A page has 1000 at most, and fewer if they are long. Their order is the
-    /// store's and does not change: in a file that of the ids, in Redis another.
+    /// Returns up to `limit` timers after the id `after`. To read all timers, pass the last id of
+    /// each page for the next page until a page is empty. A page has at most 1000 timers, and fewer
+    /// if they are long. The order is stable. In a file it is the order of the ids, in Redis
+    /// another.
     ///
     /// # Errors
     ///
-    /// The store failed; or one of the timers cannot be read: the error names it, and the list goes
-    /// on after it.
+    /// Fails if the store fails, or if a timer cannot be read. The error then names the timer, and
+    /// the list can continue after it.
     pub async fn list(
         &self,
         after: Option<&str>,
@@ -327,45 +332,45 @@ impl DurableTimers {
         Ok(list.into_iter().map(DurableTimer::new).collect())
     }
 
-    /// How many timers there are, dead letters not counted.
+    /// Returns the number of timers, without dead letters.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// Fails if the store fails.
     pub async fn len(&self) -> Result<u64, DurableError> {
         Ok(self.store.len().await?.0)
     }
 
-    /// Returns `true` if there is no timer.
+    /// Returns `true` if there are no timers.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// Fails if the store fails.
     pub async fn is_empty(&self) -> Result<bool, DurableError> {
         Ok(self.len().await? == 0)
     }
 
-    /// How many dead letters there are.
+    /// Returns the number of dead letters.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// Fails if the store fails.
     pub async fn dead_len(&self) -> Result<u64, DurableError> {
         Ok(self.store.len().await?.1)
     }
 
-    /// Up to `limit` dead letters, oldest first, those whose numbers come after `after`: give the
-    /// last number of a page for the next one, until one is empty. A page has 1000 at most, and
-    /// fewer if they are long.
+    /// Returns up to `limit` dead letters with numbers greater than `after`, oldest first. To read
+    /// all letters, pass the last number of each page for the next page until a page is empty. A
+    /// page has at most 1000 letters, and fewer if they are long.
     ///
     /// # Errors
     ///
-    /// The store failed; or one of the letters cannot be read: the error names it, and the list
-    /// goes on after it.
+    /// Fails if the store fails, or if a letter cannot be read. The error then names the letter,
+    /// and the list can continue after it.
     ///
     /// # Examples
     ///
-    /// All of them, page by page, driven again:
+    /// All dead letters, redriven page by page:
     ///
     /// ```
     /// use tourbillon_durable::{DurableError, DurableTimers};
@@ -400,27 +405,29 @@ impl DurableTimers {
         Ok(list.into_iter().map(DeadLetter::new).collect())
     }
 
-    /// Drives a dead letter again: it is due at once, under its old id and planned time, with all
-    /// its attempts and no time to live. `false` if there is none of that number.
+    /// Redrives a dead letter. The timer is due at once, under its old id and planned time, with
+    /// all its attempts and no time to live. Returns `false` if the number does not exist.
     ///
     /// # Errors
     ///
-    /// [`DurableError::Exists`]: there is a timer of its id, such as its own next repetition. The
-    /// letter stays; schedule its [payload](Self::dead_letter) under another id and
-    /// [delete](Self::delete_dead_letter) it. Or the store failed.
+    /// Fails with [`DurableError::Exists`] if a timer with its id exists, such as its own next
+    /// repetition. The letter stays. To deliver it anyway, insert its [payload](Self::dead_letter)
+    /// under another id and [delete](Self::delete_dead_letter) the letter. Also fails if the store
+    /// fails.
     pub async fn redrive(&self, number: u64) -> Result<bool, DurableError> {
         self.store.redrive(number).await
     }
 
-    /// The dead letter of that number.
+    /// Returns the dead letter with this number.
     ///
     /// # Errors
     ///
-    /// The store failed, or the letter cannot be read.
+    /// Fails if the store fails, or if the letter cannot be read.
     ///
     /// # Examples
     ///
-    /// A letter is dealt with elsewhere, and deleted when that is done: nothing is lost in between.
+    /// A letter that is handled elsewhere and deleted afterwards, so that a crash in between loses
+    /// nothing:
     ///
     /// ```
     /// use tourbillon_durable::{DurableError, DurableTimers};
@@ -442,30 +449,30 @@ impl DurableTimers {
         Ok(found.map(|dead| DeadLetter::new((number, dead))))
     }
 
-    /// Removes a dead letter, whether it can be read or not: `true` if there was one of that
-    /// number.
+    /// Deletes a dead letter, even if it cannot be read. Returns `true` if the number existed.
     ///
     /// # Errors
     ///
-    /// The store failed. If the answer was lost the letter may have gone.
+    /// Fails if the store fails. If the reply was lost, the letter may have been deleted.
     pub async fn delete_dead_letter(&self, number: u64) -> Result<bool, DurableError> {
         self.store.delete_dead_letter(number).await
     }
 
-    /// Removes a timer whose record cannot be read or is missing ([`DurableError::Corrupt`] names
-    /// it). Returns `true` if there was one, and `false` if there is no timer of that id or it can
-    /// be read. The payload is lost. [`repair`](Self::repair) repairs what it can, and loses
-    /// nothing.
+    /// Removes a timer whose record is missing or cannot be read ([`DurableError::Corrupt`] names
+    /// it), with its payload. Returns `true` if there was one, and `false` if there is no timer
+    /// with this id or it can be read. To recover what can be recovered without loss, call
+    /// [`repair`](Self::repair).
     ///
-    /// This reads all due times of its store, or of its partition: it is for the rare case.
+    /// Reads all due times of the store, or in Redis of the partition, so it is meant for rare
+    /// cases.
     ///
     /// # Errors
     ///
-    /// The store failed.
+    /// Fails if the store fails.
     ///
     /// # Examples
     ///
-    /// A list that a damaged record does not stop:
+    /// A list that does not stop at damaged records:
     ///
     /// ```
     /// use tourbillon_durable::{DurableError, DurableTimers};
@@ -498,7 +505,7 @@ impl DurableTimers {
     }
 }
 
-/// A time that needs no rule.
+/// Converts a time that needs no rule.
 fn plain(when: When) -> Due {
     match when {
         When::At(at) => Due::At(due(at)),

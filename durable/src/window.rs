@@ -1,24 +1,25 @@
-//! [`Window`]: the keys that one worker has loaded into its wheel.
+//! [`Window`], the keys that one worker has loaded into its wheel.
 //!
 //! ```text
 //!   due ─────────────►   low watermark                           high watermark
 //!    ├── all loaded ───────┤── resting in the store ────────────────┤── not looked at yet ──►
 //! ```
 //!
-//! **Whatever is due before the low watermark is here**; beyond it the store alone knows. The store
-//! tells of each change after it is durable, in the order of its transactions: a key before the
-//! low watermark goes into the wheel, another is left to rest, and one that has gone leaves the wheel.
+//! **All keys below the low watermark are in the wheel.** Beyond it only the store knows. The store
+//! notifies the window of each change after it is durable, in the order of its transactions. A new
+//! key below the low watermark enters the wheel, any other stays in the store, and a removed key
+//! leaves the wheel.
 //!
-//! **While a page is being loaded** the changes are kept as well, and told once more when the page
-//! has come: it may show the store as it was before them. Each is told whole, so that one that the
-//! page shows already does no harm.
+//! **While a page is pending** the changes are also recorded, and applied again when the page has
+//! arrived, because it may show the store as it was before them. Each change is complete, so
+//! applying it twice has no effect.
 //!
-//! **Bounded.** If more than [`MOST`] keys are here, the last of them leaves the wheel and the
-//! low watermark moves back to it: it is loaded again when there is room.
+//! **Bounded.** If there are more than [`MOST`] keys, the last one leaves the wheel and the low
+//! watermark moves back to it. The key is loaded again when there is room.
 //!
 //! **No worker is woken under a lock**, because a waker may poll the worker where it is called, and
-//! the worker locks `Window` again. A change of the wheel notes that the worker is to be polled. The
-//! thread that holds the lock wakes the worker after it has released the lock.
+//! the worker locks `Window` again. A change of the wheel records that the worker has to be polled.
+//! The thread that holds the lock wakes the worker after it has released the lock.
 
 #![forbid(unsafe_code)]
 
@@ -35,40 +36,41 @@ use std::time::{Duration, Instant};
 use tourbillon::TimerId;
 use tourbillon::future::{DeferredWake, DelayQueueHandle};
 
-/// How many keys may be in the wheel.
+/// The maximum number of keys in the wheel.
 pub(super) const MOST: usize = 4096;
 
-/// When what could not be read is looked at again.
+/// The time after which unreadable records are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// How many changes are kept while a page is on its way.
+/// The maximum number of changes that are recorded while a page is pending.
 const LOG: usize = 16 * MOST;
 
-/// How far the store's clock may go astray, by itself, before it counts as set.
+/// The drift of the store's clock above which it counts as set.
 const ASTRAY: Millis = 50;
 
 /// The keys that a worker has in its wheel.
 pub(super) struct Window {
     queue: DelayQueueHandle<Key>,
     loaded: Mutex<Loaded>,
-    /// Wakes the worker, which is to look at the store at once.
+    /// Wakes the worker to check the store at once.
     hastened: AtomicWaker,
 }
 
 struct Loaded {
-    /// All keys before it are here.
+    /// All keys below this one are in the wheel.
     low_watermark: Key,
     armed: BTreeMap<Key, TimerId>,
-    /// The changes since a page was asked for.
+    /// The changes since a page was requested.
     log: Option<Vec<Change>>,
-    /// Set if the store is to be looked at at once.
+    /// Set if the store is to be checked at once.
     haste: bool,
     base: Reading,
-    /// When all is loaded again: a record could not be read, whose key has left the wheel.
+    /// The time at which everything is loaded again, because a record could not be read and its key
+    /// has left the wheel.
     again: Option<Instant>,
 }
 
-/// A reading of the store's clock, with the instants of the question and of the answer.
+/// A reading of the store's clock, with the instants of the request and the reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) store: Millis,
@@ -77,7 +79,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// The instant at which the store's clock will say `time`, or somewhat before.
+    /// Returns the instant at which the store's clock will show `time`, or slightly earlier.
     fn instant(self, time: Millis) -> Instant {
         let ahead = Duration::from_millis(time.saturating_sub(self.store));
         self.asked.checked_add(ahead).unwrap_or(self.asked)
@@ -88,8 +90,8 @@ impl Reading {
         self.store + whole_millis(local.saturating_duration_since(self.asked))
     }
 
-    /// Returns `true` if the clock has been set between this reading and the next. The time that an
-    /// answer took does not count as a step of the clock.
+    /// Returns `true` if the clock was set between this reading and the next. The duration of a
+    /// request does not count as a step of the clock.
     fn was_set_before(self, next: Self) -> bool {
         let slack = whole_millis(self.answered.saturating_duration_since(self.asked)) + ASTRAY;
         let least = self.latest(next.asked).saturating_sub(slack);
@@ -105,7 +107,8 @@ impl Window {
         Self { queue, loaded: Mutex::new(loaded), hastened: AtomicWaker::new() }
     }
 
-    /// How many keys are in the wheel, the low watermark, and about what the store's clock says.
+    /// Returns the number of keys in the wheel, the low watermark, and the approximate time of the
+    /// store's clock.
     pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
         let mut loaded = self.lock();
         // A page that is on its way is taken first, however long it takes.
@@ -115,13 +118,13 @@ impl Window {
         (loaded.armed.len(), loaded.low_watermark.clone(), loaded.base.latest(local))
     }
 
-    /// A page is being asked for, from the low watermark on.
+    /// Records that a page from the low watermark on is being requested.
     pub(super) fn begin(&self) {
         self.lock().log = Some(Vec::new());
     }
 
-    /// The page has come: all keys from `from` up to its end, or up to the last one of it if there
-    /// are more. It is of no use if the low watermark has moved back, or if changes were missed.
+    /// Adds a page with all keys from `from` to its end, or to its last key if there are more. The
+    /// page is discarded if the low watermark has moved back or changes were missed.
     pub(super) fn end(&self, page: Page, from: &Key, now: Reading) {
         let mut loaded = self.lock();
         let Some(log) = loaded.log.take() else { return };
@@ -148,7 +151,7 @@ impl Window {
         }
     }
 
-    /// Changes in the store, in their order.
+    /// Applies changes in the store, in order.
     pub(super) fn notify(&self, changes: &[Change]) {
         let mut loaded = self.lock();
         for change in changes {
@@ -161,8 +164,8 @@ impl Window {
         loaded.log.take_if(|log| log.len() > LOG);
     }
 
-    /// The record of a key that has fired cannot be read, or keys are not in order: all is loaded
-    /// again after a while. Returns `true` if that was not planned yet.
+    /// Plans to load everything again after a while, because a record cannot be read or keys are
+    /// out of order. Returns `true` if that was not planned yet.
     pub(super) fn unreadable(&self, local: Instant) -> bool {
         let mut loaded = self.lock();
         let first = loaded.again.is_none();
@@ -170,7 +173,7 @@ impl Window {
         first
     }
 
-    /// Changes may have been missed: all is loaded again, and a page that is on its way is void.
+    /// Loads everything again, and discards a pending page, because changes may have been missed.
     pub(super) fn forget(&self) {
         let mut loaded = self.lock();
         loaded.log = None;
@@ -179,8 +182,8 @@ impl Window {
         self.hasten();
     }
 
-    /// Changes are being missed: all is loaded again when no page is on its way, so that pages
-    /// that take long come to something.
+    /// Loads everything again once no page is pending, because changes are being missed. A slow
+    /// page is still used.
     #[cfg(feature = "redis")]
     pub(super) fn reload(&self) {
         let mut loaded = self.lock();
@@ -189,19 +192,19 @@ impl Window {
         self.hasten();
     }
 
-    /// The worker is to look at the store at once.
+    /// Makes the worker check the store at once.
     pub(super) fn hasten(&self) {
         self.lock().haste = true;
         self.hastened.wake();
     }
 
-    /// Returns `true` if the worker is to look at once; wakes it when it is.
+    /// Returns `true` if the worker has to check the store at once, and wakes it when it has to.
     pub(super) fn poll_haste(&self, context: &Context<'_>) -> bool {
         self.hastened.register(context.waker());
         std::mem::take(&mut self.lock().haste)
     }
 
-    /// A key has left the wheel by its time.
+    /// Removes a key that has fired.
     pub(super) fn fired(&self, key: &Key, id: TimerId) {
         let mut loaded = self.lock();
         if loaded.armed.get(key) == Some(&id) {
@@ -209,7 +212,7 @@ impl Window {
         }
     }
 
-    /// A key was not due yet.
+    /// Inserts a key again that was not due yet.
     pub(super) fn again(&self, key: Key, now: Reading) {
         let mut loaded = self.lock();
         if let Some(id) = loaded.armed.remove(&key) {
@@ -226,8 +229,8 @@ impl Window {
     }
 }
 
-/// The loaded keys, locked for one caller. Fields drop in their order: the lock goes, then the
-/// worker is woken, if its wheel is to be polled.
+/// The loaded keys, locked for one caller. Fields drop in their order, so the lock is released
+/// before the worker is woken.
 struct Held<'a> {
     loaded: MutexGuard<'a, Loaded>,
     queue: DeferredWake<'a, Key>,
@@ -255,7 +258,7 @@ impl Held<'_> {
         self.put_at(key, base);
     }
 
-    /// Puts a key there whose time comes by that reading of the clock.
+    /// Inserts a key that is due by this reading of the clock.
     fn put_at(&mut self, key: Key, clock: Reading) {
         let loaded = &mut *self.loaded;
         if key >= loaded.low_watermark || loaded.armed.contains_key(&key) {
@@ -297,7 +300,7 @@ impl fmt::Debug for Window {
     }
 }
 
-/// The workers to tell of changes.
+/// The windows that are notified of changes.
 #[derive(Debug, Default)]
 pub(super) struct Watchers(Mutex<Vec<Weak<Window>>>);
 
@@ -310,7 +313,7 @@ impl Watchers {
         self.each(|window| window.notify(changes));
     }
 
-    /// Changes may have been missed.
+    /// Makes all windows load again, because changes may have been missed.
     pub(super) fn forget(&self) {
         self.each(Window::forget);
     }
@@ -332,12 +335,12 @@ mod tests {
     use tourbillon::future::{DelayQueue, SleepWaker, Timer};
     use tourbillon::{Builder, ManualClock, Sweeper};
 
-    /// The keys of a worker whose store's clock begins with 0.
+    /// The window of a worker whose store's clock starts at 0.
     struct Trial {
         clock: ManualClock,
         queue: DelayQueue<Key>,
         window: Window,
-        /// A timer whose sweeper has gone is closed.
+        /// Kept because a timer without a sweeper is closed.
         _sweeper: Sweeper<SleepWaker>,
     }
 
@@ -368,7 +371,7 @@ mod tests {
             Self { clock, queue, window, _sweeper: sweeper }
         }
 
-        /// Loads these keys of what is due by `until`, while `changes` are told.
+        /// Loads a page of these keys, due by `until`, during which `changes` arrive.
         fn load(&self, keys: &[Millis], more: bool, until: Millis, changes: &[Change]) {
             let local = self.clock.start() + self.clock.elapsed();
             let (_, from, now) = self.window.state(local);
@@ -478,7 +481,7 @@ mod tests {
         assert_eq!(trial.fired(100), [500]);
     }
 
-    /// A key that was not due fires by the reading of the store's clock that its answer had.
+    /// A key that was not due fires by the clock reading of the reply about it.
     #[test]
     fn a_key_that_was_not_due_comes_again() {
         let mut trial = Trial::new();

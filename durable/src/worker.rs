@@ -1,4 +1,4 @@
-//! [`Worker`]: takes keys that have fired, leases their timers, and runs the handler.
+//! [`Worker`], which takes keys that have fired, leases their timers, and runs the handler.
 
 #![forbid(unsafe_code)]
 
@@ -19,18 +19,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tourbillon::future::Sleep;
 
-/// Delivers timers; made by [`DurableTimers::worker`].
+/// Delivers timers. Created by [`DurableTimers::worker`].
 ///
-/// The future of [`run`](Self::run) does all the work, where it is polled: handlers that compute
-/// for long, or block, give that to a thread or task of their own and wait for it (one that blocks
-/// for seconds stops the others, and loses the worker its timers). Dropping the future stops at
-/// once; what was being handled has failed when its lease has run out, and is tried again after its
-/// backoff, or is a dead letter. For a clean end give it a future that says [when](Self::until).
+/// The future of [`run`](Self::run) does all the work where it is polled. Move long computations
+/// and blocking calls to a separate thread or task and await it, because a handler that blocks for
+/// seconds stalls all others and costs the worker its leases. Dropping the future stops the worker
+/// at once. Attempts in progress fail when their leases run out, and are retried after the backoff
+/// or become dead letters. For a clean shutdown use [`until`](Self::until).
 ///
-/// Several workers of one store share the work: the store gives each timer to one of them. In a
-/// file, the workers of one [`DurableTimers`] and of its clones load each timer once. In Redis each
-/// owns some of the partitions; the others take them within some seconds when it dies, and at once
-/// when it [ends](Self::until).
+/// Several workers of one store share the work, and the store gives each timer to one of them. In a
+/// file, the workers of one [`DurableTimers`] and its clones load each timer once. In Redis, each
+/// worker owns some of the partitions. The others take these over within some seconds if the worker
+/// dies, and at once if it [ends](Self::until).
 ///
 /// # Examples
 ///
@@ -76,22 +76,22 @@ pub struct Worker {
     timers: DurableTimers,
     concurrency: usize,
     until: Fuse<BoxFuture<'static, ()>>,
-    /// The time after that at which the run ends, even if handlers are still running.
+    /// The time after the request to end at which the run ends, even if handlers are still running.
     within: Option<Duration>,
     observe: Option<Box<Observe>>,
 }
 
 impl DurableTimers {
-    /// A worker to be set up before it runs.
+    /// Creates a worker, to be configured before it runs.
     pub fn worker(&self) -> Worker {
         Worker::new(self.clone())
     }
 
-    /// Delivers timers to `handler`, as [`Worker::run`], until the future is dropped.
+    /// Delivers timers to `handler` like [`Worker::run`], until the future is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Worker::run`].
+    /// Fails like [`Worker::run`].
     pub async fn run<H, F, E>(&self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
@@ -108,30 +108,30 @@ impl Worker {
         Self { timers, concurrency: 64, until: never.fuse(), within: None, observe: None }
     }
 
-    /// How many timers are handled at a time, at least one; 64 by default.
+    /// Sets the maximum number of concurrent handlers. At least 1, by default 64.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency.max(1);
         self
     }
 
-    /// Ends the run when `end` is ready: no more leases are asked for, and what has been is
-    /// finished.
+    /// Ends the run when `end` completes. The worker requests no further leases, and finishes the
+    /// attempts that have begun.
     ///
-    /// That takes as long as the handlers do, but not longer than the last of their leases, even if
-    /// the store cannot be reached or written, because a handler's result does not count after its
-    /// lease ([`Outcome::Unanswered`]). For pending lease requests and for reporting its end to the
-    /// store, the worker waits up to two seconds.
+    /// The shutdown takes as long as the handlers, but no longer than the last of their leases,
+    /// even if the store cannot be reached or written, because a handler's result does not count
+    /// after its lease ([`Outcome::Unanswered`]). The worker waits for pending lease requests, and
+    /// to report its end to the store, for up to two seconds.
     pub fn until(mut self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let end: BoxFuture<'static, ()> = Box::pin(end);
         self.until = end.fuse();
         self
     }
 
-    /// Ends the run as [`until`](Self::until) does, but at most `limit` after `end` is ready. Use
-    /// it under a supervisor that kills the process some time after it was asked to end.
+    /// Ends the run like [`until`](Self::until), but at most `limit` after `end` completes. Use it
+    /// under a supervisor that kills the process some time after it was asked to end.
     ///
     /// Handlers that are still running then are dropped. `observe` is not called for them. Their
-    /// attempts count as failed when the leases run out, and are tried again.
+    /// attempts count as failed when the leases run out, and are retried.
     ///
     /// # Examples
     ///
@@ -162,22 +162,22 @@ impl Worker {
         Self { within: Some(limit), ..self.until(end) }
     }
 
-    /// Calls `observe` with the end of each attempt, after it is durable, where the run is polled.
-    /// A panic of it is dropped.
+    /// Calls `observe` with the outcome of each attempt, once it is durable, where the run is
+    /// polled. A panic in `observe` is dropped.
     pub fn observe(mut self, observe: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.observe = Some(Box::new(observe));
         self
     }
 
-    /// Delivers timers to `handler` until it is to [end](Self::until), oldest first. `Ok`
-    /// acknowledges the delivery; an error, a panic, or the end of the lease retries it.
+    /// Delivers timers to `handler` until the worker [ends](Self::until), oldest first. `Ok`
+    /// acknowledges the delivery. An error, a panic, or the end of the lease leads to a retry.
     ///
     /// # Errors
     ///
-    /// The store failed, cannot be reached when this begins, denies access, or it or the timer was
-    /// shut down. Running attempts have failed when their leases have run out. (A store that
-    /// cannot be written for a while, or, in Redis, be reached later, is waited for.) Run another
-    /// worker after a pause.
+    /// Fails if the store fails, cannot be reached at the start, or denies access, or if the store
+    /// or the timer was shut down. Running attempts then fail when their leases run out. A store
+    /// that temporarily cannot be written or, in Redis, cannot be reached is waited for instead.
+    /// After an error, run another worker after a pause.
     pub async fn run<H, F, E>(self, handler: H) -> Result<(), DurableError>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
@@ -223,12 +223,12 @@ impl fmt::Debug for Worker {
 
 /// A worker's membership of a feed.
 struct Member {
-    /// Dropped first: the others are woken while there is a feed.
+    /// Dropped first, so that the other workers are woken while there is a feed.
     registration: Registration,
     feed: Arc<Feed>,
 }
 
-/// A worker that runs.
+/// A running worker.
 struct Run {
     attempts: Arc<Attempts>,
     /// `None` once the worker is ending.
@@ -236,12 +236,12 @@ struct Run {
     running: FuturesUnordered<BoxFuture<'static, Result<(), DurableError>>>,
     permits: Arc<Permits>,
     until: Fuse<BoxFuture<'static, ()>>,
-    /// Signals the attempts, by its drop, that the worker is ending.
+    /// Dropping it notifies the attempts that the worker is ending.
     end: Option<oneshot::Sender<()>>,
     within: Option<Duration>,
-    /// The time after which nothing is awaited any more.
+    /// The time after which the run waits for nothing more.
     limit: Option<Sleep>,
-    /// It is to end, and tells the store so.
+    /// Reports to the store that the worker is ending. Set once it is.
     leaving: Option<Fuse<BoxFuture<'static, ()>>>,
 }
 
@@ -298,7 +298,7 @@ impl Run {
         Ok(polled.moved)
     }
 
-    /// Begins deliveries while there are keys and permits. Returns `true` if there were any.
+    /// Starts deliveries while there are keys and permits. Returns `true` if it started any.
     fn begin(&mut self) -> bool {
         let Some(Member { registration, .. }) = &self.member else { return false };
         let mut begun = false;
