@@ -1,4 +1,4 @@
-//! [`TransitionError`]: why a transition did not happen, and what the database's errors mean.
+//! [`TransitionError`], and the translation of the database's errors.
 
 #![forbid(unsafe_code)]
 
@@ -6,12 +6,12 @@ use super::super::error::DurableError;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a transition did not happen.
+/// The reason why a transition failed.
 #[derive(Debug)]
 pub(super) enum TransitionError {
-    /// Nothing was touched: the rest of the batch goes on.
+    /// The transition changed nothing, and the rest of the batch continues.
     Rejected(DurableError),
-    /// The database failed in its midst: the whole batch is rolled back.
+    /// The database failed, and the whole batch is rolled back.
     Failed(DurableError),
 }
 
@@ -67,12 +67,13 @@ fn convert(error: redb::Error) -> DurableError {
     }
 }
 
-/// Returns the meaning of an error of the file system.
+/// Converts an error of the file system.
 pub(super) fn io(error: std::io::Error) -> DurableError {
     convert(redb::Error::Io(error))
 }
 
-/// Calls the database, which asserts what it reads of a damaged file: others wait for this thread.
+/// Calls the database, and converts a panic to an error. The database asserts what it reads from a
+/// damaged file, and its thread must keep running for the other callers.
 pub(super) fn asserted<R>(
     work: impl FnOnce() -> Result<R, TransitionError>,
 ) -> Result<R, DurableError> {
@@ -81,7 +82,7 @@ pub(super) fn asserted<R>(
     worked.unwrap_or_else(panicked).map_err(DurableError::from)
 }
 
-/// Returns the error of an operation that failed before its commit: it was surely not done.
+/// Returns the error of an operation that failed before its commit and was certainly not executed.
 pub(super) fn not_executed(error: DurableError) -> DurableError {
     match error {
         DurableError::Io(what) => DurableError::ReadOnly(what),
@@ -89,7 +90,7 @@ pub(super) fn not_executed(error: DurableError) -> DurableError {
     }
 }
 
-/// Returns the error of an operation that failed during its commit: it may have been done.
+/// Returns the error of an operation that failed during its commit and may have been executed.
 pub(super) fn ambiguous(error: DurableError) -> DurableError {
     match error {
         DurableError::ReadOnly(what) => DurableError::Io(what),

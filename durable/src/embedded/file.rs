@@ -1,4 +1,4 @@
-//! [`File`]: the open database, how it is opened, and when it is made smaller.
+//! [`File`], the open database, with opening and compaction.
 
 #![forbid(unsafe_code)]
 
@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 /// The version of the tables.
 const LAYOUT: u64 = 2;
 
-/// A file shorter than this is not made smaller.
+/// The length below which a file is not compacted.
 const SMALL: u64 = 16 << 20;
 
-/// The most bytes that a row needs beside its value: a page of the database.
+/// The maximum number of bytes of a row besides its value, which is one page of the database.
 const ROW: u64 = 4096;
 
-/// Opens the database, or makes a new one if that is allowed.
+/// Opens the database, or creates one if the argument is `true`.
 type Opening = dyn Fn(bool) -> Result<Database, DatabaseError> + Send + Sync;
 
-/// Where the database is.
+/// Opens the database at its location.
 pub(super) struct Opener(Box<Opening>);
 
 impl Opener {
@@ -35,7 +35,7 @@ impl Opener {
         Self(Box::new(open))
     }
 
-    /// In a file, of which so many bytes are kept in memory.
+    /// Creates an opener for a file with a cache of `cache` bytes.
     pub(super) fn file(path: &Path, cache: usize) -> Self {
         let path = path.to_owned();
         Self::new(move |new| {
@@ -45,7 +45,7 @@ impl Opener {
         })
     }
 
-    /// Opens it; `new`: and makes one if there is none.
+    /// Opens the database. If `new` is set, creates it if there is none.
     pub(super) fn open(&self, new: bool) -> Result<File, DurableError> {
         asserted(|| {
             let database = (self.0)(new)?;
@@ -54,8 +54,8 @@ impl Opener {
         })
     }
 
-    /// Opens the file for the first time, and makes it smaller if most of it is free. An error
-    /// names the file that it is about.
+    /// Opens the file for the first time, and compacts it if most of it is free. An error names the
+    /// file concerned.
     pub(super) fn first(path: &Path, cache: usize) -> Result<(Self, File), DurableError> {
         let new = !path.exists();
         if new {
@@ -84,15 +84,15 @@ impl Opener {
     }
 }
 
-/// The text between the name of a store and the random digits under which it is made.
+/// The text between the name of a store and the random digits under which the store is created.
 const MAKING: &str = ".new-";
 
-/// How many digits, hexadecimal ones.
+/// The number of hexadecimal digits.
 const DIGITS: usize = 16;
 
-/// Makes a new file by `build`, under another name until it is whole: a process that is killed
-/// leaves none that is half made. No two starts use the same other name, so that nothing is ever
-/// made of what one of them has left.
+/// Creates a file with `build` under a temporary name until it is complete, so that a killed
+/// process leaves no partial store. Each start uses another temporary name and never continues with
+/// the remains of another.
 fn make(
     path: &Path,
     build: impl FnOnce(&Path) -> Result<(), DurableError>,
@@ -112,8 +112,8 @@ fn make(
     made.map_err(|error| error.at(&new.display().to_string()))
 }
 
-/// Removes what starts that were cut short have left. The store is open and locked: none of these
-/// files becomes one any more, even if another process is making it.
+/// Removes the temporary files of starts that were interrupted. The store is open and locked, so
+/// none of these files can still become the store, even if another process is writing it.
 fn remove_leftovers(path: &Path) {
     let Some(name) = path.file_name() else { return };
     let entries = std::fs::read_dir(folder(path)).into_iter().flatten().flatten();
@@ -122,7 +122,7 @@ fn remove_leftovers(path: &Path) {
     }
 }
 
-/// Returns `true` for a name that [`make`] gives to what may become the store of that name.
+/// Returns `true` if [`make`] could have given this name to a temporary file of the store.
 fn is_leftover(file: &OsStr, store: &OsStr) -> bool {
     let rest = file.as_encoded_bytes().strip_prefix(store.as_encoded_bytes());
     let digits = rest.and_then(|rest| rest.strip_prefix(MAKING.as_bytes()));
@@ -137,7 +137,7 @@ fn folder(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Makes the name of a new file as durable as what is in it.
+/// Makes the name of a new file as durable as its contents.
 fn keep_name(path: &Path) -> std::io::Result<()> {
     // Elsewhere a folder cannot be opened, and its names are durable without.
     if cfg!(unix) {
@@ -146,8 +146,8 @@ fn keep_name(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes the tables, or sees that they are ours. A store that is one already is only read: that
-/// works on a full disk, too.
+/// Creates the tables, or checks that they are a timer store. An existing store is only read, which
+/// works on a full disk as well.
 fn prepare(database: &Database) -> Result<(), TransitionError> {
     let read = database.begin_read()?;
     let empty =
@@ -184,7 +184,8 @@ impl File {
         Ok(Snapshot::new(self.0.begin_read()?))
     }
 
-    /// Returns `true` if all rows need less than so many bytes. Reads the values of few rows only.
+    /// Returns `true` if all rows need less than `enough` bytes. Reads the values of a few rows
+    /// only.
     fn needs_less_than(&self, enough: u64) -> Result<bool, TransitionError> {
         let read = self.0.begin_read()?;
         let (timers, dead) = (read.open_table(TIMERS)?, read.open_table(DEAD)?);

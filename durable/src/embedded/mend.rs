@@ -1,10 +1,9 @@
-//! Comparing the tables of an embedded store, and mending them.
+//! The check and the repair of an embedded store.
 //!
-//! A bit that the disk has flipped in a key leaves both tables readable: a record lies under
-//! another id, or a key of `due` leads nowhere; and where the order of the keys is broken, others
-//! beside it are not found either. Therefore [`Snapshot::check`] looks up every row as the other
-//! operations do, and [`Transaction::repair`] writes both tables anew instead of changing single
-//! rows.
+//! A bit that the disk has flipped in a key leaves both tables readable. A record is then stored
+//! under another id, or a key of `due` has no record. If the order of keys is broken, lookups also
+//! miss neighbouring keys. Therefore [`Snapshot::check`] looks up every row as the other operations
+//! do, and [`Transaction::repair`] rewrites both tables instead of changing single rows.
 
 #![forbid(unsafe_code)]
 
@@ -19,20 +18,19 @@ use redb::{ReadableTable, TableDefinition};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-/// The most rows that one step of a check reads.
+/// The maximum number of rows that one step of a check reads.
 const STEP: usize = 1000;
 
 /// The parts of a check.
 const RECORDS: u64 = 0;
 const INDEX: u64 = 1;
 
-/// The tables of a repair until they have the names of the others.
+/// The tables of a repair until they replace the originals.
 const NEW_TIMERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("timers, repaired");
 const NEW_DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::new("due, repaired");
 
 impl Snapshot {
-    /// One step of a check: of records, each with its key in the index, or of keys, each with its
-    /// record.
+    /// Runs one step of a check, either of records with their keys or of keys with their records.
     pub(super) fn check(&self, from: &Cursor) -> Result<Checked, TransitionError> {
         match from.part {
             RECORDS => self.check_records(&from.after),
@@ -90,17 +88,17 @@ impl Snapshot {
     }
 }
 
-/// Where a part goes on after its last row: nowhere if there was none, or if damaged keys lie in no
-/// order. The records behind such keys are found from the other table.
+/// Returns the position after the last row, or `None` if there was no row or damaged keys are out
+/// of order. The records behind such keys are found through the other table.
 fn goes_on(part: u64, after: &Key, last: Option<Key>) -> Option<Cursor> {
     last.filter(|last| last > after).map(|after| Cursor { part, after })
 }
 
-/// A key of the index that does not lead to a record which can be read and is due then.
+/// A key of the index without a readable record that is due at its time.
 type Loose = (Millis, Vec<u8>);
 
 impl Transaction {
-    /// Writes both tables anew: each record under the id that it belongs to, and a key for each.
+    /// Rewrites both tables, with each record under its own id and one key for each.
     pub(super) fn repair(&mut self) -> Result<(), TransitionError> {
         let loose = self.loose()?;
         self.copy(&loose)?;
@@ -166,8 +164,8 @@ impl Transaction {
     }
 }
 
-/// The id that a record belongs to, and its due time: the id under which it lies, or else that of a
-/// key which leads to no record and is due when the record is.
+/// Returns the id to which a record belongs, and its due time. The id is the one under which the
+/// record is stored, or else that of a key without a record with the same due time.
 fn owner<'a>(id: &'a str, bytes: &[u8], loose: &'a [Loose]) -> Option<(&'a str, Millis)> {
     if let Some(record) = Record::decode(id, bytes) {
         return Some((id, record.due));

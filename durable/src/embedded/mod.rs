@@ -1,8 +1,8 @@
-//! [`Embedded`]: a store in one file of this machine, by the database `redb`.
+//! [`Embedded`], a store in one file of this machine, built on the database `redb`.
 //!
-//! `redb` because it is well kept and pure Rust, has one file with a stable format, transactions
-//! that are whole or not at all after any crash, and a commit that is an fsync, which is what a
-//! batch of calls shares; and because its B-trees keep slices in their order without compaction.
+//! `redb` is well maintained and pure Rust. It has a single file in a stable format, transactions
+//! that are atomic across any crash, and a commit that costs one fsync, which a batch of calls can
+//! share. Its B-trees keep due times in order without compaction.
 
 #![forbid(unsafe_code)]
 
@@ -34,21 +34,20 @@ use threads::{Calls, OnFailure, reader, writer};
 use tourbillon::Builder;
 use tourbillon::future::Timer;
 
-/// A store in one file of this machine, for one process at a time. Nothing to install.
+/// A store in one file of this machine, for one process at a time. Nothing else needs to be
+/// installed.
 ///
-/// A change is on the disk before its caller is answered (an fsync, which the calls of a moment
-/// share): it is there after the process was killed, and after the machine has lost its power. The
-/// file is locked while it is open.
+/// A change is on the disk before its future completes (an fsync, which concurrent calls share), so
+/// it survives a killed process and a power failure. The file is locked while it is open.
 ///
 /// While the disk fails, because no space is left or nothing can be written, callers get
-/// [`DurableError::ReadOnly`], reads go on where they can, and workers wait. The file is opened
-/// again by itself, with pauses of up to two seconds.
+/// [`DurableError::ReadOnly`], reads continue where possible, and workers wait. The store reopens
+/// the file by itself, with pauses of up to two seconds.
 ///
-/// Calls that wait for the disk are held in memory with their payloads, without a bound: there are
-/// as many as callers that wait. Dead letters stay until they are [driven
-/// again](super::DurableTimers::redrive) or [deleted](super::DurableTimers::delete_dead_letter), without a
-/// bound
-/// either.
+/// Calls that wait for the disk are held in memory with their payloads. Their number is not bounded
+/// except by the number of waiting callers. Dead letters are not bounded either. They stay until
+/// they are [redriven](super::DurableTimers::redrive) or
+/// [deleted](super::DurableTimers::delete_dead_letter).
 ///
 /// # Examples
 ///
@@ -68,14 +67,14 @@ use tourbillon::future::Timer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Embedded {
-    /// `None` only while it is being dropped.
+    /// `None` only while the store is being dropped.
     calls: Option<(Calls<Transaction>, Calls<Snapshot>)>,
     threads: Vec<JoinHandle<()>>,
     watchers: Arc<Watchers>,
     clock: Arc<dyn StoreClock>,
 }
 
-/// How an [`Embedded`] store is opened.
+/// Options for opening an [`Embedded`] store.
 ///
 /// # Examples
 ///
@@ -95,21 +94,21 @@ pub struct EmbeddedOptions {
 }
 
 impl EmbeddedOptions {
-    /// A cache of 64 MiB, and the system's wall clock.
+    /// Creates options with a cache of 64 MiB and the system's wall clock.
     #[must_use]
     pub fn new() -> Self {
         Self { cache: 64 << 20, clock: Arc::new(SystemClock) }
     }
 
-    /// How many bytes of the file are kept in memory at most. Any number is allowed; with few, more
-    /// is read from the system.
+    /// Sets the number of bytes of the file that are cached in memory. Any number is allowed. A
+    /// small cache reads more from the system.
     #[must_use]
     pub fn cache(mut self, bytes: usize) -> Self {
         self.cache = bytes;
         self
     }
 
-    /// Another wall clock than the system's. For tests in virtual time.
+    /// Sets another wall clock than the system's, for tests in virtual time.
     #[must_use]
     pub fn clock(mut self, clock: impl StoreClock) -> Self {
         self.clock = Arc::new(clock);
@@ -124,25 +123,25 @@ impl Default for EmbeddedOptions {
 }
 
 impl Embedded {
-    /// Opens the store in that file, and makes one if there is none.
+    /// Opens the store in a file, or creates it if there is none.
     ///
-    /// A file of 16 MiB or more of which less than half is needed is made smaller first; what it
-    /// still holds is copied for that. After a process that was killed all of the file is read.
+    /// A file of 16 MiB or more is compacted first if less than half of it is needed, for which the
+    /// contents are copied. After a process was killed, the whole file is read.
     ///
     /// # Errors
     ///
-    /// The file is open elsewhere ([`DurableError::Locked`], at once: a program that follows
-    /// another tries again for a while), cannot be written, is no such store, or damaged. The error
-    /// names the file.
+    /// Fails if the file cannot be written, is not a timer store, or is damaged. Fails at once with
+    /// [`DurableError::Locked`] if the file is open elsewhere, so a program that replaces another
+    /// should retry for a while. The error names the file.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
         Self::open_with(file, EmbeddedOptions::new())
     }
 
-    /// As [`open`](Self::open), by another wall clock than the system's.
+    /// Like [`open`](Self::open), with another wall clock than the system's.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Fails like [`open`](Self::open).
     pub fn open_with_clock(
         file: impl AsRef<Path>,
         clock: impl StoreClock,
@@ -150,11 +149,11 @@ impl Embedded {
         Self::open_with(file, EmbeddedOptions::new().clock(clock))
     }
 
-    /// As [`open`](Self::open), with another cache, or another clock.
+    /// Like [`open`](Self::open), with options.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Fails like [`open`](Self::open).
     pub fn open_with(
         file: impl AsRef<Path>,
         options: EmbeddedOptions,
@@ -259,7 +258,7 @@ impl Store for Embedded {
         self.read(OnFailure::Retry, move |snapshot, now| snapshot.load(&from, until, limit, now))
     }
 
-    /// Who has gone is not told any more.
+    /// Does nothing, because a window that was dropped is not notified any more.
     fn leave(&self, _worker: u64) -> Answer<()> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -308,8 +307,8 @@ impl Store for Embedded {
     }
 }
 
-/// Opens a store in a database that `open` opens, and makes if its argument is `true`. Errors of the
-/// disk begin with `name`.
+/// Opens a store in the database that `open` opens, or creates if its argument is `true`. Disk
+/// errors are prefixed with `name`.
 #[doc(hidden)]
 pub fn open_database(
     name: &str,
@@ -320,7 +319,7 @@ pub fn open_database(
     Embedded::keep(opener, file, name.into(), Arc::new(SystemClock))
 }
 
-/// Asks for a lease, as a worker does.
+/// Requests a lease, as a worker does.
 #[doc(hidden)]
 pub fn lease(store: &Embedded, id: &str) -> impl Future<Output = Result<(), DurableError>> + use<> {
     let leasing = store.lease(&(0, Arc::from(id)));
@@ -328,12 +327,12 @@ pub fn lease(store: &Embedded, id: &str) -> impl Future<Output = Result<(), Dura
 }
 
 impl DurableTimers {
-    /// Timers in a file of this machine, which is made if there is none (an [`Embedded`] store),
-    /// with a driver of their own.
+    /// Opens an [`Embedded`] store in a file, or creates it if there is none, with a driver of its
+    /// own.
     ///
     /// # Errors
     ///
-    /// As [`Embedded::open`]; or a thread could not be started.
+    /// Fails like [`Embedded::open`], or if a thread could not be started.
     pub fn open(file: impl AsRef<Path>) -> Result<Self, DurableError> {
         let store = Embedded::open(file)?;
         let timer = Timer::spawn(Builder::new().driver());
@@ -348,7 +347,7 @@ impl From<Embedded> for AnyStore {
     }
 }
 
-/// Waits until what was asked for has been written, and unlocks the file.
+/// Waits until pending calls have been written, and unlocks the file.
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.calls = None;

@@ -1,12 +1,12 @@
-//! [`ReopeningFile`]: the file, which is opened again after a failure of the disk.
+//! [`ReopeningFile`], which reopens the file after a failure of the disk.
 //!
-//! After one failed read or write the database answers nothing any more, not even from what it has
-//! in memory. So the file is closed then and opened again at once: what was committed is there, and
-//! can be read, though nothing can be written yet. If it cannot be opened, whoever asks next tries
-//! again (`threads.rs` has the pauses).
+//! After one failed read or write the database rejects every operation, even those that need only
+//! its memory. The file is therefore closed and reopened at once. Committed data can then be read,
+//! even if nothing can be written yet. If reopening fails, the next caller tries again
+//! (`threads.rs` has the pauses).
 //!
-//! The threads work under a lock that they share, and close under one that they do not: the file is
-//! locked against other handles until the last of its transactions has gone.
+//! The threads work under a shared lock and close the file under an exclusive one, because the file
+//! stays locked against other handles until the last of its transactions is dropped.
 
 #![forbid(unsafe_code)]
 
@@ -24,9 +24,9 @@ pub(super) struct ReopeningFile {
 }
 
 struct OpenFile {
-    /// `None` while it cannot be opened.
+    /// `None` while the file cannot be opened.
     file: Option<File>,
-    /// How often it has been closed.
+    /// The number of times that the file was closed.
     closed: u64,
 }
 
@@ -35,7 +35,7 @@ impl ReopeningFile {
         Self { opener, open: RwLock::new(OpenFile { file: Some(file), closed: 0 }), watchers }
     }
 
-    /// Works on the open file. If the disk fails it is opened again before this returns.
+    /// Works on the open file. If the disk fails, reopens the file before returning.
     pub(super) fn with<R>(
         &self,
         work: impl FnOnce(&File) -> Result<R, DurableError>,
@@ -60,7 +60,8 @@ impl ReopeningFile {
         done
     }
 
-    /// Closes the file, unless somebody has since it was closed so often, and opens it again.
+    /// Closes and reopens the file, unless another thread has done so since the file was closed
+    /// `closed` times.
     fn open_again(&self, closed: u64) -> Result<(), DurableError> {
         let mut open = ignore_poison(self.open.write());
         if open.closed != closed && open.file.is_some() {

@@ -1,4 +1,4 @@
-//! The tables of an embedded store, and every transition on them.
+//! The tables of an embedded store, and all transitions on them.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -7,14 +7,15 @@
 //! | `dead` | number | [`Dead`] |
 //! | `meta` | `layout`, `fence`, `dead` | a number |
 //!
-//! A timer has one record, and one key in `due`, which is its record's [`due`](Record::due): both
-//! are written in one transaction. A slice is a stretch of the keys of `due`.
+//! A timer has one record, and one key in `due` with the time in its record's [`due`](Record::due).
+//! Both are written in one transaction. A slice is a range of the keys of `due`.
 //!
-//! **A key may be damaged on the disk**, where no checksum of ours covers it. So ids are bytes
-//! here, as the database would panic at a text that is not UTF-8. A record says by its own checksum
-//! which id it belongs to. The record is right and the index is derived from it: what an operation
-//! finds missing or misplaced in the index it mends. Where the order of keys is broken lookups may
-//! miss others, too: a page tells that. `mend.rs` compares and mends both tables whole.
+//! **A key may be damaged on the disk**, because our checksums do not cover keys. Ids are therefore
+//! bytes here, as the database would panic at a text that is not UTF-8. The checksum of a record
+//! includes its id. Records are authoritative and the index is derived from them, so an operation
+//! repairs what it finds missing or misplaced in the index. If the order of keys is broken, lookups
+//! may miss other keys as well, and a page reports that. `mend.rs` checks and repairs both tables
+//! completely.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +38,7 @@ pub(super) const DUE: TableDefinition<'_, (u64, &[u8]), ()> = TableDefinition::n
 pub(super) const DEAD: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("dead");
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
-/// Returns the id in a key as a text: itself, unless its bytes are damaged.
+/// Returns the id in a key as a text. Damaged bytes are replaced.
 pub(super) fn named(id: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(id)
 }
@@ -50,7 +51,7 @@ fn letter(number: u64, bytes: &[u8]) -> Result<Dead, DurableError> {
     Dead::decode(bytes).ok_or_else(|| DurableError::corrupt_letter(number))
 }
 
-/// Up to `limit` entries, fewer if they are long.
+/// Returns up to `limit` entries, or fewer if they are long.
 fn page<K: redb::Key + 'static, R>(
     entries: Range<'_, K, &'static [u8]>,
     limit: usize,
@@ -68,8 +69,7 @@ fn page<K: redb::Key + 'static, R>(
     Ok(list)
 }
 
-/// Returns `true` if a timer is there after the attempt that runs, or is the one that is to be
-/// scheduled for `due`.
+/// Returns `true` if a timer outlives its running attempt, or is already planned for `due`.
 fn is_kept(found: &Record, due: Millis) -> bool {
     let repeats = found.settings.rule.is_some() || found.next.is_some();
     found.fence.is_none() || repeats || found.planned == due
@@ -79,7 +79,7 @@ fn is_kept(found: &Record, due: Millis) -> bool {
 pub(super) struct Transaction {
     pub(super) inner: WriteTransaction,
     pub(super) changes: Vec<Change>,
-    /// How many bytes of records have been read and written.
+    /// The number of bytes of records that were read and written.
     weight: usize,
 }
 
@@ -88,13 +88,13 @@ impl Transaction {
         Self { inner, changes: Vec::new(), weight: 0 }
     }
 
-    /// Writes the batch to the disk: from now on nothing of it is lost.
+    /// Writes the batch to the disk. After that none of it can be lost.
     pub(super) fn commit(self) -> Result<Vec<Change>, TransitionError> {
         self.inner.commit()?;
         Ok(self.changes)
     }
 
-    /// How many bytes of records have been read and written.
+    /// Returns the number of bytes of records that were read and written.
     pub(super) fn weight(&self) -> usize {
         self.weight
     }
@@ -106,7 +106,7 @@ impl Transaction {
         Ok(Some(record(id, found.value())?))
     }
 
-    /// Writes what a timer has become, `None` for nothing, and its key.
+    /// Writes the new record of a timer, or removes the timer, and updates its key.
     fn write(
         &mut self,
         id: &str,
@@ -134,7 +134,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns `true` if the index has the key.
+    /// Returns `true` if the index contains the key.
     fn is_indexed(&self, key: &Key) -> Result<bool, TransitionError> {
         let (time, id) = (key.0, &*key.1);
         let due = self.inner.open_table(DUE)?;
@@ -153,7 +153,7 @@ impl Transaction {
         Ok(false)
     }
 
-    /// Puts the key of an intact record into the index if damage has taken it from there.
+    /// Restores the key of an intact record if damage has removed it from the index.
     fn index(&mut self, id: &str, due: Millis) -> Result<(), TransitionError> {
         let key: Key = (due, Arc::from(id));
         if !self.is_indexed(&key)? {
@@ -163,7 +163,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// The next number of a sequence, which starts with 1.
+    /// Returns the next number of a sequence, which starts at 1.
     fn number(&self, of: &str) -> Result<u64, TransitionError> {
         let mut meta = self.inner.open_table(META)?;
         let number = meta.get(of)?.map_or(0, |last| last.value()) + 1;
@@ -370,7 +370,7 @@ impl Transaction {
     }
 }
 
-/// The store as a transaction has left it.
+/// The store after a transaction.
 pub(super) struct Snapshot(pub(super) ReadTransaction);
 
 impl Snapshot {

@@ -1,4 +1,4 @@
-//! Tests of an embedded store.
+//! Unit tests of an embedded store.
 
 #![cfg(test)]
 #![forbid(unsafe_code)]
@@ -16,12 +16,12 @@ fn insert(id: &str, due: Due) -> Insert {
     Insert { id: id.to_owned(), payload, due, existing: Existing::Replace, settings }
 }
 
-/// A key by which a timer may be leased, though it is stale.
+/// Returns a key that leases a timer although it is stale.
 fn stale(id: &str) -> Key {
     (0, Arc::from(id))
 }
 
-/// A clock that stands in the midst of a millisecond.
+/// A clock that stands in the middle of a millisecond.
 #[derive(Debug)]
 struct Between;
 
@@ -43,7 +43,7 @@ fn a_delay_is_waited_for_whole() -> Result<(), DurableError> {
     Ok(())
 }
 
-/// A clock that passes over a lease with each look.
+/// A clock that advances by more than a lease with each reading.
 #[derive(Debug, Default)]
 struct Strides(std::sync::Mutex<u64>);
 
@@ -77,7 +77,7 @@ fn a_lease_that_was_taken_over_finishes_nothing() -> Result<(), DurableError> {
     Ok(())
 }
 
-/// Does something to a timer.
+/// Applies a random operation to a timer.
 fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError> {
     let id = format!("{}", random.u8(..6));
     let due = Due::After(random.u64(..2) * 60_000);
@@ -129,7 +129,7 @@ fn each_timer_has_one_key() -> Result<(), DurableError> {
     Ok(())
 }
 
-/// A file that goes with its test.
+/// Returns the path of a temporary file.
 fn place(name: &str) -> std::path::PathBuf {
     std::env::temp_dir().join(format!("tourbillon-{name}-{}", std::process::id()))
 }

@@ -1,13 +1,13 @@
-//! The threads of an embedded store: one that writes, batch by batch, and one that reads.
+//! The threads of an embedded store, one that writes in batches and one that reads.
 //!
-//! Whoever calls waits for a future, never for the disk. The writer takes all that has been asked
-//! for by then, up to [`BATCH`] and [`WEIGHT`], does it in one transaction, commits that with an
-//! fsync, tells the watchers, and only then answers. While it waits for the disk the next batch
-//! gathers. The queue is as long as there are calls that wait: it has no bound of its own.
+//! Callers wait for a future, never for the disk. The writer takes all pending calls, up to
+//! [`BATCH`] and [`WEIGHT`], executes them in one transaction, commits it with an fsync, notifies
+//! the watchers, and only then completes the futures. The next batch accumulates while the writer
+//! waits for the disk. The queue has no bound of its own. It is as long as there are waiting calls.
 //!
-//! **When the disk fails** (no space is left, nothing can be written) the callers of that batch are
-//! told so, and those who ask during a pause as well. Calls of a worker wait, and are tried again
-//! after the pause: at most one for each of its handlers, and a page.
+//! **When the disk fails** (no space is left, nothing can be written), the callers of the batch get
+//! the error, and so do those that call during the pause that follows. Calls of a worker wait, and
+//! are retried after the pause. There is at most one for each handler of the worker, plus one page.
 
 #![forbid(unsafe_code)]
 
@@ -28,34 +28,33 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tourbillon::{Clock, MonotonicClock};
 
-/// How many operations go into one transaction at most.
+/// The maximum number of operations in a transaction.
 const BATCH: usize = 4096;
 
-/// How many bytes of records one transaction reads and writes, or somewhat more: it ends with the
-/// operation that comes to so many.
+/// The number of bytes of records read and written after which a transaction ends.
 const WEIGHT: usize = 16 << 20;
 
 /// The first and the longest pause after a failure of the disk.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];
 
-/// Whose call it is.
+/// The treatment of a call when the disk fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnFailure {
-    /// Somebody's who is told when the disk fails.
+    /// The caller gets the error.
     Report,
-    /// A worker's, which waits until it can be done.
+    /// The call waits until it can be executed, for a worker.
     Retry,
 }
 
-/// Something to do on `T`, and somebody to be answered when it is durable.
+/// An operation on `T` whose caller is notified once it is durable.
 pub(super) trait Work<T>: Send {
-    /// Returns `true` if it waits for the disk, and its caller for it.
+    /// Returns `true` if the operation waits for the disk and its caller still waits for it.
     fn waits(&self) -> bool;
 
-    /// Does it, for the first time or again. An error: the database has failed.
+    /// Executes the operation, for the first time or again. Fails if the database has failed.
     fn apply(&mut self, on: &mut T) -> Result<(), DurableError>;
 
-    /// Answers what was done; or, with an error, that it was not.
+    /// Sends the result to the caller, or the error if the commit failed.
     fn answer(self: Box<Self>, committed: Result<(), DurableError>);
 }
 
@@ -95,15 +94,15 @@ type Works<T> = Receiver<Box<dyn Work<T>>>;
 
 type WorkBatch<T> = Vec<Box<dyn Work<T>>>;
 
-/// Where a thread is asked to do something on `T`.
+/// Sends operations on `T` to a thread.
 pub(super) struct Calls<T> {
     calls: Sender<Box<dyn Work<T>>>,
-    /// The file, as its errors name it.
+    /// The file name in error messages.
     file_name: Arc<str>,
 }
 
 impl<T: 'static> Calls<T> {
-    /// Has it done.
+    /// Sends an operation to the thread.
     pub(super) fn ask<R: Send + 'static>(
         &self,
         on_failure: OnFailure,
@@ -121,7 +120,7 @@ impl<T: 'static> Calls<T> {
     }
 }
 
-/// The thread that writes.
+/// Starts the thread that writes.
 pub(super) fn writer(
     store_file: Arc<ReopeningFile>,
     watchers: Arc<Watchers>,
@@ -137,7 +136,7 @@ pub(super) fn writer(
     })
 }
 
-/// Does a batch, to which what is asked for meanwhile is added.
+/// Executes a batch, to which calls are added that arrive meanwhile.
 fn commit(
     file: &File,
     batch: &mut WorkBatch<Transaction>,
@@ -171,7 +170,7 @@ fn apply(
     Ok(())
 }
 
-/// The thread that reads.
+/// Starts the thread that reads.
 pub(super) fn reader(
     store_file: Arc<ReopeningFile>,
     file_name: Arc<str>,
@@ -195,7 +194,7 @@ fn read(file: &File, batch: &mut WorkBatch<Snapshot>) -> Result<(), DurableError
     })
 }
 
-/// Does what is asked for by `turn`, batch by batch, until nobody can ask any more.
+/// Executes calls with `turn`, batch by batch, until all senders are gone.
 fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut WorkBatch<T>) -> Result<(), DurableError>) {
     let mut waiting: WorkBatch<T> = Vec::new();
     let mut pause = PAUSES[0];
@@ -227,7 +226,8 @@ fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut WorkBatch<T>) -> Result<
     }
 }
 
-/// Lets a pause go by, in which callers are told why. `false`: nobody can ask any more.
+/// Waits for the pause to pass, and gives callers the error meanwhile. Returns `false` if all
+/// senders are gone.
 fn rest<T>(
     works: &Works<T>,
     until: Instant,
@@ -248,7 +248,7 @@ fn rest<T>(
     }
 }
 
-/// Starts a thread that does what is asked for, until nobody can ask any more.
+/// Starts a thread that executes calls until all senders are gone.
 #[allow(clippy::disallowed_methods, reason = "the one place that starts the threads of a store")]
 fn start<T: 'static>(
     name: &str,
