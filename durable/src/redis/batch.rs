@@ -1,4 +1,4 @@
-//! Batches: the operations that change something, of a partition, asked for together.
+//! Batches of changing operations on one partition.
 //!
 //! ```text
 //!   insert   ─┐   waiting            on its way
@@ -7,21 +7,20 @@
 //!   finish   ─┘   └──┴──┴──┴──┘      └──┴──┴──┴──┘
 //! ```
 //!
-//! **One batch of a partition is on its way at a time**; while it is, the next gathers. So an
-//! operation that comes alone goes at once, and among many the costs of a request are shared by up to
-//! [`MAX_OPERATIONS`] of them. Each operation is whole or not at all for itself, and has its own answer or
-//! error.
+//! **One batch per partition is in flight at a time**, and the next accumulates meanwhile. A single
+//! operation is sent at once, and under load up to [`MAX_OPERATIONS`] operations share the cost of
+//! a request. Each operation is atomic by itself, and has its own result or error.
 //!
-//! **Asked again, done once.** A batch has a number, one greater than the last of this process and
-//! partition, and goes again under that number, the same operations at the same places, until there
-//! is an answer. The script keeps the answer to the last batch of each process, gives it to that
-//! number again, and refuses a lower one. Where nothing was changed it keeps none; unless a copy
-//! of the batch, or of one that was given up, may still be on its way: that must find that it comes
-//! too late, whatever others have changed meanwhile. An operation that surely was not done, as its
-//! key was moving, leaves the batch and waits again, behind all others.
+//! **Retried, executed once.** The batches of a process and partition are numbered consecutively. A
+//! batch is resent under its number, with the same operations in the same positions, until a reply
+//! arrives. The script keeps its last reply to each process, returns it on a resend, and rejects
+//! lower numbers. It keeps no reply to a batch that changed nothing, unless a copy of the batch, or
+//! of one that was given up, may still be in flight. That copy must then be rejected as late,
+//! whatever others have changed meanwhile. An operation that was certainly not executed, because
+//! its key was moving, leaves the batch and joins the end of the queue.
 //!
-//! **Who does not wait any more** has had its answer: that there is none. Its operation stays away
-//! when the batch goes again. A future that was dropped changes nothing: the operation is done.
+//! **Callers that timed out** have already received `Unreachable`. Their operations are left out of
+//! a resend. Dropping a future has no effect, and the operation is executed.
 
 #![forbid(unsafe_code)]
 
@@ -40,15 +39,15 @@ use std::sync::Arc;
 use std::time::Instant;
 use tourbillon::{Clock, MonotonicClock};
 
-/// How many operations go together at most.
+/// The maximum number of operations in a batch.
 const MAX_OPERATIONS: usize = 128;
 
-/// How many bytes of them, unless one alone has more.
+/// The maximum number of bytes in a batch, unless a single operation is longer.
 const MAX_BYTES: usize = 1 << 18;
 
 impl Operations {
-    /// Has an operation done with the next batch, also if nobody waits for it any more, unless it
-    /// says otherwise. `read` makes the answer of what the script said.
+    /// Executes an operation with the next batch, even if its caller has gone, unless the operation
+    /// is marked otherwise. `read` converts the reply of the script.
     pub(super) fn change<R: Send + 'static>(
         self: &Arc<Self>,
         retry: RetryPolicy,
@@ -85,7 +84,7 @@ impl Operations {
     }
 }
 
-/// Operations that go together; an empty place is of one that nobody waits for any more.
+/// Operations that are sent together. An empty entry belonged to a caller that has timed out.
 struct Batch {
     number: u64,
     requests: Vec<Option<Request<Operations>>>,
@@ -97,11 +96,11 @@ impl Batch {
     }
 }
 
-/// Asks for the batches of a partition, one after another, until nothing waits.
+/// Sends the batches of a partition, one after another, until the queue is empty.
 struct Sender {
     operations: Arc<Operations>,
     partition: u64,
-    /// Why there was no answer the last time.
+    /// The reason why there was no reply the last time.
     why: String,
     ended: bool,
 }
@@ -135,7 +134,7 @@ impl Sender {
         Some(Batch { number: queue.batches, requests })
     }
 
-    /// Asks for a batch until there is an answer, or nobody waits for it any more.
+    /// Sends a batch until a reply arrives or all its callers have timed out.
     async fn send(&mut self, mut batch: Batch) {
         let mut pause = PAUSES[0];
         loop {
@@ -195,8 +194,8 @@ impl Sender {
         command
     }
 
-    /// Waits for something, and meanwhile tells those whose time runs out. `None`: nobody of the
-    /// batch waits any more.
+    /// Waits for a future, and meanwhile fails the requests whose deadline passes. Returns `None`
+    /// if no request of the batch remains.
     async fn wait_for<T>(
         &self,
         batch: &mut Batch,
@@ -213,7 +212,7 @@ impl Sender {
         }
     }
 
-    /// When the first time runs out, of this batch and of those that wait for the next.
+    /// Returns the first deadline of this batch and of the queue.
     fn deadline(&self, batch: &Batch) -> Instant {
         let queue = self.operations.queues.queue(self.partition);
         let first =
@@ -238,8 +237,8 @@ impl Sender {
         }
     }
 
-    /// Answers a batch. Returns `true` if all of it was done. Operations that were not
-    /// done wait again, behind all others, because those may go where they cannot.
+    /// Completes a batch. Returns `true` if all of it was executed. Other operations join the end
+    /// of the queue, because the ones before them may be executable.
     fn complete(&mut self, batch: Batch, answer: Value, connection: &Connection) -> bool {
         let Some((now, answers)) = split_reply(answer, batch.requests.len()) else {
             self.fail(batch, &unexpected_reply());
@@ -288,7 +287,7 @@ impl Sender {
     }
 }
 
-/// The time and the answers of a batch of so many.
+/// Splits the reply to a batch of `count` operations into the time and the results.
 fn split_reply(answer: Value, count: usize) -> Option<(Millis, impl Iterator<Item = Value>)> {
     let Value::Array(answers) = answer else { return None };
     let whole = answers.len() == count + 1;
@@ -299,7 +298,7 @@ fn split_reply(answer: Value, count: usize) -> Option<(Millis, impl Iterator<Ite
     }
 }
 
-/// The error of an operation, as if it were that of its command.
+/// Converts the error text of an operation, as if it were the error of its command.
 fn failed(text: &[u8]) -> RedisError {
     let line: Vec<u8> = text.iter().copied().filter(|byte| !b"\r\n".contains(byte)).collect();
     match redis::parse_redis_value(&[b"-", &line[..], b"\r\n"].concat()) {
@@ -309,7 +308,7 @@ fn failed(text: &[u8]) -> RedisError {
     }
 }
 
-/// The runtime has ended, or this has panicked: nobody is left without an answer.
+/// Fails all waiting requests if the runtime has ended or the task has panicked.
 impl Drop for Sender {
     fn drop(&mut self) {
         if !self.ended {

@@ -1,4 +1,5 @@
-//! A record's bytes in Redis: a head that the scripts read, and a rest that they carry along.
+//! The encoding of a record in Redis, with a head that the scripts read and a rest that they carry
+//! along.
 //!
 //! ```text
 //! record: layout 1 │ flags 1 │ due 6 │ planned 6 │ fence 6 │ attempt 4 │ lease 4 │ error │ next?
@@ -7,13 +8,13 @@
 //! letter: died 6 │ reason 1 │ id │ record
 //! ```
 //!
-//! Numbers of the head are little-endian, `error` and `id` have their length before them, of two
-//! bytes; `scripts/change.lua` reads the same. `next` is the record of the delivery that was
-//! scheduled while this one ran, with its length before it, of four bytes; a flag says whether it
-//! is there. Numbers of the rest are of seven bits a byte, lowest first. The sum is the CRC-32 of
-//! what comes after it, which no script changes, and of the timer's id: a record whose rest was
-//! damaged, or that lies under another id, is not delivered. With a short payload a record stays
-//! below the 64 bytes up to which Redis packs a small hash without pointers.
+//! Numbers of the head are little-endian, and `error` and `id` are preceded by their length in two
+//! bytes. `scripts/change.lua` reads the same layout. `next` is the record of the delivery that was
+//! inserted while this one was running, preceded by its length in four bytes. A flag indicates its
+//! presence. Numbers of the rest have seven bits per byte, lowest first. The sum is the CRC-32 of
+//! the bytes after it, which no script changes, and of the timer's id, so a record whose rest is
+//! damaged, or that is stored under another id, is not delivered. With a short payload a record
+//! stays below the 64 bytes up to which Redis packs a small hash without pointers.
 
 #![forbid(unsafe_code)]
 
@@ -21,25 +22,24 @@ use super::super::backoff::Backoff;
 use super::super::clock::Millis;
 use super::super::record::{Dead, DeadReason, Reader, Record, Settings, sum};
 
-/// The version of these bytes and of the keys.
+/// The version of this encoding and of the keys.
 pub(super) const LAYOUT: u8 = 2;
 
-/// Flag of a record: it repeats. Cleared by a cancel while it is leased.
+/// Flag of a record that repeats. A cancel clears it while the timer is leased.
 const REPEATS: u8 = 1;
 
-/// Flag of a record: another delivery comes after this one.
+/// Flag of a record that has a next delivery.
 const NEXT: u8 = 2;
 
-/// Flag of a record: a worker could not read it. No script does anything with it any more but
-/// remove it.
+/// Flag of a record that a worker could not read. Scripts only remove such a record.
 const DAMAGED: u8 = 128;
 
-/// Which of the optional parts of a rest are there.
+/// Flags of the optional parts of a rest.
 const JITTER: u8 = 1;
 const LIVES: u8 = 2;
 const RULE: u8 = 4;
 
-/// The bytes of a record that rests and has had no attempt.
+/// Encodes a record that rests and has had no attempt.
 pub(super) fn resting(
     id: &str,
     settings: &Settings,
@@ -81,7 +81,7 @@ pub(super) fn resting(
     bytes
 }
 
-/// `None`: these are not the bytes of a record of that id.
+/// Decodes a record. Returns `None` if the bytes are not a record of this id.
 pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     let mut head = Reader(bytes);
     let &[LAYOUT, flags @ 0..DAMAGED] = head.take(2)? else { return None };
@@ -114,7 +114,7 @@ pub(super) fn record(id: &str, bytes: &[u8]) -> Option<Record> {
     Some(Record { fence, due, planned, attempt, settings, error, payload, next })
 }
 
-/// The number of a reason, in a letter.
+/// Returns the number that encodes a reason in a letter.
 pub(super) fn reason(reason: DeadReason) -> u64 {
     match reason {
         DeadReason::Attempts => 0,
@@ -123,7 +123,7 @@ pub(super) fn reason(reason: DeadReason) -> u64 {
     }
 }
 
-/// `None`: these are not the bytes of a dead letter.
+/// Decodes a dead letter. Returns `None` if the bytes are not one.
 pub(super) fn letter(bytes: &[u8]) -> Option<Dead> {
     let mut head = Reader(bytes);
     let died = head.fixed(6)?;
@@ -147,7 +147,7 @@ fn number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// The numbers and texts of this layout.
+/// Reads the numbers and texts of this layout.
 impl Reader<'_> {
     fn fixed(&mut self, count: usize) -> Option<u64> {
         let bytes = self.take(count)?.iter().rev();
@@ -166,7 +166,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The record of the delivery that comes next, after which none comes.
+    /// Reads the record of the next delivery, which has no next one itself.
     fn next(&mut self, id: &str) -> Option<Record> {
         let length = usize::try_from(self.fixed(4)?).ok()?;
         let bytes = self.take(length)?;
@@ -188,7 +188,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    /// A record under that fence, in its third attempt.
+    /// Encodes a record under a fencing token, in its third attempt.
     fn bytes(settings: &Settings, fence: u64) -> Vec<u8> {
         let mut bytes = resting("id", settings, 1, 2, "out of paper", &[0, 255]);
         bytes[14..20].copy_from_slice(&fence.to_le_bytes()[..6]);

@@ -1,13 +1,13 @@
-//! [`Cluster`]: the nodes of a cluster, and which of them is the master of a slot.
+//! [`Cluster`], the nodes of a cluster, and the master of each slot.
 //!
-//! **Each node has a connection of its own**, so that a silent one delays no request to another.
+//! **Each node has its own connection**, so that an unresponsive node delays no request to another.
 //! (The cluster client of the crate `redis` connects to all nodes in one step, in which it serves
-//! none, and repeats that whenever a slot's node is missing.)
+//! no request, and repeats that whenever the node of a slot is missing.)
 //!
-//! **The cluster is learned again** by `CLUSTER SLOTS` when a request comes to nothing: the slot
-//! has moved, the connection broke, or there was no answer in time. The node that knows of the move
-//! is asked first, then the known masters, then every node that was ever named, by `connect` or by
-//! the cluster. So a cluster all of whose named nodes were replaced is not lost.
+//! **The topology is refreshed** with `CLUSTER SLOTS` when a request fails because the slot has
+//! moved, the connection broke, or there was no reply in time. The node that reported the move is
+//! asked first, then the known masters, then every node that was ever named by `connect` or by the
+//! cluster. A cluster is therefore still found after all nodes passed to `connect` were replaced.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 type Address = (String, u16);
 
 pub(super) struct Cluster {
-    /// The nodes that `connect` was given.
+    /// The nodes that were passed to `connect`.
     named: Vec<Arc<Node>>,
     topology: Mutex<Topology>,
 }
@@ -36,14 +36,14 @@ struct Topology {
     masters: HashMap<Slot, Arc<Node>>,
     /// All nodes that the cluster has listed, including replicas.
     nodes: BTreeMap<Address, Arc<Node>>,
-    /// The node that has listed them. It rejects requests for a slot that no node has.
+    /// The node that has listed them. It rejects requests for a slot without a node.
     source: Arc<Node>,
-    /// Set while it is being learned again, and for a moment after that.
+    /// Set during a refresh, and for a moment after it.
     learning: bool,
 }
 
 impl Cluster {
-    /// Learns a cluster, some of whose nodes are these.
+    /// Connects to a cluster through some of its nodes.
     pub(super) async fn connect(clients: Vec<Client>) -> RedisResult<Self> {
         let named = clients.into_iter().map(|client| Node::lazy(client).map(Arc::new));
         let named: Vec<Arc<Node>> = named.collect::<RedisResult<_>>()?;
@@ -55,23 +55,23 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The master of the slot of a key, as far as is known.
+    /// Returns the master of the slot of a key, as far as it is known.
     pub(super) fn master(&self, key: &str) -> Arc<Node> {
         let topology = self.lock();
         Arc::clone(topology.masters.get(&Slot::for_key(key)).unwrap_or(&topology.source))
     }
 
-    /// The masters of all slots.
+    /// Returns the masters of all slots.
     pub(super) fn masters(&self) -> Vec<Arc<Node>> {
         distinct(self.lock().masters.values())
     }
 
-    /// All nodes that were ever named, those first that `connect` was given.
+    /// Returns all nodes that were ever named, starting with those passed to `connect`.
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         distinct(self.named.iter().chain(self.lock().nodes.values()))
     }
 
-    /// Has the cluster learned again if an error of a node says that it may have changed.
+    /// Refreshes the topology if an error of a node indicates that it may have changed.
     pub(super) fn check(self: &Arc<Self>, node: &Arc<Node>, error: &RedisError) {
         use ServerErrorKind::{ClusterDown, MasterDown, Moved, ReadOnly};
         let first = match error.kind() {
@@ -96,7 +96,7 @@ impl Cluster {
         });
     }
 
-    /// Takes over the nodes that a node has listed. Known nodes keep their connections.
+    /// Adopts the nodes that a node has listed. Known nodes keep their connections.
     fn learn(&self, source: Arc<Node>, shards: Vec<Shard>) {
         let mut topology = self.lock();
         let old = std::mem::take(&mut topology.nodes);
@@ -135,15 +135,14 @@ fn distinct<'a>(nodes: impl Iterator<Item = &'a Arc<Node>>) -> Vec<Arc<Node>> {
     all
 }
 
-/// Some slots and their nodes, the master first.
+/// A range of slots and its nodes, master first.
 #[derive(Debug, PartialEq, Eq)]
 struct Shard {
     slots: std::ops::RangeInclusive<u16>,
     nodes: Vec<Address>,
 }
 
-/// Returns the description of the cluster by the first node that answers, or the reason why none
-/// does.
+/// Returns the topology from the first node that replies, or the reason why none does.
 async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<Shard>)> {
     let mut asked: FuturesUnordered<_> = nodes
         .iter()
@@ -177,8 +176,8 @@ async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<S
     Err(why)
 }
 
-/// The answer to `CLUSTER SLOTS`. A node that tells no host is where the source is; one whose host
-/// is not known is left out.
+/// Parses the reply to `CLUSTER SLOTS`. A node without a host has the host of the source, and a
+/// node whose host is unknown is left out.
 fn read(said: Value, source: &Client) -> Vec<Shard> {
     let here = address(source).map_or(String::new(), |(host, _)| host);
     let Value::Array(said) = said else { return Vec::new() };
@@ -216,7 +215,7 @@ fn address(client: &Client) -> Option<Address> {
     }
 }
 
-/// A node at that address, which is reached as another is.
+/// Creates a node at this address with the connection options of another.
 fn at((host, port): &Address, like: &Node) -> RedisResult<Node> {
     let info = like.client().get_connection_info().clone();
     let mut there = info.addr().clone();

@@ -1,4 +1,4 @@
-//! [`Damaged`]: the timers whose records could not be read lately.
+//! [`Damaged`], the timers whose records could not be read recently.
 //!
 //! Such a record stays in the store, and its key stays due, so each page that begins before the key
 //! contains it. A worker requests it once a minute, and reports each time that it cannot be read.
@@ -10,7 +10,8 @@ use crate::panics::ignore_poison;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// When it is asked for again: `AGAIN` of `window.rs`, when its key is loaded again.
+/// The interval between requests. It equals `AGAIN` of `window.rs`, after which the key is loaded
+/// again.
 const AGAIN: Millis = 60_000;
 
 #[derive(Debug, Default)]
@@ -18,14 +19,14 @@ pub(super) struct Damaged(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The store's clock, as a worker has read it last.
+    /// The store's clock at the last load of a worker.
     now: Millis,
-    /// When each was found.
+    /// The time at which each timer was found.
     found: BTreeMap<String, Millis>,
 }
 
 impl Damaged {
-    /// The time goes on.
+    /// Sets the time, and forgets timers that were found more than the interval ago.
     pub(super) fn now(&self, now: Millis) {
         let mut known = self.lock();
         known.now = now;

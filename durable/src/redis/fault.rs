@@ -1,8 +1,8 @@
-//! [`Fault`]: what an error of a request means, and whether the request is sent again.
+//! [`Fault`], the classification of request errors, which decides about a resend.
 //!
-//! **Sent again unconditionally**: requests that certainly were not executed (connection refused,
-//! slot moved, server still loading). **Sent again under the same number**: those that may have
-//! been executed, with the reply lost (`batch.rs`); the script then returns the reply that it has
+//! **Resent unconditionally** are requests that were certainly not executed (connection refused,
+//! slot moved, server still loading). **Resent under the same number** are batches that may have
+//! been executed, with the reply lost (`batch.rs`). The script then returns the reply that it has
 //! kept, or executes them.
 
 #![forbid(unsafe_code)]
@@ -10,23 +10,23 @@
 use super::super::error::DurableError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// The messages about a missing right within a script, by Redis 7.0 and later ones.
+/// The messages of Redis 7.0 and later about a missing permission within a script.
 const DENIED: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
-/// The reason why there is no answer.
+/// The reason why a request failed.
 pub(super) enum Fault {
     Fatal(DurableError),
-    /// It was certainly not executed, and may be after an operator has fixed the server. Workers
+    /// The request was not executed, and can be after an operator has fixed the server. Workers
     /// wait.
     Rejected(DurableError),
-    /// It was surely not done.
+    /// The request was not executed.
     NotExecuted(String),
-    /// It may have been done.
+    /// The request may have been executed.
     Ambiguous(String),
 }
 
 impl Fault {
-    /// The meaning of an error that a node of a cluster, or a node alone, has given.
+    /// Classifies an error of a node.
     pub(super) fn of(error: &RedisError, cluster: bool) -> Self {
         use ServerErrorKind as Server;
         let what = error.to_string();
@@ -67,7 +67,7 @@ impl Fault {
         }
     }
 
-    /// The error for a caller that does not try again.
+    /// Converts to the error for a caller that does not retry.
     pub(super) fn into_error(self) -> DurableError {
         match self {
             Self::Fatal(error) | Self::Rejected(error) => error,
@@ -76,7 +76,7 @@ impl Fault {
     }
 }
 
-/// Returns the meaning of an error of a connection that cannot be made.
+/// Converts the error of a connection that cannot be established.
 pub(super) fn refused(error: &RedisError) -> DurableError {
     Fault::of(error, false).into_error()
 }

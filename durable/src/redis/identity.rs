@@ -1,4 +1,4 @@
-//! [`Identity`]: checks that the store is still the one that was opened.
+//! [`Identity`], which checks that the store is still the one that was opened.
 //!
 //! A server may be emptied while it is in use, by `FLUSHALL`, a restart without persisted data, or
 //! a failover to an empty replica. The opened store is then gone, and the next process that
@@ -23,14 +23,14 @@ use std::sync::{Mutex, OnceLock};
 pub(super) struct Identity {
     name: String,
     pub(super) partitions: u64,
-    /// The number that the store was given when it was made.
+    /// The number that the store was given when it was created.
     pub(super) number: Mutex<u64>,
     /// The reason why the store is no longer used.
     pub(super) unusable: OnceLock<DurableError>,
 }
 
 impl Identity {
-    /// Opens a store, or makes it with so many partitions.
+    /// Opens a store, or creates it with `partitions` partitions.
     pub(super) async fn open(
         link: &Link,
         script: &Script,

@@ -1,11 +1,12 @@
-//! [`IdleHints`]: which partitions need not be asked for near keys.
+//! [`IdleHints`], which tell the partitions that need not be asked for keys.
 //!
-//! A page of a partition tells the due time of the first key beyond it. Until then nothing is due
-//! but what is put there later, and a change within half a minute is told by a notice: so for
-//! nearly half a minute from the page on, all that is due before that first key is known.
+//! A page of a partition contains the due time of the first key beyond it. Until then only keys
+//! that are added later can be due, and each addition within the next half minute is published as a
+//! notice. For almost half a minute after the page, all keys that are due before that first key are
+//! therefore known.
 //!
-//! A page and a notice may cross. A page therefore counts only if there was no notice while it was
-//! on its way. If the store's clock is set back, what is known counts no more.
+//! A page and a notice may cross. A page therefore counts only if no notice arrived while it was
+//! pending. If the store's clock is set back, the hint is dropped.
 
 #![forbid(unsafe_code)]
 
@@ -13,24 +14,26 @@ use super::super::clock::Millis;
 use crate::panics::ignore_poison;
 use std::sync::{Mutex, MutexGuard};
 
-/// How far ahead the scripts tell of changes: `NOTIFY_AHEAD` of `scripts/change.lua`.
+/// The distance from now up to which the scripts publish changes, equal to `NOTIFY_AHEAD` of
+/// `scripts/change.lua`.
 pub(super) const NOTIFY_AHEAD: Millis = 30_000;
 
-/// By how much two servers' clocks may differ, or one be set back, so that nothing goes unheard.
+/// The difference between two servers' clocks, or step back of one clock, up to which no notice is
+/// missed.
 const APART: Millis = 5000;
 
-/// The knowledge about each partition.
+/// The hints for each partition.
 #[derive(Debug)]
 pub(super) struct IdleHints(Mutex<Vec<IdleHint>>);
 
-/// Between these two times, both excluded, no key is due.
+/// A range of times, both ends excluded, in which no key is due.
 #[derive(Clone, Copy, Debug, Default)]
 struct IdleHint {
     after: Millis,
     before: Millis,
-    /// When that was so.
+    /// The time at which the hint was recorded.
     since: Millis,
-    /// How many notices there have been.
+    /// The number of notices so far.
     notices: u64,
 }
 
@@ -58,7 +61,7 @@ impl IdleHints {
         (!idle).then_some(hint.notices)
     }
 
-    /// A whole page up to `until` has come, that was asked for after so many notices.
+    /// Records a complete page up to `until` that was requested after `notices` notices.
     pub(super) fn page(
         &self,
         partition: u64,
@@ -76,7 +79,7 @@ impl IdleHints {
         }
     }
 
-    /// A key is there now.
+    /// Records that a key was added.
     pub(super) fn notice(&self, partition: u64, due: Millis) {
         let mut all = self.lock();
         let Some(hint) = find(&mut all, partition) else { return };
@@ -84,7 +87,7 @@ impl IdleHints {
         hint.before = hint.before.min(due);
     }
 
-    /// Notices may have been lost.
+    /// Drops all hints, because notices may have been lost.
     pub(super) fn forget(&self) {
         for hint in &mut *self.lock() {
             hint.notices += 1;

@@ -1,4 +1,4 @@
-//! [`Keys`]: what the keys of a store are called, and where an id belongs.
+//! [`Keys`], the names of a store's keys, and the location of an id.
 //!
 //! | key | type | what |
 //! |---|---|---|
@@ -14,33 +14,33 @@
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |
 //!
-//! All keys of a partition have one hash tag, so that they lie in one slot of a cluster. The
-//! records lie in many small hashes, and the ids in many small sorted sets, because Redis packs
-//! small ones without pointers.
+//! All keys of a partition share a hash tag, so that they are in one slot of a cluster. Records are
+//! stored in many small hashes, and ids in many small sorted sets, because Redis packs small ones
+//! without pointers.
 
 #![forbid(unsafe_code)]
 
 use super::super::clock::Millis;
 
-/// How many hashes hold the records of a partition.
+/// The number of hashes for the records of a partition.
 pub(super) const BUCKETS: u64 = 4096;
 
-/// How long a slice is: `SLICE` of `scripts/common.lua`.
+/// The length of a slice, equal to `SLICE` of `scripts/common.lua`.
 const SLICE: Millis = 600_000;
 
-/// The number of the slice of a due time.
+/// Returns the number of the slice of a due time.
 pub(super) fn slice(due: Millis) -> u64 {
     due / SLICE
 }
 
-/// Names the keys of a store.
+/// The names of the keys of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     name: String,
     partitions: u64,
 }
 
-/// Where an id belongs.
+/// The location of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Location {
     pub(super) partition: u64,
@@ -52,18 +52,18 @@ impl Keys {
         Self { name: name.to_owned(), partitions: partitions.max(1) }
     }
 
-    /// The key of a store's description.
+    /// Returns the key of a store's description.
     pub(super) fn store(name: &str) -> String {
         format!("{{tb:{name}}}")
     }
 
-    /// The workers, and what they own.
+    /// Returns the keys of the workers and of their partitions.
     pub(super) fn workers(&self) -> [String; 2] {
         let store = Self::store(&self.name);
         [store.clone() + ":workers", store + ":owners"]
     }
 
-    /// Where near changes are told.
+    /// Returns the channel of the notices.
     pub(super) fn channel(&self) -> String {
         format!("tb:{}", self.name)
     }
@@ -77,7 +77,7 @@ impl Keys {
         Location { partition: hash % self.partitions, bucket: hash / self.partitions % BUCKETS }
     }
 
-    /// The prefix of all keys of a partition.
+    /// Returns the prefix of all keys of a partition.
     pub(super) fn prefix(&self, partition: u64) -> String {
         format!("{{tb:{}:{partition}}}:", self.name)
     }
@@ -90,13 +90,13 @@ impl Keys {
         self.prefix(partition) + "counters"
     }
 
-    /// The dead letters by number, and their order.
+    /// Returns the keys of the dead letters and of their order.
     pub(super) fn dead(&self, partition: u64) -> [String; 2] {
         let prefix = self.prefix(partition);
         [prefix.clone() + "letters", prefix + "dead"]
     }
 
-    /// The keys that every script has.
+    /// Returns the keys that every script uses.
     pub(super) fn common(&self, partition: u64) -> [String; 4] {
         let prefix = self.prefix(partition);
         let [slices, answers, ages] = ["slices", "answers", "ages"].map(|key| prefix.clone() + key);
@@ -104,8 +104,8 @@ impl Keys {
     }
 }
 
-/// FNV-1a, its bits spread: the same on every machine and in every version, as the keys depend on
-/// it.
+/// Hashes an id with FNV-1a and spreads the bits. The result is the same on every machine and in
+/// every version, because stored keys depend on it.
 fn hash(bytes: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325_u64;
     let hash = bytes

@@ -1,8 +1,8 @@
-//! [`Link`]: the connection to the node that has a key, and the policy of retries.
+//! [`Link`], the connection to the node of a key, with the retry policy.
 //!
-//! The crate `redis` has the connections; where the slots are ([`cluster`](super::cluster)), when a
-//! connection is replaced ([`node`](super::node)), and what is asked again
-//! ([`fault`](super::fault)) is decided here.
+//! The crate `redis` provides the connections. This module and its neighbours decide which node has
+//! a slot ([`cluster`](super::cluster)), when a connection is replaced ([`node`](super::node)), and
+//! when a request is retried ([`fault`](super::fault)).
 
 #![forbid(unsafe_code)]
 
@@ -14,24 +14,26 @@ use redis::{Client, Cmd, FromRedisValue, RedisError, RedisResult, Value, cmd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who waits for an answer.
+/// The time for which a request is retried.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RetryPolicy {
-    /// Somebody who wants to know after a while that there is none.
+    /// Gives up after 5 s, for a caller.
     Caller,
-    /// A worker, which has nothing better to do.
+    /// Retries until it succeeds, for a worker.
     Worker,
-    /// A worker, which can do without.
+    /// Gives up after one reply timeout and the longest pause, because the request is repeated
+    /// later.
     Page,
-    /// A worker that has other partitions to look after, and tries this one on in the background.
+    /// Gives up after half a reply timeout, for a worker with other partitions to load. A
+    /// background task then keeps trying this one.
     Probe,
 }
 
-/// How long a caller waits.
+/// The time for which a caller waits.
 pub(super) const CALLER: Duration = Duration::from_secs(5);
 
 impl RetryPolicy {
-    /// How long it lasts.
+    /// Returns the maximum duration of the request.
     pub(super) fn limit(self) -> Option<Duration> {
         match self {
             Self::Caller => Some(CALLER),
@@ -43,7 +45,7 @@ impl RetryPolicy {
     }
 }
 
-/// One node, or a cluster; clones share the connections.
+/// A single node or a cluster. Clones share the connections.
 #[derive(Clone)]
 pub(super) enum Link {
     Node(Arc<Node>),
@@ -51,19 +53,19 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// A connection to one node.
+    /// Connects to a single node.
     pub(super) async fn node(client: Client) -> Result<Self, DurableError> {
         let node = in_time(Node::connect(client)).await?;
         Ok(Self::Node(Arc::new(node.map_err(|error| refused(&error))?)))
     }
 
-    /// Connections to the nodes of a cluster, some of which are these.
+    /// Connects to a cluster through some of its nodes.
     pub(super) async fn cluster(nodes: Vec<Client>) -> Result<Self, DurableError> {
         let cluster = in_time(Cluster::connect(nodes)).await?;
         Ok(Self::Cluster(Arc::new(cluster.map_err(|error| Fault::of(&error, true).into_error())?)))
     }
 
-    /// The connection to the node that has a key.
+    /// Returns the connection to the node of a key.
     pub(super) fn connection(&self, key: &str) -> Connection {
         match self {
             Self::Node(node) => node.connection(),
@@ -71,7 +73,7 @@ impl Link {
         }
     }
 
-    /// Asks the node that has a key, until there is an answer, for something that changes nothing.
+    /// Sends a request without side effects to the node of a key until a reply arrives.
     pub(super) async fn ask<T: FromRedisValue, F: Future<Output = RedisResult<Value>>>(
         &self,
         key: &str,
@@ -133,8 +135,8 @@ impl Link {
         futures_util::future::join_all(each).await
     }
 
-    /// Returns the meaning of an error from that connection. Requests another connection and learns
-    /// the slots anew if necessary.
+    /// Classifies an error of a connection. If necessary, requests another connection and refreshes
+    /// the topology.
     pub(super) fn fault(&self, connection: &Connection, error: &RedisError) -> Fault {
         connection.check(error);
         if let Self::Cluster(cluster) = self {
@@ -143,7 +145,7 @@ impl Link {
         Fault::of(error, matches!(self, Self::Cluster(_)))
     }
 
-    /// How to connect to each node that is known.
+    /// Returns the clients of all known nodes.
     pub(super) fn clients(&self) -> Vec<Client> {
         let nodes = match self {
             Self::Node(node) => vec![Arc::clone(node)],
@@ -152,7 +154,7 @@ impl Link {
         nodes.iter().map(|node| node.client().clone()).collect()
     }
 
-    /// How often the address of a single node may have led elsewhere.
+    /// Returns the number of times that the address of a single node may have changed its target.
     pub(super) fn moves(&self) -> u64 {
         match self {
             Self::Node(node) => node.number(),
@@ -161,20 +163,20 @@ impl Link {
     }
 }
 
-/// Converts an answer to its type. An answer of another type arrived whole, so another program
-/// wrote to the store, and the connection did not break.
+/// Converts a reply to its type. A reply of another type arrived completely, so another program
+/// wrote to the store and the connection is intact.
 fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<T, DurableError> {
     let unexpected = |error| DurableError::corrupt(format!("the answer about {about}: {error}"));
     redis::from_redis_value(said).map_err(unexpected)
 }
 
-/// Bounds the time that a connection may take.
+/// Limits the time that connecting may take.
 async fn in_time<T>(connect: impl Future<Output = T>) -> Result<T, DurableError> {
     let late = |_| DurableError::Unreachable("no connection in time".to_owned());
     tokio::time::timeout(CALLER, connect).await.map_err(late)
 }
 
-/// A call of a script by its hash.
+/// Returns a command that calls a script by its hash.
 pub(super) fn call(script: &redis::Script, keys: &[String]) -> Cmd {
     let mut command = cmd("EVALSHA");
     command.arg(script.get_hash()).arg(keys.len()).arg(keys);

@@ -1,4 +1,4 @@
-//! The requests of a worker: its heartbeat, its partitions, and their keys.
+//! The requests of a worker for its heartbeat, its partitions, and their keys.
 
 #![forbid(unsafe_code)]
 
@@ -13,33 +13,33 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How far ahead keys are loaded at most. Less than the scripts tell of, so that what is put there
-/// after a page is told.
+/// The maximum distance from now up to which keys are loaded. It is less than the distance up to
+/// which scripts publish changes, so that every key added after a page is published.
 const AHEAD: Millis = 15_000;
 
-/// After how long nobody can have meant to deliver a timer later.
+/// The delay after which the owner of a timer has certainly failed to deliver it.
 const LATE: Millis = 5000;
 
-/// How many of the others' timers are taken on at a time.
+/// The number of another worker's timers that are taken over at a time.
 const TAKEN_ON: usize = 64;
 
-/// How many partitions are asked for the time, if the first does not answer.
+/// The number of partitions that are asked for the time, if the first does not reply.
 const ASKED: usize = 8;
 
-/// How long one has before the next is asked.
+/// The head start of each partition over the next.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The request of a page that one partition has.
+/// The part of a page that one partition provides.
 struct PartitionLoad {
     partition: u64,
-    /// How many notices of it there had been.
+    /// The number of notices of the partition before the request.
     notices: u64,
     from: Key,
     until: Millis,
     limit: usize,
 }
 
-/// A partition is long in answering to a worker, until this is dropped.
+/// Marks a partition as slow to reply to a worker until it is dropped.
 pub(super) struct Stall {
     operations: Arc<Operations>,
     worker: u64,
@@ -57,14 +57,14 @@ fn unreachable<T>(said: &Result<T, DurableError>) -> bool {
 }
 
 impl Operations {
-    /// A worker of this process, which owns nothing yet.
+    /// Adds a worker of this process, which owns no partition yet.
     pub(super) fn join(&self, window: &Arc<Window>) -> u64 {
         let worker = fastrand::u64(..);
         self.ownership.join(worker, window);
         worker
     }
 
-    /// Says that a worker is there: the time, and learns which partitions are its own.
+    /// Sends a heartbeat. Updates the partitions that the worker owns, and returns the time.
     async fn heartbeat(&self, worker: u64) -> Result<Millis, DurableError> {
         let more = vec![text(worker), text(self.keys.partitions())];
         let beat =
@@ -74,9 +74,9 @@ impl Operations {
         Ok(now)
     }
 
-    /// The time, by the first node that can be reached. Where the workers are kept is one master's:
-    /// while it cannot be reached no worker can take a partition either, and each keeps what it
-    /// has.
+    /// Sends a heartbeat and returns the time, or returns the time of the first node that replies.
+    /// The list of workers is on one master. While that master cannot be reached, no worker can
+    /// take over a partition either, and each keeps its own.
     async fn heartbeat_or_time(self: &Arc<Self>, worker: u64) -> Result<Millis, DurableError> {
         loop {
             let owned = self.ownership.readable(worker);
@@ -95,7 +95,8 @@ impl Operations {
         }
     }
 
-    /// Lets a worker load its keys without being heard, until the master of the workers answers.
+    /// Lets a worker load its keys without heartbeats until the master with the list of workers
+    /// replies.
     fn go_on_without_heartbeat(self: &Arc<Self>, worker: u64) {
         if !self.ownership.heartbeat_lost(worker) {
             return;
@@ -114,13 +115,13 @@ impl Operations {
         });
     }
 
-    /// The time, by whoever can be reached of some.
+    /// Returns the time of one of the first partitions.
     pub(super) async fn time(&self) -> Result<Millis, DurableError> {
         self.time_by(0..self.keys.partitions().min(3)).await
     }
 
-    /// The time, by the first of some partitions that answers. Each is given a head start over the
-    /// next: two masters' clocks differ, so the same one is to answer again and again.
+    /// Returns the time of the first partition that replies. Each has a head start over the next,
+    /// because the clocks of two masters differ and the same one should reply each time.
     async fn time_by(
         &self,
         partitions: impl IntoIterator<Item = u64>,
@@ -144,7 +145,7 @@ impl Operations {
         Ok(select_ok(asked).await?.0)
     }
 
-    /// Says that a worker has ended.
+    /// Removes a worker.
     pub(super) async fn leave(&self, worker: u64) -> Result<(), DurableError> {
         let more = vec![text(worker)];
         let (script, keys) = (&self.scripts.leave, self.keys.workers());
@@ -219,7 +220,7 @@ impl Operations {
         if unreachable(&page) { Ok(Vec::new()) } else { Ok(page?.0) }
     }
 
-    /// Goes on without a partition, and tries it until it can be read.
+    /// Continues without a partition, and tries it until it can be read.
     fn miss(self: &Arc<Self>, worker: u64, partition: u64) {
         if !self.ownership.miss(worker, partition) {
             return;
@@ -240,14 +241,14 @@ impl Operations {
         });
     }
 
-    /// A worker waits for long for an answer about a timer: until this is dropped.
+    /// Notes that a worker has waited long for a reply about a timer, until the result is dropped.
     pub(super) fn stalled(self: &Arc<Self>, worker: u64, id: &str) -> Stall {
         let partition = self.keys.location(id).partition;
         self.ownership.stall(worker, partition);
         Stall { operations: Arc::clone(self), worker, partition }
     }
 
-    /// Returns `true` if the partition of a timer does not answer.
+    /// Returns `true` if the partition of a timer does not reply.
     pub(super) fn is_withheld(&self, worker: u64, id: &str) -> bool {
         self.ownership.is_withheld(worker, self.keys.location(id).partition)
     }

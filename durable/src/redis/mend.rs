@@ -1,8 +1,8 @@
-//! The records of a store against its index of due times.
+//! The check and the repair of a store in Redis.
 //!
-//! Each partition has two parts: its buckets, whose records are looked up in the index (`2 p`), and
-//! the keys of the index, which are followed to their records (`2 p + 1`). A step is a script or
-//! two; what a script compares is of one moment.
+//! Each partition has two parts. Part `2 p` has the buckets, whose records are looked up in the
+//! index. Part `2 p + 1` has the keys of the index, which are followed to their records. A step
+//! consists of one or two scripts, and each script compares one consistent state.
 
 #![forbid(unsafe_code)]
 
@@ -18,14 +18,14 @@ use super::operations::{Operations, ScriptCall, text};
 use super::pubsub::Subscriber;
 use std::sync::Arc;
 
-/// How many records or keys a step has.
+/// The number of records or keys in a step.
 const STEP: usize = 1000;
 
-/// An id, its record, and whether the index leads to it.
+/// An id, its record, and 1 if the index has its key.
 type Looked = (Vec<u8>, Vec<u8>, u8);
 
 impl Operations {
-    /// One step of a check, from a position on; what it finds is mended on the way, if it is to be.
+    /// Runs one step of a check from a position, and repairs what it finds if `mends` is set.
     pub(super) async fn check(&self, from: Cursor, mends: bool) -> Result<Checked, DurableError> {
         let parts = 2 * self.keys.partitions();
         let Cursor { part, after } = from;
@@ -41,8 +41,8 @@ impl Operations {
         Ok(checked)
     }
 
-    /// Mends all that a check finds, and lets the workers of this process load anew. Those of
-    /// others do within a minute.
+    /// Repairs everything that a check finds, and makes the workers of this process load again.
+    /// Workers of other processes do so within a minute.
     pub(super) async fn repair(&self) -> Result<(), DurableError> {
         let mut at = Some(Cursor::part(0));
         while let Some(from) = at {
@@ -52,7 +52,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Records from a bucket on, which stands where a due time does in other parts.
+    /// Checks records from a bucket on. The cursor has the bucket in place of a due time.
     async fn check_records(
         &self,
         partition: u64,
@@ -76,7 +76,7 @@ impl Operations {
         Ok((checked, u64::try_from(next).ok().map(|bucket| (bucket, Arc::from("")))))
     }
 
-    /// Keys of the index from one on.
+    /// Checks keys of the index.
     async fn check_keys(
         &self,
         partition: u64,

@@ -1,4 +1,4 @@
-//! [`Redis`]: a store in Redis or Valkey, one node or a cluster, by the crate `redis`.
+//! [`Redis`], a store in Redis or Valkey, on one node or a cluster, built on the crate `redis`.
 //!
 //! ```text
 //!  partition = hash of the id             {tb:NAME:p}:b:… records      one slot of a cluster,
@@ -7,17 +7,17 @@
 //!  └───────┴───────┴───────┴──────┘       …
 //! ```
 //!
-//! **Each transition is an operation of a script** (`scripts/`): whole or not at all. Its time is
-//! the server's. **The operations of a moment go together**, as a batch with a number, and a
-//! partition keeps the answer to the last batch of each process: what is asked again after a lost
-//! answer gets the first one (`batch.rs`). **Workers hear of near changes** by notices
-//! (`pubsub.rs`), and ask a partition only when something may be due there (`idle.rs`).
+//! **Each transition is an operation of a script** (`scripts/`) and atomic. Its time is the
+//! server's. **Concurrent operations are sent together**, as a numbered batch. A partition keeps
+//! its reply to the last batch of each process, so a resend after a lost reply gets the same one
+//! (`batch.rs`). **Workers are notified of changes in their window** by pub/sub (`pubsub.rs`), and
+//! ask a partition only if something may be due there (`idle.rs`).
 //!
-//! **Each partition has one owner** among the workers (`ownership.rs`), who alone loads its keys; the
-//! lease of each timer decides who delivers it.
+//! **Each partition has one owner** among the workers, which alone loads its keys (`ownership.rs`).
+//! The lease of each timer decides which worker delivers it.
 //!
-//! The order of transactions is not known here, so that nobody is told that a key has gone: its
-//! time comes, and the lease is refused.
+//! The order of transactions is not known here, so windows are not notified of removed keys. Such a
+//! key fires, and its lease is rejected.
 
 #![forbid(unsafe_code)]
 
@@ -66,7 +66,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// The name of a store in Redis, and its layout.
+/// The name and the layout of a store in Redis.
 ///
 /// # Examples
 ///
@@ -85,41 +85,40 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// A store of that name with 16 partitions, by the server's clock. A name has 1 to 64 of
-    /// `a-z A-Z 0-9 _ . -`.
+    /// Creates options for a store with this name, 16 partitions, and the server's clock. A name
+    /// has 1 to 64 characters of `a-z A-Z 0-9 _ . -`.
     ///
-    /// Several stores may lie in one Redis. All who give the same name share one, and each of their
-    /// workers gets all of its timers: have a name for each kind of work.
+    /// One Redis can hold several stores. All processes that use the same name share a store, and
+    /// each of their workers gets all of its timers, so choose a name for each kind of work.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), partitions: 16, clock: None, may_evict: false }
     }
 
-    /// Over how many parts it is spread, 1 to 1024, if it is made now: a store that exists keeps
-    /// its own for good ([`Redis::partitions`]). Have several for each worker that will ever run,
-    /// in all processes, and for each master of a cluster: a partition is one worker's, so that
-    /// workers beyond their number deliver nothing.
+    /// Sets the number of partitions, 1 to 1024, of a store that is created now. An existing store
+    /// keeps its number forever ([`Redis::partitions`]). Choose several for each worker that will
+    /// ever run, in all processes, and for each master of a cluster. A partition belongs to one
+    /// worker, so workers beyond the number of partitions deliver nothing.
     ///
-    /// The default is 16 rather than more, because calls share a request only within a partition:
-    /// with 64 partitions, 64 callers at a time scheduled 8 to 47 % fewer timers a second, and an
-    /// idle worker sent 42 commands a second instead of 18.
+    /// The default is only 16, because calls share a request only within a partition. With 64
+    /// partitions, 64 concurrent callers inserted 8 to 47 % fewer timers per second, and an idle
+    /// worker sent 42 commands per second instead of 18.
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
         self
     }
 
-    /// Another clock than the server's, which all who use the store must share. For tests in
-    /// virtual time.
+    /// Sets another clock than the server's, for tests in virtual time. All users of the store must
+    /// share it.
     #[must_use]
     pub fn clock(mut self, clock: impl StoreClock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Opens the store also on a server that may remove timers (`maxmemory-policy allkeys-…`):
-    /// nobody is told of those that are lost. The server is not asked for its policy then, for
-    /// which `INFO` is needed.
+    /// Opens the store even on a server that may evict timers without notice (`maxmemory-policy
+    /// allkeys-…`). The policy is then not read, so the permission for `INFO` is not needed.
     #[must_use]
     pub fn allow_eviction(mut self) -> Self {
         self.may_evict = true;
@@ -144,18 +143,19 @@ impl From<&str> for RedisOptions {
     }
 }
 
-/// A store in Redis (from version 7.0 on) or Valkey, for any number of processes at a time.
+/// A store in Redis (7.0 or later) or Valkey, for any number of concurrent processes.
 ///
-/// It lives in the tokio runtime in which it is connected: its connections and tasks run there. The
-/// futures of [`DurableTimers`](super::DurableTimers) and of its workers may be polled anywhere.
+/// The connections and tasks of the store run in the tokio runtime in which it was connected. The
+/// futures of [`DurableTimers`](super::DurableTimers) and its workers can be polled anywhere.
 ///
-/// An acknowledged change is as durable as the server is set to make it: the [guide](crate::guide)
-/// says what `appendfsync always`, `everysec` and replication promise. The server must not remove
-/// keys when its memory is full: a `maxmemory-policy allkeys-…` is refused; `noeviction`, the
-/// default, and `volatile-…` are allowed, as nothing of a store has a time to live.
+/// An acknowledged change is as durable as the server's configuration makes it. The
+/// [guide](crate::guide) describes the guarantees of `appendfsync always`, `everysec` and
+/// replication. The server must not evict keys when its memory is full. A `maxmemory-policy` of
+/// `allkeys-…` is rejected. `noeviction` (the default) and `volatile-…` are allowed, because no key
+/// of a store has a time to live.
 ///
-/// While the server cannot be reached, a worker waits for it; another caller waits for five
-/// seconds and then gets [`DurableError::Unreachable`].
+/// While the server cannot be reached, workers wait for it. Other callers wait for five seconds and
+/// then get [`DurableError::Unreachable`].
 ///
 /// # Examples
 ///
@@ -179,17 +179,17 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Connects to a store on one node, `redis://user:password@host:port/database`: by its name, or
-    /// with further options.
+    /// Connects to a store on one node, `redis://user:password@host:port/database`, by its name or
+    /// with options.
     ///
     /// # Errors
     ///
-    /// - [`Address`](DurableError::Address), [`Option`](DurableError::Option): the address or an
-    ///   option is wrong, or this is not called within a tokio runtime.
-    /// - [`Unreachable`](DurableError::Unreachable), [`Denied`](DurableError::Denied): the node
-    ///   does not answer, or denies access.
-    /// - [`Evicts`](DurableError::Evicts): it may remove timers.
-    /// - [`Format`](DurableError::Format): the store there has another layout.
+    /// - [`Address`](DurableError::Address) or [`Option`](DurableError::Option) if the address or
+    ///   an option is invalid, or the call is outside of a tokio runtime.
+    /// - [`Unreachable`](DurableError::Unreachable) or [`Denied`](DurableError::Denied) if the node
+    ///   does not reply, or denies access.
+    /// - [`Evicts`](DurableError::Evicts) if the node may evict timers.
+    /// - [`Format`](DurableError::Format) if the store has another layout.
     pub async fn connect(
         url: &str,
         options: impl Into<RedisOptions>,
@@ -201,11 +201,11 @@ impl Redis {
         Self::open(Link::node(client).await?, options).await
     }
 
-    /// Connects to a cluster, some of whose nodes are these.
+    /// Connects to a cluster through some of its nodes.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect).
+    /// Fails like [`connect`](Self::connect).
     ///
     /// # Examples
     ///
@@ -281,7 +281,7 @@ impl Redis {
         Ok(Self { operations, runtime, listening })
     }
 
-    /// Has it done in the runtime, also if nobody waits for it any more.
+    /// Runs an operation in the runtime, even if its caller has gone.
     fn ask<R, F>(&self, operation: impl FnOnce(Arc<Operations>) -> F + Send + 'static) -> Answer<R>
     where
         R: Send + 'static,
@@ -408,7 +408,7 @@ impl From<Redis> for AnyStore {
     }
 }
 
-/// Ends its task; what was asked for is still done.
+/// Ends the background task. Pending operations are still executed.
 impl Drop for Redis {
     fn drop(&mut self) {
         self.listening.abort();

@@ -1,9 +1,9 @@
-//! [`Node`]: one server, and the connection to it.
+//! [`Node`], one server and the connection to it.
 //!
-//! The crate `redis` reconnects when a connection breaks. **A connection that does not answer in
+//! The crate `redis` reconnects when a connection breaks. **A connection that does not reply in
 //! time is replaced**, because one that broke silently (the machine is gone, or its address has
 //! moved) appears intact to the system for a quarter of an hour. The connection is used until its
-//! successor is established, because a server that is merely slow still answers on it.
+//! successor is established, because a server that is merely slow still replies on it.
 
 #![forbid(unsafe_code)]
 
@@ -14,16 +14,16 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long an answer is waited for.
+/// The reply timeout.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
-/// The first and the longest wait before something is asked again.
+/// The first and the longest wait before a retry.
 pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
 
-/// How long a new connection is kept at least.
+/// The minimum time for which a new connection is kept.
 pub(super) const RENEWAL: Duration = Duration::from_millis(100);
 
-/// A server, shared by all that ask it.
+/// A server, shared by all requests to it.
 pub(super) struct Node {
     client: Client,
     current: Mutex<Current>,
@@ -31,13 +31,13 @@ pub(super) struct Node {
 
 struct Current {
     connection: ConnectionManager,
-    /// How many there have been before.
+    /// The number of earlier connections.
     number: u64,
-    /// Set while another is being made, and for a moment after that.
+    /// Set while another connection is being established, and for a moment after that.
     renewing: bool,
 }
 
-/// A connection to a node, as it is at one time.
+/// The connection to a node at some time.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) node: Arc<Node>,
@@ -46,13 +46,13 @@ pub(super) struct Connection {
 }
 
 impl Node {
-    /// A node to which a connection stands.
+    /// Connects to a node.
     pub(super) async fn connect(client: Client) -> RedisResult<Self> {
         let connection = ConnectionManager::new_with_config(client.clone(), config()).await?;
         Ok(Self::new(client, connection))
     }
 
-    /// A node to which the first request connects.
+    /// Returns a node to which the first request connects.
     pub(super) fn lazy(client: Client) -> RedisResult<Self> {
         let connection = ConnectionManager::new_lazy_with_config(client.clone(), config())?;
         Ok(Self::new(client, connection))
@@ -73,7 +73,7 @@ impl Node {
         Connection { node: Arc::clone(self), connection, number }
     }
 
-    /// How often the connection has been replaced.
+    /// Returns the number of times that the connection was replaced.
     pub(super) fn number(&self) -> u64 {
         self.lock().number
     }
@@ -82,8 +82,8 @@ impl Node {
         ignore_poison(self.current.lock())
     }
 
-    /// Replaces the connection of that number, unless that is being done, or was. In a task of its
-    /// own, as its caller may give up.
+    /// Replaces the connection with this number, unless that has been done or is in progress. Runs
+    /// in a separate task, because the caller may give up.
     fn renew(self: &Arc<Self>, number: u64) {
         let mut current = self.lock();
         if current.renewing || current.number != number {
@@ -107,8 +107,8 @@ impl Node {
 }
 
 impl Connection {
-    /// Requests another connection if this one does not answer or leads to a node that is not a
-    /// master (any more), because the address may lead to another node by now.
+    /// Requests another connection if this one does not reply, or leads to a node that is not (or
+    /// no longer) a master. The address may lead to another node by now.
     pub(super) fn check(&self, error: &RedisError) {
         let lost = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
         if error.is_timeout() || lost {
@@ -116,12 +116,12 @@ impl Connection {
         }
     }
 
-    /// Sends a command, and waits for its answer; the time to connect counts.
+    /// Sends a command and waits for the reply, including the time to connect.
     pub(super) async fn command(mut self, command: Cmd) -> RedisResult<Value> {
         self.query(&command).await
     }
 
-    /// Runs a script by a command that names its hash, and loads it first if it is not known.
+    /// Runs a script by its hash, and loads it first if the server does not know it.
     pub(super) async fn evaluate(mut self, script: &Script, command: Cmd) -> RedisResult<Value> {
         let asked = self.query(&command).await;
         match asked.as_ref().map_err(RedisError::kind) {

@@ -1,5 +1,5 @@
-//! [`Operations`]: what a store in Redis does: each transition an operation of a batch (`batch.rs`),
-//! each reading a script or a command.
+//! [`Operations`], the operations of a store in Redis. Each transition is an operation of a batch
+//! (`batch.rs`), each read a script or a command.
 
 #![forbid(unsafe_code)]
 
@@ -26,8 +26,8 @@ use futures_util::stream;
 use redis::{Cmd, FromRedisValue, Script, Value, cmd};
 use std::sync::Arc;
 
-/// How many dead letters of a page are on their way at a time: so many more may be read than it has
-/// room for.
+/// The number of dead letters that are requested at a time, and so the number that may be read in
+/// excess of a page.
 const LETTERS: usize = 8;
 
 pub(super) struct Operations {
@@ -42,16 +42,16 @@ pub(super) struct Operations {
     pub(super) damaged: Damaged,
 }
 
-/// The answer to a request for a lease.
+/// The reply to a request for a lease.
 enum Leased {
     Readable(Leasing),
-    /// Granted, but the record cannot be read. It is to be marked.
+    /// The lease was granted but the record cannot be read, and will be marked.
     Damaged(Operation, DurableError),
-    /// The index has a key of it, and there is no record.
+    /// The index has a key without a record.
     Missing,
 }
 
-/// A script's keys and arguments, without what all scripts have.
+/// A script with the keys and arguments that not all scripts have.
 pub(super) struct ScriptCall<'a> {
     pub(super) script: &'a Script,
     pub(super) partition: u64,
@@ -79,7 +79,7 @@ fn read<T: FromRedisValue>(answer: Value) -> Result<T, DurableError> {
     redis::from_redis_value(answer).map_err(|_| unexpected_reply())
 }
 
-/// The due time of a record that the store makes of a delay.
+/// Returns the due time of a record, or 0 if the store computes it from a delay.
 fn known(due: Due) -> Millis {
     match due {
         Due::At(time) => time,
@@ -101,7 +101,7 @@ impl Operations {
         self.run(script, &keys, &prefix, &args, retry).await
     }
 
-    /// Runs a script of no batch: done twice it does no harm.
+    /// Runs a script outside of a batch. It must be idempotent.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         script: &Script,
@@ -119,13 +119,13 @@ impl Operations {
         self.link.ask(&keys[0], retry, ask).await
     }
 
-    /// Sends a command about a key that changes nothing.
+    /// Sends a read-only command about a key.
     async fn look<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, DurableError> {
         let ask = |connection: Connection| connection.command(command.clone());
         self.link.ask(key, RetryPolicy::Caller, ask).await
     }
 
-    /// The time for a script: none, that is the server's, unless there is another clock.
+    /// Returns the time argument of a script, which is empty for the server's clock.
     pub(super) fn word_of_time(&self) -> String {
         self.clock.as_ref().map_or(String::new(), |clock| present(clock.now()).to_string())
     }
@@ -135,7 +135,7 @@ impl Operations {
         Operation::new(partition, name).text(id.as_bytes()).number(bucket)
     }
 
-    /// Tells the workers of this process of a key, which they are told by a notice as well.
+    /// Notifies the workers of this process of a key, in addition to its notice.
     fn notify(&self, id: &str, due: Millis) {
         let Location { partition, .. } = self.keys.location(id);
         self.idle.notice(partition, due);
@@ -143,14 +143,14 @@ impl Operations {
             .notify(partition, Change { removed: None, added: Some((due, Arc::from(id))) });
     }
 
-    /// Tells them if it is near, as the script does.
+    /// Notifies the workers if the key is in their window, as the script does.
     fn notify_if_near(&self, id: &str, due: Millis, now: Millis) {
         if due <= now + NOTIFY_AHEAD {
             self.notify(id, due);
         }
     }
 
-    /// The time, by the clock of whoever has that partition.
+    /// Returns the time of the server that has a partition.
     pub(super) async fn now(
         &self,
         partition: u64,
@@ -231,7 +231,7 @@ impl Operations {
         self.look(&bucket, command).await
     }
 
-    /// In the order of partitions, buckets and ids.
+    /// Lists timers in the order of partitions, buckets and ids.
     pub(super) async fn list(
         &self,
         after: Option<String>,
@@ -367,7 +367,7 @@ impl Operations {
         })
     }
 
-    /// The number of a letter, of its partition and its number there: in the order of their times.
+    /// Combines a partition and a letter's number there to a number in the order of time.
     fn number(&self, partition: u64, inner: u64) -> u64 {
         inner * self.keys.partitions() + partition
     }

@@ -1,27 +1,27 @@
-//! [`Ownership`]: the workers of this process, and the partitions that each of them owns.
+//! [`Ownership`], the workers of this process, and the partitions that each of them owns.
 //!
-//! A partition has one owner among the workers of all processes, who alone loads its keys and hears
-//! of its near changes. Each worker is heard whenever it asks for a page, once a second at least
-//! (`scripts/beat.lua`), and learns then what it owns; one that is not heard for five seconds has
-//! gone, and the others take what it had.
+//! A partition has one owner among the workers of all processes, which alone loads its keys and is
+//! notified of changes to them. Each request for a page, at least one per second, is also the
+//! heartbeat of the worker and returns the partitions it owns (`scripts/beat.lua`). After five
+//! seconds without a heartbeat a worker counts as dead, and the others take over its partitions.
 //!
-//! **What is owned saves work and decides nothing**: an owner who does not know yet that it is none
-//! any more asks for leases that are refused, or does what another would have done. So there is no
-//! fence here; the one of each timer's lease is what counts.
+//! **Ownership is an optimisation, not a safety mechanism.** A worker that does not know it lost a
+//! partition asks for leases that are rejected, or does work another worker would have done. Safety
+//! comes from the fencing token of each lease.
 //!
-//! **Nothing is missed when an owner changes.** The new one loads all that is near after it has
-//! learned that it is the owner: what was put there before is in its pages, what is put there later
-//! is told, and what is told is kept from the moment on at which it has learned so.
+//! **Nothing is missed when an owner changes.** The new owner loads its window after it has learned
+//! of its ownership. Keys that were added before are in its pages. Keys that are added later are
+//! published, and the window records all changes from the moment of ownership on.
 //!
-//! **A partition that cannot be read** (its master has gone, its slot is moving) stops no other: it
-//! is left out of the pages, somebody tries it until it can be read, and then all is loaded again.
-//! One that is long in answering to a lease or its end is left out as well, until it has answered
-//! to all of them; so no more of its timers take a worker's places than had begun by then.
-//! Meanwhile its keys that fire come to nothing.
+//! **A partition that cannot be read** (its master is gone, its slot is moving) does not stop the
+//! others. It is left out of the pages, a background task tries it until it can be read, and then
+//! the window is loaded again. A partition that is slow to reply to a lease or its end is also left
+//! out until it has replied to all of them, so that no more of its timers take permits. Meanwhile
+//! its keys have no effect when they fire.
 //!
-//! **Stragglers.** An owner may be there and yet not keep up: it cannot reach the partition, or all
-//! its handlers are busy. So each worker that has room looks into one of the others' partitions a
-//! second, in turn, and takes on what should have been delivered long ago.
+//! **Stragglers.** An owner may be alive and yet fall behind, because it cannot reach the partition
+//! or all its handlers are busy. Each worker with spare capacity therefore checks one foreign
+//! partition per second, in turn, and takes over timers that are long overdue.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,7 @@ use crate::panics::ignore_poison;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// How often a worker looks into a partition of another.
+/// The interval at which a worker checks a foreign partition.
 const STRAGGLERS: Millis = 1000;
 
 /// The workers of this process, by number.
@@ -43,13 +43,13 @@ pub(super) struct Ownership(Mutex<BTreeMap<u64, LocalWorker>>);
 struct LocalWorker {
     window: Weak<Window>,
     owned: BTreeSet<u64>,
-    /// Those of them that could not be read, so that their keys are not in its pages.
+    /// The owned partitions that could not be read, so that their keys are not in the pages.
     missed: BTreeSet<u64>,
-    /// How many calls the worker waits for whose answers are long in coming, by partition.
+    /// The number of slow replies that the worker waits for, by partition.
     stalled: BTreeMap<u64, usize>,
-    /// The partition that was looked into for stragglers, and when.
+    /// The foreign partition that was last checked for stragglers, and the time of the check.
     looked: (u64, Millis),
-    /// `true` if the master that stores the list of workers does not answer.
+    /// `true` if the master with the list of workers does not reply.
     lost_heartbeat: bool,
     /// `true` if the store was emptied and the worker has not yet reported it.
     emptied: bool,
@@ -62,7 +62,7 @@ impl LocalWorker {
 }
 
 impl Ownership {
-    /// A worker that owns nothing yet.
+    /// Adds a worker that owns no partition.
     pub(super) fn join(&self, number: u64, window: &Arc<Window>) {
         let window = Arc::downgrade(window);
         let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
@@ -83,7 +83,7 @@ impl Ownership {
         self.lock().remove(&number);
     }
 
-    /// A worker owns these: if it did not know, all that it had loaded is void.
+    /// Sets the partitions of a worker. If they have changed, its window is loaded again.
     pub(super) fn owns(&self, number: u64, owned: &BTreeSet<u64>) {
         self.change(number, |worker| {
             let new = worker.owned != *owned;
@@ -93,7 +93,7 @@ impl Ownership {
         });
     }
 
-    /// The partitions of a worker that can be read, as far as is known.
+    /// Returns the partitions of a worker that can be read, as far as is known.
     pub(super) fn readable(&self, number: u64) -> BTreeSet<u64> {
         let all = self.lock();
         let worker = all.get(&number);
@@ -104,20 +104,20 @@ impl Ownership {
         worker.map_or(BTreeSet::new(), readable)
     }
 
-    /// Returns `true` if a worker is to begin no timer of a partition, because the partition does
-    /// not answer.
+    /// Returns `true` if a worker must not start timers of a partition, because the partition does
+    /// not reply.
     pub(super) fn is_withheld(&self, number: u64, partition: u64) -> bool {
         self.lock().get(&number).is_some_and(|worker| worker.is_withheld(partition))
     }
 
-    /// A worker has waited for long for an answer from a partition.
+    /// Records that a worker has waited long for a reply of a partition.
     pub(super) fn stall(&self, number: u64, partition: u64) {
         if let Some(worker) = self.lock().get_mut(&number) {
             *worker.stalled.entry(partition).or_default() += 1;
         }
     }
 
-    /// It waits for that answer no more: after the last one all is loaded again.
+    /// Records that the wait is over. After the last one the window is loaded again.
     pub(super) fn go_on(&self, number: u64, partition: u64) {
         self.change(number, |worker| {
             let Some(count) = worker.stalled.get_mut(&partition) else { return false };
@@ -126,42 +126,42 @@ impl Ownership {
         });
     }
 
-    /// Returns `true` if a worker has missed a partition.
+    /// Returns `true` if a worker could not read a partition.
     pub(super) fn has_missed(&self, number: u64, partition: u64) -> bool {
         self.lock().get(&number).is_some_and(|worker| worker.missed.contains(&partition))
     }
 
-    /// A partition of a worker could not be read: whether it could before.
+    /// Records that a worker could not read a partition. Returns `true` if it could before.
     pub(super) fn miss(&self, number: u64, partition: u64) -> bool {
         let mut all = self.lock();
         all.get_mut(&number).is_some_and(|worker| worker.missed.insert(partition))
     }
 
-    /// A partition that could not be read can be again: all is loaded again, its keys among them.
+    /// Records that a partition can be read again, and loads the window again.
     pub(super) fn found(&self, number: u64, partition: u64) {
         self.change(number, |worker| worker.missed.remove(&partition));
     }
 
-    /// Notes that a worker's heartbeat got no answer. Returns `true` if the previous one did.
+    /// Records that a worker's heartbeat got no reply. Returns `true` if the previous one did.
     pub(super) fn heartbeat_lost(&self, number: u64) -> bool {
         let mut all = self.lock();
         all.get_mut(&number)
             .is_some_and(|worker| !std::mem::replace(&mut worker.lost_heartbeat, true))
     }
 
-    /// Returns `true` if the worker's last heartbeat got no answer.
+    /// Returns `true` if the worker's last heartbeat got no reply.
     pub(super) fn has_lost_heartbeat(&self, number: u64) -> bool {
         self.lock().get(&number).is_some_and(|worker| worker.lost_heartbeat)
     }
 
-    /// Notes that a worker's heartbeat was answered again.
+    /// Records that a worker's heartbeat got a reply again.
     pub(super) fn heartbeat_answered(&self, number: u64) {
         if let Some(worker) = self.lock().get_mut(&number) {
             worker.lost_heartbeat = false;
         }
     }
 
-    /// Notes that the store was emptied, for each worker to report.
+    /// Records that the store was emptied, for each worker to report.
     pub(super) fn emptied(&self) {
         for worker in self.lock().values_mut() {
             worker.emptied = true;
@@ -175,7 +175,7 @@ impl Ownership {
         all.get_mut(&number).is_some_and(|worker| std::mem::take(&mut worker.emptied))
     }
 
-    /// Changes what a worker is to load; if `change` has, all that it had loaded is void.
+    /// Changes a worker. If `change` returns `true`, its window is loaded again.
     fn change(&self, number: u64, change: impl FnOnce(&mut LocalWorker) -> bool) {
         let mut all = self.lock();
         let Some(worker) = all.get_mut(&number) else { return };
@@ -186,7 +186,7 @@ impl Ownership {
         }
     }
 
-    /// The partition of another in which a worker is to look for stragglers now, if it is time.
+    /// Returns the foreign partition that a worker must check for stragglers, if it is time.
     pub(super) fn next_foreign_partition(
         &self,
         number: u64,
@@ -207,7 +207,7 @@ impl Ownership {
         Some(next)
     }
 
-    /// A change of a key of that partition.
+    /// Notifies the owner of a change to a key of a partition.
     pub(super) fn notify(&self, partition: u64, change: Change) {
         let owners = self.windows(|worker| worker.owned.contains(&partition));
         for window in owners {
@@ -215,28 +215,28 @@ impl Ownership {
         }
     }
 
-    /// Changes may have been missed, of keys or of owners.
+    /// Makes all workers load again, because changes of keys or owners may have been missed.
     pub(super) fn forget(&self) {
         for window in self.windows(|_| true) {
             window.forget();
         }
     }
 
-    /// Changes are being missed: all is loaded again now and then.
+    /// Makes all workers load again from time to time, while changes are being missed.
     pub(super) fn reload(&self) {
         for window in self.windows(|_| true) {
             window.reload();
         }
     }
 
-    /// Somebody has left: each is to be heard at once.
+    /// Makes each worker send a heartbeat at once, because another worker has left.
     pub(super) fn hasten(&self) {
         for window in self.windows(|_| true) {
             window.hasten();
         }
     }
 
-    /// Those of some of the workers, to be told without the lock.
+    /// Returns the windows of some workers, to be notified without the lock.
     fn windows(&self, which: impl Fn(&LocalWorker) -> bool) -> Vec<Arc<Window>> {
         let all = self.lock();
         let which = all.values().filter(|worker| which(worker));

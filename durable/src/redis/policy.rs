@@ -1,17 +1,17 @@
-//! The `maxmemory-policy` of a server, which is read when a store is opened, because it decides
-//! whether the server may remove timers.
+//! The `maxmemory-policy` of a server, which is read when a store is opened, because it decides if
+//! the server may evict timers.
 //!
-//! Nothing of a store has a time to live. So a policy `volatile-…` removes none of it, and a full
-//! memory is an error of whoever writes, as it is with `noeviction`; a policy `allkeys-…` removes
-//! timers that were acknowledged, and says nothing.
+//! No key of a store has a time to live. A policy `volatile-…` therefore evicts none of them, and a
+//! full memory is an error for writers, as with `noeviction`. A policy `allkeys-…` evicts
+//! acknowledged timers without notice.
 
 #![forbid(unsafe_code)]
 
 use super::super::error::DurableError;
 use super::link::Link;
 
-/// Refuses servers that may remove timers. Of a cluster all masters are asked; one that cannot be
-/// reached is passed over, as a process must be able to start then.
+/// Rejects servers that may evict timers. In a cluster all masters are asked. A master that cannot
+/// be reached is skipped, because a process must be able to start then.
 pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
     for info in link.info("memory").await {
         let info = match info {
@@ -31,8 +31,8 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
     Ok(())
 }
 
-/// The policy of a server that may remove what has no time to live. One that names none has no
-/// such thing.
+/// Returns the policy of a server if it may evict keys without a time to live. A server without a
+/// policy evicts nothing.
 fn evicting(info: &str) -> Option<&str> {
     let policy = info.lines().find_map(|line| line.trim().strip_prefix("maxmemory_policy:"))?;
     policy.starts_with("allkeys").then_some(policy)

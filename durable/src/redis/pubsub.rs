@@ -1,15 +1,15 @@
-//! Notices: how a worker learns of near timers that somebody else has scheduled.
+//! Notices, by which a worker learns of timers in its window that another process has inserted.
 //!
-//! Each script that puts a key within half a minute publishes it (`due:id`), and one that ends a
-//! worker that it has left. A task subscribes, and tells the workers. A notice is a hint: one that
-//! is doubled, late or out of order costs a refused lease at most. A lost notice would make a timer
-//! late. Therefore **all near keys are loaded again when the subscription breaks, each second until
-//! another one is established, and once more then**. A ping detects a subscription that broke
-//! silently. Once a minute all near keys are loaded again in any case, which bounds the delay by a
-//! notice that is lost without a trace (between two nodes of a cluster).
+//! Each script that adds a key within the next half minute publishes it (`due:id`), and a worker
+//! that leaves is published as well. A task subscribes and notifies the workers. Notices are hints,
+//! so one that is duplicated, late or out of order costs at most a rejected lease. A lost notice
+//! would make a timer late. Therefore **all windows are loaded again when the subscription breaks,
+//! each second until another one is established, and once more then**. A ping detects a
+//! subscription that broke silently. Once a minute all windows are loaded again in any case, which
+//! bounds the delay by a notice that is lost without a trace (between two nodes of a cluster).
 //!
 //! Every node of a cluster forwards the notices of all nodes. The subscription is made with the
-//! first node that answers, of those that were passed to `connect` and those that the cluster has
+//! first node that replies, of those that were passed to `connect` and those that the cluster has
 //! listed since.
 
 #![forbid(unsafe_code)]
@@ -23,25 +23,25 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the subscription is tried, and how long that may take. Notices that come meanwhile are
-/// late by as much if the node has fallen silent.
+/// The interval between pings, and the time within which one must be answered. If the node has
+/// become unresponsive, notices are late by at most both.
 const PING: Duration = Duration::from_secs(1);
 
-/// How long one node has to let a subscription begin: the next may be there when it is not.
+/// The time after which a node that does not accept a subscription is given up for the next.
 const BEGINS: Duration = Duration::from_secs(2);
 
-/// How long to wait before another attempt to subscribe.
+/// The wait before another attempt to subscribe.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How often all that is near is loaded again while no subscription stands.
+/// The interval at which windows are loaded again while there is no subscription.
 const UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
-/// How often all that is near is loaded again.
+/// The interval at which windows are loaded again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Where notices go.
+/// A receiver of notices.
 pub(super) trait Subscriber: Send + Sync {
-    /// A key is here.
+    /// A key was added.
     fn key_added(&self, due: Millis, id: &str);
 
     /// A worker has left.
@@ -54,7 +54,7 @@ pub(super) trait Subscriber: Send + Sync {
     fn unsubscribed(&self);
 }
 
-/// Subscribes at the first of the known nodes that lets it.
+/// Subscribes at the first known node that accepts it.
 pub(super) async fn subscribe(link: &Link, channel: &str) -> RedisResult<PubSub> {
     let mut last = Err((redis::ErrorKind::InvalidClientConfig, "no address").into());
     for node in link.clients() {
@@ -72,7 +72,7 @@ pub(super) async fn subscribe(link: &Link, channel: &str) -> RedisResult<PubSub>
     last
 }
 
-/// Tells of notices, for ever.
+/// Forwards notices forever.
 pub(super) async fn listen(
     link: Link,
     channel: String,
@@ -113,7 +113,7 @@ async fn next(link: &Link, channel: &str) -> PubSub {
     }
 }
 
-/// Tells of notices until the subscription ends, or its node may have gone from its address.
+/// Forwards notices until the subscription ends, or its address may lead to another node.
 async fn follow(subscription: PubSub, subscriber: &dyn Subscriber, link: &Link) {
     let moves = link.moves();
     let (mut sink, mut notices) = subscription.split();

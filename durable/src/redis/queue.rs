@@ -1,5 +1,5 @@
-//! [`Queues`]: the queues in which [operations](Operation) wait for their batch, one for each
-//! partition. Who asks for the batches, and how, is in [`batch`](super::batch).
+//! [`Queues`], in which [operations](Operation) wait for their batch, one queue for each partition.
+//! Batches are sent by [`batch`](super::batch).
 
 #![forbid(unsafe_code)]
 
@@ -16,12 +16,12 @@ use std::sync::{Mutex, MutexGuard, Weak};
 use std::time::Instant;
 use tokio::runtime::Handle;
 
-/// An operation of `scripts/batch.lua`: its name and what it takes.
+/// An operation of `scripts/batch.lua`, with its name and arguments.
 pub(super) struct Operation {
     pub(super) partition: u64,
-    /// Each with its length before it, of four bytes.
+    /// The name and the arguments, each preceded by its length in four bytes.
     pub(super) words: Vec<u8>,
-    /// Set if it is not to be done once its caller does not wait any more.
+    /// Set if the operation must not be executed once its future was dropped.
     pub(super) skip_if_dropped: bool,
 }
 
@@ -31,7 +31,7 @@ impl Operation {
         Self { partition, words, skip_if_dropped: false }.text(name.as_bytes())
     }
 
-    /// Not to be done for somebody who has gone, if that is known before it goes.
+    /// Skips the operation if its future is dropped before it is sent.
     pub(super) fn skip_if_dropped(mut self) -> Self {
         self.skip_if_dropped = true;
         self
@@ -45,7 +45,7 @@ impl Operation {
         self.written(format_args!("{number}"))
     }
 
-    /// A due time; a delay has a + before it.
+    /// Appends a due time. A delay is preceded by `+`.
     pub(super) fn due(self, due: Due) -> Self {
         match due {
             Due::At(time) => self.number(time),
@@ -68,18 +68,18 @@ impl Operation {
     }
 }
 
-/// The answer to an operation, and the store's clock then.
+/// The reply to an operation with the time of the store's clock.
 pub(super) type Answered = Result<(Value, Millis), DurableError>;
 
-/// Answers somebody.
+/// Sends the reply to the caller.
 pub(super) type Respond<V> = Box<dyn FnOnce(&V, Answered) + Send>;
 
-/// An operation, and somebody to be answered.
+/// An operation with the caller that waits for it.
 pub(super) struct Request<V> {
     pub(super) operation: Operation,
-    /// When it is waited for no more.
+    /// The time at which the caller gives up.
     pub(super) deadline: Option<Instant>,
-    /// Goes when nobody waits any more, and it is then not to be done.
+    /// Expires when the future is dropped, so that the operation is skipped.
     pub(super) waiter: Option<Weak<()>>,
     pub(super) respond: Respond<V>,
 }
@@ -102,11 +102,11 @@ impl<V> Request<V> {
 /// The operations of a partition that wait for their batch.
 pub(super) struct Queue<V> {
     pub(super) requests: VecDeque<Request<V>>,
-    /// Set while a task takes care of them.
+    /// Set while a task sends them.
     pub(super) sending: bool,
-    /// How many batches there have been.
+    /// The number of batches so far.
     pub(super) batches: u64,
-    /// Set if a batch that was sent and not answered may still be done.
+    /// Set if a batch that was sent without a reply may still be executed.
     pub(super) ambiguous: bool,
 }
 
@@ -116,7 +116,7 @@ impl<V> Queue<V> {
     }
 }
 
-/// The queues of all partitions, and the name of this process among those that use the store.
+/// The queues of all partitions, and the name of this process among the users of the store.
 pub(super) struct Queues<V> {
     queues: Vec<Mutex<Queue<V>>>,
     pub(super) process: [u8; 8],

@@ -1,4 +1,4 @@
-//! Opening a store again each second, to notice that it was emptied or made anew.
+//! Opens a store again each second, to notice that it was emptied or created again.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use super::operations::Operations;
 use crate::panics::ignore_poison;
 use std::time::Duration;
 
-/// How often the store is opened again.
+/// The interval between two openings.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Operations {

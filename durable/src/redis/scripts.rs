@@ -14,7 +14,7 @@ pub(super) struct Scripts {
     pub(super) strays: Script,
     pub(super) beat: Script,
     pub(super) leave: Script,
-    /// Whatever changes something.
+    /// The script with all changing operations.
     pub(super) batch: Script,
 }
 
