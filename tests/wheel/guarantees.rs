@@ -225,7 +225,7 @@ fn an_id_never_names_another_timer_on_a_page_that_came_again() {
 }
 
 #[test]
-fn nobody_waits_for_anybody() {
+fn a_stalled_thread_blocks_no_operation() {
     // A thread that stopped in the middle of everything it can be in the middle of: a pinned
     // batch, a sweep (in its handler), a drain.
     with_wheels(|mut bench: Bench<u32>| {
