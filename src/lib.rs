@@ -1,6 +1,7 @@
 //! A lock-free concurrent timing wheel for network servers that hold millions of timeouts.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
+#![doc = include_str!("../docs/LIMITS.md")]
 // Denied in examples, so that a copied example gives no warning.
 #![doc(test(attr(allow(unused), deny(unused_must_use))))]
 
