@@ -57,11 +57,38 @@ pub use wheel::{
     SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
 };
 
-#[cfg_attr(
-    any(not(doctest), all(feature = "cache", feature = "io", feature = "keyed")),
-    doc = include_str!("../docs/GUIDE.md")
-)]
-pub mod guide {}
+pub mod guide {
+    #![cfg_attr(
+        any(not(doctest), all(feature = "cron", feature = "io", feature = "keyed")),
+        doc = include_str!("../docs/GUIDE.md")
+    )]
+    #![cfg_attr(
+        not(all(
+            feature = "cron",
+            feature = "http",
+            feature = "io",
+            feature = "keyed",
+            feature = "testing",
+            feature = "tokio",
+        )),
+        allow(rustdoc::broken_intra_doc_links, reason = "it links to modules of these features")
+    )]
+    #![allow(unused_imports, reason = "the guide links to what is imported")]
+
+    #[cfg(all(doc, feature = "future"))]
+    use crate::future::*;
+    #[cfg(all(doc, feature = "io"))]
+    use crate::io::*;
+    #[cfg(all(doc, feature = "keyed"))]
+    use crate::keyed::*;
+    #[cfg(all(doc, feature = "testing"))]
+    use crate::testing::*;
+    #[cfg(doc)]
+    use crate::{self as tourbillon, scheduler::*, *};
+}
+
+#[doc = include_str!("../docs/DESIGN.md")]
+pub mod design {}
 
 /// For the tests and models of this crate; not part of its interface.
 #[doc(hidden)]
