@@ -2,10 +2,11 @@
 
 use crate::clock::{now, rest};
 use crate::rounds::{apart, median};
-use crate::systems::{self, Role, System};
+use crate::systems::{Role, System, Timer};
 use crate::workload::{Move, Workload};
 use comfy_table::{Table, presets};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use std::error::Error;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -54,28 +55,43 @@ pub(crate) fn longest<S: System>(timers: u32) -> Vec<f64> {
     QUANTILES.into_iter().map(|at| taken.value_at_quantile(at) as f64 / 1e3).collect()
 }
 
-/// Measures every system in a process of its own; the medians over the rounds.
+/// The herd's effect on one system.
+#[derive(Debug, Serialize)]
+pub(crate) struct Beside {
+    name: &'static str,
+    role: Role,
+    /// For each round, the quantiles of an operation's time in microseconds.
+    micros: Vec<Vec<f64>>,
+}
+
+/// Measures each of these systems in a process of its own.
 ///
 /// # Errors
 ///
-/// A measurement failed.
-pub(crate) fn table(timers: u32, rounds: u32) -> Result<Table, Box<dyn Error>> {
+/// Returns an error if a measurement failed.
+pub(crate) fn run(
+    systems: &[Timer],
+    timers: u32,
+    rounds: u32,
+) -> Result<Vec<Beside>, Box<dyn Error>> {
+    let measure = |system: &Timer| {
+        let once = || Ok(serde_json::from_str(&apart(system, &["--herd"], timers)?)?);
+        let micros: Result<_, Box<dyn Error>> = (0..rounds).map(|_| once()).collect();
+        Ok(Beside { name: system.name, role: system.role, micros: micros? })
+    };
+    systems.iter().filter(|system| system.role != Role::Floor).map(measure).collect()
+}
+
+/// The medians over the rounds, as a table for a terminal.
+pub(crate) fn table(all: &[Beside]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header(["a verb beside a herd, µs", "p50", "p99", "p99.99", "max"]);
-    for system in systems::all().iter().filter(|system| system.role != Role::Floor) {
-        let mut taken = Vec::new();
-        for _ in 0..rounds {
-            let text = apart(system, &["--herd"], timers)?;
-            let numbers = text.split_whitespace().map(str::parse);
-            taken.push(numbers.collect::<Result<Vec<f64>, _>>()?);
-        }
-        let mut row = vec![system.name.to_owned()];
-        for place in 0..QUANTILES.len() {
-            let column = taken.iter().filter_map(|one| one.get(place)).copied().collect();
-            row.push(median(column).map_or("-".into(), |micros| format!("{micros:.1}")));
-        }
-        table.add_row(row);
+    table.set_header(["an operation beside a herd, µs", "p50", "p99", "p99.99", "max"]);
+    for system in all {
+        let column = |place: usize| system.micros.iter().map(|one| one[place]).collect();
+        let cell = |place| median(column(place)).map_or("-".into(), |micros| format!("{micros:.1}"));
+        let name = std::iter::once(system.name.to_owned());
+        table.add_row(name.chain((0..QUANTILES.len()).map(cell)));
     }
-    Ok(table)
+    table
 }

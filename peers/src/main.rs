@@ -13,7 +13,6 @@ mod callers;
 mod clock;
 mod herd;
 mod measure;
-mod plot;
 mod report;
 mod rounds;
 mod systems;
@@ -22,7 +21,7 @@ mod ticker;
 mod waker;
 mod workload;
 
-use crate::rounds::Size;
+use crate::rounds::Plan;
 use clap::{Parser, value_parser};
 use std::error::Error;
 use std::fs::File;
@@ -32,16 +31,12 @@ use workload::Workload;
 /// The most timers that may be asked for.
 const MOST: i64 = 100_000_000;
 
-/// Compares tourbillon with other timers: CPU time for each operation, medians over rounds.
+/// Compares tourbillon with other timers in CPU time per operation, medians over rounds.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Write the results to this file as well, as JSON
+    /// Write what each round gave to this file as well, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Put the tables into this document, between the lines `<!-- peers begins -->` and
-    /// `<!-- peers ends -->`, or `<!-- peers of N threads begins -->` and so on
-    #[arg(long)]
-    write: Option<PathBuf>,
     /// How many timers are armed
     #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=MOST))]
     timers: u32,
@@ -49,56 +44,66 @@ struct Args {
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     threads: u32,
     /// How often every system is measured
-    #[arg(long, default_value_t = 7, value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 7, value_parser = value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Measure this workload only
-    #[arg(long)]
-    only: Option<Workload>,
-    /// Draw the cost of `--only` by the number of armed timers, as an SVG, and no tables
-    #[arg(long, requires = "only")]
-    plot: Option<PathBuf>,
-    /// Time the verbs of a caller while so many timers are due at once
+    /// Begin the first round with the system at this place, and each further one with the next
+    #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(0..=1000))]
+    turn: u32,
+    /// Measure these workloads only
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Workload>,
+    /// Measure these systems only
+    #[arg(long, value_delimiter = ',')]
+    systems: Vec<String>,
+    /// Time the operations of a caller while so many timers are due at once
     #[arg(long)]
     herd: bool,
-    /// Measure once on this system, here, and print the figures
+    /// Measure once on this system, here, and print the result as JSON
     #[arg(long, hide = true)]
     system: Option<String>,
 }
 
-#[allow(clippy::print_stdout, reason = "the results of a program")]
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
-    if let Some(name) = &args.system {
-        let system = systems::all().into_iter().find(|system| system.name == *name);
-        let system = system.ok_or("there is no such system")?;
-        match args.only {
-            _ if args.herd => {
-                (system.longest)(args.timers).iter().for_each(|micros| print!("{micros} "));
-            }
-            Some(workload) => println!("{}", (system.measure)(workload, args.timers, args.threads)),
-            None => return Err("measure what?".into()),
+    match &args.system {
+        Some(name) => once(&args, name),
+        None => compare(&args),
+    }
+}
+
+/// Measures one system in this process.
+#[allow(clippy::print_stdout, reason = "the results of a program")]
+fn once(args: &Args, name: &str) -> Result<(), Box<dyn Error>> {
+    for system in rounds::chosen(&[name.to_owned()])? {
+        if args.herd {
+            println!("{}", serde_json::to_string(&(system.longest)(args.timers))?);
         }
-        return Ok(());
+        for &workload in &args.only {
+            let taken = (system.measure)(workload, args.timers, args.threads);
+            println!("{}", serde_json::to_string(&taken)?);
+        }
     }
-    if args.herd {
-        println!("{}", herd::table(args.timers, args.rounds)?);
-        return Ok(());
-    }
-    if let (Some(path), Some(workload)) = (&args.plot, args.only) {
-        return plot::draw(workload, args.rounds, path);
-    }
-    let workloads = args.only.map_or_else(|| Workload::ALL.to_vec(), |only| vec![only]);
-    let size = Size { timers: args.timers, threads: args.threads };
-    let medians = rounds::run(&workloads, size, args.rounds)?;
-    let tables: Vec<_> = medians.iter().map(report::text).collect();
-    let tables = tables.join("\n");
-    println!("{tables}");
-    if let Some(path) = args.write {
-        report::put(&path, args.threads, &tables)?;
-    }
-    if let Some(path) = args.json {
-        let comparisons: Vec<_> = medians.iter().flat_map(report::comparisons).collect();
-        serde_json::to_writer_pretty(File::create(path)?, &comparisons)?;
+    Ok(())
+}
+
+/// Measures all systems that were asked for, each in processes of its own.
+#[allow(clippy::print_stdout, reason = "the results of a program")]
+fn compare(args: &Args) -> Result<(), Box<dyn Error>> {
+    let systems = rounds::chosen(&args.systems)?;
+    let json = if args.herd {
+        let all = herd::run(&systems, args.timers, args.rounds)?;
+        println!("{}", herd::table(&all));
+        serde_json::to_value(all)?
+    } else {
+        let workloads = if args.only.is_empty() { &Workload::ALL } else { &*args.only };
+        let Args { timers, threads, rounds, turn, .. } = *args;
+        let all = rounds::run(workloads, &systems, Plan { timers, threads, rounds, turn })?;
+        let tables: Vec<_> = all.iter().map(report::text).collect();
+        println!("{}", tables.join("\n"));
+        serde_json::to_value(all)?
+    };
+    if let Some(path) = &args.json {
+        serde_json::to_writer_pretty(File::create(path)?, &json)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::systems::System;
 use crate::tally;
 use crate::workload::{Plan, Workload};
 use cpu_time::ProcessTime;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long no thread may have worked to be called quiet.
@@ -19,20 +20,28 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How late the last timer may fire.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// CPU nanoseconds for each operation, of so many callers who share the timers out.
+/// The result of one measurement.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Taken {
+    /// CPU time of the process per operation, in nanoseconds.
+    pub(crate) cpu_ns: f64,
+    /// Operations per second of all callers together, by the wall clock. `None` for timers that
+    /// fire, because their deadlines set the pace.
+    pub(crate) per_second: Option<f64>,
+}
+
+/// Measures one workload with `threads` callers, which share the timers.
 ///
 /// # Panics
 ///
-/// If a timer was lost, was handed over twice, or fired that should not have.
-pub(crate) fn measure<S: System>(workload: Workload, timers: u32, threads: u32) -> f64 {
+/// Panics if a timer was lost, was handed over twice, or fired before its deadline.
+pub(crate) fn measure<S: System>(workload: Workload, timers: u32, threads: u32) -> Taken {
     let plans: Vec<_> =
         (0..threads).map(|number| workload.plan(timers / threads, number)).collect();
     let callers = Callers::start::<S>(workload, &plans);
     settle();
     if workload == Workload::Insert {
-        let spent = spent(|| callers.all(Step::Insert));
-        assert_eq!(tally::count(), 0, "fired early");
-        return spent / total(&plans, |plan| plan.delays.len());
+        return operate(&callers, Step::Insert, total(&plans, |plan| plan.delays.len()));
     }
     callers.all(Step::Insert);
     settle();
@@ -41,9 +50,19 @@ pub(crate) fn measure<S: System>(workload: Workload, timers: u32, threads: u32) 
     }
     callers.all(Step::WarmUp);
     settle();
-    let spent = spent(|| callers.all(Step::Measured));
+    operate(&callers, Step::Measured, total(&plans, |plan| plan.moves.len()))
+}
+
+/// Lets all callers take a step of so many operations in all.
+fn operate(callers: &Callers, step: Step, operations: f64) -> Taken {
+    let mut wall = Duration::ZERO;
+    let cpu = spent(|| {
+        let start = now();
+        callers.all(step);
+        wall = now() - start;
+    });
     assert_eq!(tally::count(), 0, "fired early");
-    spent / total(&plans, |plan| plan.moves.len())
+    Taken { cpu_ns: cpu / operations, per_second: Some(operations / wall.as_secs_f64()) }
 }
 
 /// What the plans have together.
@@ -52,7 +71,7 @@ fn total(plans: &[Plan], of: impl Fn(&Plan) -> usize) -> f64 {
 }
 
 /// Waits until all have fired.
-fn fire(plans: &[Plan]) -> f64 {
+fn fire(plans: &[Plan]) -> Taken {
     let timers = total(plans, |plan| plan.delays.len());
     // If arming took so long that some have fired by now, their cost was not seen.
     let left = timers - tally::count() as f64;
@@ -65,7 +84,7 @@ fn fire(plans: &[Plan]) -> f64 {
         }
     });
     tally::check(plans);
-    spent / left
+    Taken { cpu_ns: spent / left, per_second: None }
 }
 
 /// The CPU nanoseconds that `work` takes, on all threads, with what it leaves to others.

@@ -17,8 +17,9 @@ mod tokio_alt;
 mod tourbillon;
 
 use crate::herd::longest;
-use crate::measure::measure;
+use crate::measure::{Taken, measure};
 use crate::workload::{Move, Workload};
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
 /// One caller of a timer under measurement. It stays on the thread that made it.
@@ -63,13 +64,24 @@ pub(crate) enum Role {
     Floor,
 }
 
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Role::Ours(mode) => mode,
+            Role::Rival => "rival",
+            Role::Other => "other",
+            Role::Floor => "floor",
+        })
+    }
+}
+
 /// A system, and how to measure it.
 #[derive(Debug)]
 pub(crate) struct Timer {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
     pub(crate) can: fn(Workload) -> bool,
-    pub(crate) measure: fn(Workload, u32, u32) -> f64,
+    pub(crate) measure: fn(Workload, u32, u32) -> Taken,
     pub(crate) longest: fn(u32) -> Vec<f64>,
 }
 
