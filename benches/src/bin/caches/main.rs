@@ -15,8 +15,10 @@ mod systems;
 
 use clap::Parser;
 use fastrand::Rng;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::fs::File;
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use systems::{Cache, Kind, lateness};
@@ -36,6 +38,9 @@ struct Arguments {
     /// How many operations a round.
     #[arg(long, default_value_t = 200_000)]
     operations: u32,
+    /// Write the medians to this file as well, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
     /// Measure memory and lateness of one cache, here, and print them as a line of JSON.
     #[arg(long)]
     alone: Option<Kind>,
@@ -75,20 +80,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}", alone(kind));
         return Ok(());
     }
-    for &entries in &arguments.entries {
-        times(&arguments, entries);
-    }
+    let times: Vec<_> =
+        arguments.entries.iter().flat_map(|&entries| times(&arguments, entries)).collect();
+    let mut alone = Vec::new();
     println!("\nBytes an entry, of a million, and how late a listener hears of 10,000 that expire");
     for kind in Kind::ALL {
         let name = clap::ValueEnum::to_possible_value(&kind).expect("none is hidden");
         let mut program = Command::new(std::env::current_exe()?);
         let output = program.args(["--alone", name.get_name()]).output()?;
-        print!("{kind:26} {}", String::from_utf8_lossy(&output.stdout));
+        if !output.status.success() {
+            return Err(format!("{kind} failed").into());
+        }
+        let mut line: Value = serde_json::from_slice(&output.stdout)?;
+        println!("{kind:26} {line}");
+        line["cache"] = kind.to_string().into();
+        alone.push(line);
+    }
+    if let Some(path) = &arguments.json {
+        serde_json::to_writer_pretty(
+            File::create(path)?,
+            &json!({"times": times, "alone": alone}),
+        )?;
     }
     Ok(())
 }
 
-fn times(arguments: &Arguments, entries: u64) {
+/// The median time of each operation on each cache, in nanoseconds.
+fn times(arguments: &Arguments, entries: u64) -> Vec<Value> {
+    let mut lines = Vec::new();
     // Room for all, however unevenly they fall into shards.
     let room = usize::try_from(entries * 2).expect("a number of entries");
     let caches = Kind::ALL.map(|kind| (kind, kind.build(room, None)));
@@ -110,8 +129,11 @@ fn times(arguments: &Arguments, entries: u64) {
         let medians = rounds.map(median);
         for ((kind, _), ns) in caches.iter().zip(medians) {
             println!("{name:16} {kind:26} {ns:7.1} {:5.2}", ns / medians[Kind::ALL.len() - 1]);
+            let cache = kind.to_string();
+            lines.push(json!({"entries": entries, "operation": name, "cache": cache, "ns": ns}));
         }
     }
+    lines
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

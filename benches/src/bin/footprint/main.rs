@@ -1,7 +1,7 @@
-//! What a wheel takes when nobody times its verbs: memory, idle time, herds, lateness.
+//! The cost of a wheel apart from its operations: memory, idle time, herds, lateness.
 //!
 //! Each row is measured in a process of its own (this program again, with `--row`), so that none
-//! inherits another's memory; it prints a line of JSON. `ci/measure footprint` runs them all.
+//! inherits another's memory. A row prints one line of JSON, and `ci/measure footprint` runs all rows.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program whose output is its result")]
@@ -10,13 +10,10 @@
     reason = "it measures real time on threads of its own, and lets time pass"
 )]
 
-mod plot;
-
 use clap::{Parser, ValueEnum};
 use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,9 +35,6 @@ struct Arguments {
     /// Measure this row only, here.
     #[arg(long)]
     row: Option<Row>,
-    /// Draw the distributions of lateness into this file, with the default executor and inline.
-    #[arg(long)]
-    plot: Option<PathBuf>,
 }
 
 /// What is measured.
@@ -60,30 +54,32 @@ enum Row {
     Empty,
     /// Lateness of a million due within a second, while two threads insert and cancel.
     Lateness,
+    /// The same with handlers that run on the tick thread.
+    LatenessInline,
     /// A million due in one tick: until the last is handed over.
     Herd,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { row, plot } = Arguments::parse();
-    if let Some(path) = plot {
-        let driver = || Builder::new().driver();
-        let (by_worker, _) = lateness(driver());
-        let (inline, _) = lateness(driver().executor(Inline));
-        return plot::draw(&[("default executor", by_worker), ("inline", inline)], &path);
-    }
-    if let Some(row) = row {
-        println!("{}", measure(row));
+    if let Some(row) = Arguments::parse().row {
+        let mut line = measure(row);
+        line["row"] = name(row).into();
+        println!("{line}");
         return Ok(());
     }
-    for row in Row::value_variants() {
-        let name = row.to_possible_value().expect("no row is hidden").get_name().to_owned();
+    for &row in Row::value_variants() {
+        let name = name(row);
         let status = Command::new(std::env::current_exe()?).args(["--row", &name]).status()?;
         if !status.success() {
             return Err(format!("the row {name} failed").into());
         }
     }
     Ok(())
+}
+
+/// The name of a row on the command line and in the output.
+fn name(row: Row) -> String {
+    row.to_possible_value().expect("no row is hidden").get_name().to_owned()
 }
 
 fn measure(row: Row) -> Value {
@@ -94,13 +90,8 @@ fn measure(row: Row) -> Value {
         Row::Churn => churn(),
         Row::Idle => idle(10 * MILLION),
         Row::Empty => idle(0),
-        Row::Lateness => {
-            let (late, churned) = lateness(Builder::new().driver());
-            json!({"row": "lateness in µs, a million within a second, two threads churning",
-                   "p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
-                   "p99_at_most": 2000, "max": late.max(), "max_at_most": 20_000,
-                   "churned": churned})
-        }
+        Row::Lateness => lateness(Builder::new().driver()),
+        Row::LatenessInline => lateness(Builder::new().driver().executor(Inline)),
         Row::Herd => herd(),
     }
 }
@@ -117,7 +108,7 @@ fn bytes(timers: u32) -> Value {
         wheel.insert(u64::from(n), delay(n)).expect("the wheel is open");
     }
     let bytes = (resident() - before) as f64 / f64::from(timers);
-    json!({"row": format!("bytes a timer, {timers} armed"), "bytes": bytes, "at_most": 44})
+    json!({"bytes": bytes, "at_most": 44})
 }
 
 fn burst(timers: u32) -> Value {
@@ -134,8 +125,8 @@ fn burst(timers: u32) -> Value {
         let _ = sweeper.sweep(|_| ());
     }
     assert!(wheel.is_empty());
-    json!({"row": format!("resident after a burst of {timers}"), "before": before, "most": most,
-           "after": resident(), "counted": wheel.metrics().bytes, "at_most": before + before / 10 + (8 << 20)})
+    json!({"before": before, "most": most, "after": resident(), "counted": wheel.metrics().bytes,
+           "at_most": before + before / 10 + (8 << 20)})
 }
 
 fn churn() -> Value {
@@ -156,8 +147,7 @@ fn churn() -> Value {
             most = most.max(resident());
         }
     }
-    json!({"row": "resident after 100 million inserts and cancels, 1000 live", "bytes": most,
-           "at_most": 32 << 20})
+    json!({"bytes": most, "at_most": 32 << 20})
 }
 
 fn idle(timers: u32) -> Value {
@@ -171,8 +161,8 @@ fn idle(timers: u32) -> Value {
     let (sweeps, cpu) = (driver.metrics().sweeps, ProcessTime::now());
     thread::sleep(Duration::from_secs(10));
     let (sweeps, cpu) = (driver.metrics().sweeps - sweeps, cpu.elapsed());
-    json!({"row": format!("ten idle seconds, {timers} armed"), "sweeps": sweeps,
-           "cpu_ms": cpu.as_secs_f64() * 1e3, "at_most": if timers > 0 { 10 } else { 0 }})
+    json!({"sweeps": sweeps, "cpu_ms": cpu.as_secs_f64() * 1e3,
+           "at_most": if timers > 0 { 10 } else { 0 }})
 }
 
 /// How late each of so many timers was, by its value: in microseconds, and one more.
@@ -204,9 +194,9 @@ impl Late {
     }
 }
 
-/// How late each of a million due within a second is, while two threads insert and cancel; and how
-/// often they did.
-fn lateness(builder: DriverBuilder) -> (Histogram<u64>, u64) {
+/// The lateness, in microseconds, of a million timers due within a second while two threads insert
+/// and cancel. `churned` is the number of their inserts.
+fn lateness(builder: DriverBuilder) -> Value {
     let (driver, late) = Late::driver(builder, MILLION);
     let start = Instant::now() + Duration::from_secs(2);
     for n in 0..MILLION {
@@ -229,7 +219,17 @@ fn lateness(builder: DriverBuilder) -> (Histogram<u64>, u64) {
         done.store(true, Relaxed);
         late
     });
-    (late, churned.load(Relaxed))
+    json!({"p50": late.value_at_quantile(0.5), "p99": late.value_at_quantile(0.99),
+           "p99_at_most": 2000, "max": late.max(), "max_at_most": 20_000,
+           "churned": churned.load(Relaxed), "curve": curve(&late)})
+}
+
+/// Points of the distribution: a share of all timers, ten shares for each power of ten, and the
+/// lateness that it exceeds.
+fn curve(late: &Histogram<u64>) -> Vec<(f64, u64)> {
+    let shares = (0..=60).map(|step| 10_f64.powf(-f64::from(step) / 10.0));
+    let round = |share: f64| (share * 1e9).round() / 1e9;
+    shares.map(|share| (round(share), late.value_at_quantile(1.0 - share))).collect()
 }
 
 fn herd() -> Value {
@@ -239,6 +239,5 @@ fn herd() -> Value {
         driver.wheel().insert_at(n, due).expect("the wheel is open");
     }
     let late = late.wait();
-    json!({"row": "µs until a herd of a million in one tick is handed over",
-           "max": late.max(), "at_most": 60_000})
+    json!({"max": late.max(), "at_most": 60_000})
 }

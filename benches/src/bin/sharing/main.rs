@@ -7,8 +7,6 @@
 //! heap in a lock, with no more than the lines that it cannot do without.
 
 #[cfg(traced)]
-mod curve;
-#[cfg(traced)]
 mod replay;
 #[cfg(traced)]
 mod report;

@@ -1,6 +1,5 @@
 //! What was counted, as a table and as JSON.
 
-use super::curve;
 use super::replay::{Traced, Whose, Workload, trace};
 use super::systems::{Heap, Ours};
 use clap::{Parser, value_parser};
@@ -12,18 +11,13 @@ use std::path::PathBuf;
 /// Which lines of memory go from one thread to another, for each operation.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// With so many threads alone, 2 to 64; 2, 4, 8, 16, 32 and 64 by default
-    #[arg(long, value_parser = value_parser!(u64).range(2..=64))]
-    threads: Option<u64>,
+    /// With these numbers of threads, each 2 to 64
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64],
+          value_parser = value_parser!(u64).range(2..=64))]
+    threads: Vec<u64>,
     /// Write the counts to this file as well, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Draw throughput by cores, as it follows from the counts, as an SVG
-    #[arg(long, requires = "times")]
-    plot: Option<PathBuf>,
-    /// What an operation takes alone: what `ci/measure peers --json` wrote
-    #[arg(long)]
-    times: Option<PathBuf>,
     /// Fail if cancel and insert, or a reset, of the caller's own timers moves more lines than this
     #[arg(long)]
     most: Option<f64>,
@@ -53,11 +47,6 @@ impl Row {
     /// Transfers for each operation.
     pub(crate) fn transfers(&self) -> f64 {
         self.traced.each(self.traced.counted.transfers())
-    }
-
-    /// Those of the line that moves most.
-    pub(crate) fn hottest(&self) -> f64 {
-        self.traced.each(self.traced.counted.hottest())
     }
 
     fn whose(&self) -> &'static str {
@@ -92,6 +81,7 @@ impl Row {
             "written_by_another_last": counted.taken,
             "read_by_others_since": counted.recalled,
             "written_by_another_since": counted.fetched,
+            "hottest": counted.hottest(),
             "places": counted.places,
         })
     }
@@ -100,10 +90,8 @@ impl Row {
 /// Counts all, prints and writes.
 #[allow(clippy::print_stdout, reason = "the results of a program")]
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
-    let threads = match args.threads {
-        Some(threads) => vec![usize::try_from(threads)?],
-        None => vec![2, 4, 8, 16, 32, 64],
-    };
+    let threads: Vec<_> =
+        args.threads.iter().map(|&threads| usize::try_from(threads)).collect::<Result<_, _>>()?;
     println!(
         "| system | operation | timers | threads | locked | written, another wrote last | written, others read since | read, another wrote since |"
     );
@@ -132,9 +120,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &args.json {
         let all: Vec<_> = rows.iter().map(Row::json).collect();
         serde_json::to_writer_pretty(File::create(path)?, &all)?;
-    }
-    if let (Some(path), Some(times)) = (&args.plot, &args.times) {
-        curve::draw(&rows, &serde_json::from_reader(File::open(times)?)?, path)?;
     }
     let own = rows.iter().filter(|row| {
         let steady = matches!(row.workload, Workload::CancelInsert | Workload::ResetLater);
