@@ -33,6 +33,12 @@ PLAIN, PINNED = "tourbillon", "tourbillon-pinned"
 SYSTEMS = [PLAIN, PINNED, "tokio", "tokio-alt", "delay-queue", "nexus-timer", "heap", "async-io",
            "pingora-timeout", "hhwt", "floor", "floor-padded", "floor-vectors"]
 
+PLOTS = {"cancel_insert": "CPU time of cancel and insert by armed timers",
+         "reset_later": "CPU time of a reset by armed timers",
+         "callers_cancel_insert": "throughput of cancel and insert by callers",
+         "callers_reset_later": "throughput of resets by callers", "lateness": "lateness of fired timers",
+         "sharing": "throughput computed from the cache lines that move"}
+
 
 class Section:
     """The values of a section, by key; empty if the run has no such section."""
@@ -117,6 +123,11 @@ class Document:
             rows.append([name, *ours, f"{digits(self.nanos(workload, rival))} ({rival})"])
         head = ["nanoseconds", "one by one", "in batches", "the best of the others"]
         return f"{table(head, rows)}\n*{where(self.operations.run)}.*\n"
+
+    def plot(self, name):
+        """A plot, if the numbers were enough to draw it."""
+        file = ROOT / "docs" / "plots" / f"{name}.svg"
+        return f"![{PLOTS[name]}](plots/{file.name})\n" if file.exists() else ""
 
     def table_machines(self):
         """The machines."""
@@ -346,7 +357,10 @@ class Document:
 def written(text, document):
     """The text with every block between its two markers written."""
     def block(found):
-        return f"{found[1]}\n{getattr(document, f'table_{found[2]}')()}\n{found[3]}"
+        name = found[2]
+        if name.startswith("plot_"):
+            return f"{found[1]}{document.plot(name.removeprefix('plot_'))}{found[3]}"
+        return f"{found[1]}\n{getattr(document, f'table_{name}')()}\n{found[3]}"
     return re.sub(r"(<!-- begin (\w+) -->\n).*?(<!-- end \2 -->\n)", block, text, flags=re.S)
 
 

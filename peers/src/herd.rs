@@ -89,7 +89,8 @@ pub(crate) fn table(all: &[Beside]) -> Table {
     table.set_header(["an operation beside a herd, µs", "p50", "p99", "p99.99", "max"]);
     for system in all {
         let column = |place: usize| system.micros.iter().map(|one| one[place]).collect();
-        let cell = |place| median(column(place)).map_or("-".into(), |micros| format!("{micros:.1}"));
+        let cell =
+            |place| median(column(place)).map_or("-".into(), |micros| format!("{micros:.1}"));
         let name = std::iter::once(system.name.to_owned());
         table.add_row(name.chain((0..QUANTILES.len()).map(cell)));
     }

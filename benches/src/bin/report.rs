@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn links_between_the_papers_stay_in_the_page() {
         assert_eq!(within_the_page("VERIFICATION.md"), "#verification");
-        assert_eq!(within_the_page("BENCHMARKS.md#two-callers"), "#benchmarks-two-callers");
+        assert_eq!(within_the_page("BENCHMARKS.md#several-callers"), "#benchmarks-several-callers");
         assert_eq!(within_the_page("https://example.org"), "https://example.org");
     }
 

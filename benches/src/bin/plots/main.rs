@@ -61,7 +61,10 @@ fn plots(numbers: &Numbers) -> Result<BTreeMap<&'static str, String>, Box<dyn Er
         ("cancel_insert.svg", by_timers(numbers, "cancel_insert", "Cancel and insert")),
         ("reset_later.svg", by_timers(numbers, "reset_later", "Reset to a later deadline")),
         ("callers_cancel_insert.svg", by_callers(numbers, "cancel_insert", "Cancel and insert")),
-        ("callers_reset_later.svg", by_callers(numbers, "reset_later", "Reset to a later deadline")),
+        (
+            "callers_reset_later.svg",
+            by_callers(numbers, "reset_later", "Reset to a later deadline"),
+        ),
         ("lateness.svg", lateness(numbers)),
         ("sharing.svg", sharing::chart(numbers)),
     ];

@@ -57,6 +57,7 @@ impl Numbers {
 /// The median, or `None` if there are no values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
-    let (low, high) = (values.get(values.len().wrapping_sub(1) / 2)?, values.get(values.len() / 2)?);
+    let (low, high) =
+        (values.get(values.len().wrapping_sub(1) / 2)?, values.get(values.len() / 2)?);
     Some(f64::midpoint(*low, *high))
 }
