@@ -1,6 +1,6 @@
-//! Sleeps beside tokio's: one that is made, polled and dropped, and one that is pushed back and
-//! polled, with many armed; by one thread, and by two, each of which has its own. tokio's runtime
-//! runs its timers on another thread, as our driver does.
+//! Sleeps beside tokio's, with many armed, by one thread and by two threads with sleeps of their
+//! own. A sleep is created, polled and dropped, or it is reset to a later deadline and polled.
+//! tokio's runtime runs its timers on another thread, as our driver does.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fastrand::Rng;
@@ -14,16 +14,16 @@ use tourbillon_benches::{delay, now, on_threads, together};
 
 const ARMED: [u32; 2] = [10_000, 1_000_000];
 
-/// A timer of either kind, as one thread has it.
+/// A timer of either kind, as used by one thread.
 trait Sleeps: Send + Sync {
     type Sleep: Future + Send;
 
     fn sleep(&self, delay: Duration) -> Self::Sleep;
-    /// Pushes back to `delay` from now.
+    /// Resets to `delay` from now.
     fn push_back(sleep: Pin<&mut Self::Sleep>, delay: Duration);
-    /// For another thread.
+    /// A handle for another thread.
     fn another(&self) -> Self;
-    /// What holds while this thread makes sleeps.
+    /// A guard that this thread holds while it creates sleeps.
     fn enter(&self) -> Option<EnterGuard<'_>>;
 }
 
@@ -74,7 +74,7 @@ fn poll<F: Future>(sleep: Pin<&mut F>) {
     assert!(sleep.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
-/// What is timed.
+/// An operation that is timed.
 #[derive(Clone, Copy)]
 enum Operation {
     Made,
@@ -106,11 +106,11 @@ impl<S: Sleeps> Armed<S> {
         Self { timer, sleeps, random: Rng::with_seed(7) }
     }
 
-    /// So many times; on a random one where that is one of the armed.
+    /// Repeats an operation, on random sleeps if it needs an armed one.
     #[inline]
     fn run(&mut self, operation: Operation, times: u64) {
         let Self { timer, sleeps, random } = self;
-        // On this thread's stack: another's lies beside the one that is kept.
+        // On this thread's stack, because the stored one shares a line with another thread's.
         let mut random = random.fork();
         let _inside = timer.enter();
         let any = sleeps.len();
@@ -133,7 +133,7 @@ impl<S: Sleeps> Armed<S> {
 
 fn sleeps<S: Sleeps>(criterion: &mut Criterion, name: &str, timer: &S) {
     for (armed, threads) in ARMED.into_iter().flat_map(|armed| [(armed, 1), (armed, 2)]) {
-        // Each arms its own, on a thread of its own.
+        // Each thread arms its own.
         let mut all = on_threads(threads as usize, || Armed::new(timer.another(), armed / threads));
         let whose = if threads == 1 { "one thread" } else { "two threads, each its own" };
         let mut group = criterion.benchmark_group(format!("a sleep, {armed} armed, {whose}"));

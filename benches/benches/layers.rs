@@ -1,5 +1,5 @@
-//! What stands on the wheel: keyed timers beside go-zero's design, and closures beside a pool of
-//! threads over a heap. A driver of our own is part of it, as those threads are.
+//! Keyed timers beside go-zero's design, and closures beside a thread pool over a heap. Each is
+//! measured with its threads, so tourbillon runs with a driver.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use fastrand::Rng;
@@ -14,7 +14,7 @@ use tourbillon_benches::go_zero::GoZero;
 
 const ARMED: u32 = 100_000;
 
-/// What both keyed wheels can do.
+/// The operations of both keyed wheels.
 trait Keyed {
     fn set(&self, key: u64, delay: Duration);
     fn shift(&self, key: u64, delay: Duration);

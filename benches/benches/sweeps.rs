@@ -1,5 +1,5 @@
-//! The sweeper's side: a sweep for each name that is due, stale or filed again; a herd; a driver
-//! from the sweep to the handler; and the wake-up of one that rests.
+//! The sweeper. Measures the sweep of references that are due, stale or requeued, a mass expiry, a
+//! driver from the sweep to the handler, and the wake-up of an idle driver.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn world(delay: fn(u32) -> Duration) -> World {
     World { clock, wheel, sweeper, ids }
 }
 
-/// Sweeps until so much time has passed, a tick each.
+/// Sweeps tick by tick until this time has passed.
 fn pass(world: &mut World, ticks: u32) -> usize {
     (0..ticks)
         .map(|_| {
@@ -90,7 +90,7 @@ fn drivers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("driver");
     for timers in [1, 10_000] {
         group.throughput(Throughput::Elements(timers));
-        // One timer alone: the tick thread and the worker are woken for it.
+        // For a single timer the tick thread and the worker are woken.
         group.bench_function(format!("from insert to handler, {timers} at once"), |bencher| {
             bencher.iter(|| {
                 for n in 0..timers {

@@ -1,5 +1,5 @@
-//! Throughput by threads: every verb on one wheel, each caller on timers that it armed itself, and
-//! on timers half of which lie in another caller's shard.
+//! Throughput by the number of threads. Every operation runs on one wheel, each caller with timers
+//! that it armed itself, or with timers half of which are in another caller's shard.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::thread;
@@ -17,7 +17,7 @@ fn threads(criterion: &mut Criterion) {
             let driver = Builder::new().driver().spawn(|_: Expired<u64>| ());
             let driver = driver.expect("the defaults are in range");
             let armed = ARMED / u32::try_from(threads).expect("few");
-            // Each arms its timers on a thread of its own, in that thread's shard.
+            // Each caller arms its timers on a thread of its own, in that thread's shard.
             let make = || Caller::new(driver.wheel().clone(), armed);
             let mut callers = on_threads(threads, make);
             if mingled {

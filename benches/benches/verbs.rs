@@ -1,5 +1,5 @@
-//! Every verb of one thread, plain and pinned in batches, on wheels with few, many and very many
-//! armed timers.
+//! Every operation of one thread, plain and in pinned batches, on wheels with few, many and very
+//! many armed timers.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tourbillon_benches::{BATCH, Bench, Caller, Verb, now};
 
 const ARMED: [u32; 3] = [10_000, 1_000_000, 10_000_000];
 
-/// A batch of operations, one way or the other.
+/// A batch of operations, plain or pinned.
 type Batch = fn(&mut Caller, Verb);
 
 fn verbs(criterion: &mut Criterion) {

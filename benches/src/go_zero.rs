@@ -1,5 +1,6 @@
-//! The design of go-zero's `TimingWheel`: callers hand every operation to the one thread that owns
-//! the wheel, over a channel without a buffer. (Written anew for comparison; without its faults.)
+//! The design of go-zero's `TimingWheel`. Callers send every operation over an unbuffered channel
+//! to the thread that owns the wheel. This is a new implementation for comparison, without its
+//! faults.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// A key's place in the wheel.
 type Slot = HashMap<u64, u64>;
 
-/// What callers hand over.
+/// An operation that callers send.
 enum Operation {
     Set(u64, u64, Duration),
     Move(u64, Duration),
@@ -23,7 +24,8 @@ pub struct GoZero {
 }
 
 impl GoZero {
-    /// A wheel of so many slots, each `interval` wide. Nothing fires: only callers are measured.
+    /// Creates a wheel of `slots` slots, each `interval` wide. No timer fires, because only callers
+    /// are measured.
     #[allow(clippy::disallowed_methods, reason = "the design is a thread")]
     #[must_use]
     pub fn new(interval: Duration, slots: usize) -> Self {
@@ -50,7 +52,7 @@ impl GoZero {
         Self { operations }
     }
 
-    /// Arms a key, or replaces what is armed.
+    /// Arms a key, or replaces its timer.
     pub fn set(&self, key: u64, value: u64, delay: Duration) {
         self.hand_over(Operation::Set(key, value, delay));
     }
@@ -66,7 +68,7 @@ impl GoZero {
     }
 
     fn hand_over(&self, operation: Operation) {
-        // The thread goes only with this sender.
+        // The thread ends only with this sender.
         let _ = self.operations.send(operation);
     }
 }

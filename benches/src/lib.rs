@@ -1,4 +1,4 @@
-//! What the benchmarks share: a wheel with many armed timers, the verbs on random ones of them, and
+//! Shared parts of the benchmarks: a wheel with many armed timers, operations on random timers, and
 //! callers on threads of their own.
 
 #![forbid(unsafe_code)]
@@ -14,44 +14,44 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tourbillon::{Builder, Pinned, Sweeper, TimerId, Wheel};
 
-/// How many operations share one guard.
+/// The number of operations under one guard.
 pub const BATCH: usize = 64;
 
-/// How many operations of one kind pass between two sweeps, which clear away what they leave.
+/// The number of operations between two sweeps, which discard the references that they leave.
 const SWEPT: usize = 1 << 14;
 
-/// The `n`th delay: 30 to 90 s, spread evenly.
+/// The `n`th delay, of 30 to 90 s, spread evenly.
 #[must_use]
 pub fn delay(n: u32) -> Duration {
     let spread = u64::from(n.wrapping_mul(2_654_435_769) % 60_000_000);
     Duration::from_secs(30) + Duration::from_micros(spread)
 }
 
-/// The present.
+/// Returns the current time.
 #[allow(clippy::disallowed_methods, reason = "a benchmark reads the time")]
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// What is measured.
+/// An operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Verb {
     /// Arm one more timer.
     Insert,
-    /// End a random timer and arm another.
+    /// Cancel a random timer and arm another.
     CancelInsert,
     /// Push a random timer back.
     ResetLater,
     /// Pull a random timer forward.
     ResetEarlier,
-    /// Ask a random timer for its deadline.
+    /// Read the deadline of a random timer.
     Deadline,
 }
 
 impl Verb {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Verb; 5] =
         [Verb::Insert, Verb::CancelInsert, Verb::ResetLater, Verb::ResetEarlier, Verb::Deadline];
 }
@@ -68,7 +68,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// What a wheel and a guard of it have in common.
+/// The operations of a wheel and of its guard.
 trait Verbs {
     fn arm(&self, value: u64, delay: Duration) -> TimerId;
     fn end(&self, id: TimerId) -> u64;
@@ -104,7 +104,7 @@ macro_rules! verbs {
 
 verbs!(Wheel<u64>, Pinned<'_, u64>);
 
-/// Does nothing: for what a loop costs around the verbs.
+/// Does nothing, to measure the loop around the operations.
 struct Nothing {
     id: TimerId,
 }
@@ -128,7 +128,7 @@ impl Verbs for Nothing {
     }
 }
 
-/// A timer of the caller's, and the delay it was last given.
+/// A timer of the caller and its last delay.
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     id: TimerId,
@@ -144,11 +144,11 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Arms so many timers.
+    /// Creates a caller with `armed` timers.
     ///
     /// # Panics
     ///
-    /// If the wheel refuses one.
+    /// Panics if the wheel rejects a timer.
     #[must_use]
     pub fn new(wheel: Wheel<u64>, armed: u32) -> Self {
         let mut caller = Self { wheel, timers: Vec::new(), random: Rng::with_seed(7) };
@@ -159,18 +159,19 @@ impl Caller {
         caller
     }
 
-    /// Exchanges half of the timers with another caller, who may have armed them in another shard.
+    /// Exchanges half of the timers with another caller, which may have armed them in another
+    /// shard.
     pub fn mingle(&mut self, other: &mut Caller) {
         for (mine, others) in self.timers.iter_mut().zip(&mut other.timers).step_by(2) {
             std::mem::swap(mine, others);
         }
     }
 
-    /// So many operations, each by itself.
+    /// Makes `operations` calls, each by itself.
     ///
     /// # Panics
     ///
-    /// If a timer is not armed that should be.
+    /// Panics if a timer is not armed.
     pub fn plain(&mut self, verb: Verb, operations: usize) {
         for _ in 0..operations {
             let place = self.place(verb);
@@ -178,11 +179,11 @@ impl Caller {
         }
     }
 
-    /// The loop of [`plain`](Self::plain), without the operations.
+    /// Runs the loop of [`plain`](Self::plain) without the operations.
     ///
     /// # Panics
     ///
-    /// If no timer is armed.
+    /// Panics if no timer is armed.
     pub fn bare(&mut self, verb: Verb, operations: usize) {
         let nothing = Nothing { id: self.timers[0].id };
         for _ in 0..operations {
@@ -191,11 +192,11 @@ impl Caller {
         }
     }
 
-    /// So many operations, at most [`BATCH`], under one guard, their timers fetched ahead.
+    /// Makes at most [`BATCH`] operations under one guard, with their timers prefetched.
     ///
     /// # Panics
     ///
-    /// As [`plain`](Self::plain).
+    /// Panics if a timer is not armed.
     pub fn pinned(&mut self, verb: Verb, operations: usize) {
         let mut places = [0; BATCH];
         let places = &mut places[..operations];
@@ -209,11 +210,11 @@ impl Caller {
         }
     }
 
-    /// Ends the timers that inserts have added beyond so many.
+    /// Cancels the newest timers until `armed` are left.
     ///
     /// # Panics
     ///
-    /// As [`plain`](Self::plain).
+    /// Panics if a timer is not armed.
     pub fn shrink(&mut self, armed: u32) {
         for timer in self.timers.drain(armed as usize..) {
             self.wheel.end(timer.id);
@@ -245,7 +246,7 @@ fn apply(verb: Verb, on: &impl Verbs, timers: &mut Vec<Timer>, place: usize, ran
             on.set(timer.id, timer.delay);
         }
         Verb::ResetEarlier => {
-            // By a sixteenth, from an hour to half a minute, and then an hour again.
+            // Shorter by a sixteenth each time, from an hour to half a minute, and then an hour.
             let timer = &mut timers[place];
             let shorter = timer.delay * 15 / 16;
             let hour = Duration::from_secs(3600);
@@ -267,11 +268,11 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Arms so many timers, on a wheel of one shard.
+    /// Arms `armed` timers on a wheel of one shard.
     ///
     /// # Panics
     ///
-    /// If the wheel refuses one.
+    /// Panics if the wheel rejects a timer.
     #[must_use]
     pub fn new(armed: u32, builder: Builder) -> Self {
         let built = builder.shards(1).build();
@@ -279,12 +280,11 @@ impl Bench {
         Self { caller: Caller::new(wheel, armed), sweeper, armed, since: 0 }
     }
 
-    /// Between two measurements: clears away what so many operations have left, before that is
-    /// much.
+    /// Sweeps between two measurements if enough operations have been made since the last sweep.
     ///
     /// # Panics
     ///
-    /// If a timer is due that should not be.
+    /// Panics if a timer is due.
     pub fn tidy(&mut self, operations: usize) {
         self.since += operations;
         if self.since >= SWEPT {
@@ -295,11 +295,11 @@ impl Bench {
     }
 }
 
-/// What `make` makes, so many times, each on a thread of its own.
+/// Calls `make` on `count` threads at the same time and returns all results.
 ///
 /// # Panics
 ///
-/// If one did.
+/// Panics if a call panicked.
 #[must_use]
 pub fn on_threads<C: Send>(count: usize, make: impl Fn() -> C + Sync) -> Vec<C> {
     thread::scope(|scope| {
@@ -308,7 +308,8 @@ pub fn on_threads<C: Send>(count: usize, make: impl Fn() -> C + Sync) -> Vec<C> 
     })
 }
 
-/// The time that all callers take, each on a thread of its own, from the moment that all are ready.
+/// Runs all callers on threads of their own and returns the time from the start of all to the end
+/// of the last.
 pub fn together<C: Send>(callers: &mut [C], run: impl Fn(&mut C) + Sync) -> Duration {
     let ready = Barrier::new(callers.len() + 1);
     thread::scope(|scope| {

@@ -1,22 +1,22 @@
-//! The callers of a system, each on a thread of its own with timers of its own.
+//! The callers of a system, each on a thread of its own and with timers of its own.
 
 use crate::systems::System;
 use crate::workload::{Plan, Workload};
 use std::mem::ManuallyDrop;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What callers are told to do, all at once.
+/// A step that all callers take at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// Arm what the plan has.
+    /// Arms the timers of the plan.
     Insert,
-    /// The operations that are not measured.
+    /// Makes the operations that are not measured.
     WarmUp,
-    /// Those that are.
+    /// Makes the operations that are measured.
     Measured,
 }
 
-/// A caller: where it is told its next step, and where it says that it is done.
+/// A caller, by the channels for its next step and for the end of a step.
 struct Caller {
     steps: Sender<Step>,
     done: Receiver<()>,
@@ -26,19 +26,19 @@ struct Caller {
 pub(crate) struct Callers(Vec<Caller>);
 
 impl Callers {
-    /// One for each plan.
+    /// Starts one caller for each plan.
     pub(crate) fn start<S: System>(workload: Workload, plans: &[Plan]) -> Self {
         let timers = plans.iter().map(|plan| plan.delays.len()).sum();
         let shared = S::start(timers);
         let start = |&plan: &Plan| {
-            let ((steps, told), (say, done)) = (channel(), channel());
+            let ((steps, next_steps), (finished, done)) = (channel(), channel());
             let shared = shared.clone();
             spawn(move || {
                 // Never dropped: the process ends with the measurement.
                 let mut system = ManuallyDrop::new(S::caller(shared, plan.delays.len()));
-                for step in told {
+                for step in next_steps {
                     operate(&mut *system, workload, plan, step);
-                    say.send(()).expect("somebody waits");
+                    finished.send(()).expect("`all` waits for it");
                 }
             });
             Caller { steps, done }
@@ -46,11 +46,11 @@ impl Callers {
         Self(plans.iter().map(start).collect())
     }
 
-    /// Lets all take a step, side by side, and waits for the last.
+    /// Lets all callers take a step at the same time and waits for the last one.
     ///
     /// # Panics
     ///
-    /// If one did.
+    /// Panics if a caller panicked.
     pub(crate) fn all(&self, step: Step) {
         for caller in &self.0 {
             caller.steps.send(step).expect("no caller panicked");

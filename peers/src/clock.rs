@@ -1,14 +1,14 @@
-//! The time of this crate: the only file that reads the clock or sleeps.
+//! The clock of this crate. No other file reads the time or sleeps.
 
 use std::time::{Duration, Instant};
 
-/// The present.
+/// Returns the current time.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the time")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Sleeps.
+/// Sleeps for `time`.
 #[allow(clippy::disallowed_methods, reason = "peers run in real time")]
 pub(crate) fn rest(time: Duration) {
     std::thread::sleep(time);

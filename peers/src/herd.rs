@@ -1,4 +1,4 @@
-//! The longest verb beside a herd: how long a caller waits while a million timers are due at once.
+//! The time of a caller's operations during a mass expiry, when a million timers are due at once.
 
 use crate::clock::{now, rest};
 use crate::rounds::{apart, median};
@@ -11,19 +11,19 @@ use std::error::Error;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-/// How many timers the caller works on, none of them due.
+/// The number of timers that the caller works on, none of which is due.
 const OWN: usize = 10_000;
-/// How many of the herd are armed with one look at the clock.
+/// The number of timers of the herd that are armed with one clock reading.
 const EACH: u32 = 1000;
-/// When the herd is due.
+/// The time from the start until the herd is due.
 const DUE: Duration = Duration::from_secs(5);
-/// From how long before until how long after that the verbs are timed.
+/// Operations are timed from [`BEFORE`] that instant until [`AFTER`] it.
 const BEFORE: Duration = Duration::from_millis(100);
 const AFTER: Duration = Duration::from_secs(1);
-/// The quantiles that are told.
+/// The quantiles that are reported.
 const QUANTILES: [f64; 4] = [0.5, 0.99, 0.9999, 1.0];
 
-/// The quantiles of a verb's time, in microseconds.
+/// The quantiles of an operation's time, in microseconds.
 pub(crate) fn longest<S: System>(timers: u32) -> Vec<f64> {
     let all = OWN + timers.next_multiple_of(EACH) as usize;
     // Never dropped: the process ends with the measurement.

@@ -1,8 +1,8 @@
-//! `peers`: tourbillon side by side with other timers, in CPU time for each operation.
+//! `peers` measures tourbillon beside other timers, in CPU time per operation.
 //!
 //! Every measurement runs in a process of its own (this program again, with `--system`), so that
-//! no system inherits another's memory or threads. All systems take their turn in every round, in
-//! an order that moves on by one each round; the medians over the rounds are compared.
+//! no system inherits another's memory or threads. All systems take turns in every round, and each
+//! round begins with the next system. The medians over the rounds are compared.
 //!
 //! ```console
 //! $ cargo run --release -p tourbillon-peers -- --json peers.json
@@ -28,25 +28,25 @@ use std::fs::File;
 use std::path::PathBuf;
 use workload::Workload;
 
-/// The most timers that may be asked for.
+/// The greatest number of timers.
 const MOST: i64 = 100_000_000;
 
 /// Compares tourbillon with other timers in CPU time per operation, medians over rounds.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Write what each round gave to this file as well, as JSON
+    /// Also write the results of each round to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// How many timers are armed
+    /// The number of armed timers
     #[arg(long, default_value_t = 1_000_000, value_parser = value_parser!(u32).range(1..=MOST))]
     timers: u32,
-    /// How many callers share them, each on a thread of its own
+    /// The number of callers that share them, each on a thread of its own
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     threads: u32,
-    /// How often every system is measured
+    /// The number of measurements of every system
     #[arg(long, default_value_t = 7, value_parser = value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Begin the first round with the system at this place, and each further one with the next
+    /// The place of the system with which the first round begins
     #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(0..=1000))]
     turn: u32,
     /// Measure these workloads only
@@ -55,7 +55,7 @@ struct Args {
     /// Measure these systems only
     #[arg(long, value_delimiter = ',')]
     systems: Vec<String>,
-    /// Time the operations of a caller while so many timers are due at once
+    /// Time the operations of a caller while the timers are all due at once
     #[arg(long)]
     herd: bool,
     /// Measure once on this system, here, and print the result as JSON

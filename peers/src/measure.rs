@@ -1,8 +1,7 @@
 //! One measurement: one system, one workload, in the CPU time of the whole process.
 //!
-//! The process's time and not the thread's: what a system leaves to its own threads counts. For
-//! that reason a measurement ends only when those have gone quiet, and begins only when what the
-//! preparations left behind is done.
+//! The time of the process includes the work that a system leaves to its own threads. So a
+//! measurement ends when those are quiet, and begins when the preparations' work is done.
 
 use crate::callers::{Callers, Step};
 use crate::clock::{now, rest};
@@ -13,11 +12,11 @@ use cpu_time::ProcessTime;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long no thread may have worked to be called quiet.
+/// The time without work after which the process counts as quiet.
 const QUIET: Duration = Duration::from_millis(50);
-/// How often it is looked whether all have fired.
-const LOOK: Duration = Duration::from_millis(5);
-/// How late the last timer may fire.
+/// The time between two checks if all timers have fired.
+const CHECK: Duration = Duration::from_millis(5);
+/// The greatest lateness of the last timer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The result of one measurement.
@@ -65,29 +64,29 @@ fn operate(callers: &Callers, step: Step, operations: f64) -> Taken {
     Taken { cpu_ns: cpu / operations, per_second: Some(operations / wall.as_secs_f64()) }
 }
 
-/// What the plans have together.
+/// The sum over all plans.
 fn total(plans: &[Plan], of: impl Fn(&Plan) -> usize) -> f64 {
     plans.iter().map(of).sum::<usize>() as f64
 }
 
-/// Waits until all have fired.
+/// Waits until all timers have fired.
 fn fire(plans: &[Plan]) -> Taken {
     let timers = total(plans, |plan| plan.delays.len());
-    // If arming took so long that some have fired by now, their cost was not seen.
+    // If arming took so long that some have fired by now, their cost was not measured.
     let left = timers - tally::count() as f64;
     let delays = plans.iter().flat_map(|plan| plan.delays);
     let last = now() + delays.max().copied().unwrap_or_default();
     let spent = spent(|| {
         rest(last - now());
         while (tally::count() as f64) < timers && now() < last + PATIENCE {
-            rest(LOOK);
+            rest(CHECK);
         }
     });
     tally::check(plans);
     Taken { cpu_ns: spent / left, per_second: None }
 }
 
-/// The CPU nanoseconds that `work` takes, on all threads, with what it leaves to others.
+/// The CPU time of `work` on all threads in nanoseconds, including the work it leaves to others.
 fn spent(work: impl FnOnce()) -> f64 {
     let start = ProcessTime::now();
     work();
@@ -95,7 +94,7 @@ fn spent(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64() * 1e9
 }
 
-/// Waits until the process's threads are all but idle.
+/// Waits until the threads of the process are almost idle.
 fn settle() {
     loop {
         let start = ProcessTime::now();

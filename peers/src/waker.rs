@@ -1,7 +1,7 @@
-//! Bare wakers: for timers that are futures, with no task behind them.
+//! Wakers without a task, for timers that are futures.
 //!
-//! A waker is the number of its timer and nothing else: cloning and dropping it are free, waking
-//! it is the [handler](crate::tally::fired).
+//! A waker is only the number of its timer. It is cloned and dropped for free, and to wake it is to
+//! call the [handler](crate::tally::fired).
 
 use crate::tally::fired;
 use std::pin::Pin;
@@ -19,10 +19,10 @@ static TABLE: RawWakerVTable = RawWakerVTable::new(
 ///
 /// # Panics
 ///
-/// If it is already due.
+/// Panics if it is already due.
 pub(crate) fn arm(timer: Pin<&mut (impl Future + ?Sized)>, number: usize) {
-    // SAFETY: the table's functions take the pointer for a number and touch no memory, so they
-    // are safe to call on any thread, in any number.
+    // SAFETY: the functions of the table use the pointer as a number and access no memory, so they
+    // may be called on any thread any number of times.
     let waker = unsafe { Waker::new(without_provenance(number), &TABLE) };
     assert!(timer.poll(&mut Context::from_waker(&waker)).is_pending(), "due at once");
 }

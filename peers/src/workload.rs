@@ -1,14 +1,14 @@
-//! What is measured: the workloads, and the delays and victims they use, the same for all systems.
+//! The workloads, and their delays and victims, which are the same for all systems.
 
 use clap::ValueEnum;
 use fastrand::Rng;
 use serde::Serialize;
 use std::time::Duration;
 
-/// So many operations can be told from what else the process does.
+/// The least number of operations that stands out from the other work of the process.
 const FEWEST: u32 = 100_000;
 
-/// What a system is asked to do while its CPU time is taken.
+/// The operation whose CPU time is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -30,26 +30,27 @@ pub(crate) enum Workload {
 pub(crate) struct Move {
     /// The timer's place.
     pub(crate) place: usize,
-    /// Its new delay, from the moment of the operation.
+    /// Its new delay, counted from the operation.
     pub(crate) delay: Duration,
 }
 
-/// What a workload arms before it (or as it) is measured, and the operations it then measures.
+/// The timers that a workload arms, and the operations that it makes on them.
 ///
-/// Both live as long as the process, which ends with the measurement.
+/// They live as long as the process, which ends with the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// The delay of every timer.
     pub(crate) delays: &'static [Duration],
-    /// As many operations as are measured: a window that begins with nothing stale would never see
-    /// what lazy deletion owes.
+    /// As many operations as are measured. Without them nothing would be stale at the start, and
+    /// the cost of lazy deletion would be missed.
     pub(crate) warm_up: &'static [Move],
-    /// As many as timers, and where timers may be moved without end no fewer than [`FEWEST`].
+    /// As many operations as timers, and at least [`FEWEST`] if timers may be moved any number of
+    /// times.
     pub(crate) moves: &'static [Move],
 }
 
 impl Workload {
-    /// All of them, in the order they are reported.
+    /// All workloads, in the order of the tables.
     pub(crate) const ALL: [Self; 5] =
         [Self::Insert, Self::CancelInsert, Self::ResetLater, Self::ResetEarlier, Self::Fire];
 
@@ -64,7 +65,7 @@ impl Workload {
         }
     }
 
-    /// What stands above its table.
+    /// The line above its table.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Insert => "insert: arm one more, from none to all",
@@ -75,8 +76,8 @@ impl Workload {
         }
     }
 
-    /// The delays and operations of one caller with so many timers: at random, but always the
-    /// same.
+    /// The delays and operations of one caller with `timers` timers. They are random, but the same
+    /// in each run.
     pub(crate) fn plan(self, timers: u32, caller: u32) -> Plan {
         let mut random = Rng::with_seed(7 + u64::from(caller));
         let mut seconds: Vec<f64> = (0..timers).map(|_| self.delay(timers, &mut random)).collect();
@@ -101,8 +102,10 @@ impl Workload {
         Plan { delays: delays.leak(), warm_up, moves }
     }
 
-    /// The delay of a new timer in seconds, 30 to 90. A timer that is to fire is due within the
-    /// second that begins when all are armed, which takes less than 1 µs for each and a second.
+    /// The delay of a new timer in seconds, 30 to 90.
+    ///
+    /// A timer that is to fire is due within one second, which begins after all are armed. Arming
+    /// may take 1 s and 1 µs for each timer.
     fn delay(self, timers: u32, random: &mut Rng) -> f64 {
         match self {
             Self::Fire => 1.0 + f64::from(timers) * 1e-6 + random.f64(),
@@ -110,7 +113,7 @@ impl Workload {
         }
     }
 
-    /// Any timer; to be pulled forward, one that has yet far to go.
+    /// Any timer. If it is to be pulled forward, one whose deadline is far enough away.
     fn victim(self, seconds: &[f64], random: &mut Rng) -> usize {
         loop {
             let place = random.usize(..seconds.len());
@@ -121,7 +124,7 @@ impl Workload {
     }
 }
 
-/// How far a timer is moved, in seconds.
+/// The distance by which a timer is moved, in seconds.
 fn step(random: &mut Rng) -> f64 {
     3.0 + 7.0 * random.f64()
 }

@@ -2,8 +2,8 @@
 //! busy machine as on a quiet one. It runs one operation on a wheel, plain or pinned, or on sleeps
 //! of this crate or of tokio, or the empty loop around it.
 //!
-//! What is counted runs inside of [`counted`], the preparations before it. Leases do not end here:
-//! they end with time, of which counting takes much.
+//! Only the code inside [`counted`] is counted, without the preparations. Cached clock readings
+//! never expire here, because under callgrind they would expire within few operations.
 
 use clap::{Parser, ValueEnum};
 use std::hint::black_box;
@@ -18,19 +18,19 @@ use tourbillon_benches::{BATCH, Bench, Verb, delay, now};
 /// Runs one operation 4096 times, for `ci/measure instructions`.
 #[derive(Debug, Parser)]
 struct Args {
-    /// On what
+    /// The object of the operation
     on: On,
-    /// Which operation; sleeps know the first three
+    /// The operation. Sleeps support the first three
     verb: Verb,
 }
 
-/// What the operation is one of.
+/// The object of an operation.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum On {
     /// A wheel, each operation by itself
     Plain,
-    /// A wheel, by a caller that holds it pinned
+    /// A wheel that the caller has pinned
     Pinned,
     /// The loop around those
     Bare,
@@ -42,23 +42,23 @@ enum On {
     BareSleep,
 }
 
-/// How many batches a count is taken over.
+/// The number of batches that are counted.
 const BATCHES: usize = 64;
 
-/// And how many operations that is.
+/// The number of operations in them.
 const OPERATIONS: u32 = 64 * 64;
 const _: () = assert!(OPERATIONS as usize == BATCHES * BATCH);
 
 const ARMED: u32 = 20_000;
 
-/// A wheel that has seen the verb before.
+/// A wheel on which the operation has been made before.
 fn bench(verb: Verb) -> Bench {
     let mut bench = Bench::new(ARMED, Builder::new().__term(u64::MAX));
     (0..BATCHES).for_each(|_| bench.caller.pinned(verb, BATCH));
     bench
 }
 
-/// Sleeps of some kind, each in a place where it stays.
+/// Sleeps of one kind, each pinned in its place.
 trait Sleeps {
     type Sleep: Future;
 
@@ -66,7 +66,7 @@ trait Sleeps {
     fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Instant);
 }
 
-/// Ours, on a wheel that nobody sweeps.
+/// Sleeps of this crate, on a wheel that is never swept.
 struct Ours {
     timer: Timer,
     /// Its drop would close the wheel.
@@ -87,7 +87,7 @@ impl Sleeps for Ours {
     }
 }
 
-/// tokio's, of a runtime of one thread.
+/// Sleeps of tokio, on a current-thread runtime.
 struct Tokio {
     _inside: EnterGuard<'static>,
 }
@@ -141,7 +141,7 @@ impl Future for Nothing {
     }
 }
 
-/// Many armed sleeps, and places for more.
+/// Many armed sleeps, and room for more.
 struct Armed<S: Sleeps> {
     places: Vec<Pin<Box<Option<S::Sleep>>>>,
     timer: S,
@@ -154,7 +154,7 @@ impl<S: Sleeps> Armed<S> {
         let places = (0..ARMED + OPERATIONS).map(|_| Box::pin(None)).collect();
         let mut armed = Self { places, timer, verb, start: now() };
         (0..ARMED).for_each(|place| armed.arm(place));
-        // Names are filed once: what follows relies on them.
+        // References are filed once, and the operations that are counted rely on them.
         if verb == Verb::CancelInsert {
             (0..ARMED).for_each(|place| armed.arm(place));
         }
@@ -181,7 +181,7 @@ impl<S: Sleeps> Armed<S> {
 
     fn run(&mut self) {
         for step in 0..OPERATIONS {
-            // As good as random, and the same for all.
+            // Close to random, and the same in each run.
             let place = step * 7919 % ARMED;
             match self.verb {
                 Verb::Insert => self.arm(ARMED + step),
@@ -198,7 +198,7 @@ fn ours() -> Ours {
     Ours { timer: Timer::new(wheel), _sweeper: sweeper }
 }
 
-/// What is counted: callgrind finds it by its name.
+/// Runs the code that is counted. Callgrind finds this function by its name.
 #[inline(never)]
 fn counted(run: impl FnOnce()) {
     run();

@@ -2,8 +2,8 @@
 //! `ci/measure report [FILE]`. It measures nothing. Each number is of the commit that its table
 //! names.
 //!
-//! The papers in `docs` are what it is made of: their tables, with the plots in their places. Links
-//! between them lead to their places in the page.
+//! It is made of the pages in `docs`, with their tables and plots. Links between these lead to
+//! their places in the page.
 
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]
 
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The papers, in the order of the page.
+/// The pages of `docs`, in their order in the page.
 const PAPERS: [&str; 2] = ["BENCHMARKS", "VERIFICATION"];
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;\
@@ -25,15 +25,15 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;mar
     code{background:#f3f3f3;padding:0 .2rem}pre{overflow-x:auto}nav ul{columns:2;list-style:none;\
     padding:0}svg{max-width:100%;height:auto}h1{border-top:3px solid #222;padding-top:1rem}";
 
-/// Makes one page of all benchmarks, plots and checks.
+/// Writes one page of all benchmarks, plots and checks.
 #[derive(Parser)]
 struct Arguments {
-    /// The page. Folders that it needs are created.
+    /// The file. Its folders are created.
     #[arg(default_value = "target/report.html")]
     file: PathBuf,
 }
 
-/// The page, as it grows.
+/// The page under construction.
 #[derive(Default)]
 struct Page {
     contents: String,
@@ -41,7 +41,7 @@ struct Page {
 }
 
 impl Page {
-    /// Adds a paper that lies in a folder.
+    /// Adds a page of a folder.
     fn add(&mut self, folder: &Path, name: &str) -> Result<(), Box<dyn Error>> {
         let text = read(&folder.join(format!("{name}.md")))?;
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
@@ -56,7 +56,7 @@ impl Page {
                 Event::Start(Tag::Image { dest_url, .. }) => {
                     until(&mut parser, |end| *end == TagEnd::Image);
                     let plot = read(&folder.join(&*dest_url))?;
-                    // Without what stands before the picture, such as the kind of the document.
+                    // Without the text before the picture, such as the document type.
                     let start = plot.find("<svg").ok_or("a plot is no picture")?;
                     events.push(Event::Html(CowStr::from(plot[start..].to_owned())));
                 }
@@ -71,7 +71,7 @@ impl Page {
         Ok(())
     }
 
-    /// A heading with a name, which the contents lead to.
+    /// A heading with an anchor, to which the table of contents links.
     fn heading(&mut self, paper: &str, level: HeadingLevel, inner: &[Event<'_>]) -> Event<'static> {
         let (mut text, mut title) = (String::new(), String::new());
         html::push_html(&mut text, inner.iter().cloned());
@@ -88,7 +88,7 @@ impl Page {
     }
 }
 
-/// What comes before this end.
+/// The events before this end.
 fn until<'a>(
     events: &mut impl Iterator<Item = Event<'a>>,
     is_end: impl Fn(&TagEnd) -> bool,
@@ -96,14 +96,14 @@ fn until<'a>(
     events.take_while(|event| !matches!(event, Event::End(end) if is_end(end))).collect()
 }
 
-/// The name of a heading in the page.
+/// The anchor of a heading in the page.
 fn anchor(paper: &str, title: &str) -> String {
     let kept = title.to_lowercase().replace(' ', "-");
     let kept: String = kept.chars().filter(|&c| c.is_alphanumeric() || c == '-').collect();
     format!("{paper}-{kept}").trim_end_matches('-').to_lowercase()
 }
 
-/// A link to a paper leads to its place in the page.
+/// Rewrites a link to a page of `docs` as a link within the page.
 fn within_the_page(link: &str) -> String {
     for paper in PAPERS {
         if let Some(rest) = link.strip_prefix(&format!("{paper}.md")) {
@@ -117,14 +117,14 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Writes the page, and creates the folders above it.
+/// Writes the page and creates its folders.
 fn write(file: &Path, html: &str) -> Result<(), String> {
     let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
     let written = folder.and_then(|()| fs::write(file, html));
     written.map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// What git says.
+/// The output of git.
 fn git(arguments: &[&str]) -> Result<String, Box<dyn Error>> {
     let output = Command::new("git").args(arguments).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())

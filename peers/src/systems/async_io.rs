@@ -1,4 +1,4 @@
-//! `async-io`: smol's reactor, which keeps its timers in one ordered map behind a mutex.
+//! `async-io`, smol's reactor, which keeps its timers in one ordered map behind a mutex.
 
 use super::System;
 use crate::waker::arm;

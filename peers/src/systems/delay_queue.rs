@@ -1,4 +1,4 @@
-//! Tokio-util's `DelayQueue` in a mutex, with a task that hands over what is due.
+//! Tokio-util's `DelayQueue` in a mutex, with a task that delivers due timers.
 
 use super::System;
 use super::tokio::kept;

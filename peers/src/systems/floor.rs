@@ -1,12 +1,12 @@
-//! No timer: what memory alone asks for, the floor that nothing can be below.
+//! No timer, but the memory accesses that any timer needs. Nothing can be faster than this floor.
 //!
-//! A handle names an entry of an array. An insert takes the next entry, stores into it and
-//! exchanges its state; a cancel and a reset are one exchange on it. No clock is read, and nothing
-//! is filed. What fires lies in vectors of values, one for each millisecond, behind locks.
+//! A handle is the index of an entry in an array. An insert takes the next entry, stores into it
+//! and exchanges its state. A cancel and a reset are one exchange on it. No clock is read, and no
+//! reference is filed. Values that fire are in vectors behind locks, one for each millisecond.
 //!
-//! The same once more, *padded*: each operation executes as many instructions more as tourbillon's
-//! does, which wait for nothing and which nothing waits for. What that costs is not their own time,
-//! of some nanoseconds: it is that the processor sees the next operation's entry later.
+//! The *padded* variant executes as many additional instructions as tourbillon's operation does.
+//! They wait for nothing, and nothing waits for them. Their own time is a few nanoseconds. Their
+//! cost is that the processor reaches the next operation's entry later.
 
 use super::System;
 use crate::clock::now;
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many milliseconds have a vector; nothing fires later than that.
+/// The number of milliseconds that have a vector. No timer fires later.
 const AHEAD: u128 = 1 << 16;
-/// How often due vectors are taken.
+/// The time between two sweeps of due vectors.
 const TICK: Duration = Duration::from_millis(1);
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(crate) struct Entry {
     value: AtomicU64,
 }
 
-/// The array, and how many of its entries have been taken.
+/// The array, and the number of its entries that are taken.
 pub(crate) struct Array {
     entries: Vec<Entry>,
     taken: AtomicUsize,
@@ -49,20 +49,20 @@ pub(crate) struct Entries<const PADDED: bool> {
     held: Vec<usize>,
 }
 
-/// By how many instructions a plain operation of tourbillon's is longer than the floor's
-/// (`ci/measure instructions`, less some 15).
+/// The number of instructions by which a plain operation of tourbillon is longer than the floor's
+/// (`ci/measure instructions`, less about 15).
 mod longer {
     pub(super) const INSERT: usize = 200;
     pub(super) const CANCEL_INSERT: usize = 192;
     pub(super) const RESET: usize = 80;
 }
 
-/// So many instructions, a multiple of four, that depend on nothing.
+/// `COUNT` instructions, a multiple of four, that depend on nothing.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-#[allow(clippy::inline_always, reason = "a call would be more of them")]
+#[allow(clippy::inline_always, reason = "a call would add instructions")]
 fn pad<const COUNT: usize>() {
-    // SAFETY: computes addresses, and forgets them.
+    // SAFETY: computes addresses and discards them.
     unsafe {
         asm!(
             ".rept {count} / 4",
@@ -93,14 +93,14 @@ impl<const PADDED: bool> Entries<PADDED> {
     /// Stores into an entry and exchanges its state.
     fn write(entry: &Entry, value: u64, delay: Duration) {
         let deadline = millis(delay);
-        // Relaxed: the exchange below makes them known.
+        // Relaxed: the exchange below publishes them.
         entry.value.store(value, Ordering::Relaxed);
         entry.deadline.store(deadline, Ordering::Relaxed);
-        // AcqRel: what a timer would need; nobody reads it.
+        // AcqRel: as a timer would need. No thread reads it here.
         entry.state.swap(deadline, Ordering::AcqRel);
     }
 
-    /// Exchanges an entry's state, which depends on what else lies there.
+    /// Exchanges an entry's state for one that depends on the rest of the entry.
     fn exchange(entry: &Entry, new: u64) -> bool {
         // Acquire, AcqRel: as above.
         let state = entry.state.load(Ordering::Acquire);
@@ -133,7 +133,7 @@ impl<const PADDED: bool> System for Entries<PADDED> {
             if PADDED {
                 pad::<{ longer::INSERT }>();
             }
-            // Relaxed: only hands out entries.
+            // Relaxed: only assigns entries.
             let entry = self.array.taken.fetch_add(1, Ordering::Relaxed);
             Self::write(&self.array.entries[entry], self.held.len() as u64, delay);
             self.held.push(entry);
@@ -164,7 +164,7 @@ impl<const PADDED: bool> System for Entries<PADDED> {
     }
 }
 
-/// Values that lie together by the millisecond at which they are due.
+/// Values, grouped by the millisecond at which they are due.
 pub(crate) struct Vectors {
     due: Arc<Vec<Mutex<Vec<u64>>>>,
     origin: Instant,

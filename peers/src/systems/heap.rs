@@ -1,8 +1,8 @@
-//! A binary heap in a mutex, with a thread that sweeps it: what people write by hand.
+//! A binary heap in a mutex, with a thread that sweeps it, as often written by hand.
 //!
-//! Deletion is lazy: a slab holds each timer's generation, a name in the heap whose generation has
-//! passed is stale, and when more than half are stale the heap is rebuilt without them. A reset
-//! makes the old name stale and pushes a new one.
+//! Deletion is lazy. A slab holds each timer's generation, and a reference in the heap with an
+//! older generation is stale. When more than half are stale, the heap is rebuilt without them. A
+//! reset makes the old reference stale and pushes a new one.
 
 use super::System;
 use crate::clock::now;
@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// The most timers handed over for one hold of the lock.
+/// The greatest number of timers taken while the lock is held once.
 const BATCH: usize = 256;
 
-/// A timer: its entry, and the generation the entry had when it was armed or last reset.
+/// A timer, by its entry and the generation of the entry when it was armed or last reset.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
     entry: u32,
@@ -37,12 +37,12 @@ pub(crate) struct Timers {
     entries: Vec<Entry>,
     vacant: Vec<u32>,
     stale: usize,
-    /// When the ticker comes by again; `None`: when it is woken.
+    /// The instant of the next sweep, or `None` if the ticker sleeps until it is woken.
     swept_at: Option<Instant>,
 }
 
 impl Timers {
-    /// Arms a timer; whether the ticker must be woken for it.
+    /// Arms a timer. Returns `true` with it if the ticker must be woken.
     fn insert(&mut self, value: u64, deadline: Instant) -> (Name, bool) {
         let entry = self.vacant.pop().unwrap_or_else(|| {
             self.entries.push(Entry { generation: 0, value });
@@ -66,7 +66,7 @@ impl Timers {
         Some(renewed)
     }
 
-    /// Moves what is due to `due`, a batch at most; whether there may be more.
+    /// Moves due timers to `due`, one batch at most. Returns `true` if there may be more.
     fn expire(&mut self, now: Instant, due: &mut Vec<u64>) -> bool {
         while let Some(&Reverse((deadline, name))) = self.heap.peek() {
             if deadline > now || due.len() == BATCH {
@@ -91,7 +91,7 @@ impl Timers {
         (name, self.swept_at.is_none_or(|swept_at| deadline < swept_at))
     }
 
-    /// Ends the generation of `name`, if it has not passed.
+    /// Ends the generation of `name` if it is current.
     fn claim(&mut self, name: Name) -> Option<u64> {
         let entry = &mut self.entries[name.entry as usize];
         (entry.generation == name.generation).then(|| {
@@ -100,7 +100,7 @@ impl Timers {
         })
     }
 
-    /// A name in the heap has become stale.
+    /// Records that a reference in the heap is stale.
     fn pass(&mut self) {
         self.stale += 1;
         if self.stale * 2 > self.heap.len() {

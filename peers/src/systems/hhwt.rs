@@ -1,4 +1,4 @@
-//! `hierarchical_hash_wheel_timer` with its thread: every operation is a message to it.
+//! `hierarchical_hash_wheel_timer` with its thread, to which every operation is a message.
 //!
 //! There is no reset. A timer's id is its value and its caller.
 
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The way to reach the thread.
+/// The handle of the thread.
 pub(crate) struct Threaded {
     timer: TimerRef<u64, Value, Never>,
-    /// What is added to a place.
+    /// The number added to a place to make an id.
     first: u64,
 }
 
-/// What a timer carries; it is the timer's id as well.
+/// The content of a timer, which is also its id.
 #[derive(Debug)]
 pub(crate) struct Value(u64);
 
@@ -57,12 +57,12 @@ impl System for Threaded {
 
     fn start(_timers: usize) -> Self::Shared {
         let thread = TimerWithThread::new().expect("a thread can be started");
-        // Never dropped: the process ends with the measurement.
+        // Never dropped, because the process ends with the measurement.
         (Box::leak(Box::new(thread)).timer_ref(), Arc::default())
     }
 
     fn caller((timer, callers): Self::Shared, _timers: usize) -> Self {
-        // Relaxed: only hands out numbers.
+        // Relaxed: only assigns numbers.
         Self { timer, first: callers.fetch_add(1, Relaxed) << 32 }
     }
 

@@ -1,8 +1,7 @@
 //! The systems that are compared, one file each, behind one trait.
 //!
-//! A system starts empty and pays for the memory that its timers need while they are armed. A
-//! caller keeps a handle for each of its timers, at the timer's place; the place is the timer's
-//! value.
+//! A system starts empty and allocates memory as timers are armed. A caller keeps a handle for each
+//! of its timers at the timer's place, which is also the timer's value.
 
 mod async_io;
 mod delay_queue;
@@ -22,21 +21,21 @@ use crate::workload::{Move, Workload};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// One caller of a timer under measurement. It stays on the thread that made it.
+/// One caller of a measured timer. It stays on the thread that created it.
 pub(crate) trait System {
-    /// What it is called in the results.
+    /// Its name in the results.
     const NAME: &'static str;
 
-    /// What its callers share.
+    /// The part that its callers share.
     type Shared: Clone + Send + 'static;
 
-    /// An empty one, for so many timers in all.
+    /// Creates an empty system for `timers` timers in all.
     fn start(timers: usize) -> Self::Shared;
 
-    /// One more caller, who will keep so many handles.
+    /// Creates a caller with `timers` handles.
     fn caller(shared: Self::Shared, timers: usize) -> Self;
 
-    /// Whether its interface supports the workload.
+    /// Returns `true` if its interface supports the workload.
     fn can(_workload: Workload) -> bool {
         true
     }
@@ -51,16 +50,16 @@ pub(crate) trait System {
     fn reset(&mut self, moves: &'static [Move]);
 }
 
-/// Which part a system plays.
+/// The role of a system in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Tourbillon, in this mode.
     Ours(&'static str),
-    /// One of those that tourbillon is held against: it can do all that is measured.
+    /// A system that supports every workload, with which tourbillon is compared.
     Rival,
-    /// Shown beside them: it cannot.
+    /// A system that does not. It is shown beside the others.
     Other,
-    /// No timer: what memory alone asks for.
+    /// No timer, but the memory accesses of one.
     Floor,
 }
 
@@ -75,7 +74,7 @@ impl Serialize for Role {
     }
 }
 
-/// A system, and how to measure it.
+/// A system and its measurements.
 #[derive(Debug)]
 pub(crate) struct Timer {
     pub(crate) name: &'static str,

@@ -1,8 +1,8 @@
-//! `nexus-timer`, a wheel for one thread, made one for all: a wheel in a mutex for each core, and
-//! one thread that sweeps them.
+//! `nexus-timer`, a wheel for one thread, here as a wheel in a mutex for each core and one thread
+//! that sweeps them.
 //!
 //! Its handles cannot leave their thread, so a timer is cancelled and reset by the thread that
-//! armed it, in that thread's shard: the best case of a sharded lock.
+//! armed it, in that thread's shard. This is the best case of a sharded lock.
 
 use super::System;
 use crate::clock::now;
@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{Thread, available_parallelism};
 use std::time::{Duration, Instant};
 
-/// Entries that a wheel allocates at a time, as its manual has it.
+/// The number of entries that a wheel allocates at a time, as its manual recommends.
 const CHUNK: usize = 4096;
-/// The most timers handed over for one hold of the lock.
+/// The greatest number of timers taken while the lock is held once.
 const BATCH: usize = 256;
-/// A wheel's tick; its next deadline may be a guess in the past.
+/// The tick of a wheel, whose next deadline may be an estimate in the past.
 const TICK: Duration = Duration::from_millis(1);
 
 const HELD: &str = "a handle at every place";
 
-/// The shards, of which the caller uses its own.
+/// All shards, and the caller's own.
 pub(crate) struct Sharded {
     shards: Arc<[Mutex<Shard>]>,
     mine: usize,
@@ -35,19 +35,19 @@ pub(crate) struct Sharded {
 
 pub(crate) struct Shard {
     wheel: Wheel<u64>,
-    /// When the ticker comes by again; `None`: when it is woken.
+    /// The instant of the next sweep, or `None` if the ticker sleeps until it is woken.
     swept_at: Option<Instant>,
 }
 
 impl Shard {
-    /// Whether the ticker must be woken for this deadline.
+    /// Returns `true` if the ticker must be woken for this deadline.
     fn wakes(&self, deadline: Instant) -> bool {
         self.swept_at.is_none_or(|swept_at| deadline < swept_at)
     }
 }
 
 impl Sharded {
-    /// What is due goes to the handler; returns when to come again.
+    /// Passes due timers to the handler and returns the instant of the next sweep.
     fn sweep(shard: &Mutex<Shard>, due: &mut Vec<u64>) -> Option<Instant> {
         loop {
             let mut locked = shard.lock();
@@ -82,7 +82,7 @@ impl System for Sharded {
     }
 
     fn caller((shards, ticker, callers): Self::Shared, timers: usize) -> Self {
-        // Relaxed: only hands out numbers.
+        // Relaxed: only assigns numbers.
         let mine = callers.fetch_add(1, Relaxed) % shards.len();
         Self { shards, mine, ticker, handles: Vec::with_capacity(timers) }
     }

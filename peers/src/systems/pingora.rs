@@ -1,4 +1,4 @@
-//! `pingora-timeout`: timers rounded to 10 ms, those of a thread and a slot sharing one node.
+//! `pingora-timeout`, whose timers are rounded to 10 ms. Those of one thread and slot share a node.
 //!
 //! A cancelled timer's node stays until it is due, and there is no reset.
 

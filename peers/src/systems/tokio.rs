@@ -1,7 +1,7 @@
 //! Tokio's `Sleep` on a multi-thread runtime.
 //!
-//! Each timer is a boxed `Sleep`, as hyper's timer keeps them, polled once under the entered
-//! runtime. Cancel is a drop; the new `Sleep` takes its place in the box.
+//! Each timer is a boxed `Sleep`, as in hyper's timer, polled once with the runtime entered. A
+//! cancel drops it, and the new `Sleep` reuses the box.
 
 use super::System;
 use crate::waker::arm;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The timer that tokio comes with.
+/// Tokio's default timer.
 pub(crate) struct Tokio {
     runtime: Handle,
     sleeps: Vec<Pin<Box<Sleep>>>,
 }
 
-/// A runtime that is never dropped: the process ends with the measurement.
+/// A runtime that is never dropped, because the process ends with the measurement.
 pub(super) fn kept(runtime: io::Result<Runtime>) -> Handle {
     Box::leak(Box::new(runtime.expect("threads can be started"))).handle().clone()
 }

@@ -1,7 +1,7 @@
-//! Tokio's alternative timer, a wheel for each worker; unstable.
+//! Tokio's alternative timer, an unstable feature with a wheel for each worker.
 //!
-//! It is made for callers on a worker, and costs twice to thrice as much from outside: so the
-//! operations are a task, which yields now and then, as a server's tasks do.
+//! It is made for callers on a worker, and costs two to three times as much from outside. So the
+//! operations are made by a task, which yields from time to time as a server's tasks do.
 
 use super::System;
 use super::tokio::{cancel_insert, insert, kept, reset};
@@ -13,10 +13,10 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::yield_now;
 use tokio::time::Sleep;
 
-/// How many operations a task does before it yields.
+/// The number of operations that a task makes before it yields.
 const BATCH: usize = 64;
 
-/// The timer that a runtime has to be built with.
+/// A timer that the runtime must be built with.
 pub(crate) struct Alternative {
     runtime: Handle,
     sleeps: Vec<Pin<Box<Sleep>>>,

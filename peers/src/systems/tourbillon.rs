@@ -1,4 +1,4 @@
-//! Tourbillon with its driver: the plain verbs, and the pinned ones in batches.
+//! Tourbillon with its driver, by plain operations and by pinned batches.
 
 use super::System;
 use crate::tally::fired;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tourbillon::{Builder, Driver, Expired, Pinned, TimerId};
 
-/// How many operations share one `repin`.
+/// The number of operations for each `repin`.
 const BATCH: usize = 64;
 
 const ARMED: &str = "the timer is armed";
@@ -98,7 +98,7 @@ impl System for Batched {
 }
 
 impl Batched {
-    /// Calls `verb` for each move, under one guard for each batch, whose timers are fetched first.
+    /// Calls `verb` for each move, with one guard for each batch, whose timers are prefetched.
     #[inline]
     fn in_batches(
         &mut self,

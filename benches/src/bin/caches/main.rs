@@ -1,5 +1,5 @@
-//! The cache beside moka and quick_cache: hits, misses and inserts, memory, and how late a listener
-//! hears of an expiry.
+//! The cache beside moka and quick_cache, by the time of hits, misses and inserts, by memory, and
+//! by the lateness of expiry listeners.
 //!
 //! Rounds alternate between the caches, and ratios are of their medians. Memory and lateness are
 //! measured in processes of their own (this program again, with `--alone`).
@@ -26,19 +26,19 @@ use tourbillon_benches::now;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The cache beside others: nanoseconds an operation, bytes an entry, lateness of listeners.
+/// Compares caches by nanoseconds per operation, bytes per entry and lateness of listeners.
 #[derive(Parser)]
 struct Arguments {
-    /// How many entries are there.
+    /// The numbers of entries.
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000])]
     entries: Vec<u64>,
-    /// How many rounds.
+    /// The number of rounds.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// How many operations a round.
+    /// The number of operations per round.
     #[arg(long, default_value_t = 200_000)]
     operations: u32,
-    /// Write the medians to this file as well, as JSON.
+    /// Also write the medians to this file, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
     /// Measure memory and lateness of one cache, here, and print them as a line of JSON.
@@ -46,12 +46,12 @@ struct Arguments {
     alone: Option<Kind>,
 }
 
-/// What is timed.
+/// An operation that is timed.
 #[derive(Clone, Copy)]
 enum Operation {
     Hit,
     Miss,
-    /// In the place of an entry that is there.
+    /// Replaces an existing entry.
     Insert,
 }
 
@@ -59,7 +59,7 @@ impl Operation {
     const ALL: [(Self, &str); 3] =
         [(Self::Hit, "hit"), (Self::Miss, "miss"), (Self::Insert, "insert with TTL")];
 
-    /// Nanoseconds an operation, of so many on random keys.
+    /// Nanoseconds per operation, over `operations` of them on random keys.
     fn time(self, cache: &dyn Cache, entries: u64, operations: u32, random: &mut Rng) -> f64 {
         let start = now();
         for _ in 0..operations {
@@ -108,12 +108,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// The median time of each operation on each cache, in nanoseconds.
 fn times(arguments: &Arguments, entries: u64) -> Vec<Value> {
     let mut lines = Vec::new();
-    // Room for all, however unevenly they fall into shards.
+    // Room for all entries, even if shards fill unevenly.
     let room = usize::try_from(entries * 2).expect("a number of entries");
     let caches = Kind::ALL.map(|kind| (kind, kind.build(room, None)));
     for (_, cache) in &caches {
         (0..entries).for_each(|key| cache.insert(key, key, HOUR));
-        // Used once, so that no policy is about to let it go.
+        // Read once, so that no policy is about to evict it.
         (0..entries).for_each(|key| assert!(cache.get(key).is_some()));
     }
     println!("\n{entries} entries: ns an operation, and by quick_cache's");

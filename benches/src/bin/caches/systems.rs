@@ -1,4 +1,4 @@
-//! The caches that are compared, by what they have in common.
+//! The caches that are compared, behind one trait.
 
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 use tourbillon::{Builder, Sweeper, Wheel, WheelInstant};
 use tourbillon_benches::now;
 
-/// An entry's key, and a value that is as small.
+/// The type of keys and values.
 pub(crate) type Number = u64;
 
-/// Hears of a value that has expired.
+/// Called with each value that expires.
 pub(crate) type Told = Arc<dyn Fn(Number) + Send + Sync>;
 
 pub(crate) trait Cache {
     fn get(&self, key: Number) -> Option<Number>;
-    /// With a time to live of the entry's own, where the cache has such.
+    /// Inserts an entry with its own time to live, if the cache supports that.
     fn insert(&self, key: Number, value: Number, ttl: Duration);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Ours.
+    /// tourbillon's.
     Tourbillon,
-    /// Ours, with a time to idle.
+    /// tourbillon's, with a time to idle.
     TourbillonIdle,
     /// moka, with a time to live for each entry.
     Moka,
     /// moka, with a time to idle as well.
     MokaIdle,
-    /// quick_cache, and with each value a look whether some moment has come: what a cache cannot do
-    /// without whose values expire.
+    /// quick_cache with a check of a deadline for each value, which is the least that a cache with
+    /// expiry needs.
     QuickCacheLooks,
     /// quick_cache, in which nothing expires.
     QuickCache,
@@ -47,7 +47,7 @@ impl Kind {
         Kind::QuickCache,
     ];
 
-    /// A cache with room for so many entries.
+    /// Creates a cache with room for `room` entries.
     pub(crate) fn build(self, room: usize, told: Option<Told>) -> Box<dyn Cache> {
         let hour = Duration::from_secs(3600);
         match self {
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Whether entries expire by themselves, and somebody can hear of it.
+    /// Returns `true` if entries expire by themselves and a listener is called.
     pub(crate) fn tells(self) -> bool {
         matches!(self, Kind::Tourbillon | Kind::Moka)
     }
@@ -111,7 +111,7 @@ impl Cache for tourbillon::cache::Cache<Number, Number> {
     }
 }
 
-/// quick_cache, and a wheel that tells whether a moment has come.
+/// quick_cache, and a wheel that checks deadlines.
 struct Looks {
     cache: quick_cache::sync::Cache<Number, Number>,
     wheel: Wheel<()>,
@@ -130,7 +130,7 @@ impl Cache for Looks {
     }
 }
 
-/// Each entry says how long it lives.
+/// Gives each entry the time to live that is stored in it.
 struct Lives;
 
 impl moka::Expiry<Number, (Number, Duration)> for Lives {
@@ -174,8 +174,9 @@ impl Cache for quick_cache::sync::Cache<Number, Number> {
     }
 }
 
-/// How late a cache's listener hears of expiries, if nobody calls the cache: what it was told
-/// within `patience` after the last deadline, in microseconds after each one's own.
+/// The lateness of a cache's expiry listener in microseconds, if no thread calls the cache.
+///
+/// Counts the calls of the listener until `patience` after the last deadline.
 pub(crate) fn lateness(kind: Kind, entries: u64, patience: Duration) -> Histogram<u64> {
     let late = Histogram::new(3).expect("three digits are allowed");
     let late = Arc::new(std::sync::Mutex::new(late));

@@ -1,7 +1,7 @@
 //! The cost of a wheel apart from its operations: memory, idle time, herds, lateness.
 //!
 //! Each row is measured in a process of its own (this program again, with `--row`), so that none
-//! inherits another's memory. A row prints one line of JSON, and `ci/measure footprint` runs all rows.
+//! inherits another's memory. A row prints one line of JSON, and `ci/measure footprint` runs all.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program whose output is its result")]
@@ -37,18 +37,18 @@ struct Arguments {
     row: Option<Row>,
 }
 
-/// What is measured.
+/// A measurement.
 #[derive(Clone, Copy, ValueEnum)]
 enum Row {
-    /// Resident bytes a timer, a million armed over 60 s.
+    /// Resident bytes per timer, with a million armed over 60 s.
     BytesMillion,
-    /// The same of ten million.
+    /// The same with ten million.
     BytesTenMillion,
-    /// Resident memory after ten million timers have come and fired.
+    /// Resident memory after ten million timers were armed and fired.
     Burst,
-    /// Resident memory of 1,000 timers of an hour, after 100 million inserts and cancels.
+    /// Resident memory with 1,000 live timers after 100 million inserts and cancels.
     Churn,
-    /// Sweeps and CPU time with ten million armed an hour out, and nobody calling.
+    /// Sweeps and CPU time with ten million timers due in an hour, and no calls.
     Idle,
     /// The same with nothing armed.
     Empty,
@@ -56,7 +56,7 @@ enum Row {
     Lateness,
     /// The same with handlers that run on the tick thread.
     LatenessInline,
-    /// A million due in one tick: until the last is handed over.
+    /// The time until a million timers due in one tick are all delivered.
     Herd,
 }
 
@@ -140,7 +140,7 @@ fn churn() -> Value {
         wheel.cancel(*place);
         *place = insert(n);
         if n % 4096 == 0 {
-            // As the waker would.
+            // As the waker does.
             let _ = sweeper.sweep(|_| ());
         }
         if n % u64::from(MILLION) == 0 {
@@ -165,11 +165,11 @@ fn idle(timers: u32) -> Value {
            "at_most": if timers > 0 { 10 } else { 0 }})
 }
 
-/// How late each of so many timers was, by its value: in microseconds, and one more.
+/// The lateness of each timer in microseconds plus one, by its value. 0 until it fires.
 struct Late(Vec<AtomicU32>);
 
 impl Late {
-    /// A driver whose handler notes how late each timer is, at the cost of a store.
+    /// Spawns a driver whose handler stores the lateness of each timer.
     fn driver(builder: DriverBuilder, timers: u32) -> (Driver<u32>, Arc<Self>) {
         let late = Arc::new(Self((0..timers).map(|_| AtomicU32::new(0)).collect()));
         let noted = Arc::clone(&late);
@@ -180,7 +180,7 @@ impl Late {
         (driver.expect("the defaults are in range"), late)
     }
 
-    /// Waits until all have been handed over.
+    /// Waits until all timers have fired.
     fn wait(&self) -> Histogram<u64> {
         let mut histogram =
             Histogram::new_with_bounds(1, u64::from(u32::MAX), 3).expect("the bounds are in range");

@@ -1,10 +1,10 @@
 //! The program of `ci/measure sharing`: it counts, for each operation, the cache lines that move
 //! between threads. On a machine with few cores that predicts the throughput with many.
 //!
-//! Every access of the wheel to an atomic or a value is noted (`tourbillon::__internals::traced`,
-//! under `cfg(traced)`), as by processors with caches that never overflow. Callers are threads that
-//! take turns, an operation each, so that a run is the same each time. Beside the wheel stands a
-//! heap in a lock, with no more than the lines that it cannot do without.
+//! Every access of the wheel to an atomic or a value is recorded
+//! (`tourbillon::__internals::traced`, under `cfg(traced)`), as if caches never overflowed. Callers
+//! are threads that take turns of one operation, so that each run gives the same counts. The wheel
+//! is compared with a heap in a lock that has the fewest possible lines.
 
 #[cfg(traced)]
 mod replay;

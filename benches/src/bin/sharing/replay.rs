@@ -1,4 +1,4 @@
-//! Threads that take turns at a system, and what is counted meanwhile.
+//! Threads that take turns at a system, and the counts of their accesses.
 
 use super::systems::System;
 use fastrand::Rng;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use tourbillon::__internals::traced::{AccessCounts, forget_lines, set_processor, take_counts};
 use tourbillon_benches::delay;
 
-/// How many timers each caller has.
+/// The number of timers of each caller.
 const TIMERS: usize = 500;
-/// How many operations each caller makes that are counted, and before these.
+/// The number of operations of each caller that are counted, and of those before them.
 const ROUNDS: usize = 500;
 
-/// What the callers do.
+/// The operation of the callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     Insert,
@@ -27,7 +27,7 @@ impl Workload {
     pub(crate) const ALL: [Self; 4] =
         [Self::Insert, Self::CancelInsert, Self::ResetLater, Self::Fire];
 
-    /// As `ci/measure peers` calls it.
+    /// Its name in `ci/measure peers`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -38,15 +38,15 @@ impl Workload {
     }
 }
 
-/// Whose timers they are.
+/// The owner of the timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Own,
-    /// Those of another caller, each time any.
+    /// A random other caller.
     Others,
 }
 
-/// What was counted over so many operations.
+/// The counts over a number of operations.
 #[derive(Clone, Debug)]
 pub(crate) struct Traced {
     pub(crate) counted: AccessCounts,
@@ -69,7 +69,7 @@ struct Worker<S> {
 }
 
 impl<S> Drop for Worker<S> {
-    /// Nothing of it goes on beside what comes next.
+    /// Waits for the thread, so that it does not run beside the next measurement.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
@@ -113,7 +113,7 @@ impl<S: System> World<S> {
         Self { callers, timers, random: Rng::with_seed(7), steps: 0 }
     }
 
-    /// Some delay: each another one, all far.
+    /// The next delay. All differ and are long.
     fn delay(&mut self) -> Duration {
         self.steps += 1;
         delay(self.steps)
@@ -125,7 +125,7 @@ impl<S: System> World<S> {
         self.timers[caller].push(id);
     }
 
-    /// One operation of that caller.
+    /// Makes one operation of that caller.
     fn step(&mut self, workload: Workload, whose: Whose, caller: usize) {
         if workload == Workload::Insert {
             return self.insert(caller);
@@ -155,14 +155,14 @@ impl<S: System> World<S> {
     }
 }
 
-/// Counts a workload with so many callers.
+/// Counts a workload with this number of callers.
 pub(crate) fn trace<S: System>(
     system: impl FnOnce() -> S,
     workload: Workload,
     whose: Whose,
     threads: usize,
 ) -> Traced {
-    // What lay there before is another system's.
+    // Earlier records are of another system.
     forget_lines();
     let system = Arc::new(system());
     let mut world = World::new(&system, threads);

@@ -1,4 +1,4 @@
-//! What was counted, as a table and as JSON.
+//! The counts, as a table and as JSON.
 
 use super::replay::{Traced, Whose, Workload, trace};
 use super::systems::{Heap, Ours};
@@ -8,14 +8,14 @@ use std::error::Error;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Which lines of memory go from one thread to another, for each operation.
+/// Counts the cache lines that move between threads in each operation.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// With these numbers of threads, each 2 to 64
+    /// The numbers of threads, each 2 to 64
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64],
           value_parser = value_parser!(u64).range(2..=64))]
     threads: Vec<u64>,
-    /// Write the counts to this file as well, as JSON
+    /// Also write the counts to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
     /// Fail if cancel and insert, or a reset, of the caller's own timers moves more lines than this
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     most: Option<f64>,
 }
 
-/// One row: a system and a workload with so many threads.
+/// A row of the table, for one system, workload and number of threads.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) system: &'static str,
@@ -44,7 +44,7 @@ impl Row {
         Self { system: "heap", workload, whose: Whose::Own, threads, traced }
     }
 
-    /// Transfers for each operation.
+    /// Transfers per operation.
     pub(crate) fn transfers(&self) -> f64 {
         self.traced.each(self.traced.counted.transfers())
     }
@@ -87,7 +87,7 @@ impl Row {
     }
 }
 
-/// Counts all, prints and writes.
+/// Counts, prints and writes all rows.
 #[allow(clippy::print_stdout, reason = "the results of a program")]
 pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let threads: Vec<_> =

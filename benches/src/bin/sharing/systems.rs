@@ -1,4 +1,4 @@
-//! What is traced: the wheel, and a heap in a lock.
+//! The traced systems, which are the wheel and a heap in a lock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use tourbillon::__internals::traced::{Access, record};
 use tourbillon::{Builder, ManualClock, Sweeper, TimerId, Wheel};
 
-/// Timers that any thread may use, by numbers that tell them apart.
+/// Timers that any thread may use, identified by numbers.
 pub(crate) trait System: Send + Sync + 'static {
     fn insert(&self, delay: Duration) -> u64;
     fn cancel(&self, id: u64);
     fn reset(&self, id: u64, delay: Duration);
-    /// Lets the time pass, and fires what is due. Returns how many that were.
+    /// Advances the time and fires due timers. Returns their number.
     fn fire(&self, passed: Duration) -> u64;
 }
 
-/// The wheel, and who sweeps it.
+/// The wheel and its sweeper.
 pub(crate) struct Ours {
     wheel: Wheel<u64>,
     sweeper: Mutex<Sweeper<u64>>,
@@ -26,7 +26,7 @@ pub(crate) struct Ours {
 impl Ours {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
-        // As many shards as on a machine of 64 cores.
+        // The number of shards on a machine with 64 cores.
         let built = Builder::new().shards(64).clock(clock.clone()).build();
         let (wheel, sweeper) = built.expect("the defaults are good");
         Self { wheel, sweeper: Mutex::new(sweeper), clock }
@@ -57,14 +57,14 @@ impl System for Ours {
     }
 }
 
-/// A binary heap in a lock: its lock, its header, the timer's entry, and one place in the heap.
+/// A binary heap in a lock, as the lines of its lock, its header, an entry and a place in the heap.
 #[derive(Default)]
 pub(crate) struct Heap {
     lock: Box<Line>,
     timers: Mutex<Timers>,
 }
 
-/// What has a line to itself.
+/// A value on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line(u64);
@@ -90,10 +90,11 @@ impl Heap {
 }
 
 impl Timers {
-    /// Puts a name into the heap.
+    /// Pushes a reference into the heap.
     fn push(&mut self, id: u64, delay: Duration) {
         self.heap.push(Reverse((self.now + delay, id)));
-        // It goes to the end, and seldom far from there: these deadlines are no sooner than others.
+        // It is added at the end and rarely moves far, as these deadlines are not earlier than
+        // others.
         if let Some(end) = self.heap.as_slice().last() {
             record(end, Access::Write);
         }
@@ -109,7 +110,7 @@ impl System for Heap {
     fn insert(&self, delay: Duration) -> u64 {
         self.locked(|timers| {
             let id = timers.vacant.pop().unwrap_or_else(|| {
-                // Far from moving.
+                // Far from the places that move.
                 if timers.entries.capacity() == 0 {
                     timers.entries.reserve(1 << 20);
                     timers.heap.reserve(1 << 21);
@@ -124,7 +125,7 @@ impl System for Heap {
     }
 
     fn cancel(&self, id: u64) {
-        // The name in the heap is left to who meets it.
+        // The reference in the heap is discarded when it is visited.
         self.locked(|timers| {
             timers.touch(id);
             timers.vacant.push(id);
