@@ -53,8 +53,13 @@ class Task:
     done: int = 0
 
     def said(self):
-        """The command as a person would type it."""
-        return " ".join(word for word in self.command if "{" not in word)
+        """The command without the words that differ from round to round."""
+        program, *words = self.command
+        pairs = list(zip(words, [*words[1:], ""]))
+        own = {place for place, pair in enumerate(pairs)
+               if pair[1] in ("{json}", "{turn}") or pair == ("--rounds", "1")}
+        kept = [word for place, word in enumerate(words) if not {place, place - 1} & own]
+        return " ".join([Path(program).name, *kept])
 
 
 def read_peers(_, results):
@@ -164,6 +169,8 @@ def tasks(programs, callers, tiny, home):
     size = ["100", "1"] if tiny else ["5000", "4"]
     all_tasks += [Task("servers", [str(programs / "load"), "--connections", size[0], "--seconds", size[1],
                                    "--rounds", "1", *json_to], read_servers, 3)]
+    for task in all_tasks if tiny else []:
+        task.rounds = min(task.rounds, 2 if task.section == "operations" else 1)
     return all_tasks
 
 
@@ -295,7 +302,8 @@ def main():
 def instructions(numbers, programs):
     """Counts instructions, if this machine can. Returns why not."""
     if not counts.possible(programs / "instructions"):
-        return ["instructions: needs valgrind; run `--only instructions` where it is, into the same file"]
+        return ["instructions: needs valgrind and the program; run `--only instructions` where they are, "
+                "into the same file"]
     numbers.add("instructions", "ci/measure instructions", counts.count(programs / "instructions"))
     return []
 

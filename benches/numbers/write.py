@@ -65,11 +65,19 @@ class Section:
 
     def caption(self):
         """The commands, rounds, machine and commit, in a line below a table."""
-        commands = list(dict.fromkeys(re.sub(r"\S*/", "", command) for command in self.commands))
-        shown = ", ".join(f"`{command}`" for command in commands) or "not measured"
+        shown = ", ".join(f"`{command}`" for command in merged(self.commands)) or "not measured"
         rounds = max((len(value) for value in self.values.values()), default=0)
         many = f"medians of up to {rounds} rounds" if rounds > 1 else "one round"
         return f"*{shown}: {many}; {where(self.run)}.*"
+
+
+def merged(commands):
+    """The commands, where those that differ in values alone are one: `--threads 2|4|8`."""
+    alike = {}
+    for command in commands:
+        words = command.split(" ")
+        alike.setdefault((words[0], len(words)), []).append(words)
+    return [" ".join("|".join(dict.fromkeys(values)) for values in zip(*group)) for group in alike.values()]
 
 
 def where(run):

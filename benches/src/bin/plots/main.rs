@@ -188,7 +188,9 @@ mod tests {
     #[test]
     fn curves_go_from_section_to_section() {
         let text = r#"{
-            "runs": [{"commit": "c0ffee", "date": "2026-01-02", "machine": {"cpu": "X", "cores": 2}}],
+            "runs": [
+                {"commit": "c0ffee", "date": "2026-01-02", "machine": {"cpu": "X", "cores": 2}}
+            ],
             "sections": {
                 "sizes": {"run": 0, "values": {"reset_later/1/1000/tokio/cpu_ns": [3, 1, 2]}},
                 "operations": {"run": 0, "values": {"reset_later/1/9000/tokio/cpu_ns": [5]}}
