@@ -21,7 +21,7 @@ const BATCH: usize = 256;
 
 /// A timer, by its entry and the generation of the entry when it was armed or last reset.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
+struct EntryRef {
     entry: u32,
     generation: u32,
 }
@@ -33,7 +33,7 @@ struct Entry {
 
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<(Instant, Name)>>,
+    heap: BinaryHeap<Reverse<(Instant, EntryRef)>>,
     entries: Vec<Entry>,
     vacant: Vec<u32>,
     stale: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     /// Arms a timer. Returns `true` with it if the ticker must be woken.
-    fn insert(&mut self, value: u64, deadline: Instant) -> (Name, bool) {
+    fn insert(&mut self, value: u64, deadline: Instant) -> (EntryRef, bool) {
         let entry = self.vacant.pop().unwrap_or_else(|| {
             self.entries.push(Entry { generation: 0, value });
             u32::try_from(self.entries.len() - 1).expect("fewer timers than 2^32")
@@ -52,30 +52,30 @@ impl Timers {
         self.push(entry, deadline)
     }
 
-    fn cancel(&mut self, name: Name) -> Option<u64> {
-        let value = self.claim(name)?;
-        self.vacant.push(name.entry);
+    fn cancel(&mut self, reference: EntryRef) -> Option<u64> {
+        let value = self.claim(reference)?;
+        self.vacant.push(reference.entry);
         self.pass();
         Some(value)
     }
 
-    fn reset(&mut self, name: Name, deadline: Instant) -> Option<(Name, bool)> {
-        self.claim(name)?;
-        let renewed = self.push(name.entry, deadline);
+    fn reset(&mut self, reference: EntryRef, deadline: Instant) -> Option<(EntryRef, bool)> {
+        self.claim(reference)?;
+        let renewed = self.push(reference.entry, deadline);
         self.pass();
         Some(renewed)
     }
 
     /// Moves due timers to `due`, one batch at most. Returns `true` if there may be more.
     fn expire(&mut self, now: Instant, due: &mut Vec<u64>) -> bool {
-        while let Some(&Reverse((deadline, name))) = self.heap.peek() {
+        while let Some(&Reverse((deadline, reference))) = self.heap.peek() {
             if deadline > now || due.len() == BATCH {
                 break;
             }
             self.heap.pop();
-            match self.claim(name) {
+            match self.claim(reference) {
                 Some(value) => {
-                    self.vacant.push(name.entry);
+                    self.vacant.push(reference.entry);
                     due.push(value);
                 }
                 None => self.stale -= 1,
@@ -85,16 +85,16 @@ impl Timers {
         due.len() == BATCH
     }
 
-    fn push(&mut self, entry: u32, deadline: Instant) -> (Name, bool) {
-        let name = Name { entry, generation: self.entries[entry as usize].generation };
-        self.heap.push(Reverse((deadline, name)));
-        (name, self.swept_at.is_none_or(|swept_at| deadline < swept_at))
+    fn push(&mut self, entry: u32, deadline: Instant) -> (EntryRef, bool) {
+        let reference = EntryRef { entry, generation: self.entries[entry as usize].generation };
+        self.heap.push(Reverse((deadline, reference)));
+        (reference, self.swept_at.is_none_or(|swept_at| deadline < swept_at))
     }
 
-    /// Ends the generation of `name` if it is current.
-    fn claim(&mut self, name: Name) -> Option<u64> {
-        let entry = &mut self.entries[name.entry as usize];
-        (entry.generation == name.generation).then(|| {
+    /// Ends the generation of `reference` if it is current.
+    fn claim(&mut self, reference: EntryRef) -> Option<u64> {
+        let entry = &mut self.entries[reference.entry as usize];
+        (entry.generation == reference.generation).then(|| {
             entry.generation = entry.generation.wrapping_add(1);
             entry.value
         })
@@ -105,8 +105,10 @@ impl Timers {
         self.stale += 1;
         if self.stale * 2 > self.heap.len() {
             let entries = &self.entries;
-            let live = |name: Name| entries[name.entry as usize].generation == name.generation;
-            self.heap.retain(|Reverse((_, name))| live(*name));
+            let live = |reference: EntryRef| {
+                entries[reference.entry as usize].generation == reference.generation
+            };
+            self.heap.retain(|Reverse((_, reference))| live(*reference));
             self.stale = 0;
         }
     }
@@ -116,7 +118,7 @@ impl Timers {
 pub(crate) struct Locked {
     timers: Arc<Mutex<Timers>>,
     ticker: Thread,
-    names: Vec<Name>,
+    references: Vec<EntryRef>,
 }
 
 impl System for Locked {
@@ -144,41 +146,42 @@ impl System for Locked {
     }
 
     fn caller((shared, ticker): Self::Shared, timers: usize) -> Self {
-        Self { timers: shared, ticker, names: Vec::with_capacity(timers) }
+        Self { timers: shared, ticker, references: Vec::with_capacity(timers) }
     }
 
     fn insert(&mut self, delays: &[Duration]) {
         for &delay in delays {
             let deadline = now() + delay;
-            let (name, wakes) = self.timers.lock().insert(self.names.len() as u64, deadline);
+            let (reference, wakes) =
+                self.timers.lock().insert(self.references.len() as u64, deadline);
             if wakes {
                 self.ticker.unpark();
             }
-            self.names.push(name);
+            self.references.push(reference);
         }
     }
 
     fn cancel_insert(&mut self, moves: &[Move]) {
         for &Move { place, delay } in moves {
-            let value = self.timers.lock().cancel(self.names[place]).expect("armed");
+            let value = self.timers.lock().cancel(self.references[place]).expect("armed");
             let deadline = now() + delay;
-            let (name, wakes) = self.timers.lock().insert(value, deadline);
+            let (reference, wakes) = self.timers.lock().insert(value, deadline);
             if wakes {
                 self.ticker.unpark();
             }
-            self.names[place] = name;
+            self.references[place] = reference;
         }
     }
 
     fn reset(&mut self, moves: &[Move]) {
         for &Move { place, delay } in moves {
             let deadline = now() + delay;
-            let renewed = self.timers.lock().reset(self.names[place], deadline);
-            let (name, wakes) = renewed.expect("armed");
+            let renewed = self.timers.lock().reset(self.references[place], deadline);
+            let (reference, wakes) = renewed.expect("armed");
             if wakes {
                 self.ticker.unpark();
             }
-            self.names[place] = name;
+            self.references[place] = reference;
         }
     }
 }
