@@ -64,7 +64,7 @@ fn and_a_new_timer_in_its_place() {
     });
 }
 
-/// A bounded sweep has a due timer in hand while it is cancelled or pushed back.
+/// A bounded sweep has a due timer pending while it is cancelled or pushed back.
 #[test]
 fn what_a_bounded_sweep_has_in_hand() {
     model(3, || {

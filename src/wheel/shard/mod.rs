@@ -10,13 +10,13 @@
 //! # Invariants
 //!
 //! * **I1, filed.** The entry of each armed timer has a reference in a slot that is taken no later
-//!   than the deadline (or in the overdue slot, or in the sweeper's hands), except while the
-//!   operation that armed or reset it has not returned.
+//!   than the deadline (or in the overdue slot, or in the sweeper's pending references), except
+//!   while the operation that armed or reset it has not returned.
 //! * **I2, the next visit is true.** While the refiling flag is clear and the `next_visit`'s tick
 //!   lies after the sweep, a reference to this entry is in the slot that is taken at that tick, or
-//!   in the sweeper's hands, except while the insert that wrote `next_visit` has not returned.
-//!   (Nobody has its id before that. So only the sweeper can end its timer, when the `next_visit`'s
-//!   tick has passed; and a drain, which clears `next_visit`.)
+//!   in the sweeper's pending references, except while the insert that wrote `next_visit` has not
+//!   returned. (Nobody has its id before that. So only the sweeper can end its timer, when the
+//!   `next_visit`'s tick has passed; and a drain, which clears `next_visit`.)
 //!
 //! It is always right to promise less: a next visit may drop a reference. A
 //! reference whose entry is vacant is *stale* and is discarded when it is visited, unless a

@@ -45,8 +45,8 @@ impl AtomicNextVisit {
     #[inline]
     pub(crate) fn replace(&self, seen: Tick, next: Tick) -> Result<(), Tick> {
         // AcqRel: the Release half publishes that the reference at the new tick has been filed, or
-        // is in the sweeper's hands; pairs with the Acquire of `load`. Acquire on failure, as
-        // `load`.
+        // is in the sweeper's pending references; pairs with the Acquire of `load`. Acquire on
+        // failure, as `load`.
         match self.0.compare_exchange(seen.0, next.0, AcqRel, Acquire) {
             Ok(_) => Ok(()),
             Err(word) => Err(Tick(word)),

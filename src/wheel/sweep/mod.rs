@@ -2,7 +2,7 @@
 //! memory in bounds.
 //!
 //! * [`sweeper`]: the public face, and the loop: [`Stage`](stage::Stage) by stage.
-//! * [`stage`]: where a sweep is, and what it has in hand.
+//! * [`stage`]: where a sweep is, and which references are pending.
 //! * [`report`]: what it hands over and reports.
 //! * [`leap`]: how long to wait for it, and leaps in virtual time.
 //! * [`upkeep`]: looks after memory, in slices.

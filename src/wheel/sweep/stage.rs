@@ -1,4 +1,4 @@
-//! Where a sweep is ([`Stage`]), and what it has in hand ([`Hand`]).
+//! Where a sweep is ([`Stage`]), and which references are pending ([`Pending`]).
 //!
 //! ```text
 //!   Ended ──► Begun ──► Overdue ──► Slots ──────────► Unfiled ──► Ended
@@ -7,8 +7,9 @@
 //!             overdue               sweep's end
 //! ```
 //!
-//! Between two steps, whatever the stage, the hand is worked off. A bounded sweep stops wherever it
-//! has enough; the stage and the hand stay as they are, and the next call goes on from there.
+//! Between two steps, whatever the stage, what is pending is visited. A bounded sweep stops
+//! wherever it has enough; the stage and what is pending stay as they are, and the next call goes
+//! on from there.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +40,7 @@ pub(super) enum Stage {
 
 /// References that were taken out of their slots and have not been visited.
 #[derive(Debug)]
-pub(super) struct Hand {
+pub(super) struct Pending {
     /// Taken chains, in the order of their expiries.
     pub(super) taken: VecDeque<Taken>,
     /// References read from one of them.
@@ -56,7 +57,7 @@ pub(super) struct Hand {
     unfiled: Box<[u64]>,
 }
 
-impl Hand {
+impl Pending {
     pub(super) fn new(shards: usize) -> Self {
         Self {
             taken: VecDeque::new(),

@@ -2,7 +2,7 @@
 //!
 //! A sweep goes from occupied slot to occupied slot: it publishes the tick ([`Progress`]), takes
 //! the slots whose expiry has come by it, and visits the references in them ([`Shard::visit`]).
-//! Where it is, and what it has taken and not visited yet, is its [`Stage`] and its [`Hand`].
+//! Where it is, and what it has taken and not visited yet, is its [`Stage`] and its [`Pending`].
 //! Timers that a panicking handler left stay in the batch, for the next sweep. No handler ever runs
 //! under a guard ([`memory`](crate::wheel::memory)).
 //!
@@ -37,7 +37,7 @@ use crate::wheel::shard::visit::{Gathered, SlotExpiry, Visit};
 use crate::wheel::shared::Inner;
 use crate::wheel::slab::Released;
 use crate::wheel::sweep::report::{Expired, SweepReport};
-use crate::wheel::sweep::stage::{Hand, Stage};
+use crate::wheel::sweep::stage::{Pending, Stage};
 use crate::wheel::sweep::upkeep::{self, Upkeep};
 use crate::wheel::tick::Tick;
 use std::collections::VecDeque;
@@ -81,7 +81,7 @@ pub struct Sweeper<T> {
     stage: Stage,
     /// Where the sweep ends.
     end: Tick,
-    hand: Hand,
+    pending: Pending,
     /// How far the sweep was when what is overdue was last taken.
     overdue_taken: Tick,
     /// How many more references, or slots, the present call may look at.
@@ -136,7 +136,7 @@ impl<T: Send> Sweeper<T> {
         let start = inner.engine.timeline().instant(swept);
         Self {
             upkeep: Upkeep::new(inner.engine.shards().len()),
-            hand: Hand::new(inner.engine.shards().len()),
+            pending: Pending::new(inner.engine.shards().len()),
             inner,
             stage: Stage::Ended,
             end: Tick(0),
@@ -370,7 +370,7 @@ impl<T: Send> Sweeper<T> {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         engine.progress().counters().add_sweep(nanos);
         self.upkeep.begin(engine);
-        self.upkeep.advance(engine, &mut self.hand.kept, finished, slice);
+        self.upkeep.advance(engine, &mut self.pending.kept, finished, slice);
         finished
     }
 
@@ -396,11 +396,11 @@ impl<T: Send> Sweeper<T> {
                 Stage::Ended | Stage::Unfiled => self.stage = Stage::Ended,
                 Stage::Begun => {
                     self.take_overdue(engine);
-                    self.hand.look_at_kept();
+                    self.pending.look_at_kept();
                     self.stage = Stage::Overdue;
                 }
                 Stage::Slots if engine.progress().swept() >= self.end => {
-                    self.hand.take_unfiled(engine);
+                    self.pending.take_unfiled(engine);
                     self.stage = Stage::Unfiled;
                 }
                 Stage::Slots if self.looks == 0 => return false,
@@ -409,7 +409,7 @@ impl<T: Send> Sweeper<T> {
         }
     }
 
-    /// Takes the slots whose expiry comes next into the hand.
+    /// Takes the slots whose expiry comes next for visiting.
     fn take_next(&mut self, engine: &Engine<T>) {
         let (progress, shards) = (engine.progress(), engine.shards());
         // To find the next slot is a look at each shard.
@@ -419,7 +419,7 @@ impl<T: Send> Sweeper<T> {
         let next = self.next_slot(swept).min(self.upkeep.next_expiry());
         let tick = next.min(self.end).min(farthest);
         progress.publish(tick);
-        let taken = &mut self.hand.taken;
+        let taken = &mut self.pending.taken;
         taken.extend(self.upkeep.take_due(tick));
         for shard in shards {
             // In C, for `ci/genmc`: the loop of `sweep`.
@@ -430,19 +430,19 @@ impl<T: Send> Sweeper<T> {
             self.take_overdue(engine);
         }
         // A kept block that was taken early may have references whose expiry is now.
-        self.hand.look_at_kept();
+        self.pending.look_at_kept();
     }
 
-    /// Takes what is overdue into the hand.
+    /// Takes what is overdue for visiting.
     fn take_overdue(&mut self, engine: &Engine<T>) {
         let swept = engine.progress().swept();
         let overdue = engine.shards().iter().filter_map(|shard| shard.take_overdue(swept));
-        self.hand.taken.extend(overdue);
-        self.hand.take_unfiled(engine);
+        self.pending.taken.extend(overdue);
+        self.pending.take_unfiled(engine);
         self.overdue_taken = swept;
     }
 
-    /// Meets what is in hand. `false` if the batch has as many timers as it may, or enough was
+    /// Visits what is pending. `false` if the batch has as many timers as it may, or enough was
     /// looked at, before that was done.
     fn work_off(&mut self, engine: &Engine<T>, limit: usize) -> bool {
         loop {
@@ -450,27 +450,27 @@ impl<T: Send> Sweeper<T> {
             if self.batch.len() >= limit {
                 return false;
             }
-            if self.hand.is_worked_off() {
+            if self.pending.is_worked_off() {
                 return true;
             }
             if self.looks == 0 {
                 return false;
             }
-            self.hand.read_on(TOGETHER.min(self.looks), engine);
+            self.pending.read_on(TOGETHER.min(self.looks), engine);
             // What had no references is a look as well.
-            self.looks = self.looks.saturating_sub(self.hand.references.len().max(1));
+            self.looks = self.looks.saturating_sub(self.pending.references.len().max(1));
         }
     }
 
-    /// Meets the references read, while there is room in the batch.
+    /// Visits the references read, while there is room in the batch.
     fn visit(&mut self, engine: &Engine<T>, limit: usize) {
-        if self.hand.references.is_empty() {
+        if self.pending.references.is_empty() {
             return;
         }
-        let Source { shard: number, slot } = self.hand.from;
+        let Source { shard: number, slot } = self.pending.from;
         let (shard, guard, before) = (engine.shard(number), pin(), self.batch.len());
         let expiry = SlotExpiry { slot, swept: engine.progress().swept() };
-        for reference in &self.hand.references {
+        for reference in &self.pending.references {
             shard.prefetch(reference.index(), &guard);
         }
         let mut gathered = Gathered {
@@ -480,7 +480,7 @@ impl<T: Send> Sweeper<T> {
         };
         let (mut discarded, mut requeued) = (0, 0);
         while self.batch.len() < limit {
-            let Some(reference) = self.hand.references.pop() else { break };
+            let Some(reference) = self.pending.references.pop() else { break };
             match shard.visit(reference, expiry, &mut gathered, &guard) {
                 Visit::Discarded => discarded += 1,
                 Visit::Requeued => requeued += 1,
@@ -522,11 +522,11 @@ impl<T: Send> Sweeper<T> {
         let engine = &self.inner.engine;
         let swept = engine.progress().swept();
         let overdue = engine.shards().iter().any(|shard| shard.has_overdue());
-        if overdue || self.hand.has_news(engine) {
+        if overdue || self.pending.has_news(engine) {
             return swept;
         }
         let next = self.next_slot(swept);
-        if self.hand.has_unfiled(engine) { next.min(swept.plus(1)) } else { next }
+        if self.pending.has_unfiled(engine) { next.min(swept.plus(1)) } else { next }
     }
 
     // In C, for `ci/genmc`: `next_slot`.
@@ -560,6 +560,8 @@ impl<T> Drop for Sweeper<T> {
 
 impl<T> fmt::Debug for Sweeper<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sweeper").field("in_hand", &self.hand.taken.len()).finish_non_exhaustive()
+        f.debug_struct("Sweeper")
+            .field("pending", &self.pending.taken.len())
+            .finish_non_exhaustive()
     }
 }
