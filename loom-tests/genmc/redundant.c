@@ -3,7 +3,7 @@
 // deadline (I1 of src/wheel/shard/mod.rs).
 //
 // run:
-// seen: REDUNDANT_NOT_CONFIRMED
+// seen: REDUNDANT_NOT_REVALIDATED
 // seen: STATE_RELAXED
 #include "wheel.h"
 

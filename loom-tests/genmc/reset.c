@@ -6,7 +6,7 @@
 // run: -DOLD=2 -DNEW=5
 // run: -DOLD=5 -DNEW=2
 // rc11: -DOLD=5 -DNEW=3 -DAGAIN=6
-// seen: REFILED_NOT_CONFIRMED
+// seen: REFILED_NOT_REVALIDATED
 // seen: STATE_RELAXED
 #include "wheel.h"
 #ifndef OLD

@@ -39,8 +39,8 @@ enum {
   NO_FENCE_BEFORE_RESTING,
   // Steps left out or exchanged.
   UNMARKED_AFTER_THE_TAKE,
-  REDUNDANT_NOT_CONFIRMED,
-  REFILED_NOT_CONFIRMED,
+  REDUNDANT_NOT_REVALIDATED,
+  REFILED_NOT_REVALIDATED,
   NO_SECOND_LOOK_AFTER_FILING,
   NO_SECOND_LOOK_BEFORE_RESTING,
   NO_LOOK_AT_THE_FLAG,
@@ -222,11 +222,11 @@ static u32 state_swap(u32 seen, u32 next) {
   return seen;
 }
 
-// AtomicEntryState::try_confirm: the present state, `seen` if it is confirmed
-static u32 confirm(u32 seen) { return state_swap(seen, seen); }
+// AtomicEntryState::try_revalidate: the present state, `seen` if it is revalidated
+static u32 revalidate(u32 seen) { return state_swap(seen, seen); }
 
-// AtomicEntryState::settle
-static void settle(void) { atomic_fetch_and_explicit(&state, ~REFILING, ACQ_REL); }
+// AtomicEntryState::clear_refiling
+static void clear_refiling(void) { atomic_fetch_and_explicit(&state, ~REFILING, ACQ_REL); }
 
 // ---- src/wheel/slab/next_visit.rs
 
@@ -286,7 +286,7 @@ static void refile_as(bool held, u32 generation, u32 *spare) {
     wakeup_check(AT(place));
     break;
   }
-  if (held) settle();
+  if (held) clear_refiling();
 }
 
 // Shard::refile
@@ -403,8 +403,8 @@ static void leave(u32 ended, u32 slot) {
 #define NEEDED 0xfffffffeu
 
 // `DONE` if the state is still `seen`.
-static u32 confirmed(u32 seen) {
-  u32 now = confirm(seen);
+static u32 revalidated(u32 seen) {
+  u32 now = revalidate(seen);
   return now == seen ? DONE : now;
 }
 
@@ -416,11 +416,11 @@ static u32 try_discard(u32 seen, u32 slot) {
   bool here = ahead && slot != OVERDUE && is_taken_at(slot, next_visit);
   if (IS_ARMED(seen)) {
     if (here || !ahead || next_visit > DEADLINE(seen)) return NEEDED;
-    if (FAULT == REDUNDANT_NOT_CONFIRMED) return DONE;
+    if (FAULT == REDUNDANT_NOT_REVALIDATED) return DONE;
   } else if (here && next_visit_replace(next_visit, 0) != next_visit) {
-    return confirm(seen);
+    return revalidate(seen);
   }
-  return confirmed(seen);
+  return revalidated(seen);
 }
 
 // Shard::try_requeue
@@ -432,13 +432,13 @@ static u32 try_requeue(u32 seen, u32 slot) {
       kept = next_expiry_of(slot, reached);
       file(PLACE(slot, kept), &sweepers_spare);
     }
-    if (!IS_ARMED(seen) || kept <= DEADLINE(seen)) return confirmed(seen);
+    if (!IS_ARMED(seen) || kept <= DEADLINE(seen)) return revalidated(seen);
   } else {
     Tick next_visit = next_visit_load();
-    if (next_visit_replace(next_visit, AT(place)) != next_visit) return confirm(seen);
+    if (next_visit_replace(next_visit, AT(place)) != next_visit) return revalidate(seen);
   }
   file(place, &sweepers_spare);
-  return FAULT == REFILED_NOT_CONFIRMED ? DONE : confirmed(seen);
+  return FAULT == REFILED_NOT_REVALIDATED ? DONE : revalidated(seen);
 }
 
 // Shard::visit

@@ -66,7 +66,7 @@ fn and_a_new_timer_in_its_place() {
 
 /// A bounded sweep has a due timer pending while it is cancelled or pushed back.
 #[test]
-fn what_a_bounded_sweep_has_in_hand() {
+fn what_a_bounded_sweep_has_pending() {
     model(3, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let ids = [1, 2].map(|number| wheel.insert(v(number), TICK).unwrap());

@@ -40,7 +40,11 @@ impl Desk {
     }
 
     /// Polls as long as the task is woken, without time passing.
-    fn settle(&mut self, mut polled: Poll<Option<u64>>, mut before: u32) -> Poll<Option<u64>> {
+    fn clear_refiling(
+        &mut self,
+        mut polled: Poll<Option<u64>>,
+        mut before: u32,
+    ) -> Poll<Option<u64>> {
         while polled.is_pending() && self.woken() > before {
             before = self.woken();
             assert!(before < 16, "woken for nothing");
@@ -109,7 +113,7 @@ fn refused_insert_against_the_close() {
         let (before, over) = (desk.woken(), inserter.is_over());
         let polled = desk.poll();
         let (accepted, _handle) = inserter.thread.join().unwrap();
-        let settled = desk.settle(polled, before);
+        let settled = desk.clear_refiling(polled, before);
         if !over {
             assert_eq!(settled.is_pending(), accepted, "ended if and only if nothing is left");
         }
@@ -127,7 +131,7 @@ fn remove_against_the_close() {
         let (before, over) = (desk.woken(), remover.is_over());
         let polled = desk.poll();
         let (removed, _handle) = remover.thread.join().unwrap();
-        let settled = desk.settle(polled, before);
+        let settled = desk.clear_refiling(polled, before);
         assert!(removed && (over || settled == Poll::Ready(None)), "nothing is left");
     });
 }

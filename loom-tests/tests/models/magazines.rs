@@ -65,7 +65,7 @@ fn a_cancel_into_a_magazine_while_another_refiles() {
 
 /// One with entries in its magazines that come from the stack, and one without.
 #[test]
-fn a_hand_and_the_stack() {
+fn a_magazine_and_the_stack() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let stacked = [1, 2].map(|n| wheel.insert(v(n), TICK * 2).unwrap());
@@ -89,7 +89,7 @@ fn a_hand_and_the_stack() {
 /// One with both magazines full, of which one goes to the stack, and one that takes from there.
 /// (Loom reaches few of its interleavings; shuttle has the others.)
 #[test]
-fn a_full_hand_and_the_stack() {
+fn a_full_magazine_and_the_stack() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let armed = in_a_seat(&wheel, |wheel| {
@@ -117,7 +117,7 @@ fn a_full_hand_and_the_stack() {
 /// While the sweeper takes what it can get, the owner arms a timer, keeps the other entry of the
 /// page in its magazines, and ends.
 #[test]
-fn a_hand_against_the_sweeper() {
+fn a_magazine_against_the_sweeper() {
     model(2, || {
         let World { wheel, mut sweeper, clock } = World::new();
         let owner = seated(&wheel, |wheel| wheel.insert(v(1), TICK).unwrap());

@@ -11,7 +11,7 @@
 //!
 //! * one that files a reference passes a fence in between. Whichever fence comes first, the drain
 //!   finds the timer or the inserter finds the flag;
-//! * one that relies on a reference arms by an exchange. The drain confirms the state of each
+//! * one that relies on a reference arms by an exchange. The drain revalidates the state of each
 //!   entry, by an exchange of the same word: if that comes first, the inserter's reads what the
 //!   drain has written, and so finds the flag; if it comes later, the drain finds the timer. (In
 //!   between another timer of the entry may have been armed by a store, which does not pass on what

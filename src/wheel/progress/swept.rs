@@ -32,7 +32,7 @@ impl SweptTick {
         // Relaxed: an old tick leads to a slot whose expiry may have passed, which the second look
         // of step 2 finds; for that look the fence orders this load. Beside a next visit, an old
         // tick makes the reference that it tells of look as if it were still to come: then this
-        // thread's exchange of the state came before the sweeper's confirmation, which would have
+        // thread's exchange of the state came before the sweeper's revalidation, which would have
         // brought the new one. A sleep's poll may read an old one: its wake-up is then still to
         // come.
         Tick(self.0.load(Relaxed))

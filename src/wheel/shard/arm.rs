@@ -70,7 +70,7 @@ impl<T> Shard<T> {
             Named::Raced(filled)
         } else if !in_time(next_visit, deadline, progress.swept()) {
             Named::Unnamed(filled)
-        } else if entry.state.try_arm_settled(vacant, armed).is_err() {
+        } else if entry.state.try_arm_unflagged(vacant, armed).is_err() {
             Named::Raced(filled)
         } else if !still_waits(entry, armed, next_visit, progress) {
             Named::NotInTime

@@ -51,7 +51,7 @@ impl<T> Shard<T> {
             self.slab.entry(reference.index(), guard).inspect(|entry| {
                 let mut state = entry.state.load();
                 self.lose(entry, slot, swept);
-                while let Err(now) = entry.state.try_confirm(state) {
+                while let Err(now) = entry.state.try_revalidate(state) {
                     state = now;
                     clear_if(&entry.next_visit, |next_visit| {
                         self.tells_of(slot, next_visit, swept)

@@ -187,7 +187,7 @@ impl<T> Shard<T> {
         let top = magazines.with_room()?;
         let seen = entry.state.load();
         let ended = EntryState::end_of(id, top);
-        if !seen.is_settled_of(id) || ended.is_exhausted() {
+        if !seen.is_unflagged_of(id) || ended.is_exhausted() {
             return None;
         }
         entry.state.try_end_to(seen, ended).ok()?;
@@ -216,7 +216,7 @@ impl<T> Shard<T> {
             return Named::Raced(());
         };
         let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
-        if !seen.is_settled_of(id) {
+        if !seen.is_unflagged_of(id) {
             return Named::Raced(());
         }
         if !in_time(next_visit, deadline, progress.swept()) {
@@ -335,7 +335,7 @@ impl<T> Shard<T> {
             // One that is pristine may be on a page that is away, where nobody writes. The first
             // timer that comes to live there is armed by a store, and a fence.
             while !state.is_pristine() {
-                match entry.state.try_confirm(state) {
+                match entry.state.try_revalidate(state) {
                     Ok(()) => break,
                     Err(now) => state = now,
                 }

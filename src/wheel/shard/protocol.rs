@@ -33,28 +33,28 @@
 //! clear, read `next_visit`:
 //!
 //! 1. no timer lives here: the reference is stale. If `next_visit` refers to the slot that it was
-//!    taken from, clear it; confirm the state by an exchange to the same value; drop it;
+//!    taken from, clear it; revalidate the state by an exchange to the same value; drop it;
 //! 2. the `next_visit`'s tick lies after the sweep and not after the deadline, and is not the slot
 //!    that this reference was taken from: another reference waits there, and this one is redundant;
-//!    confirm the state, and drop it;
+//!    revalidate the state, and drop it;
 //! 3. otherwise exchange `next_visit` to the tick of the new slot, file the reference there, and
-//!    confirm the state.
+//!    revalidate the state.
 //!
-//! A confirmation that fails says that somebody was faster: read the state again. While the flag
+//! A revalidation that fails says that somebody was faster: read the state again. While the flag
 //! is set, `next_visit` is the resetter's, and may come to tell of this very reference:
 //!
 //! 4. put it back into its slot, for its next expiry; if that is after the deadline, file
-//!    another for the deadline; confirm.
+//!    another for the deadline; revalidate.
 //!
 //! # The races
 //!
 //! **Reset or insert against visit.** The states of an entry form one order, and all its exchanges
 //! synchronise along it. If the reset (or the arming, by exchange) comes before the sweeper's
-//! confirmation, the confirmation fails and the sweeper reads the new state; or it finds the same
+//! revalidation, the revalidation fails and the sweeper reads the new state; or it finds the same
 //! state again, and has seen to this very deadline. If it comes after,
 //! the resetter sees the sweeper's `next_visit`, and the tick of its sweep, and does not rely on a
 //! reference that was moved or discarded. A tick promised in `next_visit` by the sweeper is always
-//! filed, even when its confirmation then fails. An insert that arms by a store relies on nothing
+//! filed, even when its revalidation then fails. An insert that arms by a store relies on nothing
 //! but the reference it files.
 //!
 //! **A reference visited before its expiry.** A sweep that moves on by more than one slot takes a
@@ -66,9 +66,9 @@
 //! cleared.
 //!
 //! **Reset against a redundant reference.** The sweeper drops a reference because `next_visit`
-//! refers to a later tick L, and confirms the state after it has read L. A resetter whose exchange
-//! comes after that sees L, or a next visit written later; one whose exchange comes before makes
-//! the confirmation fail, or leaves the deadline that the sweeper has compared with L.
+//! refers to a later tick L, and revalidates the state after it has read L. A resetter whose
+//! exchange comes after that sees L, or a next visit written later; one whose exchange comes before
+//! makes the revalidation fail, or leaves the deadline that the sweeper has compared with L.
 //!
 //! **A look at the deadline during a reset.** The deadline can be seen from the first exchange on,
 //! and no sweep that begins after step 5 passes it. In between a thread may see it, and a sweep

@@ -85,7 +85,7 @@ struct Flag<'e>(&'e AtomicEntryState);
 
 impl Drop for Flag<'_> {
     fn drop(&mut self) {
-        self.0.settle();
+        self.0.clear_refiling();
     }
 }
 

@@ -14,8 +14,8 @@
 //!
 //! * an insert that takes its timer back clears `next_visit` before it releases the entry.
 //!   Nobody has its id before;
-//! * the sweeper clears `next_visit`, and then confirms the state. A reset that comes before
-//!   the confirmation makes it fail, or is seen to by the look at all entries; one that comes after
+//! * the sweeper clears `next_visit`, and then revalidates the state. A reset that comes before
+//!   the revalidation makes it fail, or is seen to by the look at all entries; one that comes after
 //!   it sees `next_visit`;
 //! * a resetter that holds the refiling flag files its reference first, and writes `next_visit`
 //!   then. In between the sweeper may visit the reference before its expiry, and fail to put it

@@ -159,9 +159,9 @@ impl<T> Shard<T> {
             }
         } else if here && entry.next_visit.replace(next_visit, AtomicNextVisit::NONE).is_err() {
             // The exchange shows the present state, which a load need not.
-            return entry.state.try_confirm(state).and(Err(state));
+            return entry.state.try_revalidate(state).and(Err(state));
         }
-        entry.state.try_confirm(state).map(|()| true)
+        entry.state.try_revalidate(state).map(|()| true)
     }
 
     // In C, for `ci/genmc`: `try_requeue`.
@@ -191,13 +191,13 @@ impl<T> Shard<T> {
             });
             if !state.is_armed() || kept.is_some_and(|kept| at(kept, swept) <= deadline) {
                 let visited = if kept.is_some() { Visit::Requeued } else { Visit::Discarded };
-                return entry.state.try_confirm(state).map(|()| visited);
+                return entry.state.try_revalidate(state).map(|()| visited);
             }
         } else {
             let next_visit = entry.next_visit.load();
             if entry.next_visit.replace(next_visit, at(place, swept)).is_err() {
                 // The exchange shows the present state, which a load need not.
-                return entry.state.try_confirm(state).and(Err(state));
+                return entry.state.try_revalidate(state).and(Err(state));
             }
         }
         let visited = match self.file(reference.index(), place) {
@@ -210,6 +210,6 @@ impl<T> Shard<T> {
                 Visit::Discarded
             }
         };
-        entry.state.try_confirm(state).map(|()| visited)
+        entry.state.try_revalidate(state).map(|()| visited)
     }
 }

@@ -8,7 +8,7 @@
 //!  └─────────────────────────┴─────┴───────────────────────────────────────────┘
 //!
 //!               arm, try_arm: generation + 1
-//!   Vacant ──────────────────────────────────► Armed ──┐ try_reset, try_confirm:
+//!   Vacant ──────────────────────────────────► Armed ──┐ try_reset, try_revalidate:
 //!   even generation                    odd generation ◄┘ same generation
 //!      ▲                                          │
 //!      └────── try_end: generation + 1 ───────────┘
@@ -24,8 +24,8 @@
 //! **R, refiling.** Set by a resetter that is filing an earlier reference to this entry; while it
 //! is set only that thread may make the entry's [`next_visit`](super::next_visit::AtomicNextVisit)
 //! tell of a reference, and nobody relies on `next_visit`. Cleared by the same thread alone
-//! ([`settle`](AtomicEntryState::settle)): every other transition keeps it, also from one timer of
-//! the entry to the next. The protocol is in [`crate::wheel::shard`].
+//! ([`clear_refiling`](AtomicEntryState::clear_refiling)): every other transition keeps it, also
+//! from one timer of the entry to the next. The protocol is in [`crate::wheel::shard`].
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +45,7 @@ const REFILING: Field = LOW.above(1);
 const _: () = assert!(DEADLINE.max() <= LOW.max() && NEXT.max() <= LOW.max());
 const GENERATION: Field = REFILING.above(Generation::BITS);
 /// Flag and generation.
-const SETTLED: Field = LOW.above(1 + Generation::BITS);
+const GENERATION_AND_FLAG: Field = LOW.above(1 + Generation::BITS);
 
 /// A copied entry state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,8 +72,8 @@ impl EntryState {
 
     /// Whether the timer of this id lives in the entry, if it is the id's, and nobody is refiling.
     #[inline]
-    pub(crate) fn is_settled_of(self, id: TimerId) -> bool {
-        SETTLED.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
+    pub(crate) fn is_unflagged_of(self, id: TimerId) -> bool {
+        GENERATION_AND_FLAG.get(self.0 ^ id.generation_above(GENERATION.shift())) == 0
     }
 
     /// Whether a timer lives in the entry.
@@ -123,7 +123,7 @@ impl EntryState {
     /// This armed state's end: the entry is vacant, and `next` after it.
     #[inline]
     pub(crate) fn ended(self, next: u32) -> Self {
-        let kept = self.0 & SETTLED.put(SETTLED.max());
+        let kept = self.0 & GENERATION_AND_FLAG.put(GENERATION_AND_FLAG.max());
         Self(kept.wrapping_add(GENERATION.put(1)) | NEXT.put(u64::from(next)))
     }
 
@@ -185,14 +185,14 @@ impl AtomicEntryState {
         // pairs with the Acquire of `load` and of `swap`.
         #[cfg(not(loom))]
         self.0.store(armed.0, Release);
-        // Loom would put this store between the halves of the sweeper's confirmation: it does not
+        // Loom would put this store between the halves of the sweeper's revalidation: it does not
         // know that an exchange is one step in the word's order.
         #[cfg(loom)]
         self.0.swap(armed.0, Release);
     }
 
     /// Vacant → Armed, by the thread that has claimed the entry. It sees what the sweeper wrote
-    /// before its last confirmation of the vacant state.
+    /// before its last revalidation of the vacant state.
     #[inline]
     pub(crate) fn try_arm(
         &self,
@@ -207,7 +207,7 @@ impl AtomicEntryState {
     /// As [`try_arm`](Self::try_arm), to the state [of](EntryState::of) a timer, where the flag was
     /// not seen.
     #[inline]
-    pub(crate) fn try_arm_settled(
+    pub(crate) fn try_arm_unflagged(
         &self,
         seen: EntryState,
         armed: EntryState,
@@ -223,7 +223,7 @@ impl AtomicEntryState {
         // the page that was here before also sees what its holder did.
         #[cfg(not(loom))]
         self.0.store(state.0, Release);
-        // As in `arm`: a drain confirms the states of a page that has just been put in.
+        // As in `arm`: a drain revalidates the states of a page that has just been put in.
         #[cfg(loom)]
         self.0.swap(state.0, Release);
     }
@@ -242,7 +242,7 @@ impl AtomicEntryState {
     #[inline]
     pub(crate) fn chain(&self, generation: Generation, next: u32) {
         let mut seen = self.load();
-        // Others may clear the flag, once, or confirm the state.
+        // Others may clear the flag, once, or revalidate the state.
         while let Err(now) = self.swap(seen, seen.with_flag_of(generation, NEXT.put(next.into()))) {
             seen = now;
         }
@@ -269,18 +269,18 @@ impl AtomicEntryState {
         self.swap(seen, next)
     }
 
-    // In C, for `ci/genmc`: `confirm`.
+    // In C, for `ci/genmc`: `revalidate`.
     /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
     /// before makes this fail, unless the state is the same again.
     #[inline]
-    pub(crate) fn try_confirm(&self, seen: EntryState) -> Result<(), EntryState> {
+    pub(crate) fn try_revalidate(&self, seen: EntryState) -> Result<(), EntryState> {
         self.swap(seen, seen)
     }
 
-    // In C, for `ci/genmc`: `settle`.
+    // In C, for `ci/genmc`: `clear_refiling`.
     /// Clears the refiling flag, by the thread that set it; its timer may have ended.
     #[inline]
-    pub(crate) fn settle(&self) {
+    pub(crate) fn clear_refiling(&self) {
         // AcqRel: the Release half publishes `next_visit`, and that its reference has been filed,
         // to whoever finds the flag clear; the Acquire half keeps the order of the states unbroken.
         let before = EntryState(self.0.fetch_and(!REFILING.put(1), AcqRel));
@@ -337,7 +337,7 @@ mod tests {
             assert_eq!(ended, armed.ended((1 << 30) - 1));
             assert_eq!(ended.next(), (1 << 30) - 1);
             assert_eq!(ended.is_exhausted(), generation == exhausted - 1);
-            assert!(armed.is_settled_of(id) && !armed.refiling().is_settled_of(id));
+            assert!(armed.is_unflagged_of(id) && !armed.refiling().is_unflagged_of(id));
         }
     }
 
@@ -350,9 +350,9 @@ mod tests {
         assert_eq!(state.load().generation(), Generation(5));
         assert!(state.load().is_refiling());
         assert_eq!(state.load().deadline(Tick(1 << 40)), Tick((1 << 40) + 3));
-        state.settle();
+        state.clear_refiling();
         assert!(!state.load().is_refiling());
-        assert_eq!(state.try_confirm(next), Err(state.load()));
+        assert_eq!(state.try_revalidate(next), Err(state.load()));
     }
 
     #[test]
@@ -366,7 +366,7 @@ mod tests {
         assert!(vacant.is_refiling() && vacant.next() == 11);
         let armed = state.try_arm(vacant, Tick(10)).unwrap();
         assert!(armed.is_refiling() && armed.generation() == Generation(9));
-        state.settle();
+        state.clear_refiling();
         assert_eq!(state.load().deadline(Tick(0)), Tick(10));
         assert!(!state.load().is_refiling());
     }
