@@ -59,29 +59,29 @@ pub(crate) enum Place {
 impl Geometry {
     /// All levels.
     pub(crate) fn levels(self) -> Levels {
-        let grains = self.grains();
-        let reaches = |ahead: u64| move |grain: &&Grain| ahead >> grain.shift <= grain.mask;
+        let levels = self.list();
+        let reaches = |ahead: u64| move |level: &&WheelLevel| ahead >> level.shift <= level.mask;
         let nearest = |bits: usize| {
             let ahead = u64::MAX >> (63 - bits);
-            let reaching = grains.iter().find(reaches(ahead)).or(grains.last());
-            *reaching.unwrap_or(&Grain::NONE)
+            let reaching = levels.iter().find(reaches(ahead)).or(levels.last());
+            *reaching.unwrap_or(&WheelLevel::NONE)
         };
         let by_distance = Box::new(std::array::from_fn(nearest));
-        Levels { grains, by_distance }
+        Levels { levels, by_distance }
     }
 
     /// The finest first.
-    fn grains(self) -> Box<[Grain]> {
+    fn list(self) -> Box<[WheelLevel]> {
         let Geometry { root_bits, level_bits, .. } = self;
         let (mut first, mut shift) = (0, 0);
-        let grain = |level| {
-            let bits = if level == 0 { root_bits } else { level_bits };
-            let grain = Grain { shift, mask: (1 << bits) - 1, first };
+        let make = |number| {
+            let bits = if number == 0 { root_bits } else { level_bits };
+            let level = WheelLevel { shift, mask: (1 << bits) - 1, first };
             shift += bits;
-            first = grain.end();
-            grain
+            first = level.end();
+            level
         };
-        (0..self.levels).map(grain).collect()
+        (0..self.levels).map(make).collect()
     }
 }
 
@@ -89,15 +89,15 @@ impl Geometry {
 #[derive(Debug)]
 pub(crate) struct Levels {
     /// The finest first.
-    grains: Box<[Grain]>,
+    levels: Box<[WheelLevel]>,
     /// For distances of so many bits and one more: the level that reaches them, but for one of its
     /// slots at most; or the last.
-    by_distance: Box<[Grain; 64]>,
+    by_distance: Box<[WheelLevel; 64]>,
 }
 
 /// One level: how its slots divide time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Grain {
+pub(crate) struct WheelLevel {
     /// A slot is `2^shift` ticks wide.
     shift: u32,
     /// One less than the number of slots, a power of two.
@@ -109,9 +109,9 @@ pub(crate) struct Grain {
 /// As many slots have a word of bits: no two levels share one.
 const ALIGNED: usize = 64;
 
-impl Grain {
+impl WheelLevel {
     /// A level of one slot, for all time.
-    const NONE: Grain = Grain { shift: 63, mask: 0, first: 0 };
+    const NONE: WheelLevel = WheelLevel { shift: 63, mask: 0, first: 0 };
 
     /// The level's slots, in the row of all.
     #[inline]
@@ -175,14 +175,14 @@ impl Grain {
 
 impl Levels {
     /// The levels, the finest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Grain> {
-        self.grains.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &WheelLevel> {
+        self.levels.iter()
     }
 
     /// The level that a slot is on.
     #[inline]
-    pub(crate) fn of(&self, slot: SlotIndex) -> &Grain {
-        self.iter().find(|grain| slot.0 < grain.row().end).unwrap_or(&Grain::NONE)
+    pub(crate) fn of(&self, slot: SlotIndex) -> &WheelLevel {
+        self.iter().find(|level| slot.0 < level.row().end).unwrap_or(&WheelLevel::NONE)
     }
 
     // In C, for `ci/genmc`: `place_for`.
@@ -192,9 +192,9 @@ impl Levels {
         if deadline <= swept {
             return Place::Overdue;
         }
-        let near = self.iter().find_map(|grain| grain.reach(deadline, swept));
+        let near = self.iter().find_map(|level| level.reach(deadline, swept));
         let (slot, at) = near.unwrap_or_else(|| {
-            let last = self.grains.last().unwrap_or(&Grain::NONE);
+            let last = self.levels.last().unwrap_or(&WheelLevel::NONE);
             last.slot_at(last.number(swept) + last.mask)
         });
         Place::Slot { slot, at }

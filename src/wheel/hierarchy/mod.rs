@@ -28,7 +28,7 @@ use crate::wheel::memory::Guard;
 use crate::wheel::tick::Tick;
 use block::Blocks;
 use entry_ref::EntryRef;
-use geometry::{Geometry, Grain, Levels, Place, SlotIndex};
+use geometry::{Geometry, Levels, Place, SlotIndex, WheelLevel};
 use occupancy::Occupancy;
 use slot::{Chain, SlotHead, Unwritten};
 use std::collections::VecDeque;
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
 impl Hierarchy {
     pub(crate) fn new(shard: usize, geometry: Geometry) -> Self {
         let levels = geometry.levels();
-        let len = levels.iter().map(|grain| grain.end()).max().unwrap_or_default();
+        let len = levels.iter().map(|level| level.end()).max().unwrap_or_default();
         let slots = (0..len).map(|_| SlotHead::new()).collect();
         let (overdue, blocks) = (SlotHead::new(), Blocks::new());
         Self { shard, levels, slots, occupied: Occupancy::new(len), overdue, blocks }
@@ -126,7 +126,7 @@ impl Hierarchy {
     pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
         self.levels
             .iter()
-            .map(|grain| (grain.taken_at(1).0, grain.row().len(), self.occupied.count(grain.row())))
+            .map(|level| (level.taken_at(1).0, level.row().len(), self.occupied.count(level.row())))
     }
 
     /// Calls `visit` for each slot in which references wait: with the number of its level, its next
@@ -137,11 +137,11 @@ impl Hierarchy {
         guard: &Guard,
         mut visit: impl FnMut(usize, Tick, u64),
     ) {
-        for (level, grain) in self.levels.iter().enumerate() {
-            for slot in grain.row().map(SlotIndex) {
+        for (number, level) in self.levels.iter().enumerate() {
+            for slot in level.row().map(SlotIndex) {
                 let references = self.slots[slot.0].len(&self.blocks, guard);
                 if references > 0 {
-                    visit(level, grain.next_expiry(slot, swept), references);
+                    visit(number, level.next_expiry(slot, swept), references);
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Hierarchy {
 
     /// The first tick after `swept` at which an occupied slot is taken.
     pub(crate) fn next_expiry(&self, swept: Tick) -> Option<Tick> {
-        self.levels.iter().filter_map(|grain| self.next_in(grain, swept)).min()
+        self.levels.iter().filter_map(|level| self.next_in(level, swept)).min()
     }
 
     /// Whether references are overdue.
@@ -174,10 +174,10 @@ impl Hierarchy {
     // In C, for `ci/genmc`: `sweep`.
     /// Takes every occupied slot whose expiry is after `from` and not after `to`.
     pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
-        for grain in self.levels.iter() {
+        for level in self.levels.iter() {
             let mut reached = from;
-            while let Some(at) = self.next_in(grain, reached).filter(|&at| at <= to) {
-                taken.push_back(self.take(grain.slot(grain.number(at)), at));
+            while let Some(at) = self.next_in(level, reached).filter(|&at| at <= to) {
+                taken.push_back(self.take(level.slot(level.number(at)), at));
                 reached = at;
             }
         }
@@ -223,9 +223,9 @@ impl Hierarchy {
     }
 
     /// The first tick after `swept` at which an occupied slot of the level is taken.
-    fn next_in(&self, grain: &Grain, swept: Tick) -> Option<Tick> {
-        let next = grain.number(swept) + 1;
-        let distance = self.occupied.distance(grain.row(), grain.slot(next).0)?;
-        Some(grain.taken_at(next + distance as u64))
+    fn next_in(&self, level: &WheelLevel, swept: Tick) -> Option<Tick> {
+        let next = level.number(swept) + 1;
+        let distance = self.occupied.distance(level.row(), level.slot(next).0)?;
+        Some(level.taken_at(next + distance as u64))
     }
 }
