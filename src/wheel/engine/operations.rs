@@ -16,8 +16,8 @@ use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
 use crate::wheel::progress::upkeep_flag::UpkeepFlag;
-use crate::wheel::shard::arm::{Filled, First};
-use crate::wheel::shard::{Filed, Named, Shard};
+use crate::wheel::shard::arm::{First, Prepared};
+use crate::wheel::shard::{Arm, Filed, Shard};
 use crate::wheel::slab::Claimed;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::page_table::NoEntry;
@@ -314,12 +314,12 @@ impl<T> Engine<T> {
             return self.reset_any(call, id, deadline);
         };
         match shard.push_back(id, deadline, &self.progress, call.guard) {
-            Named::Done => {
+            Arm::Done => {
                 count(&call.thread.counters);
                 Reset::Done
             }
-            Named::NotInTime => self.see_to_reset(call, id, deadline),
-            Named::Unnamed(()) | Named::Raced(()) => self.reset_any(call, id, deadline),
+            Arm::NotInTime => self.see_to_reset(call, id, deadline),
+            Arm::NoReference(()) | Arm::Raced(()) => self.reset_any(call, id, deadline),
         }
     }
 
@@ -387,8 +387,8 @@ impl<T> Engine<T> {
         inserted.inspect_err(|_| self.make_room(number, 1))
     }
 
-    /// A vacant entry of a shard: out of the caller's magazines, which is filled for that, if it is
-    /// at home there.
+    /// A vacant entry of a shard: out of the caller's magazines, which is prepared for that, if it
+    /// is at home there.
     fn claim<'g>(
         &'g self,
         number: usize,
@@ -415,8 +415,8 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.thread.counters.add_own(ThreadCount::Inserted, 1);
-        let armed = shard.arm_named(claimed, value, deadline, &self.progress);
-        let file = |filled| self.arm_and_file(call, shard, filled, deadline);
+        let armed = shard.arm_by_reference(claimed, value, deadline, &self.progress);
+        let file = |prepared| self.arm_and_file(call, shard, prepared, deadline);
         self.see_through(call, shard, deadline, armed, file)
     }
 
@@ -430,8 +430,8 @@ impl<T> Engine<T> {
         deadline: Tick,
     ) -> Result<TimerId, T> {
         call.thread.counters.add(ThreadCount::Inserted, 1);
-        let armed = shard.arm_named(claimed, value, deadline, &self.progress);
-        let file = |filled| self.arm_and_file_any(call, shard, filled, deadline);
+        let armed = shard.arm_by_reference(claimed, value, deadline, &self.progress);
+        let file = |prepared| self.arm_and_file_any(call, shard, prepared, deadline);
         self.see_through(call, shard, deadline, armed, file)
     }
 
@@ -443,14 +443,14 @@ impl<T> Engine<T> {
         call: Call<'_>,
         shard: &Shard<T>,
         deadline: Tick,
-        (id, named): (TimerId, Named<Filled<'g, T>>),
-        file: impl FnOnce(Filled<'g, T>) -> Result<TimerId, T>,
+        (id, arm): (TimerId, Arm<Prepared<'g, T>>),
+        file: impl FnOnce(Prepared<'g, T>) -> Result<TimerId, T>,
     ) -> Result<TimerId, T> {
-        match named {
-            Named::Done => self.accept(call, id),
-            Named::NotInTime => self.see_to_armed(call, id, deadline),
-            Named::Unnamed(filled) => file(filled),
-            Named::Raced(filled) => self.arm_any(call, shard, filled, deadline),
+        match arm {
+            Arm::Done => self.accept(call, id),
+            Arm::NotInTime => self.see_to_armed(call, id, deadline),
+            Arm::NoReference(prepared) => file(prepared),
+            Arm::Raced(prepared) => self.arm_any(call, shard, prepared, deadline),
         }
     }
 
@@ -460,13 +460,15 @@ impl<T> Engine<T> {
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        filled: Filled<'_, T>,
+        prepared: Prepared<'_, T>,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        let id = filled.id();
-        match shard.arm_and_file(filled, deadline, &self.progress) {
+        let id = prepared.id();
+        match shard.arm_and_file(prepared, deadline, &self.progress) {
             First::Done => {}
-            First::NotArmed(filled) => return self.arm_and_file_any(call, shard, filled, deadline),
+            First::NotArmed(prepared) => {
+                return self.arm_and_file_any(call, shard, prepared, deadline);
+            }
             First::NotFiled(slot, at) => return self.file_first(call, id, deadline, (slot, at)),
             First::LookAgain(slot, at) => return self.look_again(call, id, deadline, (slot, at)),
         }
@@ -484,11 +486,11 @@ impl<T> Engine<T> {
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        filled: Filled<'_, T>,
+        prepared: Prepared<'_, T>,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        let id = filled.id();
-        match shard.arm_and_file_any(filled, deadline, &self.progress) {
+        let id = prepared.id();
+        match shard.arm_and_file_any(prepared, deadline, &self.progress) {
             Some(filed) => self.accept_filed(call, id, filed),
             None => self.withdraw(call, id),
         }
@@ -550,11 +552,11 @@ impl<T> Engine<T> {
         &self,
         call: Call<'_>,
         shard: &Shard<T>,
-        filled: Filled<'_, T>,
+        prepared: Prepared<'_, T>,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        let id = filled.id();
-        let filed = shard.arm_any(filled, deadline, &self.progress);
+        let id = prepared.id();
+        let filed = shard.arm_any(prepared, deadline, &self.progress);
         self.accept_filed(call, id, filed)
     }
 

@@ -7,7 +7,7 @@
 
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
 
-use super::{Aim, Filed, Named, Role, Shard, at, has_passed, in_time, still_waits};
+use super::{Aim, Arm, Filed, Refiler, Shard, at, has_passed, in_time, still_waits};
 use crate::wheel::hierarchy::entry_ref::EntryRef;
 use crate::wheel::hierarchy::geometry::{Place, SlotIndex};
 use crate::wheel::id::TimerId;
@@ -36,12 +36,12 @@ pub(crate) enum First<F> {
 
 /// A claimed entry with the value of a timer, which is to be armed: its id.
 #[derive(Debug)]
-pub(crate) struct Filled<'g, T> {
+pub(crate) struct Prepared<'g, T> {
     entry: &'g Entry<T>,
     id: TimerId,
 }
 
-impl<T> Filled<'_, T> {
+impl<T> Prepared<'_, T> {
     #[inline]
     pub(crate) fn id(&self) -> TimerId {
         self.id
@@ -53,31 +53,31 @@ impl<T> Shard<T> {
     /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
     /// reference to the entry is visited in time, and nobody is refiling.
     #[inline(always)]
-    pub(crate) fn arm_named<'g>(
+    pub(crate) fn arm_by_reference<'g>(
         &self,
         Claimed { entry, index, vacant }: Claimed<'g, Entry<T>>,
         value: T,
         deadline: Tick,
         progress: &Progress,
-    ) -> (TimerId, Named<Filled<'g, T>>) {
+    ) -> (TimerId, Arm<Prepared<'g, T>>) {
         let id = TimerId::new(self.number, vacant.generation(), index);
         // SAFETY: whoever has claimed the entry holds it alone, until it is armed: below, or by
-        // what becomes of `Filled`.
+        // what becomes of `Prepared`.
         unsafe { entry.put(value) };
-        let (filled, next_visit) = (Filled { entry, id }, entry.next_visit.load());
+        let (prepared, next_visit) = (Prepared { entry, id }, entry.next_visit.load());
         let armed = EntryState::of(id, deadline);
-        let named = if vacant.is_refiling() {
-            Named::Raced(filled)
+        let arm = if vacant.is_refiling() {
+            Arm::Raced(prepared)
         } else if !in_time(next_visit, deadline, progress.swept()) {
-            Named::Unnamed(filled)
+            Arm::NoReference(prepared)
         } else if entry.state.try_arm_unflagged(vacant, armed).is_err() {
-            Named::Raced(filled)
+            Arm::Raced(prepared)
         } else if !still_waits(entry, armed, next_visit, progress) {
-            Named::NotInTime
+            Arm::NotInTime
         } else {
-            Named::Done
+            Arm::Done
         };
-        (id, named)
+        (id, arm)
     }
 
     // In C, for `ci/genmc`: `insert`.
@@ -86,20 +86,20 @@ impl<T> Shard<T> {
     #[inline(always)]
     pub(crate) fn arm_and_file<'g>(
         &self,
-        filled: Filled<'g, T>,
+        prepared: Prepared<'g, T>,
         deadline: Tick,
         progress: &Progress,
-    ) -> First<Filled<'g, T>> {
+    ) -> First<Prepared<'g, T>> {
         let Some((slot, at)) = self.hierarchy.slot_soon(deadline, progress.swept()) else {
-            return First::NotArmed(filled);
+            return First::NotArmed(prepared);
         };
-        let Filled { entry, id } = filled;
+        let Prepared { entry, id } = prepared;
         let arm = || {
             entry.next_visit.store(at);
             entry.state.arm(id, deadline);
         };
         match self.hierarchy.file_soon(EntryRef::new(id.index()), slot, arm) {
-            None => return First::NotArmed(filled),
+            None => return First::NotArmed(prepared),
             Some(false) => return First::NotFiled(slot, at),
             Some(true) => full_fence(),
         }
@@ -114,7 +114,7 @@ impl<T> Shard<T> {
     /// reference; the timer is armed, and is to be [withdrawn](Self::withdraw).
     pub(crate) fn arm_and_file_any(
         &self,
-        Filled { entry, id }: Filled<'_, T>,
+        Prepared { entry, id }: Prepared<'_, T>,
         deadline: Tick,
         progress: &Progress,
     ) -> Option<Filed> {
@@ -175,13 +175,13 @@ impl<T> Shard<T> {
     /// Arms a timer by an exchange, whatever reference its entry has.
     pub(crate) fn arm_any(
         &self,
-        Filled { entry, id }: Filled<'_, T>,
+        Prepared { entry, id }: Prepared<'_, T>,
         deadline: Tick,
         progress: &Progress,
     ) -> Filed {
         let aim = Aim { id, deadline };
         match arm(entry, deadline).is_refiling() {
-            true => self.refile_as(Role::Beside, entry, aim, progress),
+            true => self.refile_as(Refiler::Helper, entry, aim, progress),
             false => self.rely(entry, aim, progress),
         }
     }

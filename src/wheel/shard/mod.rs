@@ -70,25 +70,25 @@ struct Aim {
     deadline: Tick,
 }
 
-/// Who refiles.
+/// The part that a thread takes in refiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum Refiler {
     /// The thread that has set the refiling flag: `next_visit` is its own.
-    Holder,
+    Owner,
     /// Another one, while the flag is set: it files a reference and leaves `next_visit` alone.
-    Beside,
+    Helper,
 }
 
 /// What came of giving a timer a deadline, by a reference that its entry may have.
 #[derive(Debug)]
 #[must_use]
-pub(crate) enum Named<F = ()> {
+pub(crate) enum Arm<F = ()> {
     /// The deadline is set.
     Done,
     /// It is set, but a reference in time is needed: [`Shard::see_to`].
     NotInTime,
     /// It is not set: no reference is visited in time.
-    Unnamed(F),
+    NoReference(F),
     /// It is not set: the timer has ended, or another thread is in the midst of something.
     Raced(F),
 }
@@ -211,24 +211,24 @@ impl<T> Shard<T> {
         deadline: Tick,
         progress: &Progress,
         guard: &Guard,
-    ) -> Named {
+    ) -> Arm {
         let Some(entry) = self.slab.entry(id.index(), guard) else {
-            return Named::Raced(());
+            return Arm::Raced(());
         };
         let (seen, next_visit) = (entry.state.load(), entry.next_visit.load());
         if !seen.is_unflagged_of(id) {
-            return Named::Raced(());
+            return Arm::Raced(());
         }
         if !in_time(next_visit, deadline, progress.swept()) {
-            return Named::Unnamed(());
+            return Arm::NoReference(());
         }
         let pushed = seen.with_deadline(deadline);
         if entry.state.try_reset(seen, pushed).is_err() {
-            Named::Raced(())
+            Arm::Raced(())
         } else if !still_waits(entry, pushed, next_visit, progress) {
-            Named::NotInTime
+            Arm::NotInTime
         } else {
-            Named::Done
+            Arm::Done
         }
     }
 
@@ -268,9 +268,11 @@ impl<T> Shard<T> {
             let next = seen.with_deadline(deadline);
             let next = if early { next.refiling() } else { next };
             match entry.state.try_reset(seen, next) {
-                Ok(()) if early => return Some(self.refile_as(Role::Holder, entry, aim, progress)),
+                Ok(()) if early => {
+                    return Some(self.refile_as(Refiler::Owner, entry, aim, progress));
+                }
                 Ok(()) if free => return Some(self.rely(entry, aim, progress)),
-                Ok(()) => return Some(self.refile_as(Role::Beside, entry, aim, progress)),
+                Ok(()) => return Some(self.refile_as(Refiler::Helper, entry, aim, progress)),
                 Err(now) => seen = now,
             }
         }
@@ -460,8 +462,8 @@ impl<T> Shard<T> {
     fn rely(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
         match needs(entry, aim.deadline, progress) {
             None => Filed::NOTHING,
-            Some(Role::Holder) => self.refile(entry, aim, progress),
-            Some(Role::Beside) => self.refile_as(Role::Beside, entry, aim, progress),
+            Some(Refiler::Owner) => self.refile(entry, aim, progress),
+            Some(Refiler::Helper) => self.refile_as(Refiler::Helper, entry, aim, progress),
         }
     }
 
@@ -475,15 +477,15 @@ impl<T> Shard<T> {
 
 // In C, for `ci/genmc`: `rely`.
 /// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
-/// its `next_visit` has to be looked at once more; and as whom to file it.
+/// its `next_visit` has to be looked at once more; and in which part to file it.
 #[inline]
-fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Role> {
+fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Refiler> {
     if !in_time(entry.next_visit.load(), deadline, progress.swept()) {
-        return Some(Role::Holder);
+        return Some(Refiler::Owner);
     }
     // `next_visit` may have been lowered just now by a resetter that has not woken the sweeper yet:
     // its flag is then still set, and the `next_visit`'s Acquire shows it.
-    entry.state.load().is_refiling().then_some(Role::Beside)
+    entry.state.load().is_refiling().then_some(Refiler::Helper)
 }
 
 /// Whether the reference that was relied on surely waits, after the exchange to `state`, which has

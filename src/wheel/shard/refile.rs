@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::unfiled::clear_if;
-use super::{Aim, Filed, Role, Shard, at, has_passed, in_time};
+use super::{Aim, Filed, Refiler, Shard, at, has_passed, in_time};
 use crate::wheel::hierarchy::geometry::Place;
 use crate::wheel::progress::Progress;
 use crate::wheel::progress::swept::full_fence;
@@ -15,17 +15,17 @@ use crate::wheel::tick::Tick;
 
 impl<T> Shard<T> {
     // In C, for `ci/genmc`: `refile`.
-    /// Files an earlier reference of an armed timer, as the holder of the refiling flag if it is
+    /// Files an earlier reference of an armed timer, as the owner of the refiling flag if it is
     /// free.
     #[cold]
     pub(super) fn refile(&self, entry: &Entry<T>, aim: Aim, progress: &Progress) -> Filed {
         let mut seen = entry.state.load();
         while seen.generation() == aim.id.generation() {
             if seen.is_refiling() {
-                return self.refile_as(Role::Beside, entry, aim, progress);
+                return self.refile_as(Refiler::Helper, entry, aim, progress);
             }
             match entry.state.try_reset(seen, seen.refiling()) {
-                Ok(()) => return self.refile_as(Role::Holder, entry, aim, progress),
+                Ok(()) => return self.refile_as(Refiler::Owner, entry, aim, progress),
                 Err(now) => seen = now,
             }
         }
@@ -36,13 +36,13 @@ impl<T> Shard<T> {
     #[inline(never)]
     pub(super) fn refile_as(
         &self,
-        role: Role,
+        refiler: Refiler,
         entry: &Entry<T>,
         Aim { id, mut deadline }: Aim,
         progress: &Progress,
     ) -> Filed {
         // In C, for `ci/genmc`: `refile_as`.
-        let _flag = (role == Role::Holder).then(|| Flag(&entry.state));
+        let _flag = (refiler == Refiler::Owner).then(|| Flag(&entry.state));
         let mut filed = Filed::NOTHING;
         loop {
             let mut state = entry.state.load();
@@ -64,11 +64,11 @@ impl<T> Shard<T> {
                 return filed;
             };
             filed = filed.and(more);
-            if role == Role::Holder {
+            if refiler == Refiler::Owner {
                 set_next_visit(&entry.next_visit, place, swept);
             }
             full_fence();
-            if role == Role::Holder && self.unfiled() != unfiled {
+            if refiler == Refiler::Owner && self.unfiled() != unfiled {
                 clear_if(&entry.next_visit, |next_visit| next_visit == at(place, swept));
                 continue;
             }
