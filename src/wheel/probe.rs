@@ -56,12 +56,12 @@ pub fn acquire_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::acquire_from(wheel.inner.engine.thread_ids());
 }
 
-/// The calling thread releases its id, and leaves behind what it had in its magazines.
+/// The calling thread releases its id, and orphans what it had in its magazines.
 pub fn release_thread_id<T>(wheel: &Wheel<T>) {
     ThreadId::release_to(wheel.inner.engine.thread_ids());
 }
 
-/// Takes what threads that have ended left behind, as the sweeper does before it trims.
+/// Takes what threads that have exited left behind, as the sweeper does before it trims.
 pub fn empty_idle<T>(wheel: &Wheel<T>) {
     wheel.inner.engine.empty_idle(&pin());
 }

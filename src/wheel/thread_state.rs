@@ -118,13 +118,13 @@ impl ThreadStates {
         (0..self.thread_ids.reached()).zip(self.all.iter().map(|thread| &**thread))
     }
 
-    /// How many vacant entries are left behind under ids that nobody has: a guess.
-    pub(crate) fn left_behind(&self) -> u64 {
+    /// How many vacant entries are orphaned under free ids: a guess.
+    pub(crate) fn orphaned(&self) -> u64 {
         let free = self.own().filter(|&(number, _)| self.thread_ids.is_free(number));
         free.map(|(_, thread)| thread.vacant.count()).sum()
     }
 
-    /// Calls `visit` for what is left behind under the ids that nobody has, and for what the
+    /// Calls `visit` for what is orphaned under free ids, and for what the
     /// calling thread has.
     pub(crate) fn for_each_idle(&self, mut visit: impl FnMut(&ThreadState)) {
         let own = ThreadId::current().index;

@@ -7,7 +7,7 @@ use loom_tests::{
 };
 
 /// Its page goes, at the latest with the round of trimming that begins after its end. (Here, and
-/// below, the sweeper only takes what is left behind while the thread may be there: a whole sweep
+/// below, the sweeper only takes what is orphaned while the thread may be there: a whole sweep
 /// beside it is too much for loom.)
 #[test]
 fn the_entries_of_a_thread_that_ends() {

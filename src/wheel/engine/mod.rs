@@ -209,7 +209,7 @@ impl<T> Engine<T> {
             armed: self.armed(),
             references: self.references(),
             entries: self.entries(),
-            left_behind: self.threads.left_behind(),
+            orphaned: self.threads.orphaned(),
             blocks: self.blocks(),
             blocks_in_use: self.blocks_in_use(),
             blocks_slack: self.shards.iter().map(|shard| 2 * shard.blocks().page_len()).sum(),

@@ -23,8 +23,8 @@ pub(crate) struct Usage {
     pub(crate) references: u64,
     /// Entries, vacant or not.
     pub(crate) entries: u64,
-    /// Vacant entries that threads which have ended left behind.
-    pub(crate) left_behind: u64,
+    /// Vacant entries that threads which have exited left behind.
+    pub(crate) orphaned: u64,
     /// Blocks of references, in use or not.
     pub(crate) blocks: u64,
     pub(crate) blocks_in_use: u64,
@@ -138,8 +138,8 @@ impl UpkeepFlag {
     /// Whether more entries are vacant than armed, and enough to try again.
     pub(crate) fn too_many_entries(&self, usage: Usage) -> bool {
         let vacant = usage.vacant();
-        let left_behind = usage.left_behind > 0 && vacant > usage.armed + SLACK;
-        left_behind || self.entries.are_worth_it(vacant, usage.armed, SLACK)
+        let orphaned = usage.orphaned > 0 && vacant > usage.armed + SLACK;
+        orphaned || self.entries.are_worth_it(vacant, usage.armed, SLACK)
     }
 
     /// Whether more blocks of references are vacant than in use, and enough to try again.
@@ -162,7 +162,7 @@ mod tests {
         armed: 0,
         references: 0,
         entries: 0,
-        left_behind: 0,
+        orphaned: 0,
         blocks: 0,
         blocks_in_use: 0,
         blocks_slack: 1024,
@@ -176,7 +176,7 @@ mod tests {
             assert!(flag.look(usage) && flag.take());
             flag.trimmed(usage);
             assert!(!flag.look(usage) && !flag.look(Usage { armed: 0, ..usage }));
-            assert!(flag.look(Usage { left_behind: 1, ..usage }), "there is more to give back");
+            assert!(flag.look(Usage { orphaned: 1, ..usage }), "there is more to give back");
         }
     }
 
