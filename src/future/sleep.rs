@@ -356,15 +356,15 @@ impl Sleep {
     /// Inserts the waker into the wheel unless the deadline has passed.
     fn arm(&mut self, task: &Waker) -> Poll<()> {
         let wheel = self.timer.wheel();
-        let Some(soon) = wheel.soon(self.deadline) else {
+        let Some(resolved) = wheel.resolve(self.deadline) else {
             return self.arm_by_the_clock(task);
         };
-        let slack = Slack::of(soon.ahead);
+        let slack = Slack::of(resolved.ahead);
         let (wake, waker) = SleepWaker::of(task);
-        match wheel.insert_soon(wake, soon) {
+        match wheel.insert_resolved(wake, resolved) {
             Ok(id) => self.set_armed(id, waker, slack),
             Err(wake) => {
-                let armed = wheel.insert_soon_any(wake, soon);
+                let armed = wheel.insert_resolved_slow(wake, resolved);
                 self.finish_arming(armed, (waker, slack), task)
             }
         }

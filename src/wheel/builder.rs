@@ -7,14 +7,14 @@ use crate::counter;
 use crate::error::BuildError;
 use crate::sync::Arc;
 use crate::wheel::cached_clock::{self, MAX_LAG};
+use crate::wheel::deadline::Inner;
 use crate::wheel::engine::{Engine, Parts};
-use crate::wheel::handle::Wheel;
 use crate::wheel::hierarchy::geometry::Geometry;
 use crate::wheel::id::TimerId;
 use crate::wheel::progress::wakeup::{WakeFn, Wakeup};
-use crate::wheel::shared::Inner;
 use crate::wheel::sweep::Sweeper;
 use crate::wheel::tick::{Tick, Timeline};
+use crate::wheel::wheel::Wheel;
 use std::fmt;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{Arc, AtomicBool, Flagged, Process, SetInChild};
-use crate::wheel::handle::Wheel;
-use crate::wheel::shared::Inner;
+use crate::wheel::deadline::Inner;
+use crate::wheel::wheel::Wheel;
 
 /// While this lives, a wheel is closed in every child process that is forked.
 pub(crate) type ClosedInChildren<T> = SetInChild<Inner<T>>;

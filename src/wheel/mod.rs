@@ -29,7 +29,8 @@
 //! * [`progress`]: what the sweeper shows the callers.
 //! * [`shard`]: a slab and a hierarchy; the operations, and their races ([`shard`] has the proof).
 //! * [`engine`]: all shards and callers, and the closing of the wheel.
-//! * Two halves on top. [`handle`], [`pinned`], [`owned`] and [`snapshot`]: what any thread calls.
+//! * Two halves on top. [`wheel`](mod@wheel), [`pinned`], [`owned`] and [`snapshot`]: what any
+//!   thread calls.
 //!   [`sweep`]: the one exclusive owner, who hands over what is due, rests, and keeps memory in
 //!   bounds.
 //!
@@ -42,8 +43,8 @@ mod builder;
 mod cached_clock;
 mod children;
 mod counters;
+mod deadline;
 mod engine;
-mod handle;
 mod hierarchy;
 mod id;
 mod memory;
@@ -58,19 +59,19 @@ pub mod probe;
 mod progress;
 mod series;
 mod shard;
-mod shared;
 mod slab;
 mod snapshot;
 mod sweep;
 pub(crate) mod thread_id;
 mod thread_state;
 mod tick;
+#[allow(clippy::module_inception, reason = "it holds the type Wheel")]
+mod wheel;
 mod wheel_instant;
 
 pub use builder::Builder;
 pub(crate) use children::ClosedInChildren;
 pub(crate) use counters::LATENESS_BUCKETS;
-pub use handle::{Unfired, Wheel};
 pub use hierarchy::geometry::Geometry;
 pub use id::TimerId;
 pub use metrics::{Lateness, Metrics};
@@ -79,4 +80,5 @@ pub use pinned::Pinned;
 pub use series::Series;
 pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, SweepReport, Sweeper};
+pub use wheel::{Unfired, Wheel};
 pub use wheel_instant::WheelInstant;

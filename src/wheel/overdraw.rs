@@ -4,9 +4,9 @@
 
 use crate::error::InsertError;
 use crate::wheel::engine::Call;
-use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
+use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
 
 impl<T: Send> Wheel<T> {

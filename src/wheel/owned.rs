@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::error::InsertError;
-use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
+use crate::wheel::wheel::Wheel;
 use std::fmt;
 use std::time::Duration;
 

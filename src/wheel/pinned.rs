@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{BeyondRange, InsertError};
+use crate::wheel::deadline::Inner;
 use crate::wheel::engine::{Call, Engine};
-use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::{Pin, pin};
-use crate::wheel::shared::Inner;
+use crate::wheel::wheel::Wheel;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -4,11 +4,11 @@
 #![forbid(unsafe_code)]
 
 use crate::wheel::counters::{SweepCount, ThreadCount};
-use crate::wheel::handle::Wheel;
 use crate::wheel::id::Generation;
 use crate::wheel::memory::pin;
 use crate::wheel::thread_id::ThreadId;
 use crate::wheel::tick::Tick;
+use crate::wheel::wheel::Wheel;
 
 /// How many ticks the packed words tell apart.
 pub const WINDOW: u64 = 1 << Tick::LOW_BITS;

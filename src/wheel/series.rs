@@ -4,8 +4,8 @@
 
 use crate::error::{ArmError, BeyondRange};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
-use crate::wheel::handle::Wheel;
 use crate::wheel::id::TimerId;
+use crate::wheel::wheel::Wheel;
 use std::fmt;
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use crate::wheel::engine::Engine;
-use crate::wheel::handle::Wheel;
 use crate::wheel::memory::pin;
 use crate::wheel::tick::Tick;
+use crate::wheel::wheel::Wheel;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -30,7 +30,7 @@ pub(crate) struct Inner<T> {
 
 /// A moment that was surely to come, and in range, when this was made. It belongs to the thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Soon<'w> {
+pub(crate) struct ResolvedDeadline<'w> {
     /// The caller's, who alone has its number.
     thread: &'w ThreadState,
     _of_its_thread: PhantomData<*const ()>,
@@ -100,7 +100,7 @@ impl<T> Inner<T> {
     /// As [`insert_soon`](Self::insert_soon), for a timer that is due at a moment.
     #[inline(never)]
     pub(crate) fn insert_soon_at(&self, value: T, deadline: WheelInstant) -> Result<TimerId, T> {
-        match self.soon(deadline) {
+        match self.resolve(deadline) {
             Some(soon) => self.insert(value, soon),
             None => hand_back(value),
         }
@@ -111,7 +111,7 @@ impl<T> Inner<T> {
     pub(crate) fn insert(
         &self,
         value: T,
-        Soon { thread, tick, .. }: Soon<'_>,
+        ResolvedDeadline { thread, tick, .. }: ResolvedDeadline<'_>,
     ) -> Result<TimerId, T> {
         self.engine.insert_from_magazine(Call { thread, guard: &pin() }, value, tick)
     }
@@ -121,7 +121,7 @@ impl<T> Inner<T> {
     pub(crate) fn insert_any(
         &self,
         value: T,
-        Soon { thread, tick, .. }: Soon<'_>,
+        ResolvedDeadline { thread, tick, .. }: ResolvedDeadline<'_>,
     ) -> Result<TimerId, InsertError<T>> {
         self.engine.insert_in_any(Call { thread, guard: &pin() }, value, tick)
     }
@@ -129,8 +129,8 @@ impl<T> Inner<T> {
     /// Sets a timer's deadline.
     #[inline(never)]
     pub(crate) fn reset_at(&self, id: TimerId, deadline: WheelInstant) -> Reset {
-        match self.soon(deadline) {
-            Some(Soon { thread, tick, .. }) => {
+        match self.resolve(deadline) {
+            Some(ResolvedDeadline { thread, tick, .. }) => {
                 self.engine.reset_by_own(Call { thread, guard: &pin() }, id, tick)
             }
             None => self.reset_at_any(id, deadline),
@@ -148,13 +148,13 @@ impl<T> Inner<T> {
     /// How soon a moment is, if the caller's last reading tells that it is still to come and surely
     /// in range.
     #[inline]
-    pub(crate) fn soon(&self, deadline: WheelInstant) -> Option<Soon<'_>> {
+    pub(crate) fn resolve(&self, deadline: WheelInstant) -> Option<ResolvedDeadline<'_>> {
         let (thread, now) = self.last_reading()?;
         let ahead = deadline.nanos.checked_sub(now.nanos)?;
         if ahead <= MAX_LAG_NANOS {
             return None;
         }
-        Some(Soon {
+        Some(ResolvedDeadline {
             thread,
             _of_its_thread: PhantomData,
             tick: self.engine.timeline().soon_at(ahead, now)?,

@@ -6,13 +6,13 @@ use crate::clock::Clock;
 use crate::error::{BeyondRange, InsertError};
 use crate::sync::Arc;
 use crate::wheel::bits::to_index;
+use crate::wheel::deadline::Inner;
+#[cfg(any(feature = "future", modelled))]
+use crate::wheel::deadline::ResolvedDeadline;
 use crate::wheel::engine::Call;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
-use crate::wheel::shared::Inner;
-#[cfg(any(feature = "future", modelled))]
-use crate::wheel::shared::Soon;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -348,24 +348,28 @@ impl<T: Send> Wheel<T> {
     /// How soon a moment is, if the caller's last reading of the clock tells.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn soon(&self, deadline: WheelInstant) -> Option<Soon<'_>> {
-        self.inner.soon(deadline)
+    pub(crate) fn resolve(&self, deadline: WheelInstant) -> Option<ResolvedDeadline<'_>> {
+        self.inner.resolve(deadline)
     }
 
     /// As [`insert_at_wheel_instant`](Self::insert_at_wheel_instant), in the common case; in all
     /// others, the value comes back.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn insert_soon(&self, value: T, deadline: Soon<'_>) -> Result<TimerId, T> {
+    pub(crate) fn insert_resolved(
+        &self,
+        value: T,
+        deadline: ResolvedDeadline<'_>,
+    ) -> Result<TimerId, T> {
         self.inner.insert(value, deadline)
     }
 
-    /// As [`insert_soon`](Self::insert_soon), in every case.
+    /// As [`insert_resolved`](Self::insert_soon), in every case.
     #[cfg(any(feature = "future", modelled))]
-    pub(crate) fn insert_soon_any(
+    pub(crate) fn insert_resolved_slow(
         &self,
         value: T,
-        deadline: Soon<'_>,
+        deadline: ResolvedDeadline<'_>,
     ) -> Result<TimerId, InsertError<T>> {
         self.inner.insert_any(value, deadline)
     }
