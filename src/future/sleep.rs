@@ -452,7 +452,7 @@ impl Sleep {
                 }
                 // Only code that has the id can have moved the timer. If the id was not shared, the
                 // poll can skip the entry, which may be far away in memory.
-                if confirmed && !id_shared && self.wheel().surely_waits(at) {
+                if confirmed && !id_shared && self.wheel().is_definitely_pending(at) {
                     return Poll::Pending;
                 }
                 let Some(confirmed) = covers(self.wheel(), id, at) else {

@@ -328,8 +328,8 @@ impl<T: Send> Wheel<T> {
     /// else has: without a look at it. `false` says nothing.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn surely_waits(&self, deadline: WheelInstant) -> bool {
-        self.inner.engine.surely_waits(deadline)
+    pub(crate) fn is_definitely_pending(&self, deadline: WheelInstant) -> bool {
+        self.inner.engine.is_definitely_pending(deadline)
     }
 
     /// How many nanoseconds a moment is ahead, as far as the clock was read; `None` if it has come.

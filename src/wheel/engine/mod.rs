@@ -319,7 +319,7 @@ impl<T> Engine<T> {
     /// sees one or the other here. Who has not may be told a moment later.
     #[cfg(any(feature = "future", modelled))]
     #[inline]
-    pub(crate) fn surely_waits(&self, deadline: WheelInstant) -> bool {
+    pub(crate) fn is_definitely_pending(&self, deadline: WheelInstant) -> bool {
         // Relaxed: ordered, where it counts, by how the caller was told.
         self.timeline.wheel_instant_of(self.progress.swept()) < deadline
             && !self.drained.load(Relaxed)

@@ -488,9 +488,9 @@ fn needs<T>(entry: &Entry<T>, deadline: Tick, progress: &Progress) -> Option<Ref
     entry.state.load().is_refiling().then_some(Refiler::Helper)
 }
 
-/// Whether the reference that was relied on surely waits, after the exchange to `state`, which has
-/// no flag: as [`needs`] finds out, but for a next visit that tells of another by now, or another
-/// state.
+/// Whether the reference that was relied on is definitely pending, after the exchange to `state`,
+/// which has no flag: as [`needs`] finds out, but for a next visit that tells of another by now, or
+/// another state.
 #[inline]
 fn still_waits<T>(
     entry: &Entry<T>,
