@@ -1,5 +1,5 @@
 // Two threads file a reference each in one slot while the sweep takes it: who does not find at its
-// second look that the sweep has come may rely on its reference having been taken; what is left in the
+// re-check that the sweep has come may rely on its reference having been taken; what is left in the
 // slot is marked.
 //
 // run:
@@ -21,13 +21,13 @@
 #define MARKED 0 // a reference lies in the slot before the threads begin
 #endif
 
-static Tick second_look[2];
+static Tick recheck[2];
 static u32 taken;
 
 static void filer(u32 number, u32 spare) {
   file(PLACE(1, 1), &spare);
   FULL_FENCE(NO_FENCE_AFTER_FILING);
-  second_look[number] = swept_get();
+  recheck[number] = swept_get();
 }
 static void *first(void *unused) { filer(0, 4); return unused; }
 static void *second(void *unused) { filer(1, 8); return unused; }
@@ -54,7 +54,7 @@ int main(void) {
   u32 spare = 0;
   if (MARKED) file(PLACE(1, 1), &spare);
   run(first, second, taker);
-  u32 must = (second_look[0] < 1) + (second_look[1] < 1), left = count(LOAD(heads[1], RELAXED));
+  u32 must = (recheck[0] < 1) + (recheck[1] < 1), left = count(LOAD(heads[1], RELAXED));
   assert(taken >= must);
   assert(taken + left == 2 + MARKED);
   assert(!left || LOAD(occupied[0], RELAXED) & 2);

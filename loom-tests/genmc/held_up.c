@@ -7,7 +7,7 @@
 //
 // run:
 // seen: NEXT_VISIT_RELAXED
-// seen: NO_LOOK_AT_THE_FLAG
+// seen: NO_CHECK_OF_THE_FLAG
 // seen: NO_FENCE_AFTER_FILING
 #include "wheel.h"
 

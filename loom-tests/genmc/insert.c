@@ -7,7 +7,7 @@
 // rc11: -DSTALE=2 -DTO=3
 // seen: NO_FENCE_AFTER_FILING
 // seen: NO_FENCE_AFTER_PUBLISHING
-// seen: NO_SECOND_LOOK_AFTER_FILING
+// seen: NO_RECHECK_AFTER_FILING
 #include "wheel.h"
 #ifndef DELAY
 #define DELAY 1

@@ -6,7 +6,7 @@
 // run: -DINSERT=1
 // seen: NO_FENCE_AFTER_FILING
 // seen: NO_FENCE_BEFORE_RESTING
-// seen: NO_SECOND_LOOK_BEFORE_RESTING
+// seen: NO_RECHECK_BEFORE_RESTING
 #include "wheel.h"
 #ifndef SWEEPS
 #define SWEEPS 0

@@ -41,9 +41,9 @@ enum {
   UNMARKED_AFTER_THE_TAKE,
   REDUNDANT_NOT_REVALIDATED,
   REFILED_NOT_REVALIDATED,
-  NO_SECOND_LOOK_AFTER_FILING,
-  NO_SECOND_LOOK_BEFORE_RESTING,
-  NO_LOOK_AT_THE_FLAG,
+  NO_RECHECK_AFTER_FILING,
+  NO_RECHECK_BEFORE_RESTING,
+  NO_CHECK_OF_THE_FLAG,
   RETURNED_NOT_BUMPED,
   HOARDED_NOT_BUMPED,
 };
@@ -282,7 +282,7 @@ static void refile_as(bool held, u32 generation, u32 *spare) {
     file(place, spare);
     if (held) set_next_visit(place, swept);
     FULL_FENCE(NO_FENCE_AFTER_FILING);
-    if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place)) continue;
+    if (FAULT != NO_RECHECK_AFTER_FILING && has_passed(place)) continue;
     wakeup_check(AT(place));
     break;
   }
@@ -310,7 +310,7 @@ static void refile(u32 generation, u32 *spare) {
 static void rely(u32 generation, Tick deadline, u32 *spare) {
   if (!in_time(next_visit_load(), deadline, swept_get()))
     refile(generation, spare);
-  else if (FAULT != NO_LOOK_AT_THE_FLAG && state_load() & REFILING)
+  else if (FAULT != NO_CHECK_OF_THE_FLAG && state_load() & REFILING)
     refile_as(false, generation, spare);
 }
 
@@ -375,7 +375,7 @@ static u32 insert(Tick deadline, u32 *spare) {
   STORE(state, STATE(generation, deadline), RELEASE); // AtomicEntryState::arm
   file(place, spare);
   FULL_FENCE(NO_FENCE_AFTER_FILING);
-  if (FAULT != NO_SECOND_LOOK_AFTER_FILING && has_passed(place))
+  if (FAULT != NO_RECHECK_AFTER_FILING && has_passed(place))
     refile(generation, spare);
   else
     wakeup_check(AT(place));
@@ -466,8 +466,8 @@ static void visit(u32 slot) {
 // A block with references that are not written yet: its number, the places to read, its slot.
 static u32 kept_block[8], kept_places[8], kept_slot[8], kept;
 
-// Unwritten::look
-static void look(u32 block, u32 places, u32 slot) {
+// Unwritten::read_written
+static void read_written(u32 block, u32 places, u32 slot) {
   for (u32 place = 0; place < REFERENCES; place++) {
     if (places & 1u << place && LOAD(references[block * REFERENCES + place], ACQUIRE)) {
       places &= ~(1u << place);
@@ -487,7 +487,7 @@ static void visit_all(u32 head, u32 slot) {
   for (u32 count = COUNT(head); head; count = REFERENCES) {
     u32 block = BLOCK(head);
     head = next_block[block];
-    look(block, (1u << count) - 1, slot);
+    read_written(block, (1u << count) - 1, slot);
   }
 }
 
@@ -501,7 +501,7 @@ static void work_kept(void) {
       kept_places[i] = kept_places[i + 1];
       kept_slot[i] = kept_slot[i + 1];
     }
-    look(block, places, slot);
+    read_written(block, places, slot);
   }
 }
 
@@ -552,7 +552,7 @@ static Tick rest(void) {
   for (;;) {
     STORE(until, next, RELAXED); // Wakeup::set
     FULL_FENCE(NO_FENCE_BEFORE_RESTING);
-    if (FAULT == NO_SECOND_LOOK_BEFORE_RESTING) return next;
+    if (FAULT == NO_RECHECK_BEFORE_RESTING) return next;
     Tick again = next_expiry();
     if (again >= next) return next;
     next = again;

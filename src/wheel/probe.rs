@@ -22,7 +22,7 @@ pub const USES: u64 = (Generation::EXHAUSTED.0 - Generation::drawn().0) as u64 /
 /// Has the next sweep look after the memory, as if a caller had asked for it.
 pub fn want_upkeep<T>(wheel: &Wheel<T>) {
     let engine = &wheel.inner.engine;
-    engine.upkeep().look(engine.usage());
+    engine.upkeep().check(engine.usage());
 }
 
 /// Counts so many timers that came and fired.

@@ -272,7 +272,7 @@ fn no_figure_goes_back_when_the_sweeper_goes() {
 }
 
 /// More references than a bounded sweep looks at in one call, and a block.
-const LOOKS: u64 = 512 + 14;
+const BUDGET: u64 = 512 + 14;
 
 /// Sweeps in bounded calls until nothing is to do. Returns how many calls that took, and the most
 /// references that one of them visited or tidied.
@@ -307,11 +307,11 @@ fn a_bounded_sweep_bounds_the_references_it_meets() {
     let mut fired = Vec::new();
     let (calls, most) = bounded_sweeps(&mut bench, &mut fired);
     assert!(fired.is_empty());
-    assert!(most <= LOOKS, "{most} references in one call");
-    assert!(calls >= 20_000 / LOOKS, "{calls} calls");
+    assert!(most <= BUDGET, "{most} references in one call");
+    assert!(calls >= 20_000 / BUDGET, "{calls} calls");
     bench.clock.advance(HOUR);
     let (_, most) = bounded_sweeps(&mut bench, &mut fired);
-    assert!(most <= LOOKS, "{most} references in one call");
+    assert!(most <= BUDGET, "{most} references in one call");
     assert_eq!(fired.len(), 20_000);
 }
 
@@ -324,8 +324,8 @@ fn a_bounded_sweep_bounds_what_it_tidies() {
     }
     let mut fired = Vec::new();
     let (calls, most) = bounded_sweeps(&mut bench, &mut fired);
-    assert!(most <= LOOKS, "{most} references in one call");
-    assert!(calls >= 50_000 / LOOKS && bench.wheel.metrics().stale_references == 0);
+    assert!(most <= BUDGET, "{most} references in one call");
+    assert!(calls >= 50_000 / BUDGET && bench.wheel.metrics().stale_references == 0);
 }
 
 #[test]

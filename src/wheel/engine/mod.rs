@@ -431,7 +431,7 @@ impl<T> Engine<T> {
                 hand_back(id, deadline, value);
             });
         }
-        self.look_at_memory();
+        self.check_memory();
     }
 
     /// Calls `visit` with the deadline of each armed timer, as it is when it is looked at.
@@ -462,8 +462,8 @@ impl<T> Engine<T> {
     /// new) has passed another interval.
     #[inline]
     fn note_garbage(&self, count: u64, more: u64) {
-        if UpkeepFlag::is_time_to_look(count, more) {
-            self.look_at_memory();
+        if UpkeepFlag::is_time_to_check(count, more) {
+            self.check_memory();
         }
     }
 
@@ -473,8 +473,8 @@ impl<T> Engine<T> {
     /// While far more entries are vacant than in use, a caller that only ends timers keeps none
     /// from then on: it may be about to wait for long, with a page for each entry in its magazines.
     #[cold]
-    fn look_at_memory(&self) {
-        let wanted = !self.upkeep.is_wanted() && self.upkeep.look(self.usage());
+    fn check_memory(&self) {
+        let wanted = !self.upkeep.is_wanted() && self.upkeep.check(self.usage());
         let (thread, surplus) = (self.thread(), self.upkeep.has_surplus());
         if wanted || surplus {
             self.empty(thread, &pin());

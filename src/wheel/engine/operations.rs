@@ -176,8 +176,8 @@ impl<T> Engine<T> {
             return self.cancel_any(call, id);
         };
         let cancelled = call.thread.counters.add_own(ThreadCount::Cancelled, 1);
-        if UpkeepFlag::is_time_to_look(cancelled, 1) {
-            return self.look_at_memory_with(value);
+        if UpkeepFlag::is_time_to_check(cancelled, 1) {
+            return self.check_memory_with(value);
         }
         Some(value)
     }
@@ -185,8 +185,8 @@ impl<T> Engine<T> {
     /// As [`cancel`](Self::cancel), when it is time to look after the memory.
     #[cold]
     #[inline(never)]
-    fn look_at_memory_with(&self, value: T) -> Option<T> {
-        self.look_at_memory();
+    fn check_memory_with(&self, value: T) -> Option<T> {
+        self.check_memory();
         // Were it known to be this, its caller would not end in a jump here.
         black_box(Some(value))
     }
@@ -470,10 +470,10 @@ impl<T> Engine<T> {
                 return self.arm_and_file_any(call, shard, prepared, deadline);
             }
             First::NotFiled(slot, at) => return self.file_first(call, id, deadline, (slot, at)),
-            First::LookAgain(slot, at) => return self.look_again(call, id, deadline, (slot, at)),
+            First::Recheck(slot, at) => return self.recheck(call, id, deadline, (slot, at)),
         }
         let filed = call.thread.counters.add_own(ThreadCount::Filed, 1);
-        if self.is_closed() || UpkeepFlag::is_time_to_look(filed, 1) {
+        if self.is_closed() || UpkeepFlag::is_time_to_check(filed, 1) {
             return self.accept_any(call, id, filed);
         }
         Ok(id)
@@ -513,10 +513,10 @@ impl<T> Engine<T> {
         }
     }
 
-    /// As [`arm_and_file`](Self::arm_and_file), from the second look on.
+    /// As [`arm_and_file`](Self::arm_and_file), from the re-check on.
     #[cold]
     #[inline(never)]
-    fn look_again(
+    fn recheck(
         &self,
         call: Call<'_>,
         id: TimerId,
@@ -524,7 +524,7 @@ impl<T> Engine<T> {
         there: (SlotIndex, Tick),
     ) -> Result<TimerId, T> {
         let shard = self.shard(id.shard());
-        let more = shard.look_again_at(id, deadline, there, &self.progress, call.guard);
+        let more = shard.recheck_at(id, deadline, there, &self.progress, call.guard);
         self.accept_filed(call, id, Filed { references: 1, blocks: 0 }.and(more))
     }
 

@@ -172,11 +172,11 @@ impl Blocks {
         self.slab.release_one(block.0, &pin());
     }
 
-    /// Calls `look` with a block that is in use.
+    /// Calls `use_block` with a block that is in use.
     #[inline(always)]
-    pub(crate) fn with<R>(&self, block: BlockNumber, look: impl FnOnce(&Block) -> R) -> R {
+    pub(crate) fn with<R>(&self, block: BlockNumber, use_block: impl FnOnce(&Block) -> R) -> R {
         match self.slab.entry(block.0, &pin()) {
-            Some(block) => look(block),
+            Some(block) => use_block(block),
             None => unreachable!("a block that is in use is there"),
         }
     }

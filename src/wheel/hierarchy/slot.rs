@@ -24,8 +24,8 @@
 //! the head refers to *at that moment*, and the `next` of a new block is that same head's.
 //!
 //! **A reference reserved but not yet written** reads as zero. The taker keeps such a block
-//! ([`Unwritten`]) and looks again at its next sweep; nobody waits. Its timer is not late: its
-//! insert has not returned. When it goes on, it finds at its second look that the slot's expiry has
+//! ([`Unwritten`]) and checks again at its next sweep; nobody waits. Its timer is not late: its
+//! insert has not returned. When it goes on, it finds at its re-check that the slot's expiry has
 //! passed and files the reference once more; or, if the slot was taken early or is the
 //! overdue one, the taker finds the reference: it looks at the blocks it keeps whenever it has
 //! published a tick ([`crate::wheel::progress::swept`]), and before it rests, each time after the
@@ -175,7 +175,7 @@ impl SlotHead {
         // AcqRel: the Release half publishes a new block, and the entry's state behind the
         // reference, to the taker's swap; the Acquire half pairs with that swap, so that whoever
         // pushes after it also sees the slot marked empty and the sweep's published tick. Relaxed
-        // on failure: the caller looks again.
+        // on failure: the caller checks again.
         match self.0.compare_exchange(head.0, next.0, AcqRel, Relaxed) {
             Ok(_) => Ok(()),
             Err(now) => Err(Head(now)),
@@ -215,7 +215,7 @@ impl Chain {
         blocks.prefetch(self.block);
         let count = std::mem::replace(&mut self.count, REFERENCES);
         let mut unwritten = Unwritten { block, waiting: (1 << count) - 1 };
-        Some(match unwritten.look(references, blocks) {
+        Some(match unwritten.read_written(references, blocks) {
             true => Read::Whole,
             false => Read::Kept(unwritten),
         })
@@ -240,7 +240,7 @@ pub(crate) struct Unwritten {
 }
 
 impl Unwritten {
-    /// Whether references have been written since the last look.
+    /// Whether references have been written since the last check.
     pub(crate) fn has_news(&self, blocks: &Blocks) -> bool {
         let written =
             || blocks.with(self.block, |block| self.places().any(|place| block.has(place)));
@@ -254,11 +254,11 @@ impl Unwritten {
         (0..REFERENCES).filter(move |place| waiting & (1 << place) != 0)
     }
 
-    // In C, for `ci/genmc`: `look`.
-    /// Appends the references written since the last look. Returns whether that was all; if so the
+    // In C, for `ci/genmc`: `read_written`.
+    /// Appends the references written since the last check. Returns whether that was all; if so the
     /// block is given back.
     #[inline]
-    pub(crate) fn look(&mut self, references: &mut Vec<EntryRef>, blocks: &Blocks) -> bool {
+    pub(crate) fn read_written(&mut self, references: &mut Vec<EntryRef>, blocks: &Blocks) -> bool {
         if self.waiting == 0 {
             return true;
         }

@@ -4,9 +4,9 @@
 //! has come by it. An inserter chooses its slot by the tick it reads, publishes, passes a fence
 //! and reads again. The two fences are ordered one way or the other:
 //!
-//! 1. the inserter's first: then the sweeper's look at the occupied slots, after its own fence,
+//! 1. the inserter's first: then the sweeper's check of the occupied slots, after its own fence,
 //!    finds the reference;
-//! 2. the sweeper's first: then the inserter's second look finds the published tick, knows that
+//! 2. the sweeper's first: then the inserter's re-check finds the published tick, knows that
 //!    its slot's expiry has passed, and files the reference again in a slot still to come.
 //!
 //! The same fence of the inserter serves its looks at the
@@ -29,7 +29,7 @@ impl SweptTick {
 
     #[inline]
     pub(crate) fn get(&self) -> Tick {
-        // Relaxed: an old tick leads to a slot whose expiry may have passed, which the second look
+        // Relaxed: an old tick leads to a slot whose expiry may have passed, which the re-check
         // of step 2 finds; for that look the fence orders this load. Beside a next visit, an old
         // tick makes the reference that it tells of look as if it were still to come: then this
         // thread's exchange of the state came before the sweeper's revalidation, which would have

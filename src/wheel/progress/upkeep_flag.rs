@@ -51,7 +51,7 @@ impl Usage {
 #[derive(Debug)]
 pub(crate) struct UpkeepFlag {
     wanted: AtomicBool,
-    /// Whether far more entries were vacant than in use, at the last look.
+    /// Whether far more entries were vacant than in use, at the last check.
     surplus: AtomicBool,
     entries: Rounds,
     blocks: Rounds,
@@ -96,15 +96,15 @@ impl UpkeepFlag {
         }
     }
 
-    /// Whether it is time to [look](Self::look): a caller's count of what makes garbage, `more` of
-    /// it new, has passed another interval.
+    /// Whether it is time to [check](Self::check): a caller's count of what makes garbage, `more`
+    /// of it new, has passed another interval.
     #[inline]
-    pub(crate) fn is_time_to_look(count: u64, more: u64) -> bool {
+    pub(crate) fn is_time_to_check(count: u64, more: u64) -> bool {
         count % INTERVAL < more
     }
 
     /// Looks whether upkeep is wanted, and tells the sweeper if so.
-    pub(crate) fn look(&self, usage: Usage) -> bool {
+    pub(crate) fn check(&self, usage: Usage) -> bool {
         // Relaxed: a guess, by which callers give back what they have in their magazines.
         self.surplus.store(usage.vacant() > usage.armed + SLACK, Relaxed);
         let wanted = usage.too_many_references()
@@ -119,19 +119,19 @@ impl UpkeepFlag {
 
     /// Whether upkeep was wanted; it is not any more.
     pub(crate) fn take(&self) -> bool {
-        // Relaxed: as in `look`.
+        // Relaxed: as in `check`.
         self.wanted.swap(false, Relaxed)
     }
 
     /// Whether upkeep is wanted already.
     pub(crate) fn is_wanted(&self) -> bool {
-        // Relaxed: as in `look`.
+        // Relaxed: as in `check`.
         self.wanted.load(Relaxed)
     }
 
     /// `true` if far more entries were vacant than in use at the last check.
     pub(crate) fn has_surplus(&self) -> bool {
-        // Relaxed: as in `look`.
+        // Relaxed: as in `check`.
         self.surplus.load(Relaxed)
     }
 
@@ -173,10 +173,10 @@ mod tests {
         for armed in [0, 1] {
             let flag = UpkeepFlag::new();
             let usage = Usage { armed, entries: 2 * SLACK, ..NOTHING };
-            assert!(flag.look(usage) && flag.take());
+            assert!(flag.check(usage) && flag.take());
             flag.trimmed(usage);
-            assert!(!flag.look(usage) && !flag.look(Usage { armed: 0, ..usage }));
-            assert!(flag.look(Usage { orphaned: 1, ..usage }), "there is more to give back");
+            assert!(!flag.check(usage) && !flag.check(Usage { armed: 0, ..usage }));
+            assert!(flag.check(Usage { orphaned: 1, ..usage }), "there is more to give back");
         }
     }
 
@@ -184,12 +184,12 @@ mod tests {
     fn blocks_that_are_not_in_use_are_given_back_without_entries() {
         let flag = UpkeepFlag::new();
         let few = NOTHING.blocks_slack;
-        assert!(!flag.look(Usage { blocks: 3 * few, blocks_in_use: few, ..NOTHING }));
+        assert!(!flag.check(Usage { blocks: 3 * few, blocks_in_use: few, ..NOTHING }));
         let usage = Usage { blocks: 3 * few + 1, blocks_in_use: few, ..NOTHING };
-        assert!(flag.look(usage) && flag.take());
+        assert!(flag.check(usage) && flag.take());
         flag.trimmed(usage);
-        assert!(!flag.look(usage));
-        assert!(flag.look(Usage { blocks: 5 * few + 3, ..usage }), "twice as many");
-        assert!(flag.look(Usage { blocks_in_use: few / 10, ..usage }), "an eighth in use");
+        assert!(!flag.check(usage));
+        assert!(flag.check(Usage { blocks: 5 * few + 3, ..usage }), "twice as many");
+        assert!(flag.check(Usage { blocks_in_use: few / 10, ..usage }), "an eighth in use");
     }
 }

@@ -31,7 +31,7 @@ pub(crate) enum First<F> {
     NotFiled(SlotIndex, Tick),
     /// Its reference is filed there, where the sweeper may have been already, or rests for too
     /// long.
-    LookAgain(SlotIndex, Tick),
+    Recheck(SlotIndex, Tick),
 }
 
 /// A claimed entry with the value of a timer, which is to be armed: its id.
@@ -104,7 +104,7 @@ impl<T> Shard<T> {
             Some(true) => full_fence(),
         }
         if at <= progress.swept() || progress.wakeup().is_after(at) {
-            return First::LookAgain(slot, at);
+            return First::Recheck(slot, at);
         }
         First::Done
     }
@@ -126,7 +126,7 @@ impl<T> Shard<T> {
         entry.state.arm(id, deadline);
         let filed = self.file(id.index(), place)?;
         full_fence();
-        Some(filed.and(self.look_again(entry, Aim { id, deadline }, place, progress)))
+        Some(filed.and(self.recheck(entry, Aim { id, deadline }, place, progress)))
     }
 
     /// Goes on where [`arm_and_file`](Self::arm_and_file) has armed a timer and not filed its
@@ -141,12 +141,12 @@ impl<T> Shard<T> {
     ) -> Option<Filed> {
         let filed = self.file(id.index(), Place::Slot { slot, at })?;
         full_fence();
-        Some(filed.and(self.look_again_at(id, deadline, (slot, at), progress, guard)))
+        Some(filed.and(self.recheck_at(id, deadline, (slot, at), progress, guard)))
     }
 
     /// Goes on where [`arm_and_file`](Self::arm_and_file) has filed the reference to a timer, and
     /// the sweeper may not come in time.
-    pub(crate) fn look_again_at(
+    pub(crate) fn recheck_at(
         &self,
         id: TimerId,
         deadline: Tick,
@@ -154,15 +154,14 @@ impl<T> Shard<T> {
         progress: &Progress,
         guard: &Guard,
     ) -> Filed {
-        let look = |entry| {
-            self.look_again(entry, Aim { id, deadline }, Place::Slot { slot, at }, progress)
-        };
+        let look =
+            |entry| self.recheck(entry, Aim { id, deadline }, Place::Slot { slot, at }, progress);
         self.slab.entry(id.index(), guard).map_or(Filed::NOTHING, look)
     }
 
-    /// The second look of an insert that has filed a reference, after its fence: whether the
+    /// The re-check of an insert that has filed a reference, after its fence: whether the
     /// sweeper comes there in time, and by itself.
-    fn look_again(&self, entry: &Entry<T>, aim: Aim, place: Place, progress: &Progress) -> Filed {
+    fn recheck(&self, entry: &Entry<T>, aim: Aim, place: Place, progress: &Progress) -> Filed {
         let swept = progress.swept();
         if has_passed(place, aim.deadline, swept) {
             return self.refile(entry, aim, progress);

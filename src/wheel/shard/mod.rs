@@ -261,7 +261,7 @@ impl<T> Shard<T> {
             if seen.generation() != id.generation() {
                 return None;
             }
-            // A first look at `next_visit` saves an exchange when an earlier reference will be
+            // A first check of `next_visit` saves an exchange when an earlier reference will be
             // needed.
             let free = !seen.is_refiling();
             let early = free && !in_time(entry.next_visit.load(), deadline, progress.swept());

@@ -90,20 +90,20 @@
 //! reference that its writer files, or of nothing; whichever comes last, `next_visit` tells the
 //! truth.
 //!
-//! **An inserter held up after choosing its slot** finds at its second look that the slot's expiry
+//! **An inserter held up after choosing its slot** finds at its re-check that the slot's expiry
 //! has come ([`crate::wheel::progress::swept`]). What it filed there is visited a revolution later,
 //! as stale, redundant or, at worst, early, and then filed again.
 //!
 //! **An inserter or resetter held up while the sweep leaps.** The state holds the low bits of a
 //! deadline, which mean another once the sweep has left it behind by
-//! [`PAST`](crate::wheel::tick::Tick::PAST). So the second look also asks how far behind the
+//! [`PAST`](crate::wheel::tick::Tick::PAST). So the re-check also asks how far behind the
 //! deadline is:
 //!
 //! * at most `PAST - LONGEST_REST`: the reference is in a slot still to come, or it is overdue and
 //!   the sweeper, which takes what is overdue once in `LONGEST_REST`, visits it within `PAST`;
 //! * more: the bits may mean another deadline already, by which the sweeper may have filed a
 //!   reference 2^38 ticks ahead. The operation exchanges its own deadline for the oldest one that
-//!   can be told, files once more, and looks again ([`refile`]). If another thread has set another
+//!   can be told, files once more, and checks again ([`refile`]). If another thread has set another
 //!   deadline meanwhile, that thread sees to it. If it has set one with the very same bits, the
 //!   exchange stands for this operation, which has not returned and so may come after the other.
 //!

@@ -15,8 +15,8 @@
 //! * an insert that takes its timer back clears `next_visit` before it releases the entry.
 //!   Nobody has its id before;
 //! * the sweeper clears `next_visit`, and then revalidates the state. A reset that comes before
-//!   the revalidation makes it fail, or is seen to by the look at all entries; one that comes after
-//!   it sees `next_visit`;
+//!   the revalidation makes it fail, or is seen to by the check of all entries; one that comes
+//!   after it sees `next_visit`;
 //! * a resetter that holds the refiling flag files its reference first, and writes `next_visit`
 //!   then. In between the sweeper may visit the reference before its expiry, and fail to put it
 //!   back. The resetter writes `next_visit`, passes a fence and looks at the count; the sweeper
@@ -41,7 +41,7 @@ impl Unfiled {
 
     /// Counts one more, and passes the fence that orders the count before what the caller does.
     pub(super) fn add(&self) {
-        // Release: publishes the state of the entry to the sweeper's look at all entries; pairs
+        // Release: publishes the state of the entry to the sweeper's check of all entries; pairs
         // with the Acquire of `count`.
         self.0.fetch_add(1, Release);
         full_fence();
@@ -50,7 +50,7 @@ impl Unfiled {
     #[inline]
     pub(super) fn count(&self) -> u64 {
         // Acquire: the sweeper that finds another count than before looks at the entries; pairs
-        // with the Release of `add`. For a resetter's second look it is ordered by the fences.
+        // with the Release of `add`. For a resetter's re-check it is ordered by the fences.
         self.0.load(Acquire)
     }
 }

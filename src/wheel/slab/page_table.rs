@@ -314,7 +314,7 @@ impl<E: SlabItem> PageTable<E> {
                 retired: AtomicU32::new(0),
             })?;
             // Release: publishes the chunk's slots; pairs with the Acquire of `slot`. Relaxed on
-            // failure: the loop looks again.
+            // failure: the loop checks again.
             if self.chunks[chunk]
                 .compare_exchange(ptr::null_mut(), slots, Release, Relaxed)
                 .is_err()

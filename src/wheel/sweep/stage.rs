@@ -50,7 +50,7 @@ pub(super) struct Pending {
     /// Blocks with references that were reserved but not yet written.
     pub(super) kept: VecDeque<Kept>,
     /// How many of them are yet to be looked at, by the present tick.
-    unlooked: usize,
+    unchecked: usize,
     /// Of each shard, which page is to be looked at next for timers without a reference.
     pages: Box<[Option<u32>]>,
     /// Of each shard, how many references could not be filed when its pages were last looked at.
@@ -64,7 +64,7 @@ impl Pending {
             references: Vec::new(),
             from: Source { shard: 0, slot: None },
             kept: VecDeque::new(),
-            unlooked: 0,
+            unchecked: 0,
             pages: vec![None; shards].into(),
             unfiled: vec![0; shards].into(),
         }
@@ -87,11 +87,11 @@ impl Pending {
     }
 
     /// Has every kept block looked at once more.
-    pub(super) fn look_at_kept(&mut self) {
-        self.unlooked = self.kept.len();
+    pub(super) fn recheck_kept(&mut self) {
+        self.unchecked = self.kept.len();
     }
 
-    /// Whether a kept block has references that were written since the last look.
+    /// Whether a kept block has references that were written since the last check.
     pub(super) fn has_news<T>(&self, engine: &Engine<T>) -> bool {
         let blocks = |kept: &Kept| engine.shard(kept.from.shard).blocks();
         self.kept.iter().any(|kept| kept.unwritten.has_news(blocks(kept)))
@@ -99,14 +99,14 @@ impl Pending {
 
     /// Whether there is nothing left to read.
     pub(super) fn is_worked_off(&self) -> bool {
-        self.taken.is_empty() && self.unlooked == 0 && self.pages.iter().all(Option::is_none)
+        self.taken.is_empty() && self.unchecked == 0 && self.pages.iter().all(Option::is_none)
     }
 
     /// Reads on, with no references read before: up to `most` references (and the rest of their
     /// block) of the next slot, or what has been written into the next kept block.
     pub(super) fn read_on<T>(&mut self, most: usize, engine: &Engine<T>) {
         let Some(taken) = self.taken.front_mut() else {
-            return match self.unlooked {
+            return match self.unchecked {
                 0 => self.read_page(engine),
                 _ => self.read_kept(engine),
             };
@@ -144,11 +144,12 @@ impl Pending {
     }
 
     fn read_kept<T>(&mut self, engine: &Engine<T>) {
-        self.unlooked = self.unlooked.saturating_sub(1);
+        self.unchecked = self.unchecked.saturating_sub(1);
         let Some(mut kept) = self.kept.pop_front() else { return };
         self.from = kept.from;
         // In C, for `ci/genmc`: `work_kept`.
-        if kept.unwritten.look(&mut self.references, engine.shard(kept.from.shard).blocks()) {
+        if kept.unwritten.read_written(&mut self.references, engine.shard(kept.from.shard).blocks())
+        {
             engine.progress().counters().add(SweepCount::BlocksFreed, 1);
         } else {
             self.kept.push_back(kept);

@@ -85,7 +85,7 @@ pub struct Sweeper<T> {
     /// How far the sweep was when what is overdue was last taken.
     overdue_taken: Tick,
     /// How many more references, or slots, the present call may look at.
-    looks: usize,
+    budget: usize,
     /// Timers that have ended and that no handler has had yet.
     batch: VecDeque<Expired<T>>,
     upkeep: Upkeep,
@@ -128,7 +128,7 @@ const BATCH: usize = 256;
 
 /// How many references, or slots, a bounded sweep looks at in one call, unless its limit is higher:
 /// as many as take some tens of microseconds when none of them is in a cache.
-const LOOKS: usize = 1 << 9;
+const BUDGET: usize = 1 << 9;
 
 impl<T: Send> Sweeper<T> {
     pub(crate) fn new(inner: Arc<Inner<T>>) -> Self {
@@ -141,7 +141,7 @@ impl<T: Send> Sweeper<T> {
             stage: Stage::Ended,
             end: Tick(0),
             overdue_taken: swept,
-            looks: 0,
+            budget: 0,
             batch: VecDeque::new(),
             stamp: Stamp { tick: swept, deadline: start },
         }
@@ -318,12 +318,12 @@ impl<T: Send> Sweeper<T> {
         let inner = Arc::clone(&self.inner);
         let mut handed_over = HandedOver { engine: &inner.engine, now, last: None };
         let bounded = limit < usize::MAX;
-        self.looks = if bounded { LOOKS.max(limit) } else { usize::MAX };
-        let slice = if bounded { LOOKS / 2 } else { upkeep::SLICE };
+        self.budget = if bounded { BUDGET.max(limit) } else { usize::MAX };
+        let slice = if bounded { BUDGET / 2 } else { upkeep::SLICE };
         // A sweep that was under way is finished first, and then this call's own begins.
         let mut rounds = 1 + usize::from(self.is_under_way());
         let mut expired = 0;
-        while rounds > 0 && expired < limit && self.looks > 0 {
+        while rounds > 0 && expired < limit && self.budget > 0 {
             let wanted = limit - expired;
             if self.fill(now, BATCH.min(wanted), wanted, slice) {
                 rounds -= 1;
@@ -343,7 +343,7 @@ impl<T: Send> Sweeper<T> {
     /// come to its end, and began in this call: then everything that was due has been collected.
     pub(crate) fn collect(&mut self, limit: usize, into: &mut Vec<Expired<T>>) -> bool {
         let (now, began_before) = (self.inner.clock.now(), self.is_under_way());
-        self.looks = upkeep::SLICE.max(limit);
+        self.budget = upkeep::SLICE.max(limit);
         let finished = self.fill(now, limit, limit, upkeep::SLICE);
         let mut handed_over = HandedOver { engine: &self.inner.engine, now, last: None };
         self.batch.iter().for_each(|timer| handed_over.count(timer));
@@ -396,14 +396,14 @@ impl<T: Send> Sweeper<T> {
                 Stage::Ended | Stage::Unfiled => self.stage = Stage::Ended,
                 Stage::Begun => {
                     self.take_overdue(engine);
-                    self.pending.look_at_kept();
+                    self.pending.recheck_kept();
                     self.stage = Stage::Overdue;
                 }
                 Stage::Slots if engine.progress().swept() >= self.end => {
                     self.pending.take_unfiled(engine);
                     self.stage = Stage::Unfiled;
                 }
-                Stage::Slots if self.looks == 0 => return false,
+                Stage::Slots if self.budget == 0 => return false,
                 Stage::Slots => self.take_next(engine),
             }
         }
@@ -413,7 +413,7 @@ impl<T: Send> Sweeper<T> {
     fn take_next(&mut self, engine: &Engine<T>) {
         let (progress, shards) = (engine.progress(), engine.shards());
         // To find the next slot is a look at each shard.
-        self.looks = self.looks.saturating_sub(shards.len());
+        self.budget = self.budget.saturating_sub(shards.len());
         let swept = progress.swept();
         let farthest = self.overdue_taken.plus(Tick::LONGEST_REST);
         let next = self.next_slot(swept).min(self.upkeep.next_expiry());
@@ -430,7 +430,7 @@ impl<T: Send> Sweeper<T> {
             self.take_overdue(engine);
         }
         // A kept block that was taken early may have references whose expiry is now.
-        self.pending.look_at_kept();
+        self.pending.recheck_kept();
     }
 
     /// Takes what is overdue for visiting.
@@ -453,12 +453,12 @@ impl<T: Send> Sweeper<T> {
             if self.pending.is_worked_off() {
                 return true;
             }
-            if self.looks == 0 {
+            if self.budget == 0 {
                 return false;
             }
-            self.pending.read_on(TOGETHER.min(self.looks), engine);
+            self.pending.read_on(TOGETHER.min(self.budget), engine);
             // What had no references is a look as well.
-            self.looks = self.looks.saturating_sub(self.pending.references.len().max(1));
+            self.budget = self.budget.saturating_sub(self.pending.references.len().max(1));
         }
     }
 

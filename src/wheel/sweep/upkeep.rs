@@ -52,14 +52,14 @@ pub(crate) struct Upkeep {
     trimming: Option<(usize, Part)>,
     /// Where the trimming of a shard begins: with its blocks, if they alone are too many.
     first_part: Part,
-    /// How many intervals of fired timers there had been at the last look.
+    /// How many intervals of fired timers there had been at the last check.
     fired_then: u64,
     trims: Vec<Trims>,
     /// Whether the sweeper hoards the entries of timers that it ends.
     hoards: bool,
     /// How far the sweep was when the last interval of fired timers ended.
     fired_at: Tick,
-    /// How many entries there were at the last look.
+    /// How many entries there were at the last check.
     entries_then: u64,
     /// Whose references have been put back into the slot that is being tidied; empty between slots.
     seen: Indices,
@@ -171,7 +171,7 @@ impl Upkeep {
     /// Once is enough until a reference is filed or a timer armed: what one round leaves (a
     /// reference that its filer has not written yet), another would leave too.
     pub(crate) fn begin_if_idle<T>(&mut self, engine: &Engine<T>) {
-        // While timers are armed, as they mostly are, one look at the callers' counts is enough.
+        // While timers are armed, as they mostly are, one check of the threads' counters is enough.
         if self.tidying.is_some() || engine.armed() > 0 || engine.references() == 0 {
             return;
         }
@@ -204,7 +204,7 @@ impl Upkeep {
             engine.progress().swept(),
         );
         if std::mem::replace(&mut self.fired_then, fired) != fired {
-            engine.upkeep().look(engine.usage());
+            engine.upkeep().check(engine.usage());
             let held: u64 = self.trims.iter().map(|trims| trims.entries.held()).sum();
             self.hoards = engine.entries() > engine.armed() + held + SLACK;
             self.fired_at = swept;
