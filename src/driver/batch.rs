@@ -35,8 +35,8 @@ pub(super) struct DriverShared<T> {
     pub(super) drop_unrun: bool,
     /// The timers of batches that an executor dropped unrun.
     pub(super) unfired: Mutex<Vec<Expired<T>>>,
-    pub(super) quiet: Condvar,
-    pub(super) quiet_lock: Mutex<()>,
+    pub(super) idle: Condvar,
+    pub(super) idle_lock: Mutex<()>,
     pub(super) last_sweep: LastSweep,
     pub(super) parker: Arc<Parker>,
     pub(super) events: DriverEvents,
@@ -90,14 +90,14 @@ impl<T> DriverShared<T> {
     }
 
     /// Counts a handler that begins.
-    fn begins(&self, deadline: Instant, now: Instant) {
+    fn count_lateness(&self, deadline: Instant, now: Instant) {
         let bucket = Lateness::bucket(now.saturating_duration_since(deadline));
         // Relaxed: a statistic.
         self.handler_lateness[bucket].fetch_add(1, Relaxed);
     }
 
     /// Subtracts timers from those in flight, and wakes the tick thread if it may wait for room.
-    fn no_longer_in_flight(&self, timers: usize) {
+    fn end_flight(&self, timers: usize) {
         // AcqRel:
         // - The Release half publishes what the handlers did to the tick thread, whose Acquire
         //   finds the room.
@@ -122,7 +122,7 @@ impl<T: Send> Batch<T> {
         // Relaxed, twice: the tick thread adds to the counts before it hands the batch over.
         shared.timers_in_flight.fetch_add(timers.len(), Relaxed);
         shared.batches_in_flight.fetch_add(1, Relaxed);
-        let number = shared.events.handed_over(|| shared.wheel.clock().now());
+        let number = shared.events.batch_handed_over(|| shared.wheel.clock().now());
         Self { timers: timers.into_iter(), shared, number }
     }
 
@@ -133,7 +133,7 @@ impl<T: Send> Batch<T> {
         let mut now = clock.now();
         for timer in self.timers.by_ref() {
             let id = timer.id;
-            shared.begins(timer.deadline, now);
+            shared.count_lateness(timer.deadline, now);
             let outcome = catch_unwind(AssertUnwindSafe(|| (shared.handler)(timer)));
             if let Err(panic) = outcome {
                 // Relaxed: a statistic.
@@ -145,7 +145,7 @@ impl<T: Send> Batch<T> {
                     drop(panic);
                 });
             }
-            shared.no_longer_in_flight(1);
+            shared.end_flight(1);
             now = clock.now();
         }
     }
@@ -165,17 +165,17 @@ impl<T: Send> Drop for Batch<T> {
             } else {
                 ignore_poison(shared.unfired.lock()).extend(self.timers.by_ref());
             }
-            shared.no_longer_in_flight(unrun);
+            shared.end_flight(unrun);
         }
-        shared.events.ended(&self.number, || shared.wheel.clock().now());
+        shared.events.batch_ended(&self.number, || shared.wheel.clock().now());
         // AcqRel:
         // - The Release half publishes what the handlers did to a thread that waits for them, whose
         //   Acquire is in `Driver::wait`.
         // - The Acquire half keeps the chain over several batches.
         if shared.batches_in_flight.fetch_sub(1, AcqRel) == 1 {
             // The lock keeps the notification from falling between a waiter's check and its wait.
-            drop(ignore_poison(shared.quiet_lock.lock()));
-            shared.quiet.notify_all();
+            drop(ignore_poison(shared.idle_lock.lock()));
+            shared.idle.notify_all();
         }
         // The thread whose handler made the first room may have been preempted before it woke the
         // tick thread.

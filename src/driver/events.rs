@@ -101,7 +101,7 @@ mod enabled {
         }
 
         /// Notes a batch that the tick thread is about to hand over.
-        pub(crate) fn handed_over(&self, now: impl FnOnce() -> Instant) -> BatchNumber {
+        pub(crate) fn batch_handed_over(&self, now: impl FnOnce() -> Instant) -> BatchNumber {
             let mut in_flight = ignore_poison(self.in_flight.lock());
             in_flight.handed_over += 1;
             let number = in_flight.handed_over;
@@ -114,7 +114,7 @@ mod enabled {
         }
 
         /// Removes a batch, and reports it if it took long.
-        pub(crate) fn ended(&self, batch: &BatchNumber, now: impl FnOnce() -> Instant) {
+        pub(crate) fn batch_ended(&self, batch: &BatchNumber, now: impl FnOnce() -> Instant) {
             let mut in_flight = ignore_poison(self.in_flight.lock());
             let Some(place) = in_flight.batches.iter().position(|noted| noted.batch == *batch)
             else {
@@ -224,7 +224,7 @@ mod enabled {
         }
 
         /// Checks the lateness of timers that are handed over.
-        pub(crate) fn handed_over<T: Send>(&mut self, sweeper: &Sweeper<T>, timers: &[Expired<T>]) {
+        pub(crate) fn report_late<T: Send>(&mut self, sweeper: &Sweeper<T>, timers: &[Expired<T>]) {
             if !enabled!(target: TARGET, Level::WARN) {
                 return;
             }
@@ -256,7 +256,7 @@ mod enabled {
         }
 
         /// Warns of batches that are stuck. Returns the latest time of the next check.
-        pub(crate) fn stuck<T: Send>(&mut self, sweeper: &Sweeper<T>) -> Option<Instant> {
+        pub(crate) fn report_stuck<T: Send>(&mut self, sweeper: &Sweeper<T>) -> Option<Instant> {
             if !enabled!(target: TARGET, Level::WARN) {
                 return None;
             }
@@ -302,7 +302,7 @@ mod enabled {
 
         /// Handles the case that the bound on timers in flight is reached. Returns the latest time
         /// of the next check, if the overload has yet to be reported.
-        pub(crate) fn held_back<T: Send>(
+        pub(crate) fn report_overload<T: Send>(
             &mut self,
             sweeper: &Sweeper<T>,
             in_flight: usize,
@@ -333,7 +333,7 @@ mod enabled {
         }
 
         /// Handles the case that all due timers have been handed over.
-        pub(crate) fn caught_up<T: Send>(&mut self, sweeper: &Sweeper<T>) {
+        pub(crate) fn report_caught_up<T: Send>(&mut self, sweeper: &Sweeper<T>) {
             let Some((since, reported)) = self.overload.take() else { return };
             if !reported {
                 self.full.suppressed += 1;
@@ -391,11 +391,11 @@ mod disabled {
             Self
         }
 
-        pub(crate) fn handed_over(&self, _now: impl FnOnce() -> Instant) -> BatchNumber {
+        pub(crate) fn batch_handed_over(&self, _now: impl FnOnce() -> Instant) -> BatchNumber {
             BatchNumber
         }
 
-        pub(crate) fn ended(&self, _batch: &BatchNumber, _now: impl FnOnce() -> Instant) {}
+        pub(crate) fn batch_ended(&self, _batch: &BatchNumber, _now: impl FnOnce() -> Instant) {}
 
         pub(crate) fn started(&self, _resolution: Duration, _shards: usize) {}
 
@@ -411,18 +411,18 @@ mod disabled {
             Self
         }
 
-        pub(crate) fn handed_over<T: Send>(
+        pub(crate) fn report_late<T: Send>(
             &mut self,
             _sweeper: &Sweeper<T>,
             _timers: &[Expired<T>],
         ) {
         }
 
-        pub(crate) fn stuck<T: Send>(&mut self, _sweeper: &Sweeper<T>) -> Option<Instant> {
+        pub(crate) fn report_stuck<T: Send>(&mut self, _sweeper: &Sweeper<T>) -> Option<Instant> {
             None
         }
 
-        pub(crate) fn held_back<T: Send>(
+        pub(crate) fn report_overload<T: Send>(
             &mut self,
             _sweeper: &Sweeper<T>,
             _in_flight: usize,
@@ -430,6 +430,6 @@ mod disabled {
             None
         }
 
-        pub(crate) fn caught_up<T: Send>(&mut self, _sweeper: &Sweeper<T>) {}
+        pub(crate) fn report_caught_up<T: Send>(&mut self, _sweeper: &Sweeper<T>) {}
     }
 }

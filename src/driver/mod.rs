@@ -265,11 +265,11 @@ impl<T: Send + 'static> Driver<T> {
         if self.shared.is_forked() {
             return Ok(());
         }
-        let mut guard = ignore_poison(self.shared.quiet_lock.lock());
+        let mut guard = ignore_poison(self.shared.idle_lock.lock());
         // Acquire: pairs with the Release of the last batch's end, so that this thread sees what
         // its handlers did.
         while self.shared.batches_in_flight.load(Acquire) > 0 {
-            guard = ignore_poison(self.shared.quiet.wait(guard));
+            guard = ignore_poison(self.shared.idle.wait(guard));
         }
         Ok(())
     }
@@ -359,23 +359,23 @@ impl<T: Send + 'static> TickThread<T> {
         self.shared.parker.register_current();
         // Acquire: pairs with the Release of `Driver::stop`.
         while !self.shared.stopping.load(Acquire) {
-            // Acquire: pairs with the Release of `DriverShared::no_longer_in_flight`.
+            // Acquire: pairs with the Release of `DriverShared::end_flight`.
             let in_flight = self.shared.timers_in_flight.load(Acquire);
             let room = self.shared.max_in_flight.saturating_sub(in_flight);
             if room == 0 {
-                let overload = self.monitor.held_back(&self.sweeper, in_flight);
-                let stuck = self.monitor.stuck(&self.sweeper);
+                let overload = self.monitor.report_overload(&self.sweeper, in_flight);
+                let stuck = self.monitor.report_stuck(&self.sweeper);
                 self.wait(overload.into_iter().chain(stuck).min());
                 continue;
             }
             let mut timers = Vec::new();
             let finished = self.sweeper.collect(self.batch.min(room), &mut timers);
             if !timers.is_empty() {
-                self.monitor.handed_over(&self.sweeper, &timers);
+                self.monitor.report_late(&self.sweeper, &timers);
                 self.hand_over(timers);
             }
             if finished {
-                self.monitor.caught_up(&self.sweeper);
+                self.monitor.report_caught_up(&self.sweeper);
                 self.rest();
             }
         }
@@ -394,7 +394,7 @@ impl<T: Send + 'static> TickThread<T> {
         let wheel = self.sweeper.wheel();
         let clock = wheel.clock();
         let latest = clock.now().checked_add(self.sweeper.longest_rest());
-        let stuck = self.monitor.stuck(&self.sweeper);
+        let stuck = self.monitor.report_stuck(&self.sweeper);
         self.wait(next.into_iter().chain(latest).chain(stuck).min());
     }
 

@@ -209,9 +209,9 @@ impl<T: Send> DelayQueue<T> {
     /// Both are bounded by some thousand references. If there are more, the poll wakes the task and
     /// returns `Pending`, and the next one continues. It does the same after 64 values in a row.
     pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
-        ready!(self.budget.poll_left(context.waker()));
+        ready!(self.budget.poll_ready(context.waker()));
         let polled = self.poll_sweep(context);
-        self.budget.counted(polled)
+        self.budget.count(polled)
     }
 
     fn poll_sweep(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {

@@ -159,9 +159,9 @@ impl Interval {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
-        ready!(self.budget.poll_left(context.waker()));
+        ready!(self.budget.poll_ready(context.waker()));
         let polled = self.poll_sleep(context);
-        self.budget.counted(polled)
+        self.budget.count(polled)
     }
 
     fn poll_sleep(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {

@@ -67,13 +67,13 @@ impl ProcessTimer {
 }
 
 pub(super) fn process_timer() -> &'static Timer {
-    let mut process_timer = &PROCESS_TIMER;
+    let mut current = &PROCESS_TIMER;
     loop {
-        let candidate = process_timer.candidate();
+        let candidate = current.candidate();
         if candidate.is_usable() {
             return &candidate.timer;
         }
-        process_timer = process_timer.next.get_or_init(Box::default);
+        current = current.next.get_or_init(Box::default);
     }
 }
 

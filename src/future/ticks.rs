@@ -137,12 +137,12 @@ impl<R: Rule> Ticks<R> {
                 TicksState::Ended => return Poll::Ready(None),
                 TicksState::Ask { run_ended } => {
                     // A rule that wants to be asked again at once, repeatedly, counts too.
-                    ready!(self.budget.poll_left(context.waker()));
+                    ready!(self.budget.poll_ready(context.waker()));
                     self.ask(run_ended);
                 }
                 TicksState::Tick { .. } | TicksState::AskAgain => {
                     let polled = self.repeating.poll(context);
-                    if let Err(refusal) = ready!(self.budget.counted(polled)) {
+                    if let Err(refusal) = ready!(self.budget.count(polled)) {
                         return Poll::Ready(Some(Err(refusal)));
                     }
                     if let Some(due) = self.begin() {

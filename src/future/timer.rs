@@ -70,7 +70,7 @@ struct TimerClone {
     wheel: Wheel<SleepWaker>,
     swept_by: SweptBy,
     /// Set if the clone cannot shut the timer down.
-    lent: bool,
+    cannot_shut_down: bool,
 }
 
 /// The owner of the sweeper.
@@ -135,7 +135,7 @@ impl Timer {
     }
 
     fn of(wheel: Wheel<SleepWaker>, swept_by: SweptBy) -> Self {
-        Self(Arc::new(TimerClone { wheel, swept_by, lent: false }))
+        Self(Arc::new(TimerClone { wheel, swept_by, cannot_shut_down: false }))
     }
 
     /// Returns a clone that cannot shut the timer down.
@@ -144,9 +144,13 @@ impl Timer {
         self.clone_as(true)
     }
 
-    fn clone_as(&self, lent: bool) -> Self {
+    fn clone_as(&self, cannot_shut_down: bool) -> Self {
         let TimerClone { wheel, swept_by, .. } = &*self.0;
-        Self(Arc::new(TimerClone { wheel: wheel.clone(), swept_by: swept_by.clone(), lent }))
+        Self(Arc::new(TimerClone {
+            wheel: wheel.clone(),
+            swept_by: swept_by.clone(),
+            cannot_shut_down,
+        }))
     }
 
     /// Returns the current time of the timer's clock.
@@ -174,17 +178,17 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        self.any_driver().map_or_else(|| self.0.wheel.metrics(), Driver::metrics)
+        self.own_driver().map_or_else(|| self.0.wheel.metrics(), Driver::metrics)
     }
 
     /// Returns the driver, unless the timer has none or is the [default
     /// timer](super::default_timer), whose driver belongs to the whole process.
     #[must_use]
     pub fn driver(&self) -> Option<&Driver<SleepWaker>> {
-        self.any_driver().filter(|_| !self.0.lent)
+        self.own_driver().filter(|_| !self.0.cannot_shut_down)
     }
 
-    fn any_driver(&self) -> Option<&Driver<SleepWaker>> {
+    fn own_driver(&self) -> Option<&Driver<SleepWaker>> {
         match &self.0.swept_by {
             SweptBy::Driver(driver) => Some(driver),
             SweptBy::Future(_) | SweptBy::Other => None,
@@ -196,7 +200,7 @@ impl Timer {
     pub(crate) fn is_independent_of_runtimes(&self) -> bool {
         let clock = self.0.wheel.clock();
         let tick = self.0.wheel.resolution();
-        self.any_driver().is_some() && clock.timeout(clock.now() + tick).is_some()
+        self.own_driver().is_some() && clock.timeout(clock.now() + tick).is_some()
     }
 
     /// Shuts the timer down. Idempotent.
@@ -224,7 +228,7 @@ impl Timer {
     /// # Ok::<(), tourbillon::BuildError>(())
     /// ```
     pub fn shutdown(&self) {
-        if self.0.lent {
+        if self.0.cannot_shut_down {
             return;
         }
         let unfired = match self.driver() {
@@ -288,6 +292,6 @@ impl Timer {
 
 impl Clone for Timer {
     fn clone(&self) -> Self {
-        self.clone_as(self.0.lent)
+        self.clone_as(self.0.cannot_shut_down)
     }
 }

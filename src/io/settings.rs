@@ -17,12 +17,12 @@ pub(super) enum Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) limit: Option<Duration>,
-    sets: u32,
+    version: u32,
 }
 
 impl Setting {
     pub(super) fn set(&mut self, limit: Option<Duration>) {
-        *self = Self { limit, sets: self.sets.wrapping_add(1) };
+        *self = Self { limit, version: self.version.wrapping_add(1) };
     }
 }
 
