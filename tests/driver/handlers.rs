@@ -367,11 +367,14 @@ fn nonsense_is_refused() {
     let shards = refused(Builder::new().shards(0).driver());
     assert!(matches!(shards, BuildError::Shards(0)));
     for (builder, expected) in [
-        (Builder::new().resolution(Duration::ZERO), "0ns was asked for; 1 µs to 1 h is allowed"),
-        (Builder::new().resolution(Duration::MAX), "was asked for; 1 µs to 1 h is allowed"),
-        (Builder::new().shards(257), "257 shards were asked for; 1 to 256 are allowed"),
-        (Builder::new().capacity(0), "a capacity of 0 was asked for; 1 to"),
-        (Builder::new().shards(1).capacity(1 << 30), "1 to 1073741568 is allowed"),
+        (
+            Builder::new().resolution(Duration::ZERO),
+            "invalid resolution 0ns: must be between 1 µs and 1 h",
+        ),
+        (Builder::new().resolution(Duration::MAX), "must be between 1 µs and 1 h"),
+        (Builder::new().shards(257), "invalid number of shards 257: must be between 1 and 256"),
+        (Builder::new().capacity(0), "invalid capacity 0: must be between 1 and"),
+        (Builder::new().shards(1).capacity(1 << 30), "between 1 and 1073741568"),
     ] {
         let message = builder.build::<()>().unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
