@@ -33,6 +33,7 @@ use super::ending::{Cancel, Ending};
 use super::next_run::{NextRun, Schedule};
 use super::rule::{LastRun, Next};
 use super::shared::SchedulerShared;
+use super::start::{Observer, Start};
 use super::state::{Arming, ClosureState, HandleRequest, Phase};
 use super::work::{RunOutcome, Work};
 use crate::panics::ignore_poison;
@@ -91,26 +92,9 @@ impl Drop for Due {
     }
 }
 
-/// An observer of a closure. It is notified, with no lock held, when no run is in progress. If
-/// `stopped` is `true`, no run will follow, because the closure was cancelled or was shut down
-/// before its next run. Implementations must not panic.
-pub(super) trait Observer: Send + Sync {
-    /// Called when no run is in progress.
-    fn on_idle(&self, stopped: bool);
-}
-
 /// The number of attempts of a closure with a permit to find room in the wheel. After each refusal,
 /// other threads have ended and armed timers between two steps of the attempt.
 const ATTEMPTS: u32 = 64;
-
-/// The start of a closure, whose first event is `first`. Its rule returned that when it was asked
-/// with `last`.
-pub(super) struct Start {
-    pub(super) first: Schedule,
-    pub(super) last: LastRun,
-    pub(super) repeats: bool,
-    pub(super) observer: Option<Arc<dyn Observer>>,
-}
 
 /// A scheduled closure.
 pub(super) struct Closure {

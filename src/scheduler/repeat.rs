@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::Scheduler;
-use super::closure::{Closure, Observer, Start};
+use super::closure::Closure;
 use super::handle::Scheduled;
 use super::next_run::{Jitter, Schedule};
 use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
 use super::run::Run;
+use super::start::{Observer, Start};
 use super::tasks::{Overlap, ScheduledTask, Tasks};
 use super::work::{AfterPanic, Work};
 use crate::{InsertError, Refusal, Refused};

@@ -124,7 +124,7 @@ fn a_job_receives_the_run_of_its_task() {
         async move { send.send(run.number).unwrap() }
     };
     let spawn = |task: ScheduledTask| {
-        assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready())
+        assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     };
     let every = desk.scheduler.every(SECOND);
     let _tasks = every.run_tasks_with(Overlap::Forbid, spawn, job).unwrap();
