@@ -50,7 +50,7 @@ pub use ending::{Cancel, Ending};
 pub use handle::{JoinError, JoinFuture, Joined, Scheduled};
 pub use owned::OwnedClosure;
 pub use repeat::{By, Every, RepeatRefusal};
-pub use rule::{LastRun, MissedTickBehavior, Next, Rule};
+pub use rule::{LastRun, MissedTickBehavior, Next, Period, Rule};
 pub use run::Run;
 pub use tasks::{Overlap, ScheduledTask, Tasks};
 pub use work::AfterPanic;
@@ -372,7 +372,7 @@ impl Scheduler {
     /// The first run is due after one period, unless [`Every::first_after`] or [`Every::first_at`]
     /// changes that. A period that overflows an [`Instant`] is clamped to 136 years.
     pub fn every(&self, period: Duration) -> Every<'_> {
-        Every::new(self, period)
+        Every::periodic(self, period)
     }
 
     /// Begins to build a repetition by a rule, such as a `Calendar`.

@@ -1,4 +1,4 @@
-//! The builders of repetitions: [`Every`] for a period, and [`By`] for a rule.
+//! The builder of repetitions: [`By`] for a rule, and its alias [`Every`] for a period.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use super::Scheduler;
 use super::closure::Closure;
 use super::handle::Scheduled;
 use super::next_run::{Jitter, Schedule};
-use super::rule::{FixedDelay, FixedRate, LastRun, MissedTickBehavior, Next, Rule};
+use super::rule::{LastRun, MissedTickBehavior, Next, Period, Rule};
 use super::run::Run;
 use super::start::{Observer, Start};
 use super::tasks::{Overlap, ScheduledTask, Tasks};
@@ -17,37 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A builder of a repetition at a fixed rate or with a fixed delay. Created by
-/// [`Scheduler::every`].
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tourbillon::scheduler::{AfterPanic, MissedTickBehavior, Scheduler};
-///
-/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
-/// scheduler
-///     .every(Duration::from_secs(10))
-///     .first_after(Duration::ZERO)
-///     .missed(MissedTickBehavior::Skip)
-///     .after_panic(AfterPanic::GoOn)
-///     .run(|| println!("ten seconds"))?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use]
-pub struct Every<'s> {
-    scheduler: &'s Scheduler,
-    period: Duration,
-    first: Option<Next>,
-    fixed_delay: bool,
-    missed: MissedTickBehavior,
-    jitter: Jitter,
-    after_panic: AfterPanic,
-}
-
-/// A builder of a repetition by a rule. Created by [`Scheduler::by`].
+/// A builder of a repetition. Created by [`Scheduler::by`] for a rule, and by [`Scheduler::every`]
+/// for a period, in which case it is an [`Every`].
 ///
 /// # Examples
 ///
@@ -81,17 +52,29 @@ pub struct By<'s, R> {
     rule: R,
     jitter: Jitter,
     after_panic: AfterPanic,
+    /// The reason why the rule is refused, if it is invalid.
+    invalid: Option<RepeatRefusal>,
 }
 
-/// A repetition that is ready to start.
-struct Repetition<'s> {
-    scheduler: &'s Scheduler,
-    first: Schedule,
-    none: LastRun,
-    rule: Box<dyn Rule>,
-    jitter: Jitter,
-    after_panic: AfterPanic,
-}
+/// A builder of a repetition at a fixed rate or with a fixed delay. Created by
+/// [`Scheduler::every`]. It has the settings of [`By`] and some of its own.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::scheduler::{AfterPanic, MissedTickBehavior, Scheduler};
+///
+/// let scheduler = Scheduler::spawn(tourbillon::Builder::new().driver())?;
+/// scheduler
+///     .every(Duration::from_secs(10))
+///     .first_after(Duration::ZERO)
+///     .missed(MissedTickBehavior::Skip)
+///     .after_panic(AfterPanic::GoOn)
+///     .run(|| println!("ten seconds"))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Every<'s> = By<'s, Period>;
 
 /// The reason why a repetition was refused.
 ///
@@ -120,183 +103,21 @@ pub enum RepeatRefusal {
     Wheel(Refusal),
 }
 
-/// The methods that `Every` and `By` share: the settings of any repetition, and its start.
-macro_rules! repeats {
-    () => {
-        /// Delays each run by a random duration of up to `most`, so that many closures of the same
-        /// rate or rule do not run at the same instant. Zero by default.
-        ///
-        /// Later runs are counted from the instant before the jitter, so a rate does not drift.
-        /// Choose `most` shorter than the time between two runs, or runs will bunch up.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::time::Duration;
-        /// use tourbillon::scheduler::Scheduler;
-        /// use tourbillon::{Builder, ManualClock};
-        ///
-        /// let clock = ManualClock::new();
-        /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
-        /// let scheduler = Scheduler::new(wheel);
-        /// let minute = Duration::from_secs(60);
-        /// let report = scheduler.every(minute).jitter(minute / 6).run(|| println!("a minute"))?;
-        /// let next = report.next_run().unwrap();
-        /// assert!(next >= clock.start() + minute && next <= clock.start() + minute * 7 / 6);
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub fn jitter(mut self, most: Duration) -> Self {
-            self.jitter = Jitter(most);
-            self
-        }
-
-        /// Sets the behaviour after a run that panicked. By default the repetition stops.
-        pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
-            self.after_panic = after_panic;
-            self
-        }
-
-        /// Starts the repetition with `closure`. Its runs never overlap.
-        ///
-        /// # Errors
-        ///
-        /// Fails if the period is zero, if the rule has no first run, if the scheduler or the wheel
-        /// is closed, or if the wheel is full. Nothing is scheduled, and the error contains
-        /// `closure`.
-        pub fn run<F: FnMut() + Send + 'static>(
-            self,
-            closure: F,
-        ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-            Repetition::start(self.repetition(), None, closure, |mut closure| move |_run| closure())
-        }
-
-        /// Starts the repetition, as [`run`](Self::run) does, with a closure that receives a
-        /// description of each run. For a calendar, it includes the [time](Run::time) of the wall
-        /// clock, even if a missed run is made up for later.
-        ///
-        /// # Errors
-        ///
-        /// Fails like [`run`](Self::run).
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::sync::mpsc;
-        /// use std::time::Duration;
-        /// use tourbillon::Builder;
-        /// use tourbillon::scheduler::Scheduler;
-        ///
-        /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
-        /// let (send, numbers) = mpsc::channel();
-        /// let every = scheduler.every(Duration::from_millis(1));
-        /// every.run_with(move |run| drop(send.send(run.number)))?;
-        /// assert_eq!((numbers.recv()?, numbers.recv()?), (1, 2));
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub fn run_with<F: FnMut(Run) + Send + 'static>(
-            self,
-            closure: F,
-        ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
-            Repetition::start(self.repetition(), None, closure, |closure| closure)
-        }
-
-        /// Starts a repetition of tasks. Each run creates a task with `job` and passes it to
-        /// `spawn`, which hands it to a runtime.
-        ///
-        /// `overlap` determines the behaviour if a run is due while an earlier task is still in
-        /// progress. A [fixed delay](Every::fixed_delay) is counted from the time at which a task
-        /// was spawned.
-        ///
-        /// `spawn` and `job` are called where closures run, outside any async runtime. With tokio,
-        /// `spawn` needs a `Handle`. A panic in either is handled as
-        /// [`after_panic`](Self::after_panic) says. A panic of the task itself stays in its
-        /// runtime, and the repetition continues.
-        ///
-        /// # Errors
-        ///
-        /// Fails like [`run`](Self::run). The error contains `spawn` and `job`.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// use std::sync::mpsc;
-        /// use std::time::Duration;
-        /// use tourbillon::Builder;
-        /// use tourbillon::scheduler::{Overlap, Scheduler};
-        ///
-        /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
-        /// let (send, runs) = mpsc::channel();
-        /// let job = move || {
-        ///     let send = send.clone();
-        ///     async move { drop(send.send("a task has run")) }
-        /// };
-        /// // With tokio: `move |task| drop(handle.spawn(task))`.
-        /// let spawn = |task| pollster::block_on(task);
-        /// let every = scheduler.every(Duration::from_millis(1));
-        /// let tasks = every.run_tasks(Overlap::Forbid, spawn, job)?;
-        /// assert_eq!(runs.recv()?, "a task has run");
-        /// let _ = tasks.scheduled().cancel();
-        /// # Ok::<(), Box<dyn std::error::Error>>(())
-        /// ```
-        pub fn run_tasks<S, J, F>(
-            self,
-            overlap: Overlap,
-            spawn: S,
-            job: J,
-        ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
-        where
-            S: FnMut(ScheduledTask) + Send + 'static,
-            J: FnMut() -> F + Send + 'static,
-            F: Future<Output = ()> + Send + 'static,
-        {
-            let with_run = |mut job: J| move |_run| job();
-            Repetition::start_tasks(self.repetition(), overlap, (spawn, job), with_run)
-        }
-
-        /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives
-        /// a description of each run.
-        ///
-        /// # Errors
-        ///
-        /// Fails like [`run`](Self::run). The error contains `spawn` and `job`.
-        pub fn run_tasks_with<S, J, F>(
-            self,
-            overlap: Overlap,
-            spawn: S,
-            job: J,
-        ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
-        where
-            S: FnMut(ScheduledTask) + Send + 'static,
-            J: FnMut(Run) -> F + Send + 'static,
-            F: Future<Output = ()> + Send + 'static,
-        {
-            Repetition::start_tasks(self.repetition(), overlap, (spawn, job), |job| job)
-        }
-    };
-}
-
 impl<'s> Every<'s> {
-    pub(super) fn new(scheduler: &'s Scheduler, period: Duration) -> Self {
-        Self {
-            scheduler,
-            period,
-            first: None,
-            fixed_delay: false,
-            missed: MissedTickBehavior::default(),
-            jitter: Jitter::default(),
-            after_panic: AfterPanic::default(),
-        }
+    pub(super) fn periodic(scheduler: &'s Scheduler, period: Duration) -> Self {
+        let invalid = period.is_zero().then_some(RepeatRefusal::ZeroPeriod);
+        Self { invalid, ..Self::new(scheduler, Period::new(period)) }
     }
 
     /// Sets the delay of the first run. By default it is one period.
     pub fn first_after(mut self, delay: Duration) -> Self {
-        self.first = Some(Next::After(delay));
+        self.rule.first = Next::After(delay);
         self
     }
 
     /// Sets the instant of the first run. If that has passed, the first run is due immediately.
     pub fn first_at(mut self, at: Instant) -> Self {
-        self.first = Some(Next::At(at));
+        self.rule.first = Next::At(at);
         self
     }
 
@@ -330,69 +151,194 @@ impl<'s> Every<'s> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn fixed_delay(mut self) -> Self {
-        self.fixed_delay = true;
+        self.rule.fixed_delay = true;
         self
     }
 
     /// Sets the behaviour for missed runs. By default they burst. With a fixed delay no run is
     /// missed.
     pub fn missed(mut self, missed: MissedTickBehavior) -> Self {
-        self.missed = missed;
+        self.rule.missed = missed;
         self
-    }
-
-    repeats!();
-
-    /// Checks the settings and asks for the first run.
-    fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
-        let Self { scheduler, period, first, fixed_delay, missed, jitter, after_panic } = self;
-        if period.is_zero() {
-            return Err(RepeatRefusal::ZeroPeriod);
-        }
-        let rule: Box<dyn Rule> = match fixed_delay {
-            true => Box::new(FixedDelay(period)),
-            false => Box::new(FixedRate { period, missed }),
-        };
-        let first = Schedule::with_jitter(first.unwrap_or(Next::After(period)), jitter);
-        let none = LastRun::none(scheduler.wheel().pin().now());
-        Ok(Repetition { scheduler, first, none, rule, jitter, after_panic })
     }
 }
 
 impl<'s, R: Rule> By<'s, R> {
     pub(super) fn new(scheduler: &'s Scheduler, rule: R) -> Self {
-        Self { scheduler, rule, jitter: Jitter::default(), after_panic: AfterPanic::default() }
+        let (jitter, after_panic) = (Jitter::default(), AfterPanic::default());
+        Self { scheduler, rule, jitter, after_panic, invalid: None }
     }
 
-    repeats!();
-
-    /// Checks the settings and asks for the first run.
-    fn repetition(self) -> Result<Repetition<'s>, RepeatRefusal> {
-        let Self { scheduler, mut rule, jitter, after_panic } = self;
-        let none = LastRun::none(scheduler.wheel().pin().now());
-        let first = Schedule::by_rule(&mut rule, &none, jitter);
-        if first.is_end() {
-            return Err(RepeatRefusal::Never);
-        }
-        Ok(Repetition { scheduler, first, none, rule: Box::new(rule), jitter, after_panic })
+    /// Delays each run by a random duration of up to `most`, so that many closures of the same
+    /// rate or rule do not run at the same instant. Zero by default.
+    ///
+    /// Later runs are counted from the instant before the jitter, so a rate does not drift.
+    /// Choose `most` shorter than the time between two runs, or runs will bunch up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::scheduler::Scheduler;
+    /// use tourbillon::{Builder, ManualClock};
+    ///
+    /// let clock = ManualClock::new();
+    /// let (wheel, _sweeper) = Builder::new().clock(clock.clone()).build()?;
+    /// let scheduler = Scheduler::new(wheel);
+    /// let minute = Duration::from_secs(60);
+    /// let report = scheduler.every(minute).jitter(minute / 6).run(|| println!("a minute"))?;
+    /// let next = report.next_run().unwrap();
+    /// assert!(next >= clock.start() + minute && next <= clock.start() + minute * 7 / 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn jitter(mut self, most: Duration) -> Self {
+        self.jitter = Jitter(most);
+        self
     }
-}
 
-impl Repetition<'_> {
-    /// Schedules the closure that `body` makes of `value`. If there is no repetition, or the wheel
-    /// refuses, the error contains `value`.
+    /// Sets the behaviour after a run that panicked. By default the repetition stops.
+    pub fn after_panic(mut self, after_panic: AfterPanic) -> Self {
+        self.after_panic = after_panic;
+        self
+    }
+
+    /// Starts the repetition with `closure`. Its runs never overlap.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the period is zero, if the rule has no first run, if the scheduler or the wheel
+    /// is closed, or if the wheel is full. Nothing is scheduled, and the error contains
+    /// `closure`.
+    pub fn run<F: FnMut() + Send + 'static>(
+        self,
+        closure: F,
+    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
+        self.start(None, closure, |mut closure| move |_run| closure())
+    }
+
+    /// Starts the repetition, as [`run`](Self::run) does, with a closure that receives a
+    /// description of each run. For a calendar, it includes the [time](Run::time) of the wall
+    /// clock, even if a missed run is made up for later.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::Scheduler;
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let (send, numbers) = mpsc::channel();
+    /// let every = scheduler.every(Duration::from_millis(1));
+    /// every.run_with(move |run| drop(send.send(run.number)))?;
+    /// assert_eq!((numbers.recv()?, numbers.recv()?), (1, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_with<F: FnMut(Run) + Send + 'static>(
+        self,
+        closure: F,
+    ) -> Result<Scheduled, Refused<RepeatRefusal, F>> {
+        self.start(None, closure, |closure| closure)
+    }
+
+    /// Starts a repetition of tasks. Each run creates a task with `job` and passes it to
+    /// `spawn`, which hands it to a runtime.
+    ///
+    /// `overlap` determines the behaviour if a run is due while an earlier task is still in
+    /// progress. A [fixed delay](Every::fixed_delay) is counted from the time at which a task
+    /// was spawned.
+    ///
+    /// `spawn` and `job` are called where closures run, outside any async runtime. With tokio,
+    /// `spawn` needs a `Handle`. A panic in either is handled as
+    /// [`after_panic`](Self::after_panic) says. A panic of the task itself stays in its
+    /// runtime, and the repetition continues.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`run`](Self::run). The error contains `spawn` and `job`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::Builder;
+    /// use tourbillon::scheduler::{Overlap, Scheduler};
+    ///
+    /// let scheduler = Scheduler::spawn(Builder::new().driver())?;
+    /// let (send, runs) = mpsc::channel();
+    /// let job = move || {
+    ///     let send = send.clone();
+    ///     async move { drop(send.send("a task has run")) }
+    /// };
+    /// // With tokio: `move |task| drop(handle.spawn(task))`.
+    /// let spawn = |task| pollster::block_on(task);
+    /// let every = scheduler.every(Duration::from_millis(1));
+    /// let tasks = every.run_tasks(Overlap::Forbid, spawn, job)?;
+    /// assert_eq!(runs.recv()?, "a task has run");
+    /// let _ = tasks.scheduled().cancel();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_tasks<S, J, F>(
+        self,
+        overlap: Overlap,
+        spawn: S,
+        job: J,
+    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+    where
+        S: FnMut(ScheduledTask) + Send + 'static,
+        J: FnMut() -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let with_run = |mut job: J| move |_run| job();
+        self.start_tasks(overlap, (spawn, job), with_run)
+    }
+
+    /// Starts the repetition, as [`run_tasks`](Self::run_tasks) does, with a job that receives
+    /// a description of each run.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`run`](Self::run). The error contains `spawn` and `job`.
+    pub fn run_tasks_with<S, J, F>(
+        self,
+        overlap: Overlap,
+        spawn: S,
+        job: J,
+    ) -> Result<Tasks, Refused<RepeatRefusal, (S, J)>>
+    where
+        S: FnMut(ScheduledTask) + Send + 'static,
+        J: FnMut(Run) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.start_tasks(overlap, (spawn, job), |job| job)
+    }
+
+    /// Schedules the closure that `body` makes of `value`. If the rule has no first run, or the
+    /// wheel refuses, the error contains `value`.
     fn start<T, F: FnMut(Run) + Send + 'static>(
-        repetition: Result<Self, RepeatRefusal>,
+        self,
         observer: Option<Arc<dyn Observer>>,
         value: T,
         body: impl FnOnce(T) -> F,
     ) -> Result<Scheduled, Refused<RepeatRefusal, T>> {
-        let Self { scheduler, first, none, rule, jitter, after_panic } = match repetition {
-            Ok(repetition) => repetition,
-            Err(reason) => return Err(Refused { reason, value }),
-        };
+        let Self { scheduler, mut rule, jitter, after_panic, invalid } = self;
+        if let Some(reason) = invalid {
+            return Err(Refused { reason, value });
+        }
+        let last = LastRun::none(scheduler.wheel().pin().now());
+        let first = Schedule::by_rule(&mut rule, &last, jitter);
+        if first.is_end() {
+            return Err(Refused { reason: RepeatRefusal::Never, value });
+        }
+        let rule = Box::new(rule);
         let work = |value| Work { body: Box::new(body(value)), rule, jitter, after_panic };
-        let start = Start { first, last: none, repeats: true, observer };
+        let start = Start { first, last, repeats: true, observer };
         match Closure::schedule(&scheduler.wheel, &scheduler.shared, start, value, work) {
             Ok(closure) => Ok(Scheduled { closure, wheel: scheduler.wheel().clone() }),
             Err(InsertError { reason, value }) => {
@@ -404,7 +350,7 @@ impl Repetition<'_> {
     /// Schedules a closure that starts tasks. `with_run` makes a job that receives a description of
     /// its runs.
     fn start_tasks<S, J, B, F>(
-        repetition: Result<Self, RepeatRefusal>,
+        self,
         overlap: Overlap,
         spawn_and_job: (S, J),
         with_run: impl FnOnce(J) -> B,
@@ -416,7 +362,7 @@ impl Repetition<'_> {
     {
         Tasks::start(|set| {
             let body = |(spawn, job)| set.body(overlap, spawn, with_run(job));
-            Self::start(repetition, Some(set.clone()), spawn_and_job, body)
+            self.start(Some(set.clone()), spawn_and_job, body)
         })
     }
 }

@@ -1,5 +1,5 @@
-//! [`Rule`]: the policy that determines the next run of a closure; and the rules of a fixed rate
-//! and a fixed delay. Pure code without a clock or a timer.
+//! [`Rule`]: the policy that determines the next run of a closure; and [`Period`], the rule of a
+//! fixed rate or a fixed delay. Pure code without a clock or a timer.
 
 #![forbid(unsafe_code)]
 
@@ -218,26 +218,31 @@ impl MissedTickBehavior {
     }
 }
 
-/// Runs at whole numbers of periods after the first run.
+/// The rule of a repetition at a fixed rate or with a fixed delay. [`Every`](super::Every) has its
+/// settings.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FixedRate {
-    pub(super) period: Duration,
+pub struct Period {
+    period: Duration,
+    pub(super) first: Next,
+    pub(super) fixed_delay: bool,
     pub(super) missed: MissedTickBehavior,
 }
 
-impl Rule for FixedRate {
-    fn next(&mut self, last: &LastRun) -> Next {
-        self.missed.next(last, self.period).map_or(Next::After(self.period), Next::At)
+impl Period {
+    /// Creates a fixed rate whose first run is due after one period.
+    pub(super) fn new(period: Duration) -> Self {
+        let (first, missed) = (Next::After(period), MissedTickBehavior::default());
+        Self { period, first, fixed_delay: false, missed }
     }
 }
 
-/// Runs at a delay after the end of the previous run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FixedDelay(pub(super) Duration);
-
-impl Rule for FixedDelay {
-    fn next(&mut self, _last: &LastRun) -> Next {
-        Next::After(self.0)
+impl Rule for Period {
+    fn next(&mut self, last: &LastRun) -> Next {
+        match last.runs {
+            0 => self.first,
+            _ if self.fixed_delay => Next::After(self.period),
+            _ => self.missed.next(last, self.period).map_or(Next::After(self.period), Next::At),
+        }
     }
 }
 
@@ -253,7 +258,7 @@ impl Rule for Once {
 
 #[cfg(all(test, not(modelled)))]
 mod tests {
-    use super::{FixedRate, LastRun, MissedTickBehavior, Next, Rule};
+    use super::{LastRun, MissedTickBehavior, Next, Period, Rule};
     use crate::ManualClock;
     use std::time::Duration;
 
@@ -265,7 +270,7 @@ mod tests {
             let began = start + Duration::from_millis(began);
             let late = began - start;
             let last = LastRun { runs: 1, due: start, began, late, ..LastRun::none(began) };
-            match (FixedRate { period, missed }).next(&last) {
+            match (Period { missed, ..Period::new(period) }).next(&last) {
                 Next::At(at) => (at - start).as_millis(),
                 next => panic!("{next:?}"),
             }
@@ -279,9 +284,9 @@ mod tests {
 
     #[test]
     fn a_period_that_overflows_is_clamped() {
-        let rate = |missed| FixedRate { period: Duration::MAX, missed };
+        let rate = |missed| Period { missed, ..Period::new(Duration::MAX) };
         let now = ManualClock::new().start();
-        let late = LastRun { late: Duration::from_secs(1), ..LastRun::none(now) };
+        let late = LastRun { runs: 1, late: Duration::from_secs(1), ..LastRun::none(now) };
         for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
             assert_eq!(rate(missed).next(&late), Next::After(Duration::MAX));
         }
