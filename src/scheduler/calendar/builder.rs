@@ -171,7 +171,7 @@ impl<'e> CalendarBuilder<'e> {
     /// whole days. In Quartz's dialect, which requires seconds, that is `* * * 24-26 12 ?`.
     ///
     /// Excluded days and hours cost little. An expression whose times are excluded 150,000 times in
-    /// a row has no time to come.
+    /// a row has no future occurrence.
     ///
     /// # Examples
     ///
