@@ -128,7 +128,7 @@ fn go_zero_stop() {
     keyed.timers.insert("key", 1, SECOND).unwrap();
     let deadline = keyed.bench.clock.start() + SECOND;
     let unfired = UnfiredKey { key: "key", value: 1, deadline };
-    assert_eq!(keyed.timers.shutdown(), [unfired], "what was armed comes back");
+    assert_eq!(keyed.timers.shutdown(), [unfired], "armed timers are returned");
     assert!(keyed.timers.shutdown().is_empty(), "a second call does no harm");
     assert_eq!(keyed.timers.insert("key", 2, SECOND).unwrap_err().value, 2);
 }
@@ -287,7 +287,7 @@ fn russell_luo_schedule_func() {
 fn russell_luo_stop() {
     let desk = Desk::new();
     let _armed = desk.scheduler.after(SECOND, || ()).unwrap();
-    assert_eq!(desk.scheduler.shutdown().len(), 1, "what was armed comes back");
+    assert_eq!(desk.scheduler.shutdown().len(), 1, "armed timers are returned");
     assert!(desk.scheduler.shutdown().is_empty(), "a second call does no harm");
     let refused = desk.scheduler.after(SECOND, || "back").unwrap_err();
     assert_eq!((refused.value)(), "back", "nothing is accepted that would never run");
@@ -481,7 +481,7 @@ fn jdk_timer_cancel() {
     let scheduler = Scheduler::spawn(Builder::new().clock(clock).driver()).unwrap();
     let never = scheduler.after(SECOND, || ()).unwrap();
     drop(scheduler);
-    assert!(matches!(never.join(), Err(JoinError::NotRun)), "dropped, and told so");
+    assert!(matches!(never.join(), Err(JoinError::NotRun)), "dropped, and the join reports it");
 }
 
 #[test]
@@ -596,7 +596,7 @@ fn go_after_func() {
     let (count, closure) = counting();
     drop(desk.scheduler.after(SECOND, closure).unwrap());
     desk.advance(SECOND);
-    assert_eq!(count.load(Relaxed), 1, "also when nobody keeps the handle");
+    assert_eq!(count.load(Relaxed), 1, "even if the handle is dropped");
 }
 
 #[test]
@@ -630,7 +630,7 @@ fn go_new_ticker() {
     let ticker = every.run(closure).unwrap();
     desk.advance(MS * 3500);
     (0..5).for_each(|_| desk.advance(Duration::ZERO));
-    assert_eq!(count.load(Relaxed), 1, "ticks for which nobody was there are left out");
+    assert_eq!(count.load(Relaxed), 1, "ticks without a receiver are skipped");
     assert_eq!(desk.since_start(ticker.next_run()), Some(MS * 4000));
 }
 
@@ -728,7 +728,7 @@ fn tokio_delay_queue_deadline() {
 fn tokio_delay_queue_clear() {
     let bench = wheel();
     bench.wheel.insert("item", MS * 30).unwrap();
-    assert_eq!(bench.wheel.drain()[0].value, "item", "what is cleared comes back");
+    assert_eq!(bench.wheel.drain()[0].value, "item", "cleared items are returned");
     assert!(bench.wheel.is_empty());
 }
 

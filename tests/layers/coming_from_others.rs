@@ -25,7 +25,7 @@ fn moka_time_to_live() {
     let mut rig = Rig::new(|builder| builder);
     rig.cache.insert(1, 10).unwrap();
     rig.advance(TTL);
-    assert_eq!(rig.told(), [(1, 10, Cause::Expired)], "nobody has called");
+    assert_eq!(rig.told(), [(1, 10, Cause::Expired)], "without a call");
 }
 
 #[test]

@@ -16,14 +16,14 @@ fn each_run_is_delayed_by_the_jitter_at_most_and_the_rate_does_not_drift() {
     for run in 1..=100 {
         let next = desk.since_start(every.next_run()).unwrap();
         let off = next - SECOND * 10 * run;
-        assert!(off <= SECOND * 2, "run {run} is put off by {off:?}");
+        assert!(off <= SECOND * 2, "run {run} is delayed by {off:?}");
         seen.insert(off);
         desk.advance(next - desk.clock.elapsed() - Duration::from_millis(1));
         assert_eq!(runs.load(Relaxed), run - 1);
         desk.advance(Duration::from_millis(2));
         assert_eq!(runs.load(Relaxed), run);
     }
-    assert!(seen.len() > 90, "each is drawn anew");
+    assert!(seen.len() > 90, "each is drawn separately");
     let (early, late) = (seen.first().unwrap(), seen.last().unwrap());
     assert!(*early < SECOND / 2 && *late > SECOND * 3 / 2, "{early:?} to {late:?}");
 }

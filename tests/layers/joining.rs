@@ -29,7 +29,7 @@ fn a_task_is_woken_when_the_closure_has_run() {
     assert_eq!((first.times(), last.times()), (0, 1), "the last waker counts");
     assert!(matches!(poll(&mut future, &last), Poll::Ready(Ok(42))));
     assert!(matches!(poll(&mut future, &last), Poll::Ready(Err(JoinError::NotRun))), "once");
-    assert_eq!(Arc::strong_count(&first), 1, "nobody keeps it");
+    assert_eq!(Arc::strong_count(&first), 1, "no reference is left");
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn a_value_that_is_taken_out_is_dropped_at_once() {
     for _ in 0..2 {
         let _ = keyed.timers.insert("key", Arc::clone(&value), TICK * 9).unwrap();
     }
-    assert_eq!(held(), 1, "the one that was replaced has gone");
+    assert_eq!(held(), 1, "the replaced value was dropped");
     assert!(keyed.timers.cancel("key").is_some());
     assert_eq!((held(), keyed.timers.wheel().len()), (0, 0));
     assert_eq!(keyed.timers.cancel("key"), None);
@@ -267,7 +267,7 @@ fn parts_that_no_handler_can_run_are_run_or_dropped() {
         let count = Arc::clone(&count);
         move |_, ()| {
             count.fetch_add(1, Relaxed);
-            resume_unwind(Box::new("told to whoever waits"));
+            resume_unwind(Box::new("a panic of the function"));
         }
     };
     // If the wheel refuses a part, the drain itself runs it.

@@ -71,12 +71,12 @@ fn a_key_ends_with_its_owner_unless_another_insert_has_armed_it() {
     let timers = KeyedTimers::new(wheel);
     let (old, none) = timers.insert_owned(7, 1, TICK * 5).unwrap();
     assert_eq!(none, None);
-    assert_eq!(timers.reset(&7, TICK * 9), Ok(true), "still the old one's");
+    assert_eq!(timers.reset(&7, TICK * 9), Ok(true), "still owned by the old one");
     let (new, replaced) = timers.insert_owned(7, 2, TICK * 5).unwrap();
-    assert_eq!(replaced, Some(1), "it comes back");
+    assert_eq!(replaced, Some(1), "the previous value is returned");
     drop(old);
     assert_eq!(timers.get(&7), Some(2));
-    assert_eq!(timers.insert(7, 3, TICK * 5).unwrap(), Some(2), "nobody's");
+    assert_eq!(timers.insert(7, 3, TICK * 5).unwrap(), Some(2), "without an owner");
     assert_eq!(new.cancel(), None);
     assert_eq!(timers.get(&7), Some(3));
     drop(timers.insert_owned(7, 4, TICK * 5).unwrap());

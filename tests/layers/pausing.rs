@@ -279,7 +279,7 @@ fn a_paused_closure_ends_with_its_scheduler() {
     let Desk { clock, mut sweeper, scheduler } = desk;
     let fires = scheduler.downgrade();
     drop(scheduler);
-    assert!(matches!(lost.join(), Err(JoinError::NotRun)), "nothing could resume it any more");
+    assert!(matches!(lost.join(), Err(JoinError::NotRun)), "nothing could resume it");
     assert_eq!(once.scheduled().resume(), Ok(true));
     clock.advance(SECOND);
     let _ = sweeper.sweep(|timer| fires.fire(timer));

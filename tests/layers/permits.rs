@@ -40,7 +40,7 @@ fn a_burst_between_firing_and_arming_takes_no_permit_of_a_repetition() {
         // The sweeper has taken both timers, and nothing has fired them.
         let timers = desk.take(SECOND / 2);
         assert_eq!(timers.len(), 2);
-        assert_eq!(burst(&desk.scheduler, SECOND / 2), 8, "two places are taken");
+        assert_eq!(burst(&desk.scheduler, SECOND / 2), 8, "two permits are held");
         timers.into_iter().for_each(|timer| desk.scheduler.fire(timer));
         assert_eq!((rate.ending(), by_rule.ending()), (None, None));
         assert_eq!((rated.load(Relaxed), ruled.load(Relaxed)), (run, run));

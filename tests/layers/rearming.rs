@@ -192,7 +192,7 @@ fn a_heartbeat_ends_with_its_connection() {
             std::thread::yield_now();
         }
     }
-    assert!(timers.is_empty(), "it does not beat on");
+    assert!(timers.is_empty(), "the heartbeat has ended");
     clock.advance(TICK * 9);
     timers.shutdown();
     timers.driver().unwrap().wait().unwrap();

@@ -119,7 +119,7 @@ fn cancel_reports_whether_a_run_was_prevented() {
     let holder = Arc::clone(&held);
     let armed = desk.scheduler.every(SECOND).run(move || drop(Arc::clone(&holder))).unwrap();
     assert_eq!(armed.cancel(), Cancel::Prevented);
-    assert_eq!(Arc::strong_count(&held), 1, "what it held is dropped at once");
+    assert_eq!(Arc::strong_count(&held), 1, "its captured values are dropped immediately");
     assert_eq!(armed.cancel(), Cancel::Ended);
     assert_eq!(armed.ending(), Some(Ending::Cancelled));
     assert!(desk.scheduler.wheel().is_empty());
@@ -389,7 +389,7 @@ fn a_timer_that_is_dropped_unfired_ends_its_closure() {
     assert_eq!(moved.reset(SECOND), Ok(true));
     drop(timers);
     assert!(matches!(taken.join(), Err(JoinError::NotRun)));
-    assert_eq!(moved.ending(), None, "that timer was overtaken");
+    assert_eq!(moved.ending(), None, "that timer was superseded");
     let drained = desk.scheduler.after(SECOND, || ()).unwrap();
     drop(desk.scheduler.wheel().drain());
     assert_eq!(moved.ending(), Some(Ending::ShutDown));

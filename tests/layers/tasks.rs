@@ -197,7 +197,7 @@ fn a_dropped_task_is_not_counted() {
         bench.pass();
         bench.spawned.lock().unwrap().clear();
         assert_eq!(bench.tasks.working(), 0);
-        assert!(bench.jobs.did().iter().all(|did| *did == Dropped), "and what waited behind it");
+        assert!(bench.jobs.did().iter().all(|did| *did == Dropped), "and the queued run");
         bench.pass();
         assert_eq!(bench.jobs.did().last(), Some(&Begun));
     }
