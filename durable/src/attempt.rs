@@ -415,7 +415,7 @@ fn outcome(finish: Finish) -> Outcome {
 fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", text.unwrap_or("without a text"))
+    format!("the handler panicked: {}", text.unwrap_or("without a message"))
 }
 
 #[cfg(all(test, feature = "file"))]

@@ -37,7 +37,7 @@ pub(super) const LONGEST_PAYLOAD: usize = 1 << 20;
 /// let inserted = timers.insert("", "a timer without an id", Duration::ZERO, Options::new());
 /// let refused = pollster::block_on(inserted).unwrap_err();
 /// assert_eq!(status(&refused.reason), 400);
-/// assert_eq!(refused.to_string(), "an id of 0 bytes was given; 1 to 512 are allowed");
+/// assert_eq!(refused.to_string(), "the id has 0 bytes (1 to 512 are allowed)");
 /// # drop(timers);
 /// # std::fs::remove_file(&file)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -136,24 +136,24 @@ impl DurableError {
 
     /// Returns the error for a timer whose record cannot be read.
     pub(super) fn corrupt_timer(id: &str) -> Self {
-        Self::Corrupt { id: Some(id.to_owned()), what: format!("the record of {id:?}") }
+        Self::Corrupt { id: Some(id.to_owned()), what: format!("damaged record of {id:?}") }
     }
 
     /// Returns the error for a timer that has a key in the index but no record.
     pub(super) fn missing_timer(id: &str) -> Self {
-        let what = format!("the record of {id:?}, to which the index leads, is missing");
+        let what = format!("the record of {id:?} is missing, although the index has its key");
         Self::Corrupt { id: Some(id.to_owned()), what }
     }
 
     /// Returns the error for index keys that are out of order.
     pub(super) fn out_of_order(id: &str) -> Self {
-        let what = format!("the index of due times is not in order at {id:?}");
+        let what = format!("the index of due times is out of order at {id:?}");
         Self::Corrupt { id: Some(id.to_owned()), what }
     }
 
     /// Returns the error for a dead letter that cannot be read.
     pub(super) fn corrupt_letter(number: u64) -> Self {
-        Self::corrupt(format!("the dead letter {number}"))
+        Self::corrupt(format!("damaged dead letter {number}"))
     }
 
     /// Returns `true` if the error is temporary, that is, gone once the disk works again or the
@@ -179,41 +179,41 @@ impl fmt::Display for DurableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::IdLength { length, most } => {
-                write!(f, "an id of {length} bytes was given; 1 to {most} are allowed")
+                write!(f, "the id has {length} bytes (1 to {most} are allowed)")
             }
             Self::PayloadLength { length, most } => {
-                write!(f, "a payload of {length} bytes was given; at most {most} are allowed")
+                write!(f, "the payload has {length} bytes (at most {most} are allowed)")
             }
-            Self::BeyondRange { .. } => f.write_str("the time is beyond the end of the year 9999"),
-            Self::Exists => f.write_str("there is a timer of that id already"),
-            Self::Option(what) => write!(f, "out of range: {what}"),
-            Self::Address(what) => write!(f, "the address: {what}"),
+            Self::BeyondRange { .. } => f.write_str("the time is after the end of the year 9999"),
+            Self::Exists => f.write_str("a timer with this id already exists"),
+            Self::Option(what) => write!(f, "invalid option: {what}"),
+            Self::Address(what) => write!(f, "invalid address: {what}"),
             Self::Evicts { policy } => write!(
                 f,
-                "the server may remove timers: its maxmemory-policy is {policy}; noeviction and \
-                 volatile-… are allowed"
+                "the server may evict timers: its maxmemory-policy is {policy} (noeviction and \
+                 volatile-… are allowed)"
             ),
-            Self::Rule(what) => write!(f, "the rule of repetition: {what}"),
-            Self::Json(what) => write!(f, "the payload as JSON: {what}"),
-            Self::ReadOnly(what) => write!(f, "the store cannot be written: {what}"),
+            Self::Rule(what) => write!(f, "invalid repetition rule: {what}"),
+            Self::Json(what) => write!(f, "invalid JSON payload: {what}"),
+            Self::ReadOnly(what) => write!(f, "the store is read-only: {what}"),
             Self::Locked(what) => write!(f, "the store is open elsewhere: {what}"),
-            Self::Corrupt { id: Some(_), what } => write!(f, "a timer cannot be read: {what}"),
+            Self::Corrupt { id: Some(_), what } => write!(f, "unreadable timer: {what}"),
             Self::Corrupt { id: None, what } => {
-                write!(f, "the store is no such store, or damaged: {what}")
+                write!(f, "not a timer store, or damaged: {what}")
             }
             Self::Format { found, known } => {
-                write!(f, "the store has the layout {found}; known here is {known}")
+                write!(f, "the store has layout {found} (this version supports {known})")
             }
-            Self::Emptied => f.write_str("the store was emptied: its timers have gone"),
+            Self::Emptied => f.write_str("the store was emptied and its timers are lost"),
             Self::Remade { partitions } => write!(
                 f,
-                "the store was emptied and made anew with {partitions} partitions; connect again"
+                "the store was emptied and created again with {partitions} partitions: connect again"
             ),
-            Self::Unreachable(what) => write!(f, "the store does not answer: {what}"),
-            Self::Denied(what) => write!(f, "the store denies access: {what}"),
-            Self::Io(what) => write!(f, "reading or writing the store failed: {what}"),
-            Self::Timer(refusal) => write!(f, "the timer that wakes the worker: {refusal}"),
-            Self::Closed => f.write_str("the store or its timer has been shut down"),
+            Self::Unreachable(what) => write!(f, "the store is unreachable: {what}"),
+            Self::Denied(what) => write!(f, "access denied: {what}"),
+            Self::Io(what) => write!(f, "could not read or write the store: {what}"),
+            Self::Timer(refusal) => write!(f, "the timer refused to wake the worker: {refusal}"),
+            Self::Closed => f.write_str("the store or its timer was shut down"),
         }
     }
 }

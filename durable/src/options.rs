@@ -194,17 +194,17 @@ impl Options {
     pub(super) fn check(&self, now: Millis) -> Result<(), DurableError> {
         let Settings { attempts, lease, rule, .. } = &self.settings;
         if *attempts == 0 {
-            return Err(DurableError::Option("0 attempts; at least 1 is allowed"));
+            return Err(DurableError::Option("the number of attempts must be at least 1"));
         }
         if !(1..=86_400_000).contains(lease) {
-            return Err(DurableError::Option("the lease; 1 ms to a day is allowed"));
+            return Err(DurableError::Option("the lease must be 1 ms to one day"));
         }
         if let Some((expression, zone)) = rule {
             if expression.len() + zone.len() > 512 {
-                return Err(DurableError::Rule("it is longer than 512 bytes".to_owned()));
+                return Err(DurableError::Rule("more than 512 bytes".to_owned()));
             }
             if self.settings.next(now)?.is_none() {
-                return Err(DurableError::Rule("it names no time to come".to_owned()));
+                return Err(DurableError::Rule("no future occurrence".to_owned()));
             }
         }
         Ok(())

@@ -263,7 +263,11 @@ impl DurableTimers {
         let due = match when {
             When::ByRule => match options.settings.next(now)? {
                 Some(first) => Due::At(first),
-                None => return Err(DurableError::Rule("there is none".to_owned())),
+                None => {
+                    return Err(DurableError::Rule(
+                        "`When::ByRule` needs a rule, set one in `Options`".to_owned(),
+                    ));
+                }
             },
             when => plain(when),
         };
@@ -299,7 +303,7 @@ impl DurableTimers {
     /// if the store fails.
     pub async fn reset(&self, id: &str, when: impl Into<When>) -> Result<bool, DurableError> {
         match when.into() {
-            When::ByRule => Err(DurableError::Option("the time; `At` or `After` is allowed")),
+            When::ByRule => Err(DurableError::Option("a reset needs a time, `At` or `After`")),
             when => self.store.reset(id, plain(when)).await,
         }
     }

@@ -44,17 +44,17 @@ faults!(TransactionError, TableError, StorageError, CommitError, DatabaseError, 
 fn convert(error: redb::Error) -> DurableError {
     match error {
         redb::Error::DatabaseAlreadyOpen => DurableError::Locked(
-            "another process, or another handle of this one, has it".to_owned(),
+            "another process, or another handle of this one, has the file open".to_owned(),
         ),
         redb::Error::Corrupted(_)
         | redb::Error::TableTypeMismatch { .. }
         | redb::Error::TableDoesNotExist(_) => DurableError::corrupt(error.to_string()),
-        redb::Error::PreviousIo => DurableError::Io("reading or writing has failed".to_owned()),
+        redb::Error::PreviousIo => DurableError::Io("an earlier read or write failed".to_owned()),
         redb::Error::Io(error) => {
             let what = error.to_string();
             match error.kind() {
                 // The database says no more of a file that it did not write.
-                ErrorKind::InvalidData => DurableError::corrupt("it is no database of redb"),
+                ErrorKind::InvalidData => DurableError::corrupt("the file is not a redb database"),
                 ErrorKind::UnexpectedEof => DurableError::corrupt(what),
                 ErrorKind::PermissionDenied
                 | ErrorKind::ReadOnlyFilesystem
@@ -78,7 +78,7 @@ pub(super) fn asserted<R>(
     work: impl FnOnce() -> Result<R, TransitionError>,
 ) -> Result<R, DurableError> {
     let worked = catch_unwind(AssertUnwindSafe(work));
-    let panicked = |_| Err(DurableError::corrupt("an assertion of the database failed").into());
+    let panicked = |_| Err(DurableError::corrupt("the database panicked").into());
     worked.unwrap_or_else(panicked).map_err(DurableError::from)
 }
 

@@ -161,7 +161,9 @@ fn prepare(database: &Database) -> Result<(), TransitionError> {
         Some(LAYOUT) => return Ok(()),
         Some(found) => return Err(DurableError::Format { found, known: LAYOUT }.into()),
         None if empty => {}
-        None => return Err(DurableError::corrupt("it holds the tables of something else").into()),
+        None => {
+            return Err(DurableError::corrupt("the file has the tables of another program").into());
+        }
     }
     let transaction = database.begin_write()?;
     transaction.open_table(META)?.insert("layout", LAYOUT)?;

@@ -172,7 +172,8 @@ impl Embedded {
     ) -> Result<Self, DurableError> {
         let watchers = Arc::new(Watchers::default());
         let store_file = Arc::new(ReopeningFile::new(opener, opened, Arc::clone(&watchers)));
-        let thread = |error: std::io::Error| DurableError::Io(format!("a thread: {error}"));
+        let thread =
+            |error: std::io::Error| DurableError::Io(format!("could not start a thread: {error}"));
         let (reads, reader) = reader(Arc::clone(&store_file), Arc::clone(&name)).map_err(thread)?;
         let (writes, writer) = writer(store_file, Arc::clone(&watchers), name).map_err(thread)?;
         Ok(Self { calls: Some((writes, reads)), threads: vec![reader, writer], watchers, clock })

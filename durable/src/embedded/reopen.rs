@@ -48,7 +48,7 @@ impl ReopeningFile {
             open = self.read();
         }
         let Some(file) = &open.file else {
-            return Err(DurableError::ReadOnly("it is being opened again".to_owned()));
+            return Err(DurableError::ReadOnly("the file is being reopened".to_owned()));
         };
         let done = work(file);
         let closed = open.closed;

@@ -153,7 +153,7 @@ async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<S
             let error = match connection.clone().command(command).await {
                 Ok(said) => match read(said, node.client()) {
                     // It was taken out of the cluster, or has not been put in yet.
-                    none if none.is_empty() => (ErrorKind::Io, "the node knows of no slots").into(),
+                    none if none.is_empty() => (ErrorKind::Io, "the node has no slots").into(),
                     shards => return Ok((Arc::clone(node), shards)),
                 },
                 Err(error) => error,

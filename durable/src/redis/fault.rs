@@ -32,7 +32,7 @@ impl Fault {
         let what = error.to_string();
         match error.kind() {
             ErrorKind::Server(Server::Moved | Server::Ask) if !cluster => {
-                let advice = "a node of a cluster: `Redis::connect_cluster` is for it";
+                let advice = "the node belongs to a cluster, use `Redis::connect_cluster`";
                 Self::Fatal(DurableError::Address(format!("{advice} ({what})")))
             }
             ErrorKind::Server(

@@ -166,13 +166,14 @@ impl Link {
 /// Converts a reply to its type. A reply of another type arrived completely, so another program
 /// wrote to the store and the connection is intact.
 fn understood<T: FromRedisValue>(said: Value, about: &str) -> Result<T, DurableError> {
-    let unexpected = |error| DurableError::corrupt(format!("the answer about {about}: {error}"));
+    let unexpected =
+        |error| DurableError::corrupt(format!("unexpected reply about {about}: {error}"));
     redis::from_redis_value(said).map_err(unexpected)
 }
 
 /// Limits the time that connecting may take.
 async fn in_time<T>(connect: impl Future<Output = T>) -> Result<T, DurableError> {
-    let late = |_| DurableError::Unreachable("no connection in time".to_owned());
+    let late = |_| DurableError::Unreachable("connecting timed out".to_owned());
     tokio::time::timeout(CALLER, connect).await.map_err(late)
 }
 

@@ -140,7 +140,7 @@ impl Operations {
             })
             .collect();
         if asked.is_empty() {
-            return Err(DurableError::Unreachable("no partition can be asked".to_owned()));
+            return Err(DurableError::Unreachable("no partition can be reached".to_owned()));
         }
         Ok(select_ok(asked).await?.0)
     }

@@ -128,10 +128,12 @@ impl RedisOptions {
     fn check(&self) -> Result<(), DurableError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(plain) {
-            return Err(DurableError::Option("the name; 1 to 64 of a-z A-Z 0-9 _ . - are allowed"));
+            return Err(DurableError::Option(
+                "the store name must have 1 to 64 of a-z A-Z 0-9 _ . -",
+            ));
         }
         if !(1..=1024).contains(&self.partitions) {
-            return Err(DurableError::Option("the number of partitions; 1 to 1024 are allowed"));
+            return Err(DurableError::Option("the number of partitions must be 1 to 1024"));
         }
         Ok(())
     }
@@ -297,7 +299,7 @@ impl Redis {
 }
 
 fn runtime() -> Result<Handle, DurableError> {
-    Handle::try_current().map_err(|_| DurableError::Option("the runtime: connect within tokio's"))
+    Handle::try_current().map_err(|_| DurableError::Option("connect needs a tokio runtime"))
 }
 
 fn client(url: &str) -> Result<Client, DurableError> {

@@ -68,7 +68,7 @@ fn beyond() -> DurableError {
 }
 
 pub(super) fn unexpected_reply() -> DurableError {
-    DurableError::corrupt("a script answers what it never does")
+    DurableError::corrupt("unexpected reply of a script")
 }
 
 fn record(id: &str, bytes: &[u8]) -> Result<Record, DurableError> {

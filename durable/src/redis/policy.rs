@@ -18,7 +18,7 @@ pub(super) async fn check(link: &Link) -> Result<(), DurableError> {
             Ok(info) => info,
             Err(DurableError::Unreachable(_)) => continue,
             Err(DurableError::Denied(what)) => {
-                let advice = "INFO tells whether the server may remove timers; grant it, or \
+                let advice = "grant INFO, which tells if the server may evict timers, or \
                               choose `RedisOptions::allow_eviction`";
                 return Err(DurableError::Denied(format!("{what} ({advice})")));
             }

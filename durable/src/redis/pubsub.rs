@@ -63,7 +63,7 @@ pub(super) async fn subscribe(link: &Link, channel: &str) -> RedisResult<PubSub>
             subscription.subscribe(channel).await?;
             Ok(subscription)
         };
-        let late = || Err((redis::ErrorKind::Io, "no subscription in time").into());
+        let late = || Err((redis::ErrorKind::Io, "subscribing timed out").into());
         last = tokio::time::timeout(BEGINS, begun).await.unwrap_or_else(|_| late());
         if last.is_ok() {
             break;

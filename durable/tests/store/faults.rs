@@ -383,7 +383,7 @@ fn deliver(bench: &Bench<OneFile>, count: usize) -> (BTreeSet<String>, Vec<Event
         match &event.outcome {
             Outcome::Acknowledged => assert!(acknowledged.insert(event.id), "acknowledged twice"),
             Outcome::Unreadable { error } => {
-                keys -= usize::from(error.contains("not in order"));
+                keys -= usize::from(error.contains("out of order"));
                 reported.push(event);
             }
             outcome => panic!("{outcome:?}"),
@@ -513,7 +513,7 @@ fn keys_that_are_not_in_order_are_reported() {
         let running = bench.work_well();
         let event = running.next();
         assert!(
-            matches!(&event.outcome, Outcome::Unreadable { error } if error.contains("in order")),
+            matches!(&event.outcome, Outcome::Unreadable { error } if error.contains("out of order")),
             "{event:?}"
         );
         assert_eq!(running.stop(), []);

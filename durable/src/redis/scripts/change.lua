@@ -14,7 +14,7 @@ local NOTIFY_AHEAD = 30000      -- how far ahead a change is told to the workers
 local LATEST = 253402300799999
 local LAYOUT = 2        -- of a record
 local DAMAGED = 128     -- flag of a record that a worker could not read
-local CORRUPT = 'TBCORRUPT the record of a timer'
+local CORRUPT = 'TBCORRUPT damaged record of a timer'
 
 -- The present, and the present rounded up: what is due a while after it has waited for so long.
 local now, coming
