@@ -32,7 +32,7 @@ const HIGH_WATERMARK: Millis = 10_000;
 
 /// The interval between two checks of the store, and so the time for which a step of its clock can
 /// stay unnoticed.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The feed that workers share, as long as there are workers.
 pub(super) type Shared = Arc<Mutex<Weak<Feed>>>;
@@ -51,7 +51,7 @@ pub(super) struct Feed {
 struct FeedState {
     queue: DelayQueue<Key>,
     loading: Option<Loading>,
-    look: Sleep,
+    next_check: Sleep,
     /// Set if a page is to be requested as soon as none is pending.
     hasty: bool,
     /// Set once the feed has left the store.
@@ -102,8 +102,8 @@ impl Feed {
             .map_err(|error| DurableError::Io(error.to_string()))?;
         let window = Arc::new(Window::new(queue.handle(), now));
         let member = store.join(&window);
-        let look = timer.sleep(LOOK);
-        let state = FeedState { queue, loading: None, look, hasty: false, left: false };
+        let next_check = timer.sleep(CHECK_INTERVAL);
+        let state = FeedState { queue, loading: None, next_check, hasty: false, left: false };
         Ok(Self {
             window,
             ready: Arc::default(),
@@ -160,7 +160,7 @@ impl Turn<'_> {
         loop {
             let mut moved = self.poll_page(feed, context, &mut polled)?;
             moved |= self.poll_fired(feed, context)?;
-            moved |= self.poll_look(feed, context)?;
+            moved |= self.poll_check(feed, context)?;
             moved |= self.ask_for_page(feed, context)?;
             if !moved {
                 return Ok(polled);
@@ -211,14 +211,16 @@ impl Turn<'_> {
     }
 
     /// Checks the store at intervals, even while a page is pending.
-    fn poll_look(&mut self, feed: &Feed, context: &mut Context<'_>) -> Result<bool, DurableError> {
+    fn poll_check(&mut self, feed: &Feed, context: &mut Context<'_>) -> Result<bool, DurableError> {
         let state = &mut *self.state;
-        let Poll::Ready(slept) = Pin::new(&mut state.look).poll(context) else { return Ok(false) };
+        let Poll::Ready(slept) = Pin::new(&mut state.next_check).poll(context) else {
+            return Ok(false);
+        };
         // Also after a refusal, which the sleep would repeat to the next worker.
-        state.look.reset_after(LOOK);
+        state.next_check.reset_after(CHECK_INTERVAL);
         slept.map_err(DurableError::Timer)?;
         state.hasty = true;
-        feed.ready.look();
+        feed.ready.count_check();
         Ok(true)
     }
 

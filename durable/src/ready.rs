@@ -45,7 +45,7 @@ struct Inner {
     /// The last number of a registration or a claim.
     last: u64,
     /// The number of checks of the store so far.
-    looks: u64,
+    checks: u64,
     /// The number of workers that poll the feed or wait for it.
     polling: usize,
     /// Set if the workers are to be woken after the feed has been polled.
@@ -84,14 +84,14 @@ impl Ready {
     }
 
     /// Counts a check of the store. Offers the keys of workers that are not polled again.
-    pub(super) fn look(&self) {
+    pub(super) fn count_check(&self) {
         let inner = &mut *self.lock();
-        inner.looks += 1;
-        let Inner { keys, workers, open, looks, .. } = inner;
+        inner.checks += 1;
+        let Inner { keys, workers, open, checks, .. } = inner;
         open.retain(|_, claim| {
             // The registration has gone if its worker is ending, and its claims count from their beginning.
             let polled = workers.get(&claim.registration).map_or(0, |worker| worker.polled);
-            let kept = *looks < claim.taken.max(polled) + MISSED;
+            let kept = *checks < claim.taken.max(polled) + MISSED;
             if !kept {
                 keys.insert(claim.key.clone());
             }
@@ -194,7 +194,7 @@ impl Registration {
     /// Records that the worker is being polled, and the waker for afterwards.
     pub(super) fn register(&self, waker: &Waker) {
         let mut inner = self.ready.lock();
-        let worker = WorkerState { waker: Some(waker.clone()), idle: false, polled: inner.looks };
+        let worker = WorkerState { waker: Some(waker.clone()), idle: false, polled: inner.checks };
         let before = inner.workers.insert(self.number, worker);
         // A waker that is replaced may be the last reference to its task.
         drop(inner);
@@ -210,7 +210,7 @@ impl Registration {
             }
             return None;
         };
-        let (number, taken) = (inner.number(), inner.looks);
+        let (number, taken) = (inner.number(), inner.checks);
         inner.open.insert(number, OpenClaim { key: key.clone(), registration: self.number, taken });
         drop(inner);
         Some(Claim { ready: Arc::clone(&self.ready), key, number })
@@ -347,9 +347,9 @@ mod tests {
         let held = other.poll(1);
         assert_eq!(due(&held), [9]);
         claims[0].settle();
-        ready.look();
-        assert!(other.poll(4).is_empty(), "it has missed one look");
-        ready.look();
+        ready.count_check();
+        assert!(other.poll(4).is_empty(), "it has missed one check");
+        ready.count_check();
         let offered = other.poll(4);
         assert_eq!(due(&offered), [5, 7], "the worker that is polled keeps its own");
         // Its answers come late: neither brings the key back.
@@ -360,9 +360,9 @@ mod tests {
         // age.
         let TestWorker { registration, .. } = other;
         drop(registration);
-        ready.look();
+        ready.count_check();
         assert_eq!(ready.len(), 1);
-        ready.look();
+        ready.count_check();
         assert_eq!(due(&stalled.poll(4)), [5, 7, 9]);
         drop((held, offered));
         assert_eq!(ready.len(), 3);

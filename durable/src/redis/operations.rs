@@ -120,7 +120,7 @@ impl Operations {
     }
 
     /// Sends a read-only command about a key.
-    async fn look<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, DurableError> {
+    async fn query<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, DurableError> {
         let ask = |connection: Connection| connection.command(command.clone());
         self.link.ask(key, RetryPolicy::Caller, ask).await
     }
@@ -228,7 +228,7 @@ impl Operations {
         let bucket = self.keys.bucket(self.keys.location(id));
         let mut command = cmd("HGET");
         command.arg(&bucket).arg(id);
-        self.look(&bucket, command).await
+        self.query(&bucket, command).await
     }
 
     /// Lists timers in the order of partitions, buckets and ids.
@@ -271,8 +271,8 @@ impl Operations {
             let (mut timers, mut dead) = (cmd("HGET"), cmd("HLEN"));
             timers.arg(&counters).arg("timers");
             dead.arg(&letters);
-            let timers: Option<u64> = self.look(&counters, timers).await?;
-            let dead: u64 = self.look(&letters, dead).await?;
+            let timers: Option<u64> = self.query(&counters, timers).await?;
+            let dead: u64 = self.query(&letters, dead).await?;
             Ok::<_, DurableError>((timers.unwrap_or(0), dead))
         });
         let counts = try_join_all(each).await?;
@@ -390,7 +390,7 @@ impl Operations {
             let [_, order] = self.keys.dead(partition);
             let mut command = cmd("ZRANGEBYSCORE");
             command.arg(&order).arg(first).arg("+inf").arg("LIMIT").arg(0).arg(limit);
-            let inner: Vec<u64> = self.look(&order, command).await?;
+            let inner: Vec<u64> = self.query(&order, command).await?;
             Ok::<_, DurableError>(inner.into_iter().map(move |inner| self.number(partition, inner)))
         });
         let mut numbers: Vec<u64> = try_join_all(each).await?.into_iter().flatten().collect();
@@ -423,7 +423,7 @@ impl Operations {
         let [letters, _] = self.keys.dead(partition);
         let mut command = cmd("HGET");
         command.arg(&letters).arg(inner);
-        self.look(&letters, command).await
+        self.query(&letters, command).await
     }
 
     pub(super) async fn redrive(self: Arc<Self>, number: u64) -> Result<bool, DurableError> {

@@ -48,7 +48,7 @@ struct LocalWorker {
     /// The number of slow replies that the worker waits for, by partition.
     stalled: BTreeMap<u64, usize>,
     /// The foreign partition that was last checked for stragglers, and the time of the check.
-    looked: (u64, Millis),
+    last_check: (u64, Millis),
     /// `true` if the master with the list of workers does not reply.
     lost_heartbeat: bool,
     /// `true` if the store was emptied and the worker has not yet reported it.
@@ -65,14 +65,14 @@ impl Ownership {
     /// Adds a worker that owns no partition.
     pub(super) fn join(&self, number: u64, window: &Arc<Window>) {
         let window = Arc::downgrade(window);
-        let (owned, missed, looked) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
+        let (owned, missed, last_check) = (BTreeSet::new(), BTreeSet::new(), (number, 0));
         let stalled = BTreeMap::new();
         let worker = LocalWorker {
             window,
             owned,
             missed,
             stalled,
-            looked,
+            last_check,
             lost_heartbeat: false,
             emptied: false,
         };
@@ -195,7 +195,7 @@ impl Ownership {
     ) -> Option<u64> {
         let mut all = self.lock();
         let worker = all.get_mut(&number)?;
-        let (last, when) = worker.looked;
+        let (last, when) = worker.last_check;
         if (when..when.saturating_add(STRAGGLERS)).contains(&now) {
             return None;
         }
@@ -203,7 +203,7 @@ impl Ownership {
         let next = others.find(|partition| {
             !worker.owned.contains(partition) && !worker.is_withheld(*partition)
         })?;
-        worker.looked = (next, now);
+        worker.last_check = (next, now);
         Some(next)
     }
 
