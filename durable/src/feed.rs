@@ -224,7 +224,7 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// Requests the next page at each check, and when less than half of the keys remain.
+    /// Requests the next page at each check, and earlier when keys run low.
     fn ask_for_page(
         &mut self,
         feed: &Feed,

@@ -257,7 +257,7 @@ impl Sender {
                     not_executed.push(request);
                 }
                 Fault::Fatal(error) | Fault::Rejected(error) => {
-                    request.respond(&self.operations, Err(error))
+                    request.respond(&self.operations, Err(error));
                 }
                 Fault::NotExecuted(why) | Fault::Ambiguous(why) => {
                     self.why = why;
