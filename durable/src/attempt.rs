@@ -305,10 +305,10 @@ impl Attempts {
     /// Completes when the worker has been asked to end and `most` has passed since the call.
     async fn given_up(&self, most: Duration) {
         let begun = self.timer.now();
-        // Told, or its worker has gone.
+        // Either the request to end, or a worker that was dropped.
         let _ = self.ending.clone().await;
         let gone = self.timer.now().saturating_duration_since(begun);
-        // A timer that takes no sleep wakes nobody any more.
+        // A closed timer refuses the sleep, and the wait ends at once.
         let _ = self.timer.sleep(most.saturating_sub(gone)).await;
     }
 
@@ -345,7 +345,7 @@ impl Attempts {
         asked: Instant,
     ) -> Result<Finish, DurableError> {
         let Lease { now, overrun, record, .. } = lease;
-        // This delivery makes up for those that were missed while no worker ran.
+        // This delivery also makes up for those that were missed while no worker ran.
         let next = match record.settings.next((*now).max(record.planned)) {
             Ok(next) => next,
             Err(error) => {

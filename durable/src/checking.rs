@@ -59,7 +59,7 @@ impl DurableTimers {
     /// In a file, the repair is one transaction and takes effect completely or not at all. It reads
     /// and writes all records, needs as much additional space in the file, and blocks other
     /// changes. In Redis it takes as many steps as the check, between which other operations
-    /// continue. Records stay where they are, the timers of [`len`](Self::len) are counted anew,
+    /// continue. Records stay where they are, the timers of [`len`](Self::len) are counted again,
     /// and workers of other processes find restored timers within a minute.
     ///
     /// # Errors

@@ -121,7 +121,7 @@ impl Feed {
             return Box::pin(std::future::ready(Ok(())));
         }
         let mut state = self.lock();
-        // A page that is asked for would make the worker a member again.
+        // A pending page would make the worker a member again.
         let loading = state.loading.take();
         state.left = true;
         drop(state);
@@ -135,7 +135,7 @@ impl Feed {
         let waker = Waker::from(Arc::clone(&self.ready));
         let polled = turn.poll(self, &mut Context::from_waker(&waker));
         if polled.is_err() {
-            // The others go on, or find the same error.
+            // The other workers continue, or find the same error.
             self.ready.wake_all();
         }
         polled
@@ -180,7 +180,7 @@ impl Turn<'_> {
         let Poll::Ready(page) = page.poll_unpin(context) else { return Ok(false) };
         if let Some(Loading { from, asked, .. }) = loading.take() {
             let mut page = page?;
-            // Each page may show it again; it is reported once a minute.
+            // Each page may contain it again, but it is reported once a minute.
             if let Some(key) = page.misplaced.take()
                 && feed.window.unreadable(feed.timer.now())
             {
@@ -257,7 +257,7 @@ impl fmt::Debug for Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         if !self.lock().left {
-            // It is done though nothing waits for the answer.
+            // The store executes this although its future is dropped.
             drop(self.store.leave(self.member));
         }
     }

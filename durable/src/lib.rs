@@ -29,7 +29,7 @@
 //!               insert                lease: attempt + 1               Ok, no rule
 //!   (nothing) ──────────► resting ───────────────────────────► leased ─────────────► (nothing)
 //!       ▲                 │  ▲  ▲      the lease has run out:  │ │ │ ▲
-//!       └──── cancel ─────┘  │  │      leased anew, the        │ │ └─┘
+//!       └──── cancel ─────┘  │  │      leased again, the       │ │ └─┘
 //!                            │  │      attempt has failed      │ │
 //!                            │  └── failed: due after a wait ──┘ │ failed for the last time,
 //!                            │      Ok, a rule: its next time    │ or lived too long

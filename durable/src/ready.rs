@@ -89,7 +89,7 @@ impl Ready {
         inner.checks += 1;
         let Inner { keys, workers, open, checks, .. } = inner;
         open.retain(|_, claim| {
-            // The registration has gone if its worker is ending, and its claims count from their beginning.
+            // An ending worker has no registration, and its claims count from their start.
             let polled = workers.get(&claim.registration).map_or(0, |worker| worker.polled);
             let kept = *checks < claim.taken.max(polled) + MISSED;
             if !kept {
@@ -352,11 +352,11 @@ mod tests {
         ready.count_check();
         let offered = other.poll(4);
         assert_eq!(due(&offered), [5, 7], "the worker that is polled keeps its own");
-        // Its answers come late: neither brings the key back.
+        // The late replies do not bring the key back.
         claims[1].settle();
         drop(claims);
         assert_eq!(ready.len(), 0);
-        // A second claim of a key counts by itself, and those of a worker that is ending by their
+        // A second claim of a key counts by itself, and the claims of an ending worker by their
         // age.
         let TestWorker { registration, .. } = other;
         drop(registration);
@@ -378,7 +378,7 @@ mod tests {
         ready.extend(keys(&[2, 3]));
         let claims = first.poll(1);
         assert_eq!((due(&claims), busy.woken(), idle.woken()), (vec![2], 0, 1));
-        // Once is enough.
+        // A worker is woken once.
         first.registration.pass();
         assert_eq!(idle.woken(), 0);
         let others = idle.poll(1);
@@ -416,7 +416,7 @@ mod tests {
         drop(registration);
         assert_eq!((woken.0.load(SeqCst), second.woken()), (0, 1));
         assert_eq!(ready.lock().workers.len(), 1);
-        // A worker that is not registered, or was woken, is passed over.
+        // A worker that is not registered, or was woken, is skipped.
         ready.wake_all();
         assert_eq!(second.woken(), 0);
     }

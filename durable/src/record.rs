@@ -198,7 +198,7 @@ impl Dead {
             DeadReason::Rule => 2,
         });
         self.record.fields(&mut bytes);
-        // The id is among the bytes.
+        // The id is part of the bytes.
         bytes.sealed("")
     }
 

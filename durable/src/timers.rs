@@ -254,7 +254,7 @@ impl DurableTimers {
             let (length, most) = (payload.len(), LONGEST_PAYLOAD);
             return Err(DurableError::PayloadLength { length, most });
         }
-        // Only a rule asks what time it is.
+        // Only a rule needs the current time.
         let now = match options.settings.rule {
             Some(_) => self.store.now().await?,
             None => 0,

@@ -111,7 +111,7 @@ impl Window {
     /// store's clock.
     pub(super) fn state(&self, local: Instant) -> (usize, Key, Millis) {
         let mut loaded = self.lock();
-        // A page that is on its way is taken first, however long it takes.
+        // A pending page is used first, however long it takes.
         if loaded.log.is_none() && loaded.again.take_if(|again| *again <= local).is_some() {
             loaded.clear();
         }
@@ -130,7 +130,7 @@ impl Window {
         let Some(log) = loaded.log.take() else { return };
         let before = std::mem::replace(&mut loaded.base, now);
         if before.was_set_before(now) {
-            // Every key is where it does not belong.
+            // Every key is at the wrong time.
             loaded.clear();
             return;
         }
@@ -160,7 +160,7 @@ impl Window {
             }
             loaded.change(change.clone());
         }
-        // Whoever is to take the page does not come: it is asked for again.
+        // The page is overdue, so it is discarded and requested again.
         loaded.log.take_if(|log| log.len() > LOG);
     }
 
@@ -218,8 +218,8 @@ impl Window {
         if let Some(id) = loaded.armed.remove(&key) {
             drop(loaded.queue.cancel(id));
         }
-        // By that answer's clock: it may be another master's than that of the pages, which find out
-        // when theirs is set.
+        // The reading of that reply counts. It may be from another master than that of the pages,
+        // which notice by themselves if theirs is set.
         loaded.put_at(key, now);
     }
 
@@ -266,9 +266,9 @@ impl Held<'_> {
         }
         match self.queue.insert_at(key.clone(), clock.instant(key.0)) {
             Ok(id) => drop(loaded.armed.insert(key, id)),
-            // The worker has gone. (The wheel is unbounded, and ranges over years: a key is before
-            // the low watermark, which was seconds ahead of a clock that has not been set since.) In any
-            // case the key is not here.
+            // The worker has gone. (The wheel is unbounded and ranges over years, and the key is
+            // below the low watermark, which was seconds ahead of a clock that has not been set
+            // since.) In any case the key is not in the wheel.
             Err(_) => loaded.low_watermark = key,
         }
         if loaded.armed.len() > MOST
@@ -322,7 +322,7 @@ impl Watchers {
         let mut windows = Vec::new();
         let mut watchers = ignore_poison(self.0.lock());
         watchers.retain(|watcher| watcher.upgrade().map(|window| windows.push(window)).is_some());
-        // Who begins to watch from here on has loaded nothing yet.
+        // A window that is added from here on has loaded nothing yet.
         drop(watchers);
         windows.iter().for_each(|window| call(window));
     }
@@ -390,7 +390,7 @@ mod tests {
             self.clock.advance(Duration::from_millis(by).saturating_sub(self.clock.elapsed()));
             let mut context = Context::from_waker(Waker::noop());
             let (mut fired, mut pending) = (Vec::new(), 0);
-            // A queue that lets its task go once has more at the next poll.
+            // A queue that has yielded once has more at the next poll.
             while pending < 2 {
                 match self.queue.poll_expired(&mut context) {
                     Poll::Ready(Some(timer)) => {
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn changes_are_applied_again_when_the_page_has_come() {
         let mut trial = Trial::new();
-        // The page is older than the changes: it shows 5 still, and 6 not yet.
+        // The page is older than the changes, so it still has 5 and does not yet have 6.
         trial.load(&[5], false, 20, &[removed(5), added(6), added(7), removed(7)]);
         assert_eq!(trial.fired(20), [6]);
     }
@@ -451,7 +451,7 @@ mod tests {
         trial.window.notify(&all);
         assert_eq!(trial.low_watermark(), key(last));
         assert_eq!(trial.window.state(trial.clock.start()).0, MOST);
-        // A page that was asked for before that is of no use.
+        // A page that was requested before that is discarded.
         trial.window.begin();
         let (_, from, now) = trial.window.state(trial.clock.start());
         trial.window.notify(&[added(10)]);
@@ -488,12 +488,12 @@ mod tests {
         let start = trial.clock.start();
         trial.load(&[10, 500], false, 1000, &[]);
         assert_eq!(trial.fired(10), [10]);
-        // It was moved, and is here already: by a slower clock it comes later.
+        // The key was moved and is in the wheel already. By a slower clock it fires later.
         trial.window.notify(&[added(20)]);
         trial.window.again(key(20), at(5, start + Duration::from_millis(10)));
         assert!(trial.fired(24).is_empty());
         assert_eq!(trial.fired(25), [20]);
-        // The clock of another master says nothing of that of the pages.
+        // The clock of another master does not affect that of the pages.
         trial.window.again(key(300), at(90, start + Duration::from_millis(30)));
         assert_eq!(trial.window.state(start).0, 2);
         assert_eq!(trial.fired(240), [300]);
@@ -578,7 +578,7 @@ mod tests {
             asked: after(asked),
             answered: after(answered),
         };
-        // Read at any moment between the question and the answer.
+        // Read at any time between the request and the reply.
         for read in [1000, 1300, 1900] {
             let first = reading(read, 1000, 1900);
             for again in [5000, 5500, 6000] {

@@ -265,7 +265,7 @@ impl Run {
             }
             let mut moved = self.poll_running(context)?;
             if let Some(leaving) = &mut self.leaving {
-                // If the store could not be left, it finds out in the end.
+                // If the report to the store fails, the store notices in the end.
                 let left = leaving.is_terminated() || leaving.poll_unpin(context).is_ready();
                 if left && self.running.is_empty() {
                     return Poll::Ready(Ok(()));
@@ -306,7 +306,8 @@ impl Run {
             let Some(claim) = registration.take() else { return begun };
             begun = true;
             if self.attempts.store.is_withheld(self.attempts.worker, &claim.key.1) {
-                // Of a part of the store that does not answer: it is loaded again when that does.
+                // The part of the store that has this timer does not respond. The timer is loaded
+                // again when it does.
                 claim.settle();
             } else {
                 self.running.push(Box::pin(Arc::clone(&self.attempts).deliver(claim, permit)));

@@ -53,7 +53,7 @@ fn convert(error: redb::Error) -> DurableError {
         redb::Error::Io(error) => {
             let what = error.to_string();
             match error.kind() {
-                // The database says no more of a file that it did not write.
+                // The database reports nothing else for a file of another kind.
                 ErrorKind::InvalidData => DurableError::corrupt("the file is not a redb database"),
                 ErrorKind::UnexpectedEof => DurableError::corrupt(what),
                 ErrorKind::PermissionDenied

@@ -76,7 +76,7 @@ impl Opener {
         let length = std::fs::metadata(path).map_or(0, |found| found.len());
         let much = length >= SMALL && asserted(|| file.needs_less_than(length / 2))?;
         if much && asserted(|| Ok(file.0.compact()?)).is_err() {
-            // It is as good as it was; a database that has failed has to be opened again.
+            // The file is unchanged, but a database that has failed has to be opened again.
             drop(file);
             file = self.open(false)?;
         }
@@ -103,8 +103,8 @@ fn make(
     let new = PathBuf::from(name);
     let made = std::fs::File::create_new(&new).map_err(io).and_then(|_| build(&new));
     if made.is_ok() {
-        // Another process may have made one since, which stays. Where there are no links, it is
-        // made under its own name after all.
+        // Another process may have created the file since, and that one stays. On a file system
+        // without links, the store is created under its own name later.
         let _ = std::fs::hard_link(&new, path);
     }
     // If the removal fails, the next start repeats it.
@@ -139,7 +139,7 @@ fn folder(path: &Path) -> &Path {
 
 /// Makes the name of a new file as durable as its contents.
 fn keep_name(path: &Path) -> std::io::Result<()> {
-    // Elsewhere a folder cannot be opened, and its names are durable without.
+    // On other systems a folder cannot be opened, and its names are durable anyway.
     if cfg!(unix) {
         std::fs::File::open(folder(path)).and_then(|folder| folder.sync_all())?;
     }
@@ -228,15 +228,15 @@ mod tests {
         for _ in 0..2 {
             let error = make(&path, cut_short).expect_err("it is refused");
             let DurableError::ReadOnly(what) = error else { panic!("{error}") };
-            // It names the file that could not be made.
+            // The error names the file that could not be created.
             assert!(what.contains(MAKING) && what.ends_with(": no space"), "{what}");
             assert_eq!((path.exists(), leftovers()), (false, 0));
         }
-        // A start that was killed has left this.
+        // The remains of a start that was killed.
         let mut left = path.clone().into_os_string();
         left.push(".new-0123456789abcdef");
         std::fs::write(left, [7; 100]).map_err(io)?;
-        // And this is another's.
+        // A file of another program.
         let mut other = path.clone().into_os_string();
         other.push(".new-version");
         std::fs::write(&other, "").map_err(io)?;

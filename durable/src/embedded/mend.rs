@@ -75,7 +75,7 @@ impl Snapshot {
             checked.keys += 1;
             let stray = match timers.get(key.value().1)? {
                 None => true,
-                // One that cannot be read is found among the records.
+                // An unreadable record is found among the records.
                 Some(found) => Record::decode(&id, found.value()).is_some_and(|it| it.due != time),
             };
             if stray {
@@ -144,12 +144,12 @@ impl Transaction {
             }
         }
         for (mut id, bytes) in unreadable {
-            // A record without a known id takes the place of no other.
+            // A record without a known id must not replace another.
             while new_timers.get(id.as_bytes())?.is_some() {
                 id.push(char::REPLACEMENT_CHARACTER);
             }
             new_timers.insert(id.as_bytes(), &bytes[..])?;
-            // Workers go on to report it.
+            // Workers continue to report it.
             for (time, of) in loose.iter().filter(|(_, of)| *named(of) == id) {
                 new_due.insert((*time, &of[..]), ())?;
             }

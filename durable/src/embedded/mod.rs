@@ -353,7 +353,7 @@ impl Drop for Embedded {
     fn drop(&mut self) {
         self.calls = None;
         for thread in self.threads.drain(..) {
-            // The last future of a worker may be dropped by a waker, on one of these threads.
+            // A waker may drop the last future of a worker on one of these threads.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

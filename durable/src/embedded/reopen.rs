@@ -54,7 +54,7 @@ impl ReopeningFile {
         let closed = open.closed;
         drop(open);
         if matches!(&done, Err(error) if error.passes()) {
-            // If it cannot be opened yet, the next call says why.
+            // If the file cannot be opened yet, the next call reports the reason.
             let _ = self.open_again(closed);
         }
         done
@@ -73,8 +73,9 @@ impl ReopeningFile {
         quietly(|| drop(failed));
         open.file = Some(self.opener.open(false)?);
         drop(open);
-        // Only now it can be seen if the failed operation was done after all; and another process
-        // may have had the file meanwhile. No lock is held, because a waker may drop the store.
+        // The windows load again, because only now can it be seen if the failed operation was
+        // executed, and another process may have had the file meanwhile. No lock is held, because a
+        // waker may drop the store.
         quietly(|| self.watchers.forget());
         Ok(())
     }

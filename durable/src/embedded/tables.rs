@@ -141,7 +141,7 @@ impl Transaction {
         if due.get((time, id.as_bytes()))?.is_some() {
             return Ok(true);
         }
-        // The character by which damaged bytes of an id were replaced.
+        // The character that replaces damaged bytes of an id.
         if !id.contains(char::REPLACEMENT_CHARACTER) {
             return Ok(false);
         }
@@ -312,7 +312,7 @@ impl Transaction {
     ) -> Result<(), TransitionError> {
         let mut record = Record { fence: None, error, next: None, ..found.clone() };
         if reason != DeadReason::Rule {
-            // The repetition goes on without this delivery.
+            // The repetition continues without this delivery.
             record.settings.rule = None;
         }
         let dead = Dead { id: id.to_owned(), died: now, reason, record };
@@ -351,7 +351,7 @@ impl Transaction {
             Err(broken) => return Err(broken),
         }
         let found = self.inner.open_table(TIMERS)?.remove(id.as_bytes())?.is_some();
-        // Its due time is not known any more.
+        // The due time of the timer is no longer known.
         let mut due = self.inner.open_table(DUE)?;
         let keys = due.iter()?.map(|entry| entry.map(|(key, _)| key));
         let mut some = Vec::new();
@@ -412,7 +412,7 @@ impl Snapshot {
         let due = self.0.open_table(DUE)?;
         let (mut keys, mut beyond, mut misplaced) = (Vec::<Key>::new(), Vec::<Key>::new(), None);
         for entry in due.range::<(u64, &[u8])>((from.0, from.1.as_bytes())..)? {
-            // One that is too late may stand before others: the next one shows it.
+            // A key that is too late may precede others, which the next key reveals.
             if keys.len() == limit || beyond.len() == 2 {
                 break;
             }

@@ -88,7 +88,7 @@ fn step(store: &Embedded, random: &mut fastrand::Rng) -> Result<(), DurableError
         3 => {
             let letter = block_on(store.dead(None, 1))?.pop();
             let number = letter.map_or(0, |(number, _)| number);
-            // Refused if there is such a timer.
+            // Fails if such a timer exists.
             let _ = block_on(store.redrive(number));
         }
         _ => {
@@ -147,9 +147,9 @@ fn a_file_that_is_mostly_free_is_made_smaller() -> Result<(), Box<dyn std::error
     drop(store);
     let full = length()?;
     assert!(full >= 24 << 20, "{full}");
-    // It needs what it has.
+    // All of the file is needed.
     let store = Embedded::open(&path)?;
-    // The timers at its end stay.
+    // The timers at the end of the file stay.
     for id in 0..22 {
         assert!(block_on(store.cancel(&id.to_string()))?);
     }

@@ -85,7 +85,7 @@ where
 
     fn answer(self: Box<Self>, committed: Result<(), DurableError>) {
         let done = self.done.unwrap_or(Err(DurableError::Closed));
-        // Who does not wait any more need not know.
+        // The caller may have dropped the future.
         let _ = self.reply.send(committed.and(done));
     }
 }
@@ -110,7 +110,7 @@ impl<T: 'static> Calls<T> {
     ) -> Answer<R> {
         let (reply, answer) = oneshot::channel();
         let work = Box::new(PendingCall { on_failure, call, done: None, reply });
-        // A thread that has gone drops it, and the answer with it.
+        // A thread that has ended drops the operation, and the sender of its result.
         let _ = self.calls.send(work);
         let file_name = Arc::clone(&self.file_name);
         Box::pin(async move {
@@ -129,7 +129,7 @@ pub(super) fn writer(
     start("timers-writer", file_name, move |works: Works<Transaction>| {
         serve(&works, |batch| {
             let changes = store_file.with(|file| commit(file, batch, &works))?;
-            // A waker that panics must not end the thread that all wait for.
+            // A waker that panics must not end the thread.
             quietly(|| watchers.notify(&changes));
             Ok(())
         });
@@ -145,8 +145,8 @@ fn commit(
     asserted(|| {
         let begun = asserted(|| file.begin());
         let mut transaction = begun.map_err(not_executed).map_err(TransitionError::Failed)?;
-        // The database gives back the pages of a transaction that is dropped, but not while a panic
-        // unwinds: it is caught before.
+        // The database frees the pages of a transaction that is dropped, but not while a panic
+        // unwinds, so the panic is caught first.
         let applied = asserted(|| apply(&mut transaction, batch, works));
         applied.map_err(not_executed).map_err(TransitionError::Failed)?;
         let committed = transaction.commit().map_err(DurableError::from);
@@ -177,7 +177,7 @@ pub(super) fn reader(
 ) -> io::Result<(Calls<Snapshot>, JoinHandle<()>)> {
     start("timers-reader", file_name, move |works: Works<Snapshot>| {
         serve(&works, |batch| match store_file.with(|file| read(file, batch)) {
-            // The file has been opened again, whichever thread it was that had failed.
+            // The file has been reopened, whichever of the threads had failed.
             Err(error) if error.passes() => store_file.with(|file| read(file, batch)),
             done => done,
         });
@@ -301,7 +301,7 @@ mod tests {
             assert_eq!(commit(&file, &mut batch, &works)?.len(), most);
             assert_eq!((batch.len(), works.try_iter().count()), (most, most));
         }
-        // Records that are only read weigh as well.
+        // Records that are only read count as well.
         let (calls, works) = channel();
         for _ in 0..WEIGHT / MEGABYTE {
             let _ = calls.send(call(|to| to.lease(&(1, Arc::from("0")), 0)));

@@ -60,7 +60,7 @@ impl Operations {
         let (reply, answer) = oneshot::channel();
         let respond: Respond<Self> = Box::new(move |operations, answered| {
             let answer = answered.and_then(|(value, now)| read(operations, value, now));
-            // Who does not wait any more need not know.
+            // The caller may have dropped the future.
             drop(reply.send(answer));
         });
         let deadline = retry.limit().map(|limit| MonotonicClock.now() + limit);
@@ -146,7 +146,7 @@ impl Sender {
                 async move { connection.evaluate(&operations.scripts.batch, command).await }
             };
             let answer = self.wait_for(&mut batch, asked).await;
-            // A command that was sent after it had become ambiguous has settled it.
+            // A command that was sent while the queue was ambiguous has settled it.
             self.operations.queues.queue(self.partition).ambiguous = !matches!(answer, Some(Ok(_)));
             let Some(answer) = answer else { return };
             let error = match answer {
@@ -161,10 +161,10 @@ impl Sender {
             match self.operations.link.fault(&connection, &error) {
                 Fault::Fatal(error) => return self.fail(batch, &error),
                 Fault::Rejected(error) => {
-                    // Callers are told so, and workers wait.
+                    // Callers get the error, and workers wait.
                     batch = self.fail_callers(batch, &error);
                     if batch.requests().next().is_none() {
-                        // Those who have come meanwhile are to be told as well, or let through.
+                        // Requests that have arrived meanwhile get the error as well, or succeed.
                         return;
                     }
                     self.why = error.to_string();

@@ -261,10 +261,10 @@ mod tests {
             let mut damaged = both.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             let same = record("id", &damaged).is_some_and(|it| it.settings == found.settings);
-            // The head of either has no sum.
+            // The head of neither record has a checksum.
             assert!(!same || bit / 8 < front + 4 + front, "bit {bit}");
         }
-        // None comes after that.
+        // No further record follows.
         let endless = [&flag, &first[2..front], &length[..4], &both, &first[front..]].concat();
         assert_eq!(record("id", &endless), None);
     }

@@ -152,7 +152,7 @@ async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<S
             let connection = node.connection();
             let error = match connection.clone().command(command).await {
                 Ok(said) => match read(said, node.client()) {
-                    // It was taken out of the cluster, or has not been put in yet.
+                    // The node was removed from the cluster, or has not been added yet.
                     none if none.is_empty() => (ErrorKind::Io, "the node has no slots").into(),
                     shards => return Ok((Arc::clone(node), shards)),
                 },
@@ -166,7 +166,7 @@ async fn first_description(nodes: &[Arc<Node>]) -> RedisResult<(Arc<Node>, Vec<S
     while let Some(shards) = asked.next().await {
         match shards {
             Ok(shards) => return Ok(shards),
-            // An answer of a node is worth more than the silence of another.
+            // The error of a node that replied is more useful than a timeout of another.
             Err(error) if matches!(why.kind(), ErrorKind::InvalidClientConfig | ErrorKind::Io) => {
                 why = error;
             }

@@ -44,9 +44,9 @@ impl Fault {
                 | Server::MasterDown
                 | Server::NoScript,
             ) => Self::NotExecuted(what),
-            // A master that has just become a replica: the others know its successor.
+            // The master has just become a replica, and the other nodes know its successor.
             ErrorKind::Server(Server::ReadOnly) if cluster => Self::NotExecuted(what),
-            // The next connection may lead to the new one.
+            // The next connection may lead to the new master.
             ErrorKind::Server(Server::ReadOnly) => Self::Rejected(DurableError::ReadOnly(what)),
             ErrorKind::Server(Server::NoPerm) | ErrorKind::AuthenticationFailed => {
                 Self::Fatal(DurableError::Denied(what))
@@ -86,7 +86,7 @@ fn extension(code: &str, what: String) -> Fault {
         "NOAUTH" | "WRONGPASS" => DurableError::Denied(what),
         "MISCONF" | "NOREPLICAS" | "OOM" => return Fault::Rejected(DurableError::ReadOnly(what)),
         "TBCORRUPT" => DurableError::corrupt(what),
-        // Another script runs for long.
+        // Another script is running for long.
         "BUSY" => return Fault::NotExecuted(what),
         _ => DurableError::Io(what),
     })

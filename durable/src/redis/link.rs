@@ -37,7 +37,7 @@ impl RetryPolicy {
     pub(super) fn limit(self) -> Option<Duration> {
         match self {
             Self::Caller => Some(CALLER),
-            // By then it has shown that the connection does not answer.
+            // Enough to find that the connection does not reply.
             Self::Page => Some(ANSWER + PAUSES[1]),
             Self::Probe => Some(ANSWER / 2),
             Self::Worker => None,

@@ -80,7 +80,7 @@ impl Operations {
     async fn heartbeat_or_time(self: &Arc<Self>, worker: u64) -> Result<Millis, DurableError> {
         loop {
             let owned = self.ownership.readable(worker);
-            // A worker that owns nothing has nothing to go on with.
+            // A worker that owns nothing cannot continue without a heartbeat.
             if owned.is_empty() || !self.ownership.has_lost_heartbeat(worker) {
                 let said = self.heartbeat(worker).await;
                 if !unreachable(&said) {
@@ -104,7 +104,7 @@ impl Operations {
         let operations = Arc::clone(self);
         tokio::spawn(async move {
             let (script, keys) = (&operations.scripts.now, operations.keys.workers());
-            // A worker that has left is not waited for.
+            // The task ends when the worker has left.
             while operations.ownership.has_lost_heartbeat(worker) {
                 let said =
                     operations.run::<Millis>(script, &keys, "", &[], RetryPolicy::Page).await;
@@ -168,7 +168,7 @@ impl Operations {
         self.damaged.now(now);
         let owned = self.ownership.readable(worker);
         let until = until.min(now + AHEAD);
-        // More than its share of a page a partition gives only if it has more than its share.
+        // A partition returns more than its share of a page only if it has more than its share.
         let share = (limit * 2 / owned.len().max(1) + 16).min(limit);
         let asked = owned.into_iter().filter_map(|partition| {
             let notices = self.idle.asked(partition, now, from.0, until)?;
@@ -185,7 +185,7 @@ impl Operations {
             }
             let (some, more) = page?;
             if more {
-                // Beyond its last key this partition may have others before those of the rest.
+                // Beyond its last key, this partition may have keys before those of the others.
                 let last = some.last().cloned();
                 end = if end.is_none() { last } else { end.min(last) };
             }
@@ -227,13 +227,13 @@ impl Operations {
         }
         let operations = Arc::clone(self);
         tokio::spawn(async move {
-            // A worker that has left, as one does whose store goes, misses nothing.
+            // A worker that has left, as it does when its store is dropped, misses nothing.
             while operations.ownership.has_missed(worker, partition) {
-                // Of no page: so many notices are never counted.
+                // The request belongs to no page, so its number of notices never matches.
                 let notices = u64::MAX;
                 let request =
                     PartitionLoad { partition, notices, from: first_from(0), until: 0, limit: 1 };
-                // Whatever is wrong with it beside, the next page tells.
+                // The next page reports any other error.
                 if !unreachable(&operations.load_partition(request, RetryPolicy::Page).await) {
                     return operations.ownership.found(worker, partition);
                 }

@@ -343,7 +343,8 @@ impl Store for Redis {
 
     fn load(&self, worker: u64, from: Key, until: Millis, limit: usize) -> Answer<Page> {
         let operations = Arc::clone(&self.operations);
-        // Given up with its answer: a worker that has left must not be heard any more.
+        // The task is dropped with the future, because a worker that has left must not send a
+        // heartbeat any more.
         let mut task = JoinSet::new();
         let load = async move { operations.load(worker, from, until, limit).await };
         task.spawn_on(load, &self.runtime);

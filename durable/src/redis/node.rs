@@ -99,7 +99,7 @@ impl Node {
                 current.connection = connection;
                 current.number += 1;
             }
-            // Not one connection after another.
+            // Limits the rate of new connections.
             tokio::time::sleep(RENEWAL).await;
             node.lock().renewing = false;
         });

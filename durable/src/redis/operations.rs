@@ -192,7 +192,7 @@ impl Operations {
                 5 => return Ok(Inserted::Next),
                 _ => return Err(unexpected_reply()),
             };
-            // Another of that name was removed.
+            // The damaged timer with this id was replaced.
             operations.damaged.remove(&id);
             operations.notify_if_near(&id, due, now);
             Ok(scheduled)
@@ -298,7 +298,7 @@ impl Operations {
                 Err(DurableError::Corrupt { .. }) => DurableError::corrupt_timer(&id),
                 Err(error) => return Err(error),
                 Ok(Leased::Damaged(mark, error)) => {
-                    // Whatever else is wrong with it, it is not delivered.
+                    // Whatever else is wrong with the timer, it is not delivered.
                     let _ = operations.change(RetryPolicy::Worker, mark, |_, _, _| Ok(())).await;
                     error
                 }
@@ -352,7 +352,7 @@ impl Operations {
                 operation.text(error.as_bytes()).number(0).number(0)
             }
             Finish::Dead { reason, error, next } => {
-                // The repetition goes on without this delivery, unless its rule was the reason.
+                // The repetition continues without this delivery, unless its rule was the reason.
                 let clear = u64::from(reason != DeadReason::Rule);
                 let operation = planned(operation.text(b"dead"), next).text(error.as_bytes());
                 operation.number(bytes::reason(reason)).number(clear)
@@ -382,7 +382,7 @@ impl Operations {
         limit: usize,
     ) -> Result<Vec<(u64, Dead)>, DurableError> {
         let each = (0..self.keys.partitions()).map(|partition| async move {
-            // The first number of this partition that comes after `after`.
+            // The first number of this partition after `after`.
             let first = after.map_or(0, |after| {
                 let (last, inner) = self.of_number(after);
                 inner + u64::from(partition <= last)
@@ -405,7 +405,7 @@ impl Operations {
             && let Some(next) = letters.next().await
         {
             let (number, bytes) = next?;
-            // One that has gone in the meantime is left out.
+            // A letter that was deleted in the meantime is left out.
             let Some(bytes) = bytes else { continue };
             length += bytes.len();
             page.push((number, letter(number, &bytes)?));

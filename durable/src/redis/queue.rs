@@ -86,7 +86,7 @@ pub(super) struct Request<V> {
 
 impl<V> Request<V> {
     pub(super) fn respond(self, operations: &V, answered: Answered) {
-        // A waker that panics must not end the task that others wait for.
+        // A waker that panics must not end the task of the queue.
         quietly(|| (self.respond)(operations, answered));
     }
 
@@ -126,7 +126,7 @@ pub(super) struct Queues<V> {
 impl<V> Queues<V> {
     pub(super) fn new(partitions: u64, runtime: Handle) -> Self {
         let queues = (0..partitions).map(|_| Mutex::new(Queue::new())).collect();
-        // Not by a generator whose state a fork would copy: names must differ.
+        // A generator's state would be copied by a fork, and names must differ.
         let process = RandomState::new().hash_one(std::process::id()).to_le_bytes();
         Self { queues, process, runtime }
     }

@@ -19,7 +19,7 @@ impl Operations {
         loop {
             tokio::time::sleep(AGAIN).await;
             let Self { identity, link, scripts, .. } = self;
-            // Without an answer nothing is known to have changed.
+            // Without a reply, no change is known.
             if let Ok(found) = identity.ask(link, &scripts.open, RetryPolicy::Page).await {
                 self.compare(found);
             }
@@ -40,7 +40,7 @@ impl Operations {
                 return;
             }
         };
-        // The first reason stays.
+        // The first reason is kept.
         let _ = identity.unusable.set(unusable);
         self.ownership.forget();
     }
