@@ -1,26 +1,26 @@
--- A batch of operations, in their order, each whole or not at all for itself.
+-- Executes a batch of operations in order, each atomic by itself.
 --
--- ARGV[6] 'settle', if a copy of this batch or of one before it may still come, or ''
--- ARGV[7] and so on: the operations, each its name and what it takes, in words which each have their
--- length before them, of four bytes: Redis is slower to make many arguments than Lua is to part one
--- answers {time, answer, answer, …}, as a text where an operation has failed
+-- ARGV[6] 'settle' if a copy of this batch or of an earlier one may still arrive, or ''
+-- ARGV[7…] the operations, each with its name and arguments, as words that are preceded by their
+--   length in four bytes, because parsing many arguments costs Redis more than splitting one costs
+--   Lua
+-- returns {time, result, result, …}, with a text in place of the result of an operation that failed
 --
--- A process has one batch of a partition on its way at a time, of increasing numbers, and the
--- answer to the last that changed anything, or was to settle, is kept. So a batch that is asked
--- again, its answer having been lost, is answered as before; and one that was overtaken does nothing
--- any more.
+-- A process has one batch per partition in flight at a time, with increasing numbers. The last
+-- reply to a batch that changed something, or had to settle, is kept. A batch that is sent again
+-- because its reply was lost gets the same reply, and one that was overtaken has no effect.
 
-local FORGET = 3600000  -- how long the answer to a process is kept at least, in milliseconds
-local AT_A_GO = 10      -- how many old answers are looked at when a new process comes
+local FORGET = 3600000  -- the minimum time for which a reply is kept, in milliseconds
+local AT_A_GO = 10      -- the number of old replies that a new process checks
 local function taking(words, operation) return {operation, '<' .. string.rep('I4c0', words)} end
 local OPERATIONS = {
   insert = taking(6, insert), cancel = taking(2, cancel), reset = taking(3, reset),
   lease = taking(3, lease), finish = taking(8, finish), redrive = taking(4, redrive),
   delete_letter = taking(1, delete_letter), discard = taking(3, discard), mark = taking(6, mark),
-  -- An operation whose caller does not wait any more.
+  -- An operation whose caller has timed out.
   nothing = taking(0, function() return 0 end),
 }
-local FIRST = 7         -- where the operations begin
+local FIRST = 7         -- the first operation
 local process, number = ARGV[3], tonumber(ARGV[4])
 
 -- Returns the function of an operation, and its arguments.
@@ -32,12 +32,12 @@ end
 
 local function run(operation, ...) return operation, pcall(operation, ...) end
 
--- Returns true if a lease was given.
+-- Returns true if a lease was granted.
 local function is_lease(operation, answer)
   return operation == lease and type(answer) == 'table' and answer[1] == 2
 end
 
--- The answer to this batch, which it has had already.
+-- Returns the reply that this batch has had already.
 local function again(answers)
   for count = 2, #answers do
     local operation, id, bucket = parted(ARGV[FIRST + count - 2])
@@ -61,15 +61,17 @@ for place = FIRST, #ARGV do
   if not done then answer = failed(answer) end
   local count = place - FIRST + 2
   answers[count], kept[count] = answer, answer
-  -- A record is found again where it lies.
+  -- A resend reads the record again, so it is not kept.
   if is_lease(operation, answer) then kept[count] = {unpack(answer, 1, 5)} end
 end
 if not changed and ARGV[6] == '' then
-  -- A write of nothing: a master that has become a replica answers no questions by what it knows.
+  -- A write without an effect, because a master that has become a replica must not reply from its
+  -- own data.
   call('PERSIST', ANSWERS)
   return answers
 end
--- As the first write, of a batch that has changed nothing: a full memory refuses none that follows.
+-- The first write of a batch that has changed nothing. It removes, because a full memory rejects no
+-- write after a removal.
 if not changed then call('HDEL', ANSWERS, '') end
 
 if timers ~= 0 then call('HINCRBY', COUNTERS, 'timers', timers) end
@@ -81,21 +83,22 @@ for number_ in pairs(added) do
 end
 if #index > 0 then call('ZADD', SLICES, unpack(index)) end
 
--- A slice that is empty has gone, and leaves the index.
+-- An empty slice no longer exists, and is removed from the index.
 local numbers, some = {}, {}
 for number_, name in pairs(left) do
   numbers[#numbers + 1], some[#some + 1] = number_, name
 end
 if #some > 0 and redis.pcall('EXISTS', unpack(some)) ~= #some then
   for at, name in ipairs(some) do
-    -- An error if it was the last that the moving slot had here: it may stay in the index.
+    -- Fails if it was the last slice of the moving slot here. It may stay in the index.
     if redis.pcall('EXISTS', name) == 0 then redis.pcall('ZREM', SLICES, numbers[at]) end
   end
 end
 
 call('HSET', ANSWERS, process, pack('<I6I6', number, now) .. cmsgpack.pack(kept))
 if not last then
-  -- More go at a time than come. An age is looked at once an hour, and not written with each batch.
+  -- More replies are removed at a time than are added. An age is checked once an hour, and not
+  -- written with each batch.
   call('ZADD', AGES, whole(now), process)
   local before = whole(now - FORGET)
   for _, old in ipairs(call('ZRANGEBYSCORE', AGES, '-inf', '(' .. before, 'LIMIT', 0, AT_A_GO)) do

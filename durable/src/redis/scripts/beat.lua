@@ -1,14 +1,16 @@
--- A worker is there: which partitions are its own.
+-- The heartbeat of a worker. Assigns its partitions.
 --
--- KEYS[1] the workers, by when each was last heard, KEYS[2] partition → its worker
--- ARGV[2] the time, or '': the server's; ARGV[6] the worker, [7] how many partitions there are
--- answers {now, {partition, …}}
+-- KEYS[1] the workers by the time of their last heartbeat, KEYS[2] partition → its worker
+-- ARGV[2] the time, or '' for the server's
+-- ARGV[6] the worker, ARGV[7] the number of partitions
+-- returns {now, {partition, …}}
 --
--- Whoever is not heard for a while has gone, and its partitions are free. Only this worker takes:
--- free ones until it has its share rounded up, then from those who have more than the share rounded
--- down, until it has that. Nobody gives, so that each partition is always somebody's.
+-- After a while without a heartbeat a worker counts as dead, and its partitions are free. Only the
+-- calling worker takes partitions. It takes free ones until it has its share rounded up, and then
+-- from workers with more than the share rounded down, until it has that many. No worker gives
+-- partitions away, so each partition always has an owner.
 
-local GONE = 5000       -- after how long unheard a worker has gone, in milliseconds
+local GONE = 5000       -- the time without a heartbeat until a worker counts as dead, in ms
 
 local me, now, count = ARGV[6], present(), tonumber(ARGV[7])
 local heard = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
@@ -16,8 +18,8 @@ local owners = {}
 local found = redis.call('HGETALL', KEYS[2])
 for place = 1, #found, 2 do owners[tonumber(found[place])] = found[place + 1] end
 
--- A removal, though of nothing, comes first: a full memory refuses no write that follows. It is the
--- workers that empty it.
+-- A removal comes first, because a full memory rejects no write after it, and it is the workers
+-- that empty the memory.
 redis.call('ZREM', KEYS[1], '')
 local has, workers = {[me] = 0}, 1
 for place = 1, #heard, 2 do
@@ -26,7 +28,7 @@ for place = 1, #heard, 2 do
     if last < now - GONE then
       redis.call('ZREM', KEYS[1], worker)
     else
-      -- The clock was set back: it has from now on the time that others have.
+      -- The clock was set back. This worker has from now on as much time as the others.
       if last > now then redis.call('ZADD', KEYS[1], whole(now), worker) end
       has[worker], workers = 0, workers + 1
     end

@@ -1,7 +1,7 @@
--- Resting → nothing. A leased one loses its rule of repetition, and what was to come next.
+-- Resting → nothing. A leased timer loses its repetition rule and its next delivery.
 --
 -- id, bucket
--- answers 1 if it rested, else 0
+-- returns 1 if it rested, else 0
 
 local function cancel(id, bucket)
   bucket = PREFIX .. 'b:' .. bucket

@@ -1,16 +1,16 @@
--- Definitions that all scripts share; they stand before each of them.
+-- Definitions that precede all scripts.
 --
--- KEYS[1] index of slices, KEYS[2] last answers, KEYS[3] counters, KEYS[4] how old the answers are;
--- then what each script says
--- ARGV[1] what all keys of the partition begin with
--- ARGV[2] the time, in milliseconds, or '': the server's
--- ARGV[3] the process and [4] the number of its batch; '' where nothing is changed
+-- KEYS[1] index of slices, KEYS[2] last replies, KEYS[3] counters, KEYS[4] ages of the replies,
+--   then the keys of the script
+-- ARGV[1] the prefix of all keys of the partition
+-- ARGV[2] the time in milliseconds, or '' for the server's
+-- ARGV[3] the process, ARGV[4] the number of its batch, or '' if nothing is changed
 -- ARGV[5] the channel of notices
 
 local SLICES, ANSWERS, COUNTERS, AGES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local SLICE = 600000    -- how long a slice is, in milliseconds
+local SLICE = 600000    -- the length of a slice, in milliseconds
 
--- A whole number as a text.
+-- Formats a whole number.
 local function whole(number) return string.format('%d', number) end
 
 local function present()

@@ -1,7 +1,7 @@
 -- Dead letter → nothing.
 --
 -- number
--- answers 1 if there was one, else 0
+-- returns 1 if it existed, else 0
 
 local function delete_letter(number)
   local letters, dead = PREFIX .. 'letters', PREFIX .. 'dead'

@@ -1,13 +1,13 @@
--- A timer whose record cannot be read, or is missing though the index has a key → nothing.
+-- Timer with an unreadable record, or a missing one although the index has a key → nothing.
 --
 -- id, bucket
--- found: the record, as it was read, or ''
--- answers 1 if it was there as it was found, else 0
+-- found: the record as it was read, or ''
+-- returns 1 if the record was as it was read, else 0
 
 local function discard(id, bucket, found)
   bucket = PREFIX .. 'b:' .. bucket
   if (call('HGET', bucket, id) or '') ~= found then return 0 end
-  -- Its due time is not known any more.
+  -- The due time is no longer known.
   local had = false
   for _, number in ipairs(call('ZRANGE', SLICES, 0, -1)) do
     if call('ZSCORE', named(number), id) then

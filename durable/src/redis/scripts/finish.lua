@@ -1,13 +1,13 @@
--- Leased under this fence → what comes next: the delivery that was scheduled meanwhile, or that of
+-- Leased under this fencing token → the next delivery, which was inserted meanwhile or belongs to
 -- the repetition.
 --
 -- id, bucket, fence
 -- how: 'done', 'retry' or 'dead'
--- given: the next planned time of a repetition, or '' (done, dead); + and how long to wait (retry)
--- error; reason of a dead letter; clear: 1, if the letter is to be without its repetition
--- answers {1, due} due again | {2, 0} gone | {0, 0} the lease was taken over: nothing is changed
+-- given: the next planned time of a repetition or '' (done, dead); + and the wait (retry)
+-- error; reason of a dead letter; clear: 1 if the letter must not repeat
+-- returns {1, due} due again | {2, 0} removed | {0, 0} the lease was taken over, nothing changed
 
--- Makes a dead letter of a record, as whose error `error` counts.
+-- Adds a dead letter for a record, with another error.
 local function add_letter(number, id, flags, head_, error, record, reason)
   local letter = pack('<I6BI2', now, reason, #id) .. id .. pack('<BB', LAYOUT, flags) .. head_
     .. pack('<I2', #error) .. error .. rest(record)

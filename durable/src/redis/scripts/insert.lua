@@ -1,13 +1,13 @@
--- Nothing → resting; or, if the id exists, as was chosen. One that is kept, and may end with the
--- attempt that runs, gets the new one as what comes next.
+-- Nothing → resting. If the id exists, `existing` decides. A timer that is kept but may end with
+-- its running attempt gets the new one as its next delivery.
 --
 -- id, bucket
--- existing: what to do if it exists: 'keep', 'replace' or 'refuse'
+-- existing: 'keep', 'replace' or 'refuse', the policy if the id exists
 -- given: the due time, or + and a delay
--- place: the number of its slice, or '' with a delay
--- record: the whole record; with a delay, due and planned time are to be put in
--- answers 0 new | 1 kept | 2 replaced | 3 refused | 4 beyond the last time | 5 next; {0 or 2, due} for
--- a delay
+-- place: the number of the slice, or '' with a delay
+-- record: the whole record, into which the due and planned time are written with a delay
+-- returns 0 new | 1 kept | 2 replaced | 3 refused | 4 out of range | 5 next; {0 or 2, due} for a
+--   delay
 
 local function insert(id, bucket, existing, given, place, record)
   local due, answer = time(given), 0
@@ -22,7 +22,7 @@ local function insert(id, bucket, existing, given, place, record)
   if found and existing == 'keep' then
     local flags, _, planned, leased = head(found)
     if not flags then return CORRUPT end
-    -- It rests, repeats, has a next one already, or is that very delivery.
+    -- It rests, repeats, has a next delivery already, or is the same delivery.
     if leased == 0 or flags % 4 ~= 0 or planned == due then return 1 end
     record = front(found, flags + 2) .. pack('<I4', #record) .. record .. rest(found)
     call('HSET', bucket, id, record)
@@ -41,7 +41,7 @@ local function insert(id, bucket, existing, given, place, record)
     changed = true
     local made = redis.pcall('HSETNX', bucket, id, record)
     if made ~= 1 then
-      -- It exists, or its bucket has been moved: nothing has happened.
+      -- The id exists, or the bucket has moved. The write of the key is reverted.
       if new then call('ZREM', name, id) end
       return made == 0 and 3 or failed(made.err)
     end

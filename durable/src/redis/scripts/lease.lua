@@ -1,25 +1,27 @@
--- Resting and due → leased, one attempt more. Leased, and the lease has run out → leased anew.
+-- Resting and due → leased, with one more attempt. Leased with an expired lease → leased again.
 --
 -- id, bucket
 -- key: the due time in the key by which the timer was found
--- answers {0} there is none | {3} there is none, though the index has that key | {1, due} it is not due, or leased until then
+-- returns {0} no such timer
+--   | {3} no such timer, although the index has the key
+--   | {1, due} not due, or leased until then
 --   | {2, fence, 1 if it was taken over, when it was due, the fence before or 0, record}
 
-local MOST = 4194304    -- how many bytes of records one answer has, or one record
-local given = 0         -- how many it has
+local MOST = 4194304    -- the maximum number of bytes of records in a reply with several
+local given = 0         -- the number so far
 
 local function lease(id, bucket, key)
   bucket = PREFIX .. 'b:' .. bucket
   local found = call('HGET', bucket, id)
   if not found then
-    -- An error if the slice has gone ahead, as one that is empty may have: it has no such key.
+    -- Fails if the slice has moved already, as an empty one may have. Then it has no such key.
     local score = redis.pcall('ZSCORE', named(slice(tonumber(key))), id)
     return {score == key and 3 or 0}
   end
   local flags, before, planned, leased, attempt, length = head(found)
   if not flags then return CORRUPT end
   if before > now then return {1, before} end
-  -- A record too long for one answer is requested again, in a batch of its own.
+  -- A record that is too long for this reply is requested again, in a batch of its own.
   if given > 0 and given + #found > MOST then return 'TRYAGAIN the answer is long' end
   given = given + #found
   fence = fence or tonumber(call('HGET', COUNTERS, 'fence') or 0)
@@ -28,7 +30,7 @@ local function lease(id, bucket, key)
   if leased == 0 then
     attempt, overrun = attempt + 1, 0
   end
-  -- Also greater than any that a fail-over has lost.
+  -- Also greater than any that a failover has lost.
   fence = math.max(fence + 1, now)
   local record = pack('<BBI6I6I6I4', LAYOUT, flags, due, planned, fence, attempt)
   record = record .. sub(found, 25)
@@ -37,7 +39,8 @@ local function lease(id, bucket, key)
   return {2, fence, overrun, before, leased, record}
 end
 
--- The answer of a lease that was given already, with its record; or what has become of it.
+-- Returns the result of a lease that was granted already, with its record, or the present state of
+-- the timer.
 local function leased_already(answer, id, bucket)
   local found = call('HGET', PREFIX .. 'b:' .. bucket, id)
   if not found then return {0} end

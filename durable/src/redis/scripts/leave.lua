@@ -1,8 +1,8 @@
--- A worker has ended: its partitions are free, and the others are told.
+-- Removes a worker. Its partitions become free, and the other workers are notified.
 --
--- KEYS[1] the workers, by when each was last heard, KEYS[2] partition → its worker
--- ARGV[5] the channel of notices, [6] the worker
--- answers how many partitions it had
+-- KEYS[1] the workers by the time of their last heartbeat, KEYS[2] partition → its worker
+-- ARGV[5] the channel of notices, ARGV[6] the worker
+-- returns the number of partitions that it had
 
 local found, freed = redis.call('HGETALL', KEYS[2]), 0
 redis.call('EXISTS', KEYS[1])

@@ -1,9 +1,9 @@
--- The records of buckets from one on, whole buckets, until there are enough. Changes nothing.
+-- Reads the records of whole buckets until there are enough. Changes nothing.
 --
--- ARGV[6] the first bucket, [7] how many buckets there are, [8] how many records are enough,
--- [9] how many bytes are
--- answers {1 if it has stopped before the last bucket, {id, record, …}}, bucket by bucket, the first
--- bucket not counted as enough
+-- ARGV[6] the first bucket, ARGV[7] the number of buckets
+-- ARGV[8] enough records, ARGV[9] enough bytes
+-- returns {1 if it stopped before the last bucket, {id, record, …}}, bucket by bucket; the first
+--   bucket does not count
 
 local first, buckets = tonumber(ARGV[6]), tonumber(ARGV[7])
 local enough, heavy = tonumber(ARGV[8]), tonumber(ARGV[9])

@@ -1,14 +1,15 @@
--- The keys due from one time to another, oldest first. Changes nothing.
+-- Reads the keys in a range of due times, oldest first. Changes nothing.
 --
--- ARGV[6] due time and [7] id of the first key, [8] the last due time, [9] how many at most
--- answers {now, 1 if there are more, the due time of the first key beyond or -1, {id, due, …}}
+-- ARGV[6] the due time and ARGV[7] the id of the first key, ARGV[8] the last due time, ARGV[9] the
+--   limit
+-- returns {now, 1 if there are more, the due time of the first key beyond or -1, {id, due, …}}
 
--- A write of nothing: a master that has become a replica tells of no keys.
+-- A write without an effect, which fails on a master that has become a replica.
 redis.call('PERSIST', SLICES)
 local now = present()
 local from, first, until_, limit = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
--- Returns true if an id comes before the first one. Not by Lua's order, which is the locale's.
+-- Returns true if an id comes before the first one. Lua's own order depends on the locale.
 local function before(id)
   for place = 1, math.min(#id, #first) do
     local one, other = string.byte(id, place), string.byte(first, place)

@@ -1,9 +1,10 @@
--- Leased under this fence, but its record cannot be read → as it was before, and marked. A worker
--- compares the checksum, which no script can, after it has the lease.
+-- Leased under this fencing token with an unreadable record → as it was before, and marked. Scripts
+-- cannot compute the checksum, so a worker compares it once it has the lease.
 --
 -- id, bucket, fence
--- due: when it was due before; was: the fence before, or 0; counted: 1 if the lease counted an attempt
--- answers 1 | 0 the lease was taken over, or there is none: nothing is changed
+-- due: the due time before the lease; was: the token before it, or 0; counted: 1 if the lease
+--   counted an attempt
+-- returns 1 | 0 the lease was taken over or the timer does not exist, nothing changed
 
 local function mark(id, bucket, under, due, was, counted)
   bucket = PREFIX .. 'b:' .. bucket

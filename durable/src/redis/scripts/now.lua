@@ -1,5 +1,5 @@
--- The store's clock. Changes nothing.
+-- Returns the time of the store's clock. Changes nothing.
 --
--- answers the time, in milliseconds
+-- returns the time in milliseconds
 
 return present()

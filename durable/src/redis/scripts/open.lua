@@ -1,8 +1,8 @@
--- Makes the store, if there is none of that name.
+-- Creates the store if it does not exist.
 --
--- KEYS[1] what is written of the store
--- ARGV[1] the layout, [2] how many partitions it is to have, [3] a number that no other store has
--- answers {layout, partitions, number} as they are
+-- KEYS[1] the description of the store
+-- ARGV[1] the layout, ARGV[2] the number of partitions if it is created, ARGV[3] a unique number
+-- returns {layout, partitions, number} of the store
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'partitions', ARGV[2], 'number', ARGV[3])

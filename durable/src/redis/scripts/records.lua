@@ -1,9 +1,9 @@
--- The records of buckets from one on, whole buckets, until there are enough; and whether the index
--- leads to each.
+-- Reads the records of whole buckets until there are enough, and looks up each in the index.
 --
--- ARGV[6] the first bucket, [7] how many buckets there are, [8] how many records are enough,
--- [9] how many bytes are, [10] 'mend', if what the index has not is to be put into it, or ''
--- answers {the next bucket or -1, {id, record, 1 if the index leads to it, …}}
+-- ARGV[6] the first bucket, ARGV[7] the number of buckets
+-- ARGV[8] enough records, ARGV[9] enough bytes
+-- ARGV[10] 'mend' to add missing keys to the index, or ''
+-- returns {the next bucket or -1, {id, record, 1 if the index has its key, …}}
 
 local first, buckets = tonumber(ARGV[6]), tonumber(ARGV[7])
 local enough, heavy = tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -34,7 +34,7 @@ for bucket = first, buckets - 1 do
   if (count >= enough or length >= heavy) and bucket < buckets - 1 then return {bucket + 1, found} end
 end
 if ARGV[10] == 'mend' then
-  -- Records that were lost have left their share in the number of timers.
+  -- Lost records are still included in the number of timers.
   local sum = 0
   for bucket = 0, buckets - 1 do sum = sum + call('HLEN', PREFIX .. 'b:' .. bucket) end
   if not changed then call('HDEL', COUNTERS, '') end

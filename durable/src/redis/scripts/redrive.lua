@@ -1,8 +1,8 @@
 -- Dead letter → resting, due now.
 --
 -- number, id, bucket
--- record: the whole record; its due time is to be put in
--- answers {1, due} done | {0, 0} there is no such letter | {3, 0} there is a timer of its id
+-- record: the whole record, into which the due time is written
+-- returns {1, due} done | {0, 0} the letter does not exist | {3, 0} a timer with its id exists
 
 local function redrive(number, id, bucket, record)
   bucket = PREFIX .. 'b:' .. bucket

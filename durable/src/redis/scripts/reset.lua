@@ -1,8 +1,8 @@
--- Resting → resting, due and planned at another time, its attempts forgotten.
+-- Resting → resting with another due and planned time, and without attempts.
 --
 -- id, bucket
 -- given: the due time, or + and a delay
--- answers {1 done | 0 there is none that rests | 4 beyond the last time, due}
+-- returns {1 done | 0 no resting timer | 4 out of range, due}
 
 local function reset(id, bucket, given)
   local due = time(given)

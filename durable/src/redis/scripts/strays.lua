@@ -1,8 +1,8 @@
--- Which keys of the index lead to no record, or to one that is due at another time.
+-- Finds keys of the index without a record, or with a record that is due at another time.
 --
--- ARGV[6] 'mend', if those are to be removed, or ''
--- ARGV[7] and so on: the keys, each its bucket, id and due time
--- answers {1 or 0, …}, a number for each key; 0 also if the index has it no more
+-- ARGV[6] 'mend' to remove such keys, or ''
+-- ARGV[7…] the keys, each with its bucket, id and due time
+-- returns {1 or 0, …}, a number for each key; also 0 if the index no longer has it
 
 local strays = {}
 for place = 7, #ARGV, 3 do
@@ -13,7 +13,7 @@ for place = 7, #ARGV, 3 do
     local record = call('HGET', PREFIX .. 'b:' .. bucket, id)
     local _, at = nil, nil
     if record then _, at = head(record) end
-    -- A record that cannot be read keeps its key.
+    -- An unreadable record keeps its key.
     stray = not record or at and at ~= due
   end
   if stray and ARGV[6] == 'mend' then
