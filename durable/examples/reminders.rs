@@ -1,6 +1,6 @@
-//! Reminders that survive their program: run it, stop it at any moment, run it again. What was due
-//! meanwhile comes at once, oldest first. With the feature `redis` and `--store redis://…` they are
-//! kept in Redis, and several of these programs share the work.
+//! Reminders that survive their program. Run it, stop it at any time, and run it again. Reminders
+//! that became due meanwhile are delivered at once, oldest first. With the feature `redis` and
+//! `--store redis://…` they are kept in Redis, and several of these programs share the work.
 //!
 //! ```text
 //! cargo run -p tourbillon-durable --example reminders
@@ -21,17 +21,17 @@ use tourbillon_durable::{DurableTimers, Embedded, Existing, Options, Outcome};
 /// Reminders that survive their program.
 #[derive(Parser)]
 struct Arguments {
-    /// Where they are kept.
+    /// The file of the store.
     #[arg(long, default_value_os_t = std::env::temp_dir().join("tourbillon-reminders"))]
     file: PathBuf,
-    /// A Redis to keep them in instead, such as `redis://127.0.0.1/`.
+    /// A Redis to use instead, such as `redis://127.0.0.1/`.
     #[cfg(feature = "redis")]
     #[arg(long)]
     store: Option<String>,
-    /// How many are scheduled by this run, a second apart.
+    /// The number of reminders that this run inserts, one second apart.
     #[arg(long, default_value_t = 8)]
     reminders: u32,
-    /// How many seconds this run takes.
+    /// The duration of this run in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
 }

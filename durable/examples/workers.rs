@@ -1,15 +1,14 @@
-//! Several workers share one store: who delivers what, what becomes of the work of one that dies,
-//! and of one that stops.
+//! Several workers share one store. The program shows which worker delivers which order, and the
+//! handover when a worker dies or stops.
 //!
 //! ```text
 //! cargo run -p tourbillon-durable --features redis --example workers
 //! cargo run -p tourbillon-durable --features redis --example workers -- --store redis://127.0.0.1/
 //! ```
 //!
-//! The first keeps them in a file. With Redis start it several times at once: the workers of all
-//! these programs share the timers.
-//! Kill one of them at any moment: when the leases of its workers have run out, the others deliver
-//! what it had begun.
+//! The workers share a file. With Redis, start the program several times at once, so that the
+//! workers of all these programs share the timers. Kill one of them at any time. When the leases of
+//! its workers have expired, the others deliver the orders that it had begun.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -30,34 +29,34 @@ use tourbillon_durable::{
 /// Several workers share one store.
 #[derive(Parser)]
 struct Arguments {
-    /// Where the timers are kept.
+    /// The file of the store.
     #[arg(long, default_value_os_t = std::env::temp_dir().join("tourbillon-workers"))]
     file: PathBuf,
-    /// A Redis to keep them in instead, such as `redis://127.0.0.1/`.
+    /// A Redis to use instead, such as `redis://127.0.0.1/`.
     #[arg(long)]
     store: Option<String>,
-    /// How many workers this program has, three at least: one dies, one stops.
+    /// The number of workers, at least three, because one dies and one stops.
     #[arg(long, default_value_t = 3)]
     workers: usize,
-    /// How many orders are scheduled, and fall due one after the other.
+    /// The number of orders, which become due one after the other.
     #[arg(long, default_value_t = 12)]
     orders: u32,
-    /// How long an order takes, in milliseconds; each falls due a third as long after the one
-    /// before.
+    /// The duration of an order in milliseconds. The next one is due after a third of it.
     #[arg(long, default_value_t = 400)]
     millis: u64,
 }
 
-/// How long nobody else touches what a worker has begun: longer than any order takes.
+/// The time for which an order belongs to the worker that has begun it. Longer than any order
+/// takes.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Who has delivered what.
+/// The number of the worker and the order, for each delivery.
 type Delivered = Arc<Mutex<Vec<(usize, String)>>>;
 
 /// A worker that runs as a task.
 struct Running {
     stop: oneshot::Sender<()>,
-    /// Says when it has begun an order.
+    /// Receives the orders that the worker has begun.
     begun: mpsc::UnboundedReceiver<String>,
     task: JoinHandle<Result<(), DurableError>>,
 }

@@ -1,4 +1,4 @@
-//! A bench for durable timers on any store: [`Place`] is what differs between stores.
+//! A bench for durable timers on any store. [`Place`] has the differences between stores.
 
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 
@@ -19,50 +19,50 @@ use tourbillon_durable::{
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Where a store is, and its time.
+/// The location of a store, and its time.
 pub(crate) trait Place: Send + Sync + 'static {
-    /// Opens the store; what was there before is there.
+    /// Opens the store with its earlier contents.
     fn open(&self) -> AnyStore;
 
     /// The clock of the store and of the timers beside it.
     fn clock(&self) -> &ManualClock;
 
-    /// A timer that runs by the same time.
+    /// Creates a timer that runs by the same time.
     fn timer(&self) -> Timer {
         let driver = Builder::new().clock(self.clock().clone()).driver();
         Timer::spawn(driver).expect("a thread starts")
     }
 
-    /// The store's time of day.
+    /// Returns the wall time of the store.
     fn now(&self) -> SystemTime {
         self.clock().wall()
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     fn advance(&self, step: Duration) {
         self.clock().advance(step);
     }
 
-    /// Sets the store's wall clock back, or forward, while no time passes.
+    /// Sets the store's wall clock back or forward, while no time passes.
     fn set_clock(&self, millis: i64) {
         let (now, step) = (self.now(), Duration::from_millis(millis.unsigned_abs()));
         self.clock().set_wall(if millis < 0 { now - step } else { now + step });
     }
 }
 
-/// When virtual time begins: 2027-01-15 08:00:00 UTC.
+/// Returns the start of virtual time, 2027-01-15 08:00:00 UTC.
 pub(crate) fn start() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// A clock at the beginning of virtual time.
+/// Creates a clock at the start of virtual time.
 pub(crate) fn clock() -> ManualClock {
     let clock = ManualClock::new();
     clock.set_wall(start());
     clock
 }
 
-/// A file that goes with its test.
+/// A file that is removed with its test.
 pub(crate) struct TempFile(pub(crate) PathBuf);
 
 impl TempFile {
@@ -102,13 +102,13 @@ impl Place for OneFile {
     }
 }
 
-/// Timers in a place.
+/// The timers of a place.
 pub(crate) struct Bench<P: Place> {
     pub(crate) place: Arc<P>,
     timers: Option<DurableTimers>,
 }
 
-/// A worker on a thread of its own.
+/// A worker on its own thread.
 pub(crate) struct Running {
     pub(crate) events: Receiver<Event>,
     end: Arc<OnceLock<()>>,
@@ -126,7 +126,7 @@ impl<P: Place> Bench<P> {
         self.timers.as_ref().expect("the timers are open")
     }
 
-    /// Ends the store and opens it again. Workers have ended before.
+    /// Closes and reopens the store, after its workers have ended.
     pub(crate) fn reopen(&mut self) {
         self.timers = None;
         self.timers = Some(DurableTimers::new(self.place.open(), &self.place.timer()));
@@ -140,7 +140,7 @@ impl<P: Place> Bench<P> {
         self.place.now()
     }
 
-    /// Runs a worker; each handler checks that it is not early.
+    /// Runs a worker whose handlers check that they are not early.
     pub(crate) fn work<H, F, E>(&self, concurrency: usize, handler: H) -> Running
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
@@ -167,19 +167,19 @@ impl<P: Place> Bench<P> {
         Running { events, end: early, ending: Some(ending), thread }
     }
 
-    /// A worker that acknowledges everything.
+    /// Runs a worker that acknowledges everything.
     pub(crate) fn work_well(&self) -> Running {
         self.work(64, |_| async { Ok::<(), String>(()) })
     }
 }
 
 impl Running {
-    /// The end of the next attempt. The limit is for a broken build: it would hang.
+    /// Returns the outcome of the next attempt. The limit keeps a broken build from hanging.
     pub(crate) fn next(&self) -> Event {
         self.events.recv_timeout(Duration::from_secs(60)).expect("an attempt ends")
     }
 
-    /// The ids of the next so many attempts, which are all acknowledged.
+    /// Returns the ids of the next attempts, which must all be acknowledged.
     pub(crate) fn acknowledged(&self, count: usize) -> Vec<String> {
         let next = |_| {
             let event = self.next();
@@ -189,13 +189,13 @@ impl Running {
         (0..count).map(next).collect()
     }
 
-    /// Tells the worker to end, and waits for nothing: it begins no more.
+    /// Asks the worker to end, without waiting for it.
     pub(crate) fn end(mut self) -> Self {
         drop(self.ending.take());
         self
     }
 
-    /// Ends the worker in peace: what had ended by then and was not taken yet.
+    /// Ends the worker cleanly. Returns the outcomes that were not taken yet.
     pub(crate) fn stop(mut self) -> Vec<Event> {
         drop(self.ending.take());
         let ended = self.thread.join().expect("the worker does not panic");
@@ -209,7 +209,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
 }
 
-/// Waits of seconds, three attempts.
+/// Returns options with waits of seconds and three attempts.
 pub(crate) fn quick() -> Options {
     Options::new().backoff(Backoff::new(SECOND, 4 * SECOND)).attempts(3)
 }

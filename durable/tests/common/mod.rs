@@ -1,4 +1,4 @@
-//! What the tests of durable timers share.
+//! Shared parts of the tests.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 

@@ -1,4 +1,4 @@
-//! One process's worth of a store in Redis, and workers, in real time.
+//! The store handle and the workers of one process on Redis, in real time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
@@ -22,14 +22,14 @@ pub(crate) fn quick() -> Options {
     Options::new().backoff(Backoff::new(SECOND / 10, SECOND)).attempts(5)
 }
 
-/// One process's worth of a store in real time.
+/// The store handle of one process in real time.
 pub(crate) struct Process {
     pub(crate) timers: DurableTimers,
     // After the timers: their connections run in it.
     pub(crate) runtime: Runtime,
 }
 
-/// A worker of it: what it has acknowledged.
+/// A worker and the ids that it has acknowledged.
 pub(crate) struct Work {
     pub(crate) acknowledged: Receiver<String>,
     pub(crate) end: oneshot::Sender<()>,
@@ -71,7 +71,7 @@ impl Process {
         self.work_at(64)
     }
 
-    /// A worker with so many places.
+    /// Runs a worker with this concurrency.
     pub(crate) fn work_at(&self, places: usize) -> Work {
         let (send, acknowledged) = channel();
         let (end, ends) = oneshot::channel::<()>();
@@ -109,11 +109,11 @@ impl Work {
 pub(crate) struct Seen {
     pub(crate) id: String,
     pub(crate) planned: SystemTime,
-    /// How late it was.
+    /// The lateness of the delivery.
     pub(crate) late: Duration,
 }
 
-/// A worker that acknowledges all it is given, and notes when.
+/// A worker that acknowledges everything, and records the times.
 pub(crate) struct Watch {
     pub(crate) delivered: Receiver<Seen>,
     end: oneshot::Sender<()>,
@@ -135,7 +135,7 @@ impl Watch {
         Self { delivered, end, thread: std::thread::spawn(move || wait(run)) }
     }
 
-    /// Ends the worker: what it was given that was not asked for yet.
+    /// Ends the worker. Returns the deliveries that were not taken yet.
     pub(crate) fn stop(self) -> Vec<Seen> {
         drop(self.end);
         assert_eq!(self.thread.join().unwrap(), Ok(()));
@@ -143,8 +143,8 @@ impl Watch {
     }
 }
 
-/// How many were due from a time on; and how late those were, but for one in a hundred, and at
-/// most.
+/// Returns the number of deliveries planned from a time on, with the 99th percentile and the
+/// maximum of their lateness.
 pub(crate) fn lateness(seen: &[Seen], from: SystemTime) -> (usize, Duration, Duration) {
     let since = seen.iter().filter(|seen| seen.planned >= from);
     let mut late: Vec<Duration> = since.map(|seen| seen.late).collect();
@@ -153,7 +153,7 @@ pub(crate) fn lateness(seen: &[Seen], from: SystemTime) -> (usize, Duration, Dur
     (late.len(), late[late.len() * 99 / 100], *worst)
 }
 
-/// Waits until nothing is left, and ends the workers.
+/// Waits until no timer is left, and ends the workers.
 pub(crate) fn all_are_acknowledged_once(timers: &DurableTimers, work: Vec<Work>, all: Vec<String>) {
     let begun = SystemTime::now();
     while wait(timers.len()) != Ok(0) {

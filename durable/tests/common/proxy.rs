@@ -1,5 +1,5 @@
-//! A proxy before a server, that loses answers, holds back requests, falls silent, and leads to
-//! another server when it is told to.
+//! A proxy in front of a server. It can lose replies, hold back requests, become unresponsive, and
+//! lead to another server.
 
 #![allow(clippy::disallowed_methods, reason = "each direction of a connection has a thread")]
 
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-/// What becomes of the next cancel: nothing; it is to be held back; it is; it is let go.
+/// The state of the next cancel: pass it on, hold it back, held back, released.
 const HOLD: u32 = 1;
 const HELD: u32 = 2;
 const LET_GO: u32 = 3;
 
-/// Passes on what comes to its port.
+/// Forwards the connections to its port.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    /// Where it leads.
+    /// The port of the server.
     server: Arc<AtomicU16>,
     lose: Arc<AtomicU32>,
     hold: Arc<AtomicU32>,
-    /// How often it has fallen silent.
+    /// The number of times that the proxy became unresponsive.
     silent: Arc<AtomicU32>,
 }
 
@@ -75,32 +75,32 @@ impl Proxy {
         Self { port: here, server, lose, hold, silent }
     }
 
-    /// New connections lead to another server; those of now stay where they are.
+    /// Leads new connections to another server. Existing ones stay.
     pub(crate) fn leads_to(&self, port: u16) {
         self.server.store(port, SeqCst);
     }
 
-    /// Nothing that is asked by the connections of now comes through any more; they stand.
+    /// Blocks all requests of the existing connections, which stay open.
     pub(crate) fn silence(&self) {
         self.silent.fetch_add(1, SeqCst);
     }
 
-    /// The next cancel is held back, and the connection it comes by is cut.
+    /// Holds back the next cancel, and cuts its connection.
     pub(crate) fn hold(&self) {
         self.hold.store(HOLD, SeqCst);
     }
 
-    /// What was held back goes on its way: whether anything was.
+    /// Releases the request that was held back. Returns `true` if there was one.
     pub(crate) fn let_go(&self) -> bool {
         self.hold.swap(LET_GO, SeqCst) == HELD
     }
 
-    /// The next so many answers are lost, and their connections with them.
+    /// Loses the next `count` replies with their connections.
     pub(crate) fn lose(&self, count: u32) {
         self.lose.store(count, SeqCst);
     }
 
-    /// How many of them are still to be lost.
+    /// Returns the number of replies that are still to be lost.
     pub(crate) fn left(&self) -> u32 {
         self.lose.load(SeqCst)
     }

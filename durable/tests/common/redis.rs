@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use tourbillon::ManualClock;
 use tourbillon_durable::{AnyStore, DurableError, Redis, RedisOptions};
 
-/// A runtime for the connections of a store.
+/// Creates a runtime for the connections of a store.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("threads start")
@@ -26,7 +26,7 @@ impl OneNode {
         Some(Self { runtime: runtime(), server, clock: bench::clock() })
     }
 
-    /// Timers on a server with its defaults.
+    /// Creates timers on a server with its defaults.
     pub(crate) fn bench() -> Option<Bench<Self>> {
         Self::start(&[]).map(Bench::new)
     }

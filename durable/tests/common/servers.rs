@@ -1,7 +1,7 @@
 //! Redis servers for tests: real processes on free loopback ports, killed when they are dropped.
 //!
-//! Where there is no `redis-server` on the path a test says so and passes; with `REDIS_TESTS=must`
-//! in the environment, as on CI, that is a failure.
+//! Without a `redis-server` on the path a test reports that and passes. With `REDIS_TESTS=must` in
+//! the environment, as on CI, it fails.
 
 #![allow(clippy::disallowed_methods, reason = "a server is waited for")]
 
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A server, its folder and its ports.
+/// A server with its folder and its ports.
 pub(crate) struct Server {
     folder: PathBuf,
     pub(crate) port: u16,
-    /// Where the other nodes of its cluster speak to it, should it be in one.
+    /// The port for the other nodes of its cluster.
     bus: u16,
     options: Vec<String>,
-    /// What is loaded before it, for a clock that can be set.
+    /// The library that is preloaded for a clock that can be set.
     preload: Option<PathBuf>,
     process: Mutex<Option<Child>>,
 }
 
 impl Server {
-    /// Starts a server with further options; `None`: there is no such program.
+    /// Starts a server with further options. Returns `None` if the program is not installed.
     pub(crate) fn start(options: &[&str]) -> Option<Self> {
         Self::launch(options, false)
     }
@@ -68,7 +68,7 @@ impl Server {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Ends the process at once.
+    /// Kills the process.
     pub(crate) fn kill(&self) {
         if let Some(mut process) = self.process().take() {
             let _ = process.kill();
@@ -76,12 +76,12 @@ impl Server {
         }
     }
 
-    /// Stops the process: its connections stand, and nobody answers.
+    /// Stops the process. Its connections stay open without replies.
     pub(crate) fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     pub(crate) fn go_on(&self) {
         self.signal("-CONT");
     }
@@ -92,7 +92,7 @@ impl Server {
         assert!(sent.success(), "{signal}");
     }
 
-    /// Starts it again, with what it had written.
+    /// Starts the server again with its persisted data.
     pub(crate) fn resume(&self) {
         assert!(self.try_resume(), "the server starts again");
     }
@@ -122,7 +122,7 @@ impl Server {
         false
     }
 
-    /// Sets its clock so many seconds ahead of the machine's.
+    /// Sets the server's clock `ahead` seconds ahead of the machine's.
     pub(crate) fn set_clock(&self, ahead: i64) {
         let (new, clock) = (self.folder.join("clock.new"), self.folder.join("clock"));
         std::fs::write(&new, ahead.to_string()).expect("it is written");
@@ -130,7 +130,7 @@ impl Server {
         std::fs::rename(new, clock).expect("it is there");
     }
 
-    /// What its clock says.
+    /// Returns the time of the server's clock.
     pub(crate) fn now(&self) -> SystemTime {
         let said = self.order("TIME");
         let mut numbers = said.lines().filter_map(|line| line.parse::<u64>().ok());
@@ -139,7 +139,7 @@ impl Server {
         UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros)
     }
 
-    /// Sends one command, in words, on a connection of its own.
+    /// Sends one command, in words, on a new connection.
     pub(crate) fn say(&self, command: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
@@ -151,42 +151,42 @@ impl Server {
         (!answer.starts_with("-LOADING")).then_some(answer)
     }
 
-    /// As [`say`](Self::say), with an answer that is no error.
+    /// Like [`say`](Self::say), and fails on an error.
     pub(crate) fn order(&self, command: &str) -> String {
         let said = self.say(command).expect("an answer");
         assert!(!said.starts_with('-'), "{command}: {said}");
         said
     }
 
-    /// Whether what it tells of replication has that line.
+    /// Returns `true` if its replication information has that line.
     fn is(&self, line: &str) -> bool {
         self.say("INFO replication").is_some_and(|info| info.contains(line))
     }
 
-    /// Waits until it is so.
+    /// Waits until the condition holds.
     pub(crate) fn waits_for(&self, what: &str, so: impl Fn(&Self) -> bool) {
         wait_until(what, || so(self));
     }
 
-    /// Whether it is a replica that hears from its master.
+    /// Returns `true` if the server is a replica that is connected to its master.
     fn follows(&self) -> bool {
         self.is("role:slave") && self.is("master_link_status:up")
     }
 
-    /// What it is called in its cluster.
+    /// Returns the server's name in its cluster.
     fn name(&self) -> String {
         let said = self.order("CLUSTER MYID");
         said.lines().nth(1).expect("a name").to_owned()
     }
 
-    /// What `INFO` tells under that name.
+    /// Returns a value from `INFO`.
     pub(crate) fn figure(&self, section: &str, name: &str) -> Option<String> {
         let info = self.order(&format!("INFO {section}"));
         let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
         info.lines().find_map(value)
     }
 
-    /// How often a command has been called, in scripts too; none, if never.
+    /// Returns the number of calls of a command, including those in scripts.
     pub(crate) fn calls(&self, command: &str) -> u64 {
         let calls = |figure: String| -> Option<u64> {
             figure.strip_prefix("calls=")?.split(',').next()?.parse().ok()
@@ -207,7 +207,7 @@ impl Drop for Server {
     }
 }
 
-/// Builds what makes a server's clock one that can be set.
+/// Compiles the library for a clock that can be set.
 fn compiled_clock(folder: &Path) -> PathBuf {
     let library = folder.join("clock.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/clock.c");
@@ -222,7 +222,7 @@ fn free_port() -> u16 {
     free.local_addr().expect("it has an address").port()
 }
 
-/// What a cluster is given to get into a state.
+/// The time within which a cluster must get into a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn wait_until(what: &str, so: impl Fn() -> bool) {
@@ -240,8 +240,8 @@ fn is_in_time(limit: Duration, so: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Three masters that share the slots of a cluster, each with a replica if there are any. Which
-/// node is a master changes when a replica takes over.
+/// Three masters that share the slots of a cluster, each with a replica if there are any. The
+/// master nodes change when a replica takes over.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
 }
@@ -251,7 +251,7 @@ impl Cluster {
         Self::of(3, &[])
     }
 
-    /// As [`start`](Self::start), of six nodes with further options.
+    /// Like [`start`](Self::start), with six nodes and further options.
     pub(crate) fn with_replicas(options: &[&str]) -> Option<Self> {
         let cluster = Self::of(6, options)?;
         let (masters, replicas) = cluster.nodes.split_at(3);
@@ -280,7 +280,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Waits until all nodes know of all slots.
+    /// Waits until all nodes know all slots.
     pub(crate) fn settle(&self) {
         let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
         let whole = |node: &Server| {
@@ -290,7 +290,7 @@ impl Cluster {
         wait_until("it comes together", || self.nodes.iter().all(whole));
     }
 
-    /// The master of the slot of a key.
+    /// Returns the master of the slot of a key.
     pub(crate) fn owner(&self, key: &str) -> &Server {
         let owns = |node: &&Server| {
             let value = node.say(&format!("GET {key}")).unwrap_or_default();
@@ -299,7 +299,7 @@ impl Cluster {
         self.nodes.iter().find(owns).expect("somebody owns it")
     }
 
-    /// Moves the slot of a key to the next master, key by key, while others use it.
+    /// Moves the slot of a key to the next master, key by key, while it is in use.
     pub(crate) fn move_slot(&self, key: &str) {
         let Move { slot, from, to } = self.begin_move(key);
         loop {
@@ -317,7 +317,7 @@ impl Cluster {
         }
     }
 
-    /// Begins to move the slot of a key to the next master: no key has been moved yet.
+    /// Starts to move the slot of a key to the next master, without moving any key yet.
     pub(crate) fn begin_move(&self, key: &str) -> Move<'_> {
         let number = |said: String| said.trim_start_matches(':').trim().to_owned();
         let slot = number(self.nodes[0].order(&format!("CLUSTER KEYSLOT {key}")));
@@ -329,7 +329,7 @@ impl Cluster {
         Move { slot, from, to }
     }
 
-    /// Waits until the replica of the master of a key's slot has all that its master has.
+    /// Waits until the replica of the master of a key's slot is up to date.
     pub(crate) fn is_copied(&self, key: &str) {
         let master = self.owner(key);
         let replica = self.replica_of(master);
@@ -344,8 +344,8 @@ impl Cluster {
         self.nodes.iter().find(|node| node.is(&its)).expect("it has a replica")
     }
 
-    /// Lets the replica of the master of a key's slot take over, which waits until it has all that
-    /// its master has. The master follows it then.
+    /// Makes the replica of the master of a key's slot take over once it is up to date. The master
+    /// then becomes its replica.
     pub(crate) fn fail_over(&self, key: &str) {
         let old = self.owner(key);
         let new = self.replica_of(old);
@@ -369,7 +369,7 @@ pub(crate) struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// It stays where it is after all.
+    /// Cancels the move.
     pub(crate) fn give_up(self) {
         for node in [self.from, self.to] {
             node.order(&format!("CLUSTER SETSLOT {} STABLE", self.slot));

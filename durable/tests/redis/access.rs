@@ -1,4 +1,4 @@
-//! Whom a store in Redis lets in, and what it asks of its address and of its servers.
+//! Permissions, addresses and eviction policies of a store in Redis.
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
@@ -8,11 +8,11 @@ use crate::common::redis::runtime;
 use crate::common::servers::{Cluster, Server};
 use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome, Redis, RedisOptions};
 
-/// What the guide says a user needs of one node.
+/// The permissions on one node, as in the guide.
 const RIGHTS: &str = "~{tb:timers}* ~{tb:timers:* &tb:timers +@scripting +@connection +@hash \
                       +@sortedset +time +publish +subscribe +persist +exists +info";
 
-/// And what it needs on a cluster besides.
+/// The additional permission on a cluster.
 const ON_A_CLUSTER: &str = "+cluster|slots";
 
 #[test]
@@ -112,7 +112,7 @@ fn each_master_of_a_cluster_is_asked_whether_it_may_remove_timers() {
     assert!(connect().is_ok());
 }
 
-/// Does all that timers and workers do, but for what becomes of dead letters.
+/// Runs all operations of timers and workers, except those on dead letters.
 fn does_all(process: &Process) {
     let timers = &process.timers;
     let work = process.work();
@@ -128,7 +128,7 @@ fn does_all(process: &Process) {
     assert_eq!(work.stop(), [""; 0]);
 }
 
-/// Makes a dead letter, and drives it again.
+/// Makes a dead letter, and redrives it.
 fn drives_again(timers: &DurableTimers) {
     wait(timers.insert("fails", "", SECOND / 100, Options::new().attempts(1))).unwrap();
     let (send, ended) = std::sync::mpsc::channel();

@@ -1,4 +1,4 @@
-//! Durable timers on a Redis cluster that changes under them.
+//! Durable timers on a Redis cluster that changes meanwhile.
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
@@ -13,7 +13,7 @@ use tourbillon_durable::Existing;
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/// Replicas take over only when they are told.
+/// Replicas take over only on request.
 const RETURNING: [&str; 6] =
     [ALWAYS[0], ALWAYS[1], ALWAYS[2], ALWAYS[3], "--cluster-replica-no-failover", "yes"];
 
@@ -46,7 +46,7 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     assert_eq!(wait(timers.len()), Ok(0));
 }
 
-/// Two workers deliver what is due while the cluster changes.
+/// Checks that two workers deliver due timers while the cluster changes.
 fn timers_are_due_while(cluster: &Cluster, change: impl Fn()) {
     timers_are_due_after(cluster, SECOND / 5, change);
 }
@@ -89,7 +89,7 @@ fn a_partition_that_cannot_be_read_stops_no_other() {
     assert_eq!(work.stop(), [""; 0]);
 }
 
-/// A cluster whose masters go on without each other.
+/// Starts a cluster whose masters continue without each other.
 fn independent() -> Option<Cluster> {
     let cluster = Cluster::start()?;
     for node in &cluster.nodes {
@@ -98,8 +98,8 @@ fn independent() -> Option<Cluster> {
     Some(cluster)
 }
 
-/// A master that is not the one which is subscribed to, whose silence makes workers load all again,
-/// nor the one where they are heard.
+/// Returns a master without the subscription, whose silence would make workers load again, and
+/// without the list of workers.
 fn one_of_many(cluster: &Cluster) -> &Server {
     let heard = cluster.owner("{tb:timers}").port;
     cluster.nodes[1..].iter().find(|node| node.port != heard).unwrap()
@@ -147,7 +147,7 @@ fn ids_of(come: &[Seen]) -> BTreeSet<String> {
     come.iter().map(|seen| seen.id.clone()).collect()
 }
 
-/// Which of the timers `ids` gives, so many, a node has.
+/// Returns for each timer of `ids` if a node has it.
 fn has(node: &Server, count: usize) -> Vec<bool> {
     let its = format!(
         "EVAL \"local has = {{}} for number = 1, {count} do has[number] = '-' end \
@@ -161,9 +161,9 @@ fn has(node: &Server, count: usize) -> Vec<bool> {
     has
 }
 
-/// Moves a stream of timers, 200 a second, to a moment ahead, by another process than their
-/// worker's, while a master says nothing for that long. Those of the other masters are delivered
-/// meanwhile, and are in time when the silence has been found out; all others come afterwards.
+/// Makes another process move a stream of timers, 200 per second, ahead while a master is
+/// unresponsive. The timers of the other masters must be delivered meanwhile, and on time once the
+/// silence was detected. All others must be delivered afterwards.
 fn a_stream_goes_on_while_silent(cluster: &Cluster, silent: &Server, lasts: Duration) {
     let (step, ahead) = (SECOND / 200, SECOND / 4);
     for node in &cluster.nodes {
@@ -231,7 +231,7 @@ fn the_master_of_the_workers_stops_no_other() {
     a_stream_goes_on_while_silent(&cluster, cluster.owner("{tb:timers}"), 30 * SECOND);
 }
 
-/// All nodes that were named are replaced: the cluster itself tells of the others.
+/// All nodes that were named are replaced, and the cluster itself lists the others.
 #[test]
 fn a_cluster_whose_named_node_has_gone_is_not_lost() {
     let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
@@ -326,7 +326,7 @@ fn an_elected_replica_goes_on_for_a_dead_master() {
     });
 }
 
-/// A master that was away: calls that connect to it anew at the same time could wait for ever.
+/// A master that was away. Calls that connect to it again at the same time could wait forever.
 #[test]
 fn a_master_comes_back_under_the_timers() {
     let Some(cluster) = Cluster::with_replicas(&RETURNING) else { return };

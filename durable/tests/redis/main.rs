@@ -1,4 +1,4 @@
-//! The store in Redis: servers that fail, clusters that change, owners that come and go.
+//! The store in Redis, with servers that fail, clusters that change, and owners that come and go.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Who owns the partitions of a store in Redis, and that nothing depends on it but the work.
+//! Ownership of the partitions of a store in Redis, on which nothing but the work depends.
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
@@ -7,13 +7,13 @@ use crate::common::redis::OneNode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// As many as a store has by default.
+/// The default number of partitions.
 const PARTITIONS: usize = 16;
 
 const WORKERS: &str = "{tb:timers}:workers";
 const OWNERS: &str = "{tb:timers}:owners";
 
-/// How many partitions each worker owns.
+/// Returns the number of partitions of each worker.
 fn owned(bench: &Bench<OneNode>) -> BTreeMap<String, usize> {
     let said = bench.place.server.order(&format!("HVALS {OWNERS}"));
     let mut owned = BTreeMap::new();
@@ -23,7 +23,7 @@ fn owned(bench: &Bench<OneNode>) -> BTreeMap<String, usize> {
     owned
 }
 
-/// A worker of another process: it is heard, and delivers nothing.
+/// Sends a heartbeat of a worker of another process, which delivers nothing.
 fn is_heard(bench: &Bench<OneNode>, worker: &str) {
     let now = bench.now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     bench.place.server.order(&format!("ZADD {WORKERS} {now} {worker}"));
@@ -36,7 +36,7 @@ fn owns_all(bench: &Bench<OneNode>, worker: &str) {
     }
 }
 
-/// Lets time pass, a little at a time, until it is so; how long that took.
+/// Advances the clock in small steps until the condition holds, and returns the duration.
 fn until(bench: &Bench<OneNode>, mut so: impl FnMut() -> bool) -> Duration {
     let step = 100 * MILLISECOND;
     for steps in 0..2000 {
@@ -54,7 +54,7 @@ fn shares(bench: &Bench<OneNode>) -> Vec<usize> {
     owned(bench).into_values().collect()
 }
 
-/// Those timers are, which are called by their numbers.
+/// Checks that all timers with these numbers are acknowledged.
 fn all_are_acknowledged(worker: &Running, count: usize) {
     let acknowledged: BTreeSet<String> = worker.acknowledged(count).into_iter().collect();
     assert_eq!(acknowledged, (0..count).map(|number| number.to_string()).collect());

@@ -1,5 +1,5 @@
 //! Durable timers on Redis servers that are killed, restarted, emptied of scripts, locked and
-//! read-only, and between several processes' worth of connections; in real time where it matters.
+//! read-only, and between the store handles of several processes. In real time where it matters.
 
 #![allow(clippy::disallowed_methods, reason = "servers and workers are waited for")]
 
@@ -351,7 +351,7 @@ fn a_worker_waits_while_nothing_can_be_written() {
     assert_eq!(work.stop(), [""; 0]);
 }
 
-/// Waits for a worker that was told to end.
+/// Waits for a worker that was asked to end.
 fn ended(work: Work) {
     drop(work.end);
     let begun = SystemTime::now();
@@ -454,7 +454,7 @@ fn a_full_memory_is_worked_off_by_a_worker_that_is_started_then() {
     assert_eq!((work.stop(), wait(process.timers.len())), (vec![], Ok(0)));
 }
 
-/// Also if nothing else of its batch changes anything.
+/// The same if nothing else in its batch changes anything.
 #[test]
 fn what_frees_a_full_memory_is_not_refused() {
     let Some(bench) = OneNode::bench() else { return };
@@ -472,7 +472,7 @@ fn what_frees_a_full_memory_is_not_refused() {
     assert_eq!(running.stop(), []);
 }
 
-/// No notice tells of the timers that others schedule: a worker looks for them by itself.
+/// Without notices of other processes' timers, a worker finds them by itself.
 #[test]
 fn without_a_subscription_timers_are_a_second_late_at_most() {
     let Some(server) = Server::start(&[]) else { return };
@@ -494,7 +494,7 @@ fn without_a_subscription_timers_are_a_second_late_at_most() {
     assert_eq!(watch.stop(), []);
 }
 
-/// How a run ends by itself. The limit is for a broken build: it would hang.
+/// Waits for a run to end by itself. The limit keeps a broken build from hanging.
 fn end_of(run: JoinHandle<Result<(), DurableError>>) -> Result<(), DurableError> {
     let begun = SystemTime::now();
     while !run.is_finished() {

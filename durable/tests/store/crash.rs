@@ -1,9 +1,9 @@
-//! Durable timers of a process that is killed at any moment: nothing that it acknowledged is lost,
-//! early, or acknowledged twice.
+//! Durable timers of a process that is killed at any time. Nothing acknowledged is lost, early, or
+//! acknowledged twice.
 //!
-//! The test runs itself as a child, which schedules timers as fast as it can, delivers them, and
-//! prints a line for each thing that is durable. It is killed, its lines are read, and the next
-//! child takes over the same file. The last one delivers what is left.
+//! The test runs itself as a child, which inserts timers as fast as it can, delivers them, and
+//! prints a line for each durable change. The child is killed, its lines are read, and the next
+//! child takes over the same file. The last one delivers the rest.
 
 #![allow(clippy::disallowed_methods, reason = "real processes, threads and time")]
 #![allow(clippy::print_stdout, reason = "the child tells its parent")]
@@ -26,7 +26,7 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// Not a test by itself: does something only as a child.
+/// Does nothing unless it runs as a child.
 #[test]
 fn child() {
     let Ok(file) = std::env::var(FILE) else { return };
@@ -50,7 +50,7 @@ fn child() {
     callers.into_iter().for_each(|caller| caller.join().unwrap());
 }
 
-/// Schedules timers for ever, and cancels some.
+/// Inserts timers forever, and cancels some.
 fn schedule(timers: &DurableTimers, round: u64, caller: u64) {
     let mut random = fastrand::Rng::with_seed(round << 8 | caller);
     let backoff = Backoff::new(MILLISECOND, 8 * MILLISECOND);
@@ -115,7 +115,7 @@ fn start(file: &TempFile, round: u64) -> Child {
         .unwrap()
 }
 
-/// What children have said of each id.
+/// The output of the children about each id.
 #[derive(Default)]
 struct Told {
     scheduled: BTreeSet<String>,

@@ -1,16 +1,17 @@
-//! A store on a disk that fails for a while: full, write-protected, or lying about a commit.
+//! A store on a disk that fails for a while, because it is full or write-protected or reports a
+//! wrong result.
 //!
-//! [`FaultyDisk`] is a storage backend of the database in memory, in one of four states:
+//! [`FaultyDisk`] is a storage backend of the database in memory. It has four states.
 //!
-//! - **Well**: everything succeeds.
-//! - **Full**: bytes that were written before can be overwritten. A write to a block that has no
+//! - **Well**. Every operation succeeds.
+//! - **Full**. Bytes that were written before can be overwritten. A write to a block that has no
 //!   place on the disk yet fails with `StorageFull`. A longer file alone takes no space.
-//! - **Protected**: every write and every change of the length fails.
-//! - **Lying**: the next sync fails although it has taken effect, which leaves the commit in doubt.
+//! - **Protected**. Every write and every change of the length fails.
+//! - **Lying**. The next sync fails although it has taken effect, which leaves the commit in doubt.
 //! - Reads always succeed. At most one database has the disk open, like the lock of a file.
 //!
-//! The tests use no random numbers, so a failure repeats under its name:
-//! `cargo test -p tourbillon-durable --test store disk::`.
+//! The tests use no random numbers, so `cargo test -p tourbillon-durable --test store disk::`
+//! repeats a failure.
 
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread of its own")]
 
@@ -36,7 +37,7 @@ type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DiskState {
     Well,
-    /// The disk is full: written bytes can be overwritten, and no more can be added.
+    /// Written bytes can be overwritten, and no more can be added.
     Full,
     /// Nothing can be written.
     Protected,
@@ -50,9 +51,9 @@ const BLOCK: u64 = 4096;
 struct Blocks {
     bytes: InMemoryBackend,
     state: Mutex<DiskState>,
-    /// Those that have a place on the disk.
+    /// The blocks that have a place on the disk.
     placed: Mutex<BTreeSet<u64>>,
-    /// How many databases have it open.
+    /// The number of databases that have the disk open.
     open: AtomicUsize,
     refusals: Mutex<Sender<()>>,
 }
@@ -115,7 +116,7 @@ impl StorageBackend for FaultyDisk {
         self.0.bytes.read(offset, out)
     }
 
-    /// A hole takes no space.
+    /// A longer file takes no space.
     fn set_len(&self, len: u64) -> Result<()> {
         if self.0.state() == DiskState::Protected {
             return self.0.refuse();
@@ -149,7 +150,7 @@ impl StorageBackend for FaultyDisk {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// For a broken build: it would hang.
+/// Keeps a broken build from hanging.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn timers(blocks: &Arc<Blocks>) -> std::result::Result<DurableTimers, DurableError> {
@@ -163,7 +164,8 @@ fn schedule(timers: &DurableTimers, id: &str) -> std::result::Result<Inserted, D
     block_on(timers.insert(id, vec![7; 10_000], DAY, options)).map_err(|refused| refused.reason)
 }
 
-/// Schedules timers until one is refused: those that were acknowledged, that one, and why.
+/// Inserts timers until one is refused. Returns the acknowledged ids, the refused id, and the
+/// error.
 fn fill(timers: &DurableTimers, prefix: &str) -> (Vec<String>, String, DurableError) {
     let mut acknowledged = Vec::new();
     loop {
@@ -175,7 +177,7 @@ fn fill(timers: &DurableTimers, prefix: &str) -> (Vec<String>, String, DurableEr
     }
 }
 
-/// Asks until that can be done; nobody else has the disk.
+/// Repeats an operation until it succeeds.
 fn insist<R>(mut ask: impl FnMut() -> std::result::Result<R, DurableError>) -> R {
     let until = MonotonicClock.now() + LIMIT;
     loop {
@@ -257,7 +259,7 @@ fn a_disk_that_cannot_be_written_at_all() -> TestResult {
     Ok(())
 }
 
-/// A worker on a thread of its own, which runs until the sender is dropped.
+/// A worker on its own thread, which runs until the sender is dropped.
 type Working = (
     Receiver<Event>,
     oneshot::Sender<()>,

@@ -1,5 +1,5 @@
-//! Files of durable timers that are locked, damaged, foreign, or cannot be written: a typed error,
-//! nothing half done, no panic.
+//! Files of durable timers that are locked, damaged, foreign, or cannot be written. Each leads to a
+//! typed error, nothing half done, and no panic.
 
 #![allow(clippy::disallowed_methods, reason = "a worker has a thread, and a loop a limit in time")]
 
@@ -19,7 +19,7 @@ use tourbillon_durable::{
     DurableError, DurableTimers, Embedded, Event, Existing, Finding, Inserted, Options, Outcome,
 };
 
-/// Opens the store; each error names the file.
+/// Opens the store, and checks that an error names the file.
 fn open(file: &TempFile) -> Result<Embedded, DurableError> {
     let opened = Embedded::open(&file.0);
     if let Err(error) = &opened {
@@ -32,7 +32,7 @@ fn name(file: &TempFile) -> &str {
     file.0.to_str().unwrap()
 }
 
-/// The bytes of a store with some timers in it, which was closed in peace.
+/// Returns the bytes of a store with some timers that was closed cleanly.
 fn some_store() -> Vec<u8> {
     let place = OneFile::new();
     let timers = DurableTimers::new(place.open(), &place.timer());
@@ -86,7 +86,7 @@ fn a_store_that_was_cut_off() {
     }
 }
 
-/// Writes into a database as somebody else would.
+/// Writes into a database as another program would.
 fn put(file: &Path, table: &str, key: &str, value: &[u8]) {
     let database = Database::create(file).unwrap();
     let transaction = database.begin_write().unwrap();
@@ -112,7 +112,7 @@ fn a_database_of_something_else_is_refused() {
     drop(open(&file).unwrap());
 }
 
-/// Three timers, of which the record of one, `b`, makes no sense.
+/// Creates three timers, of which `b` has an unreadable record.
 fn one_is_wrong() -> Bench<OneFile> {
     let place = OneFile::new();
     let timers = DurableTimers::new(place.open(), &place.timer());
@@ -256,7 +256,7 @@ fn a_waker_may_poll_at_once() {
     assert!(ids.recv_timeout(60 * SECOND).is_err(), "the worker has ended");
 }
 
-/// A waker of the user's that fails.
+/// A waker that panics.
 struct Panics;
 
 impl Wake for Panics {
@@ -292,7 +292,7 @@ fn a_waker_that_panics_ends_no_thread() {
     assert!(wait(timers.get("b")).unwrap().is_some());
 }
 
-/// Whatever byte is wrong, each operation answers: with what was there, or an error.
+/// Whatever byte is wrong, each operation returns either the right result or an error.
 #[test]
 fn a_store_with_wrong_bytes() {
     let whole = some_store();
@@ -332,7 +332,7 @@ fn a_timer_that_was_shut_down_ends_its_workers() {
     assert!(wait(bench.timers().get("id")).unwrap().is_some());
 }
 
-/// The ids of some timers, and that one.
+/// Returns the ids of some timers and `needle`.
 fn straw(needle: &str) -> BTreeSet<String> {
     (0..20).map(|number| format!("timer {number:02}")).chain([needle.to_owned()]).collect()
 }
@@ -341,7 +341,7 @@ fn payload(id: &str) -> Vec<u8> {
     id.bytes().rev().collect()
 }
 
-/// The bytes of a store with those timers, and where the id of the one stands in them.
+/// Returns the bytes of a store with those timers, and the positions of the id `needle`.
 fn haystack(needle: &str) -> (Vec<u8>, Vec<usize>) {
     let place = OneFile::new();
     let timers = DurableTimers::new(place.open(), &place.timer());
@@ -357,7 +357,7 @@ fn haystack(needle: &str) -> (Vec<u8>, Vec<usize>) {
     (bytes, places)
 }
 
-/// The store of those bytes with one bit flipped.
+/// Opens a store of those bytes with one bit flipped.
 fn flipped(bytes: &[u8], at: usize, bit: usize) -> Bench<OneFile> {
     let place = OneFile::new();
     let mut bytes = bytes.to_vec();
@@ -366,11 +366,11 @@ fn flipped(bytes: &[u8], at: usize, bit: usize) -> Bench<OneFile> {
     Bench::new(place)
 }
 
-/// Delivers until so many keys have been delivered or reported: the ids that were acknowledged, and
+/// Delivers until `count` keys have been delivered or reported. Returns the acknowledged ids and
 /// the events of damage.
 ///
-/// One at a time: beside a key out of order, whether a look-up finds a record depends on which
-/// others are still there, and so on how operations are grouped.
+/// One at a time, because beside a key out of order a look-up may depend on which other keys are
+/// still there, and so on the batches of operations.
 fn deliver(bench: &Bench<OneFile>, count: usize) -> (BTreeSet<String>, Vec<Event>) {
     let running = bench.work(1, |delivery| async move {
         let right = delivery.payload == payload(&delivery.id);
@@ -421,7 +421,7 @@ fn a_flipped_bit_in_an_id_is_reported_and_mended() {
     assert!(damaged >= 14, "{damaged} flips had an effect");
 }
 
-/// Three stores, of which that key of the index has had a bit of its due time flipped.
+/// Three stores in which one bit of the due time of an index key is flipped.
 struct Flipped {
     needle: &'static str,
     bytes: Vec<u8>,
@@ -437,12 +437,12 @@ impl Flipped {
         Self { needle, bytes, key: key.expect("the key of the index") }
     }
 
-    /// The key says eight milliseconds too early.
+    /// Opens the store whose key is eight milliseconds too early.
     fn early(&self) -> Bench<OneFile> {
         flipped(&self.bytes, self.key, 3)
     }
 
-    /// The key says half a year too late.
+    /// Opens the store whose key is half a year too late.
     fn late(&self) -> Bench<OneFile> {
         flipped(&self.bytes, self.key, 34)
     }
@@ -452,7 +452,7 @@ impl Flipped {
     }
 }
 
-/// How much later than right a late key is.
+/// The delay of a late key.
 const LATER: Duration = Duration::from_millis(1 << 34);
 
 #[test]

@@ -1,4 +1,5 @@
-//! What any store promises, in virtual time; and the store in a file: crashes, damage, full disks.
+//! The guarantees of every store in virtual time, and the store in a file with crashes, damage and
+//! failing disks.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

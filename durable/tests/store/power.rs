@@ -2,13 +2,13 @@
 //!
 //! [`VolatileDisk`] is a storage backend of the database in memory, with this model of durability:
 //!
-//! - **Pending**: every write, and every change of the file's length, since the last sync.
-//! - **Durable**: everything before a sync that has returned.
-//! - **Lost, torn and reordered**: a power cut keeps any subset of the pending writes, by sectors of
-//!   512 bytes and in any order. A sector is written whole or not at all.
-//! - **Length**: after a cut the file has the last synced length or any pending one. Bytes beyond it
-//!   are gone, and new bytes are zero.
-//! - **Cuts** happen just before a sync returns: at several points of each sync that changes the
+//! - **Pending** are all writes, and all changes of the file's length, since the last sync.
+//! - **Durable** is everything before a sync that has returned.
+//! - **Lost, torn and reordered** by a power cut are the pending writes. Any subset of them is
+//!   kept, by sectors of 512 bytes and in any order. A sector is written whole or not at all.
+//! - **The length** after a cut is the last synced one or any pending one. Bytes beyond it are
+//!   gone, and new bytes are zero.
+//! - **Cuts** happen just before a sync returns, at several points of each sync that changes the
 //!   length, at a few of the others, and again while the store is opened after a cut.
 //!
 //! After each cut the store must open, hold every acknowledged timer intact, and accept another.
@@ -54,13 +54,13 @@ struct Volatile {
     /// The timers that have been acknowledged.
     acknowledged: BTreeSet<String>,
     cuts: Vec<Cut>,
-    /// How many cuts are made at a sync that changes the file's length, and at how many of a
-    /// hundred other syncs one is made.
+    /// The number of cuts at a sync that changes the file's length, and at how many of a hundred
+    /// other syncs one is made.
     wanted: [usize; 2],
     random: fastrand::Rng,
 }
 
-/// A possible content of the disk after the power has gone, and the timers that must be in it.
+/// A possible content of the disk after a power cut, and the timers that must be in it.
 #[derive(Clone, Debug)]
 struct Cut {
     bytes: Vec<u8>,
@@ -68,7 +68,7 @@ struct Cut {
 }
 
 impl Volatile {
-    /// One of the states that the disk may be left in.
+    /// Returns a possible state of the disk.
     fn cut(&mut self) -> Cut {
         let lengths = self.since.iter().filter_map(|done| match done {
             Done::SetLength(length) => Some(*length),
@@ -189,7 +189,7 @@ impl StorageBackend for VolatileDisk {
     }
 }
 
-/// Every timer that was acknowledged is there, whole.
+/// Checks that every acknowledged timer is intact.
 fn audit(disk: &VolatileDisk) -> Tested {
     let timers = disk.timers()?;
     let acknowledged = disk.lock().acknowledged.clone();
@@ -206,7 +206,7 @@ fn payload(id: &str) -> Vec<u8> {
     id.bytes().cycle().take(10_000).collect()
 }
 
-/// Schedules and cancels timers so that the file grows, and shrinks again.
+/// Inserts and cancels timers so that the file grows, and shrinks again.
 fn work(disk: &VolatileDisk, seed: u64) -> Tested {
     let timers = disk.timers()?;
     let mut random = fastrand::Rng::with_seed(seed);

@@ -1,7 +1,7 @@
-//! Durable timers against a model: any operations, in virtual time, with crashes.
+//! Durable timers against a model, with random operations and crashes in virtual time.
 //!
-//! A crash is a copy of the file, taken while the store is open, with which everything starts anew:
-//! what a kill leaves behind.
+//! A crash is a copy of the file that is taken while the store is open, as a kill would leave it.
+//! The test continues with the copy.
 
 use crate::common::bench::{Bench, OneFile, Running, SECOND, TempFile, start, wait};
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A timer as the model knows it.
+/// A timer in the model.
 #[derive(Clone, Debug)]
 struct Modelled {
     planned: SystemTime,
@@ -51,7 +51,7 @@ struct Trial {
     model: BTreeMap<String, Modelled>,
 }
 
-/// Each wait after a failure.
+/// The wait after each failure.
 const WAIT: Duration = SECOND;
 
 impl Trial {
@@ -111,7 +111,7 @@ impl Trial {
         assert_eq!(scheduled.map_err(|error| error.reason), expected);
     }
 
-    /// Takes what is due, until nothing is.
+    /// Delivers timers until none is due.
     fn deliver(&mut self) {
         let now = self.bench.now();
         let mut due: usize = self.model.values().filter(|timer| timer.due <= now).count();

@@ -1,9 +1,10 @@
-//! First starts of a store in a file that are cut short: by a kill, or by a file system that takes
-//! no more. Every later start opens, and nothing is left over.
+//! First starts of a store in a file that are interrupted by a kill, or by a file system that
+//! accepts no more. Every later start opens the store, and no files are left over.
 //!
 //! The tests run themselves as children. A child may be process 1 of a namespace of its own, as in
-//! a container, where each start has the same number: `TOURBILLON_STARTS=2000` for as many starts,
-//! `TOURBILLON_STARTS_BY="unshare --pid --fork --kill-child"` for what starts each of them.
+//! a container, where each start has the same number. `TOURBILLON_STARTS=2000` sets the number of
+//! starts, and `TOURBILLON_STARTS_BY="unshare --pid --fork --kill-child"` the command that starts
+//! each of them.
 
 #![allow(clippy::disallowed_methods, reason = "real processes and time")]
 
@@ -15,7 +16,7 @@ use tourbillon_durable::{DurableError, DurableTimers};
 
 const FILE: &str = "TOURBILLON_STARTS_FILE";
 
-/// Not a test by itself: does something only as a child.
+/// Does nothing unless it runs as a child.
 #[test]
 fn child() {
     let Ok(file) = std::env::var(FILE) else { return };
@@ -30,7 +31,7 @@ fn child() {
     assert_eq!(wait(timers.len()), Ok(0));
 }
 
-/// This child, started by that command.
+/// Returns a child that is started by that command.
 fn child_by(command: &str, file: &TempFile) -> Command {
     let mut words = command.split_whitespace();
     let this = std::env::current_exe().unwrap();
@@ -47,7 +48,7 @@ fn child_by(command: &str, file: &TempFile) -> Command {
     child
 }
 
-/// The files whose names begin with that of the store, and go on.
+/// Returns the files whose names begin with that of the store and are longer.
 fn beside(file: &TempFile) -> Vec<PathBuf> {
     let name = file.0.file_name().unwrap().to_str().unwrap();
     let files = std::fs::read_dir(file.0.parent().unwrap()).unwrap().flatten();

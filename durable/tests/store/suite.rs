@@ -1,5 +1,5 @@
-//! Durable timers: the operations and the promises, in virtual time. Each test takes a place with a
-//! store, so that any store can be put through all of them.
+//! The operations and guarantees of durable timers in virtual time. Each test takes a place with a
+//! store, so that every store passes all of them.
 
 #![allow(clippy::disallowed_methods, reason = "one of these tests is about threads")]
 
@@ -179,7 +179,7 @@ fn cancel_tells_the_truth<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
-/// Schedules a timer in its own handler.
+/// Inserts a timer in its own handler.
 async fn again(
     timers: &DurableTimers,
     payload: &str,
@@ -363,7 +363,7 @@ fn failures_are_retried_and_then_dead<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
-/// Buries a letter, which stays as long as it is only looked at.
+/// Deletes a letter, which stays as long as it is only read.
 fn delete_dead_letter(timers: &DurableTimers, letter: &DeadLetter) {
     for _ in 0..2 {
         assert_eq!(wait(timers.dead_letter(letter.number)).unwrap().as_ref(), Some(letter));
@@ -582,7 +582,7 @@ fn pages_of_a_list<P: Place>(bench: Bench<P>) {
     assert_eq!(pages(timers, 3, |page| page.len() <= 3 && page.iter().all(payloads)), ids);
 }
 
-/// The ids of all pages, each of which is as it should be.
+/// Returns the ids of all pages, and checks each page.
 fn pages(
     timers: &DurableTimers,
     limit: usize,
@@ -738,7 +738,7 @@ fn many_callers_at_once<P: Place>(bench: Bench<P>) {
     assert_eq!(running.stop(), []);
 }
 
-/// More keys lie in one near slice than a wheel may hold: it is loaded bit by bit.
+/// More keys are due soon than a wheel may hold, so they are loaded in parts.
 fn more_timers_than_a_wheel_takes<P: Place>(mut bench: Bench<P>) {
     const COUNT: usize = 6000;
     let running = bench.work_well();

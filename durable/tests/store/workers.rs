@@ -14,7 +14,7 @@ use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{DurableTimers, Embedded, Options, Outcome, StoreClock, SystemClock};
 
-/// A clock that counts how often it is asked: once by each operation of the store.
+/// A clock that counts its readings, one for each operation of the store.
 #[derive(Clone, Debug, Default)]
 struct Counting(Arc<AtomicUsize>);
 
@@ -62,8 +62,8 @@ fn each_lease_is_asked_for_once() {
     assert!((2 * TIMERS..5 * TIMERS / 2).contains(&asked), "{asked} for {TIMERS} timers");
 }
 
-/// A worker whose task is not polled any more, at any moment: before it has taken its first page,
-/// or when it waits for what comes next.
+/// A worker whose task is no longer polled, either before it has taken its first page or while it
+/// waits for the next one.
 #[test]
 fn a_worker_that_is_not_polled_delays_no_other() {
     for polls in [1, 2, 100] {
@@ -90,7 +90,7 @@ fn a_worker_that_is_not_polled_delays_no_other() {
     }
 }
 
-/// A worker that goes while more has fired than it can begin.
+/// A worker that ends while more keys have fired than it can start.
 #[test]
 fn a_worker_that_is_dropped_leaves_its_keys_to_the_others() {
     const TIMERS: usize = 50;
