@@ -1,6 +1,6 @@
-//! Durable timers at full size: programs that put them under faults, and that measure them.
+//! Programs that measure durable timers at full size, and test them under faults.
 
-/// The median of some rounds, the upper one of two; not a number, if there are none.
+/// Returns the median of some rounds, the upper one of two, or NaN if there are none.
 #[must_use]
 pub fn median(rounds: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = rounds.into_iter().collect();

@@ -1,6 +1,6 @@
-//! The embedded store of durable timers at full size: how many operations a second it makes durable,
-//! beside bare rows of the same length in the same database crate, and how it comes back after its
-//! process was killed. Tables in Markdown; with `--json` a file as well.
+//! The embedded store of durable timers at full size. Measures the number of durable operations per
+//! second, beside bare rows of the same length in the same database crate, and the recovery after
+//! its process was killed. Prints tables in Markdown, and with `--json` also writes a file.
 
 #![allow(clippy::print_stdout, reason = "a program that prints what it has measured")]
 #![allow(clippy::disallowed_methods, reason = "it measures real time")]
@@ -13,47 +13,48 @@ use serde::Serialize;
 use std::error::Error;
 use std::path::PathBuf;
 
-/// What goes wrong ends the program.
+/// An error that ends the program.
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The embedded store of durable timers, measured.
 #[derive(Parser)]
 struct Arguments {
-    /// Where the files are put, on the disk that is to be measured.
+    /// The folder of the files, on the disk that is measured.
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     folder: PathBuf,
-    /// Where to write the figures as JSON.
+    /// The file for the figures as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// How many rounds the rates take the median of; none: no rates.
+    /// The number of rounds of which the rates are medians, or 0 to skip the rates.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How many timers a round takes through each operation.
+    /// The number of timers per round and operation.
     #[arg(long, default_value_t = 16_384)]
     timers: usize,
-    /// How many of them when one call is made after the other.
+    /// The number of timers if calls are made one after the other.
     #[arg(long, default_value_t = 256)]
     single: usize,
-    /// How many timers rest in the store meanwhile.
+    /// The number of timers that rest in the store meanwhile.
     #[arg(long, default_value_t = 100_000)]
     resting: usize,
-    /// The number of workers that deliver side by side. Each has a thread of its own and runs as
-    /// many handlers at a time as there are calls in flight.
+    /// The number of parallel workers. Each has its own thread, and as many concurrent handlers as
+    /// there are calls in flight.
     #[arg(long, default_value_t = 1)]
     workers: usize,
-    /// How many bytes a payload has.
+    /// The number of bytes of a payload.
     #[arg(long, default_value_t = 32)]
     payload: usize,
-    /// How many timers are acknowledged at least before the process is killed; none: no recovery.
+    /// The minimum number of acknowledged timers before the process is killed, or 0 to skip the
+    /// recovery.
     #[arg(long, default_value_t = 1_000_000)]
     recovered: u64,
-    /// How many of them are due at once.
+    /// The number of these that are due at once.
     #[arg(long, default_value_t = 4000)]
     due: u64,
-    /// Decides the ids, and the moment of the kill.
+    /// The seed of the ids and of the time of the kill.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Not for people: writes into that file until it is killed.
+    /// Internal. Writes into this file until the process is killed.
     #[arg(long, hide = true)]
     child: Option<PathBuf>,
 }
@@ -114,7 +115,7 @@ fn print_recovery(recovery: &recovery::Recovery) {
     println!("\nlost: {}", recovery.lost);
 }
 
-/// A file that goes with its run.
+/// A file that is removed after its run.
 struct TempFile(PathBuf);
 
 impl TempFile {

@@ -1,5 +1,5 @@
-//! Operations a second: those of a store, with a number of calls in flight that share their commits, and
-//! bare rows of the same length, as many in each commit, in turn.
+//! Operations per second of a store, with a number of calls in flight that share their commits, and
+//! of bare rows of the same length with as many in each commit, alternately.
 
 use super::{Arguments, Fallible, TempFile};
 use futures_util::FutureExt;
@@ -17,10 +17,10 @@ const OPERATIONS: [&str; 3] = ["insert", "cancel", "deliver"];
 const ROWS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("rows");
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What a record has beside its payload.
+/// The number of bytes of a record besides its payload.
 const HEADER: usize = 77;
 
-/// An operation with so many calls in flight: medians of the rounds.
+/// An operation with a number of calls in flight. The figures are medians of the rounds.
 #[derive(Serialize)]
 pub(super) struct Row {
     pub(super) operation: &'static str,
@@ -75,12 +75,12 @@ fn row(operation: usize, in_flight: usize, ours: &[Rates], bare: &[Rates]) -> Ro
     Row { operation, in_flight, ours, bare, ratio: ours / bare, ours_rounds, bare_rounds }
 }
 
-/// Ids in no order, as those of users are.
+/// Returns ids in random order, like those of users.
 fn ids(random: &mut fastrand::Rng, count: usize) -> Vec<String> {
     (0..count).map(|_| format!("{:016x}", random.u64(..))).collect()
 }
 
-/// How many a second.
+/// Returns the number per second.
 fn rate(count: usize, begin: Instant) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / begin.elapsed().as_secs_f64()
 }
@@ -119,7 +119,7 @@ fn schedule(
     })
 }
 
-/// Calls an operation with each id, so many at a time.
+/// Calls an operation with each id, with a number of calls in flight.
 fn each<'a, T, F: Future<Output = Result<T, DurableError>>>(
     ids: &'a [String],
     in_flight: usize,
@@ -138,7 +138,7 @@ fn each<'a, T, F: Future<Output = Result<T, DurableError>>>(
     })
 }
 
-/// Delivers `count` timers, which are due, by so many workers.
+/// Delivers `count` due timers with some workers.
 fn deliver(timers: &DurableTimers, count: usize, in_flight: usize, workers: usize) -> Fallible<()> {
     let (end, ends) = futures_channel::oneshot::channel::<()>();
     let (end, ends) = (Arc::new(Mutex::new(Some(end))), ends.shared());
@@ -160,7 +160,7 @@ fn deliver(timers: &DurableTimers, count: usize, in_flight: usize, workers: usiz
     })
 }
 
-/// Bare rows: an id, and bytes as long as a record.
+/// Bare rows with an id, and as many bytes as a record.
 struct Bare {
     database: Database,
     row: Vec<u8>,
@@ -194,7 +194,8 @@ impl Bare {
         Ok(transaction.commit()?)
     }
 
-    /// Inserts, removes; and, where a store leases and acknowledges, writes again and removes.
+    /// Inserts and removes rows. Where a store leases and acknowledges, writes them again and
+    /// removes them.
     fn rates(&self, ids: &[String], in_flight: usize) -> Fallible<Rates> {
         let timed = |work: &dyn Fn(&[String]) -> Fallible<()>| -> Fallible<f64> {
             let begin = Instant::now();

@@ -1,8 +1,8 @@
-//! A store whose process is killed while it writes: how long it takes to open, how long until
-//! timers are delivered again, and whether anything that was acknowledged is lost.
+//! A store whose process is killed while it writes. Measures the time to open it and the time until
+//! timers are delivered again, and checks that nothing acknowledged is lost.
 //!
-//! The program runs itself as a child, which schedules the timers 0, 1, 2, … and says how many are
-//! acknowledged: all below that number.
+//! The program runs itself as a child, which inserts the timers 0, 1, 2, … and prints the number
+//! below which all are acknowledged.
 
 use super::{Arguments, Fallible, TempFile};
 use futures_util::stream::{FuturesOrdered, StreamExt};
@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tourbillon_durable::{DurableError, DurableTimers, Options, Outcome};
 
-/// How many calls the child has in flight.
+/// The number of calls that the child has in flight.
 const IN_FLIGHT: usize = 4096;
 
-/// How long after the number was reached the kill comes at most.
+/// The maximum time from that number to the kill.
 const LATEST_KILL: Duration = Duration::from_millis(1000);
 
-/// How a store came back; times in seconds.
+/// The recovery of a store, in seconds.
 #[derive(Serialize)]
 pub(super) struct Recovery {
     pub(super) acknowledged: u64,
@@ -35,13 +35,13 @@ pub(super) struct Recovery {
     pub(super) lost: usize,
 }
 
-/// Whether the timer of that number is due at once.
+/// Returns `true` if the timer with that number is due at once.
 fn is_due(number: u64, arguments: &Arguments) -> bool {
     let every = arguments.recovered / arguments.due.clamp(1, arguments.recovered);
     arguments.due > 0 && number.is_multiple_of(every)
 }
 
-/// What the child does.
+/// Runs the child.
 pub(super) fn write_for_ever(file: &Path, arguments: &Arguments) -> Fallible<()> {
     let timers = DurableTimers::open(file)?;
     let payload = vec![7; arguments.payload];
@@ -84,7 +84,7 @@ pub(super) fn measure(arguments: &Arguments) -> Fallible<Recovery> {
     Ok(Recovery { acknowledged, found, bytes, open, first, due, all, lost })
 }
 
-/// How many timers were acknowledged before the kill.
+/// Returns the number of timers that were acknowledged before the kill.
 fn write_and_kill(file: &TempFile, arguments: &Arguments) -> Fallible<u64> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("--child")
@@ -116,7 +116,7 @@ fn write_and_kill(file: &TempFile, arguments: &Arguments) -> Fallible<u64> {
     Ok(acknowledged.load(Relaxed))
 }
 
-/// Waits for the moment of the kill.
+/// Waits for the time of the kill.
 fn kill_when(child: &mut Child, acknowledged: &AtomicU64, arguments: &Arguments) -> Fallible<()> {
     while acknowledged.load(Relaxed) < arguments.recovered {
         if let Some(status) = child.try_wait()? {
@@ -129,11 +129,11 @@ fn kill_when(child: &mut Child, acknowledged: &AtomicU64, arguments: &Arguments)
     Ok(())
 }
 
-/// How long nothing is delivered before the rest counts as lost.
+/// The time without a delivery after which the rest counts as lost.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Delivers until so many are acknowledged, or nothing more comes: their ids, and how long the
-/// first and the last of them took.
+/// Delivers until `due` timers are acknowledged or none follows. Returns their ids, and the times
+/// of the first and the last.
 fn deliver(timers: &DurableTimers, due: usize) -> Fallible<(HashSet<String>, f64, f64)> {
     let begin = Instant::now();
     let (end, ends) = futures_channel::oneshot::channel::<()>();

@@ -1,5 +1,5 @@
-//! The workers, as the one sees them who starts them: processes that can be killed, paused, and cut
-//! from Redis by their [`Line`].
+//! The workers, from the view of their parent process. They can be killed, paused, and cut from
+//! Redis by their [`Line`].
 
 use crate::Failure;
 use crate::line::{Line, State};
@@ -20,11 +20,11 @@ pub(crate) struct Member {
 
 #[derive(Debug, Default)]
 struct Process {
-    /// None while it is killed.
+    /// `None` while it is killed.
     child: Option<Child>,
-    /// Where each one has logged.
+    /// The logs of the workers.
     logs: Vec<PathBuf>,
-    /// Those that ended though nobody told them to, and how.
+    /// The workers that ended by themselves, with the reasons.
     failed: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl Member {
         Ok(())
     }
 
-    /// Ends it at once.
+    /// Kills the worker.
     pub(crate) fn kill(&self) -> Result<(), Failure> {
         if let Some(mut child) = self.lock().child.take() {
             child.kill()?;
@@ -53,7 +53,7 @@ impl Member {
         Ok(())
     }
 
-    /// Stops its process, or lets it go on.
+    /// Stops its process, or continues it.
     pub(crate) fn pause(&self, paused: bool) -> Result<(), Failure> {
         if let Some(child) = &self.lock().child {
             let signal = if paused { "-STOP" } else { "-CONT" };
@@ -66,7 +66,7 @@ impl Member {
         self.line.set(state);
     }
 
-    /// Starts another if it has ended by itself, which none should.
+    /// Starts another worker if this one has ended by itself, which is an error.
     pub(crate) fn look_after(&self) -> Result<(), Failure> {
         let ended = match &mut self.lock().child {
             Some(child) => child.try_wait()?,
@@ -81,7 +81,7 @@ impl Member {
         self.start()
     }
 
-    /// Ends it in peace.
+    /// Ends the worker cleanly.
     fn end(&self) -> Result<(), Failure> {
         if let Some(mut child) = self.lock().child.take() {
             drop(child.stdin.take());
@@ -113,7 +113,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Ends the workers in peace: what each has logged, and which of them had failed.
+    /// Ends the workers cleanly. Returns the log of each, and the failures.
     pub(crate) fn end(&self) -> Result<(Vec<Vec<Entry>>, Vec<String>), Failure> {
         self.members.iter().try_for_each(Member::end)?;
         let (mut logs, mut failed) = (Vec::new(), Vec::new());

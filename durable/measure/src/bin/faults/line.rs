@@ -1,8 +1,8 @@
-//! [`Line`]: the way from one worker to the nodes of the cluster, which can be cut.
+//! [`Line`], the connections from one worker to the nodes of the cluster, which can be cut.
 //!
-//! A worker has a loopback address of its own, `127.0.1.n`, where each node's port is forwarded to
-//! the node. The nodes do not tell what address they have (`unknown-endpoint`), so that a client
-//! stays with the one that it knows: all of a worker's connections go through its line.
+//! A worker has its own loopback address, `127.0.1.n`, where each node's port is forwarded to the
+//! node. The nodes do not report their addresses (`unknown-endpoint`), so a client stays with the
+//! one that it knows, and all of a worker's connections go through its line.
 
 use crate::Failure;
 use std::net::Ipv4Addr;
@@ -15,13 +15,13 @@ use tokio::sync::watch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Open,
-    /// Nothing: connections are closed and refused.
+    /// Closes and refuses connections.
     Cut,
-    /// Nothing for now: what is said is kept, and heard when the line is open again.
+    /// Holds the traffic back until the line is open again.
     Silent,
 }
 
-/// All ways of one worker.
+/// All connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Line {
     address: Ipv4Addr,
@@ -40,7 +40,7 @@ impl Line {
         Ok(Self { address, ports, state })
     }
 
-    /// The addresses of the nodes, for this worker.
+    /// Returns the addresses of the nodes for this worker.
     pub(crate) fn urls(&self) -> Vec<String> {
         let url = |port| format!("redis://{}:{port}/", self.address);
         self.ports.iter().map(url).collect()
@@ -51,7 +51,7 @@ impl Line {
     }
 }
 
-/// Forwards what connects, to one node.
+/// Forwards connections to one node.
 async fn forward(first: TcpListener, port: u16, mut state: watch::Receiver<State>) {
     let Ok(address) = first.local_addr() else { return };
     let mut listener = Some(first);
@@ -90,7 +90,7 @@ async fn connect(client: TcpStream, port: u16, state: watch::Receiver<State>) {
     }
 }
 
-/// Passes on what is said in one direction, while the line is open.
+/// Forwards one direction of a connection while the line is open.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

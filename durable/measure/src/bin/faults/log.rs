@@ -1,7 +1,7 @@
-//! [`Log`]: what a worker has done, a line each, in a file that outlives it.
+//! [`Log`], the actions of a worker, one per line, in a file that outlives it.
 //!
-//! A line is handed to the system before what it tells of goes on, so that it is there when the
-//! worker is killed a moment later. Only the end of an attempt, which the store knows first, may be
+//! A line is written before the action that it records continues, so that it exists when the worker
+//! is killed a moment later. Only the end of an attempt, which the store knows first, may be
 //! missing.
 
 use crate::Failure;
@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) enum What {
     /// A handler has begun.
     Begun,
-    /// A handler is about to answer `Ok`.
+    /// A handler is about to return `Ok`.
     Well,
     /// The store has the end of an attempt.
     Acknowledged,
@@ -37,26 +37,26 @@ const LETTERS: [(What, &str); 6] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) what: What,
-    /// Which timer.
+    /// The number of the timer.
     pub(crate) timer: usize,
-    /// When it was to be delivered.
+    /// The time for which the delivery was planned.
     pub(crate) planned: u64,
-    /// When this was written.
+    /// The time of the line.
     pub(crate) at: u64,
 }
 
-/// The wall clock in milliseconds, which all processes of this machine share.
+/// Converts a time to milliseconds of the wall clock, which all processes of this machine share.
 pub(crate) fn millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The id of a timer.
+/// Returns the id of a timer.
 pub(crate) fn id(timer: usize) -> String {
     format!("timer {timer}")
 }
 
-/// Which timer has that id.
+/// Returns the number of the timer with that id.
 pub(crate) fn timer(id: &str) -> Option<usize> {
     id.strip_prefix("timer ")?.parse().ok()
 }
@@ -80,7 +80,7 @@ impl Log {
     }
 }
 
-/// The lines of a file.
+/// Reads the lines of a file.
 pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
     let text = std::fs::read_to_string(path)?;
     let entry = |line: &str| {

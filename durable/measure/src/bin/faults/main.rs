@@ -1,5 +1,5 @@
-//! Durable timers on a Redis cluster under faults: each ends acknowledged once, cancelled, or as a
-//! dead letter, and none begins early. It exits with 1 if that is not so.
+//! Durable timers on a Redis cluster under faults. Each must end acknowledged once, cancelled, or
+//! as a dead letter, and none may begin early. Otherwise the program exits with 1.
 //!
 //! ```text
 //!  this process                       3 masters, 3 replicas
@@ -10,13 +10,13 @@
 //!     └── logs ──── 3 workers, processes ───┘
 //! ```
 //!
-//! `plan.rs` draws from a seed what each timer lives through and which faults there are, `story.rs`
-//! does the one and keeps what was answered, `trouble.rs` does the other, and `verdict.rs` compares
-//! the stories with what the workers have logged (`log.rs`) and with what the store has in the end.
+//! `plan.rs` draws the life of each timer and the faults from a seed. `story.rs` executes the lives
+//! and keeps the replies, and `trouble.rs` injects the faults. `verdict.rs` compares the stories
+//! with the logs of the workers (`log.rs`) and with the final contents of the store.
 //!
-//! **Redis loses nothing here.** A master that is killed comes back with its file, and a replica
-//! takes over when it has all that its master has. Replication without waiting can lose what was
-//! acknowledged; the guide says how much, and it is not what this is about.
+//! **Redis loses nothing here.** A master that is killed returns with its file, and a replica takes
+//! over once it has everything that its master has. Replication without waiting can lose
+//! acknowledged changes. The guide has the bounds, which are not tested here.
 //!
 //! ```text
 //! ci/load durable --help
@@ -61,8 +61,8 @@ use verdict::{Left, Verdict};
 /// An error that the program shows before it ends.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// How the servers are set: to lose nothing, not to take over unless told, and not to say what
-/// address they have.
+/// The configuration of the servers. They lose nothing, take over only on request, and do not
+/// report their addresses.
 const SERVERS: [&str; 8] = [
     "--appendonly",
     "yes",
@@ -74,10 +74,10 @@ const SERVERS: [&str; 8] = [
     "unknown-endpoint",
 ];
 
-/// How many calls are under way at a time; while Redis is away others wait.
+/// The maximum number of calls in flight.
 const CALLS: usize = 128;
 
-/// How long what is left may take when the faults are over.
+/// The time limit for the remaining timers after the faults.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Durable timers on a Redis cluster under faults.
@@ -87,13 +87,13 @@ struct Options {
     /// The seed from which the timers' lives and the faults are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many timers there are; a run takes longer by it.
+    /// The number of timers, on which the duration of a run depends.
     #[arg(long, default_value_t = 100_000)]
     timers: usize,
-    /// Where to write the counts as JSON.
+    /// The file for the counts as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// A fault that lasts, alone, instead of all of that.
+    /// Runs a single lasting fault instead.
     #[arg(long, conflicts_with_all = ["seed", "timers", "json"])]
     scenario: Option<Scenario>,
     #[command(subcommand)]
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs, reports, and answers whether all was as it should be.
+/// Runs, reports, and returns `true` if everything was as required.
 fn judge(options: &Options) -> Result<bool, Failure> {
     let begun = Instant::now();
     let cluster = Cluster::with_replicas(&SERVERS).ok_or("redis-server is not on the path")?;
@@ -176,7 +176,7 @@ async fn run(plan: Plan, cluster: Arc<Cluster>) -> Result<Verdict, Failure> {
     Ok(verdict)
 }
 
-/// Looks after the workers for a second; how many timers there are, which it says now and then.
+/// Watches the workers for a second. Returns the number of timers, and prints it from time to time.
 async fn watch(timers: &DurableTimers, crew: &Crew, start: u64) -> Result<Option<u64>, Failure> {
     sleep(Duration::from_secs(1)).await;
     for member in &crew.members {

@@ -1,4 +1,4 @@
-//! The plan of a run, drawn from a seed: the life of each timer, and the faults in their order.
+//! The plan of a run, drawn from a seed, with the life of each timer and the order of the faults.
 //!
 //! The same seed gives the same plan. Its outcome differs from run to run, because processes race.
 
@@ -6,34 +6,34 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long a lease lasts.
+/// The duration of a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-/// How many workers there are.
+/// The number of workers.
 pub(crate) const WORKERS: usize = 3;
 
-/// Over how many partitions the store is spread.
+/// The number of partitions of the store.
 pub(crate) const PARTITIONS: u16 = 16;
 
-/// How long a round takes, roughly; in each round each kind of fault happens once.
+/// The approximate duration of a round, in which each kind of fault happens once.
 const ROUND: u64 = 20_000;
 
-/// How many timers there are for each further round.
+/// The number of timers for each further round.
 const TIMERS_A_ROUND: usize = 12_500;
 
-/// When the faults begin: some timers are there by then.
+/// The time before the first fault, after which some timers exist.
 const LEAD: u64 = 2_000;
 
-/// The behavior of a handler; it is the timer's payload.
+/// The behaviour of a handler, which is the timer's payload.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Handling {
-    /// It is done at once.
+    /// Succeeds at once.
     Well,
     /// The first attempts fail.
     FailsFirst(u32),
-    /// All attempts fail: it becomes a dead letter.
+    /// All attempts fail, and the timer becomes a dead letter.
     Fails,
-    /// The first attempt takes so many milliseconds, which may be longer than the lease.
+    /// The first attempt takes this many milliseconds, which may be longer than the lease.
     Slow(u64),
 }
 
@@ -47,23 +47,23 @@ impl Handling {
         }
     }
 
-    /// How many attempts there are. Faults cost attempts too, and are not to make dead letters.
+    /// Returns the number of attempts. Faults cost attempts too, and must not cause dead letters.
     pub(crate) fn attempts(self) -> u32 {
         if matches!(self, Self::Fails) { 3 } else { 20 }
     }
 }
 
-/// A change of a timer after it has been scheduled.
+/// A change of a timer after its insertion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Cancel,
     /// To another time.
     Move(u64),
-    /// By one of another time.
+    /// By a timer at another time.
     Replace(u64),
 }
 
-/// The life of a timer. All times are milliseconds from the beginning on.
+/// The life of a timer. All times are milliseconds from the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     pub(crate) scheduled: u64,
@@ -104,13 +104,14 @@ pub(crate) enum Kind {
     PauseWorker,
     /// A worker's connections are closed, and refused for longer than its lease.
     CutWorker,
-    /// Nothing comes through on a worker's connections for longer than its lease; then all does.
+    /// Nothing comes through on a worker's connections for longer than its lease, and then
+    /// everything does.
     SilenceWorker,
-    /// A master is killed, and started again with what it had written.
+    /// A master is killed, and started again with its file.
     RestartRedis,
     /// The slot of a partition moves to another master, key by key.
     MoveSlot,
-    /// A replica takes over from its master, having got all that it has.
+    /// A replica takes over from its master once it is up to date.
     FailOver,
 }
 
@@ -129,10 +130,10 @@ const OF_REDIS: [Kind; 3] = [Kind::RestartRedis, Kind::MoveSlot, Kind::FailOver]
 /// One fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
-    /// How long nothing happens before it.
+    /// The time without a fault before it.
     pub(crate) after: Duration,
     pub(crate) kind: Kind,
-    /// Which worker, or whose partition's slot or master.
+    /// The worker, or the partition with the slot or master.
     pub(crate) whom: usize,
     pub(crate) lasts: Duration,
 }
@@ -141,7 +142,7 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) lives: Vec<Life>,
-    /// Two rows of faults, one after the other in each: what befalls workers, and Redis.
+    /// The faults of workers and the faults of Redis, two parallel sequences.
     pub(crate) faults: [Vec<Fault>; 2],
 }
 
@@ -159,7 +160,7 @@ impl Plan {
     }
 }
 
-/// In each round each kind once, in any order.
+/// Draws each kind once per round, in random order.
 fn row(random: &mut Rng, rounds: usize, kinds: &[Kind], whom: usize) -> Vec<Fault> {
     let mut faults = Vec::new();
     for _ in 0..rounds {

@@ -1,12 +1,12 @@
-//! Faults that last: scenarios, each run alone, in which timers go on being scheduled and
-//! delivered.
+//! Lasting faults. Each scenario runs alone, while timers are inserted and delivered.
 //!
-//! - `silent-node`: each master of three in turn is stopped for a minute. After three seconds the
-//!   timers of the others are less than a second late (p99), and all come in the end.
-//! - `full-memory`: 40 MB are filled, then the worker is restarted. All is delivered within 30 s.
-//! - `emptied`: `FLUSHALL` under a worker, then a process comes with other options. The worker is
-//!   told, there is one store, and all that is scheduled from then on is delivered.
-//! - `seeds-gone`: the only node that was named is killed, and its replica elected. For 70 s after
+//! - `silent-node`. Each master of three in turn is stopped for a minute. After three seconds the
+//!   timers of the others are less than a second late (p99), and all are delivered in the end.
+//! - `full-memory`. The worker is restarted after 40 MB are filled. All timers are delivered within
+//!   30 s.
+//! - `emptied`. `FLUSHALL` under a worker, then a process connects with other options. The worker
+//!   gets the error, there is one store, and all timers inserted from then on are delivered.
+//! - `seeds-gone`. The only node that was named is killed, and its replica elected. For 70 s after
 //!   that timers are less than 1.5 s late (p99).
 
 use crate::servers::{Cluster, Server};
@@ -40,7 +40,7 @@ pub(crate) enum Scenario {
     SeedsGone,
 }
 
-/// Runs a scenario, and reports whether what must hold holds.
+/// Runs a scenario, and returns `true` if its conditions hold.
 pub(crate) fn run(scenario: Scenario) -> Result<bool, Failure> {
     let runtime = Runtime::new()?;
     match scenario {
@@ -169,8 +169,8 @@ async fn connect(server: &Server, partitions: u16) -> Result<DurableTimers, Fail
     Ok(DurableTimers::new(store, &Timer::spawn(Builder::new().driver())?))
 }
 
-/// Schedules so many timers, one at a step, each a quarter of a second ahead. The ids of those that
-/// were acknowledged.
+/// Inserts timers at a fixed interval, each due a quarter of a second ahead. Returns the ids of the
+/// acknowledged ones.
 fn stream(
     timers: &DurableTimers,
     name: &str,
@@ -201,7 +201,7 @@ struct Seen {
     late: Duration,
 }
 
-/// A worker that acknowledges all.
+/// A worker that acknowledges everything.
 struct Work {
     seen: Receiver<Seen>,
     end: futures_channel::oneshot::Sender<()>,
@@ -224,7 +224,7 @@ impl Work {
         Self { seen, end, run: tokio::spawn(run) }
     }
 
-    /// Waits until all of these have come; returns `false` after half a minute.
+    /// Waits until all of these are delivered. Returns `false` after half a minute.
     async fn until_all_have_come(&self, all: &BTreeSet<String>, seen: &mut Vec<Seen>) -> bool {
         for _ in 0..300 {
             seen.extend(self.seen.try_iter());
@@ -243,14 +243,14 @@ impl Work {
     }
 }
 
-/// How late timers were.
+/// The lateness of timers.
 struct Lateness {
     p99: Duration,
     most: Duration,
 }
 
 impl Lateness {
-    /// Of those that were due from that time on.
+    /// Returns the lateness of timers that were due from that time on.
     fn of(seen: &[Seen], from: SystemTime) -> Self {
         let since = seen.iter().filter(|seen| seen.planned >= from);
         let mut late: Vec<Duration> = since.map(|seen| seen.late).collect();

@@ -1,8 +1,9 @@
-//! [`Story`]: what is asked for one timer, what is answered, and what may therefore become of it.
+//! [`Story`], the requests for one timer with their replies, and the outcomes that are therefore
+//! allowed.
 //!
-//! A call that is answered with `Unreachable` may have been done or not. It is asked again, but
-//! never so that the same delivery could be planned a second time after it has been acknowledged:
-//! each time is used once.
+//! A call that fails with `Unreachable` may have been executed. It is repeated, but never so that
+//! the same delivery could be planned a second time after it was acknowledged, because each time is
+//! used once.
 
 use crate::Failure;
 use crate::log::{id, millis};
@@ -14,29 +15,29 @@ use tourbillon_durable::{
     Backoff, DurableError, DurableTimers, Existing, Inserted, Options, Refused,
 };
 
-/// How far in the future a time lies that is planned instead of another.
+/// The delay to a time that is planned in place of another.
 const AHEAD: u64 = 1_000;
 
 /// The required outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It ends.
+    /// It must end.
     Due,
-    /// It ends, or there never was one.
+    /// It must end, or never existed.
     Perhaps,
-    /// It was cancelled or moved by then: no attempt begins later, and none has been acknowledged.
+    /// It was cancelled or moved by then. No attempt begins later, and none has been acknowledged.
     Gone(u64),
-    /// It was replaced: none is acknowledged, though one may still begin.
+    /// It was replaced. No attempt is acknowledged, though one may still begin.
     Replaced,
 }
 
-/// The answer of a cancel.
+/// The result of a cancel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cancelled {
     #[default]
     No,
     Yes,
-    /// It may have been done by a call that was not answered.
+    /// It may have been executed by a call without a reply.
     Perhaps,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Story {
     /// Its deliveries by their planned times.
     pub(crate) deliveries: Vec<(u64, Fate)>,
     pub(crate) cancelled: Cancelled,
-    /// How many calls were not answered.
+    /// The number of calls without a reply.
     pub(crate) unanswered: u64,
 }
 
@@ -62,7 +63,8 @@ async fn sleep_until(at: u64) {
     sleep(Duration::from_millis(at.saturating_sub(now()))).await;
 }
 
-/// The life of one timer, which begins at `start`; `calls` bounds how many are asked at a time.
+/// Runs the life of one timer, which begins at `start`. `calls` limits the number of concurrent
+/// calls.
 pub(crate) async fn live(
     timers: DurableTimers,
     timer: usize,
@@ -95,7 +97,7 @@ struct Telling {
 }
 
 impl Telling {
-    /// The answer of a call, or nothing if it may have been done or not.
+    /// Returns the reply to a call, or `None` if it may or may not have been executed.
     fn answer<T, E>(&mut self, answer: Result<T, E>) -> Result<Option<T>, Failure>
     where
         DurableError: From<E>,

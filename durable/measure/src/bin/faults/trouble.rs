@@ -1,4 +1,4 @@
-//! The faults, as they are made: each ends healed.
+//! The injection of faults, each of which is healed again.
 
 use crate::Failure;
 use crate::crew::{Crew, Member};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Instant;
 
-/// Makes one fault after the other, and counts those of each kind.
+/// Injects one fault after the other, and counts each kind.
 pub(crate) fn make(
     faults: &[Fault],
     cluster: &Cluster,

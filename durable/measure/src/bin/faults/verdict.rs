@@ -1,9 +1,9 @@
-//! [`Verdict`]: what became of each timer, told from what was asked, what the workers logged, and
-//! what is left in the store.
+//! [`Verdict`], the outcome of each timer, derived from the requests, the logs of the workers, and
+//! the final contents of the store.
 //!
-//! A delivery is an id and a planned time. It has *ended* if a worker was told that it is
-//! acknowledged, or if it is a dead letter; or if a handler answered `Ok` and its worker was killed
-//! before it could log what the store made of it, and the timer is not in the store any more.
+//! A delivery is an id and a planned time. It has *ended* if a worker was notified of its
+//! acknowledgement, or it is a dead letter. It has also ended if a handler returned `Ok`, its
+//! worker was killed before it could log the outcome, and the timer is no longer in the store.
 
 use crate::log::{Entry, What, millis, timer};
 use crate::plan::Kind;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use tourbillon_durable::DeadLetter;
 
-/// How many offenders of each sort are told.
+/// The number of offenders of each sort that are printed.
 const TOLD: usize = 10;
 
 /// The content of the store at the end of a run.
@@ -26,10 +26,10 @@ pub(crate) struct Left {
 /// The observations of one delivery.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// When the last attempt began.
+    /// The start of the last attempt.
     begun: u64,
     begun_early: bool,
-    /// A handler answered `Ok`, and what came of it was not logged.
+    /// A handler returned `Ok`, and its outcome was not logged.
     untold: bool,
     acknowledged: u64,
     letters: u64,
@@ -44,20 +44,20 @@ pub(crate) struct Verdict {
     pub(crate) acknowledged: usize,
     pub(crate) cancelled: usize,
     pub(crate) dead_lettered: usize,
-    /// Neither of these, or still there.
+    /// Neither of these, or still in the store.
     pub(crate) lost: usize,
     /// An attempt began before its time.
     pub(crate) early: usize,
     /// A delivery ended more than once.
     pub(crate) acknowledged_twice: usize,
-    /// A delivery that was cancelled, moved or replaced went on; or nobody planned it.
+    /// A delivery that was cancelled, moved or replaced continued, or was never planned.
     pub(crate) stale: usize,
     pub(crate) attempts: usize,
-    /// Acknowledgements that no worker has lived to log.
+    /// Acknowledgements whose worker was killed before it could log them.
     pub(crate) untold: usize,
-    /// Answers of handlers that did not count.
+    /// Results of handlers that did not count.
     pub(crate) too_late: usize,
-    /// Calls of which nobody knows whether they were done.
+    /// Calls that may or may not have been executed.
     pub(crate) unanswered: u64,
     /// Workers that ended by themselves.
     pub(crate) workers_failed: usize,
@@ -79,7 +79,7 @@ impl Verdict {
         verdict
     }
 
-    /// Returns `true` if no promise was broken.
+    /// Returns `true` if no guarantee was broken.
     pub(crate) fn holds(&self) -> bool {
         let ends = self.acknowledged + self.cancelled + self.dead_lettered;
         ends == self.timers && self.offenders.is_empty() && self.workers_failed == 0

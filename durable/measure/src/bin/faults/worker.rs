@@ -1,4 +1,4 @@
-//! A worker, in a process of its own: it delivers, and logs what it does.
+//! A worker in a process of its own, which delivers timers and logs its actions.
 
 use crate::Failure;
 use crate::log::{Log, What};
@@ -13,20 +13,20 @@ use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{Delivery, DurableError, DurableTimers, Outcome, Redis, RedisOptions};
 
-/// How many timers a worker handles at a time.
+/// The number of concurrent handlers of a worker.
 const CONCURRENCY: usize = 128;
 
 /// The arguments of a worker.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Orders {
-    /// Where to log.
+    /// The file of the log.
     #[arg(long)]
     log: PathBuf,
     /// The nodes of the cluster.
     urls: Vec<String>,
 }
 
-/// Connects, for as long as it takes.
+/// Connects, however long it takes.
 pub(crate) async fn connect(urls: &[String]) -> Result<DurableTimers, Failure> {
     let store = loop {
         let options = RedisOptions::new("timers").partitions(PARTITIONS);
@@ -67,7 +67,7 @@ pub(crate) fn run(orders: &Orders) -> Result<(), Failure> {
     })
 }
 
-/// A worker that cannot log proves nothing.
+/// Ends a worker that cannot log, because its run would prove nothing.
 fn note(log: &Log, what: What, id: &str, planned: std::time::SystemTime) {
     if let Err(error) = log.write(what, id, planned) {
         eprintln!("a worker's log: {error}");

@@ -1,4 +1,4 @@
-//! Timers at rest, and among them timers that fire: what they take, and how late they are.
+//! Timers at rest, and timers that fire among them, with their costs and lateness.
 
 use crate::report::{Firing, Resting};
 use crate::subject::{Subject, after, due, own_cpu};
@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tourbillon_durable::{DurableError, DurableTimers};
 
-/// Who schedules what is only to be there.
+/// The number of callers that insert the resting timers.
 const CALLERS: usize = 1024;
 
-/// How late timers began, in microseconds, and how many.
+/// The lateness of timers in microseconds, and their number.
 type Latenesses = Arc<Mutex<Histogram<u64>>>;
 
 /// A worker that is running.
@@ -42,7 +42,7 @@ impl Work {
 }
 
 impl Subject {
-    /// Has so many timers rest, and looks what a worker asks for then.
+    /// Inserts resting timers, and measures the requests of a worker.
     pub(crate) async fn rest(&self, count: usize, seconds: u64) -> Resting {
         let (before, begun, start) = (self.memory(), Instant::now(), SystemTime::now());
         self.insert(CALLERS, count, move |number| after(start, due(number))).await;
@@ -58,7 +58,7 @@ impl Subject {
         Resting { count, scheduled, bytes, commands }
     }
 
-    /// Fires so many timers a second, due evenly, of ids from `first` on.
+    /// Fires timers at a constant rate per second, with ids from `first` on.
     pub(crate) async fn fire(
         &self,
         first: usize,

@@ -1,9 +1,9 @@
-//! Durable timers in Redis at full size: how many can be scheduled and cancelled a second with many
-//! callers in flight, beside bare `ZADD` and `ZREM` by the same client crate; what millions of them
-//! at rest take; and how late they fire.
+//! Durable timers in Redis at full size. Measures the inserts and cancels per second with many
+//! callers in flight, beside bare `ZADD` and `ZREM` by the same client crate, the cost of millions
+//! of resting timers, and the lateness of timers that fire.
 //!
-//! It starts a `redis-server` of its own on this machine, so that both share the processors. The
-//! rounds of what is compared alternate, and the ratio is that of their medians.
+//! The program starts its own `redis-server` on this machine, so both share the processors. The
+//! rounds of compared measurements alternate, and the ratio is that of their medians.
 
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "real time is measured here")]
@@ -24,48 +24,48 @@ use servers::Server;
 use std::path::PathBuf;
 use subject::Subject;
 
-/// When the server writes its append-only file.
+/// The policy of the server's append-only file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Append {
-    /// It has none.
+    /// No append-only file.
     Off,
-    /// Each second.
+    /// Synced each second.
     Everysec,
-    /// Before each answer.
+    /// Synced before each reply.
     Always,
 }
 
 /// Durable timers in Redis, measured.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How many callers are in flight, one measurement for each number.
+    /// The numbers of callers in flight, one measurement for each.
     #[arg(long, value_delimiter = ',', default_value = "256,1024")]
     callers: Vec<usize>,
-    /// How many rounds are run of each.
+    /// The number of rounds of each measurement.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How many timers are scheduled, and cancelled, in a round.
+    /// The number of timers that are inserted and cancelled in a round.
     #[arg(long, default_value_t = 200_000)]
     count: usize,
-    /// How many timers rest while others fire.
+    /// The number of timers that rest while others fire.
     #[arg(long, default_value_t = 5_000_000)]
     resting: usize,
-    /// How many timers fire a second.
+    /// The number of timers that fire per second.
     #[arg(long, default_value_t = 5_000)]
     rate: usize,
-    /// How long is looked at rest, and how long they fire.
+    /// The duration of the measurements at rest and of firing, in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// How many timers the worker handles at a time.
+    /// The number of concurrent handlers of the worker.
     #[arg(long, default_value_t = 256)]
     concurrency: usize,
-    /// How many threads run the callers and the connections.
+    /// The number of threads for the callers and the connections.
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// The append-only file.
     #[arg(long, value_enum, default_value = "off")]
     append: Append,
-    /// Where the figures are written, as JSON.
+    /// The file for the figures as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 }

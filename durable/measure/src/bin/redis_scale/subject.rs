@@ -1,4 +1,4 @@
-//! [`Subject`]: a server and the timers in it, and what the server tells of itself.
+//! [`Subject`], a server and the timers in it, with the server's statistics.
 
 use crate::servers::Server;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use tourbillon::Builder;
 use tourbillon::future::Timer;
 use tourbillon_durable::{DurableTimers, Options, Redis};
 
-/// Over how many milliseconds timers at rest are spread.
+/// The number of milliseconds over which resting timers are spread.
 const MONTH: u64 = 30 * 86_400_000;
 
-/// How far ahead the first of them is due, out of every worker's sight.
+/// The delay of the first of them, outside of every worker's window.
 const FAR: u64 = 3_600_000;
 
-/// What each timer carries.
+/// The payload of each timer.
 pub(crate) const PAYLOAD: [u8; 16] = [7; 16];
 
 /// Timers, and the server that holds them.
@@ -23,24 +23,24 @@ pub(crate) struct Subject {
     pub(crate) server: Server,
 }
 
-/// The id of a timer.
+/// Returns the id of a timer.
 pub(crate) fn id(number: usize) -> String {
     format!("timer {number}")
 }
 
-/// How many milliseconds after the beginning a timer is due: spread over a month.
+/// Returns the delay of a timer in milliseconds, spread over a month.
 pub(crate) fn due(number: usize) -> u64 {
     // An odd factor: all bits of the number come into the upper ones.
     let spread = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
     FAR + spread % MONTH
 }
 
-/// So many milliseconds from a time on.
+/// Returns a time plus milliseconds.
 pub(crate) fn after(time: SystemTime, millis: u64) -> SystemTime {
     time + Duration::from_millis(millis)
 }
 
-/// Calls `call` with each number, from so many tasks at a time.
+/// Calls `call` with each number, from a number of concurrent tasks.
 pub(crate) async fn each<F>(
     callers: usize,
     count: usize,
@@ -75,7 +75,7 @@ impl Subject {
         Self { timers: DurableTimers::new(store, &timer), server }
     }
 
-    /// Schedules so many timers with a short payload.
+    /// Inserts timers with a short payload.
     pub(crate) async fn insert(
         &self,
         callers: usize,
@@ -85,7 +85,7 @@ impl Subject {
         self.schedule_from(0, callers, count, due).await;
     }
 
-    /// The same, their ids from `first` on.
+    /// Inserts timers with ids from `first` on.
     pub(crate) async fn schedule_from(
         &self,
         first: usize,
@@ -104,17 +104,17 @@ impl Subject {
         each(callers, count, call).await;
     }
 
-    /// How many commands the server has done, those in scripts counted.
+    /// Returns the number of commands that the server has executed, including those in scripts.
     pub(crate) fn commands(&self) -> f64 {
         self.figure("stats", "total_commands_processed")
     }
 
-    /// How many bytes it uses.
+    /// Returns the memory usage of the server in bytes.
     pub(crate) fn memory(&self) -> f64 {
         self.figure("memory", "used_memory")
     }
 
-    /// How many seconds of processor time it has used.
+    /// Returns the processor time of the server in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         self.figure("cpu", "used_cpu_user") + self.figure("cpu", "used_cpu_sys")
     }
@@ -124,7 +124,7 @@ impl Subject {
     }
 }
 
-/// How many seconds of processor time this process has used.
+/// Returns the processor time of this process in seconds.
 pub(crate) fn own_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     // After the name in brackets; in Linux's ticks, of which a second has a hundred.
