@@ -53,9 +53,17 @@ pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused
 #[cfg(feature = "cache")]
 pub(crate) use wheel::thread_id::ThreadId;
 pub use wheel::{
-    Builder, Expired, Lateness, Level, Metrics, OwnedTimer, Pinned, Series, Slot, Snapshot,
-    SweepReport, Sweeper, TimerId, Unfired, Wheel, WheelInstant,
+    Builder, Expired, Lateness, Metrics, OwnedTimer, Pinned, Series, SweepReport, Sweeper, TimerId,
+    Unfired, Wheel, WheelInstant,
 };
+
+/// The contents of a wheel at one instant, timer by timer and slot by slot.
+///
+/// [`Wheel::snapshot`] reads the whole wheel, so it suits a dashboard. [`Wheel::metrics`] costs
+/// nothing.
+pub mod snapshot {
+    pub use crate::wheel::{Level, Slot, Snapshot};
+}
 
 pub mod guide {
     #![cfg_attr(

@@ -49,7 +49,7 @@ pub struct Metrics {
     /// Timers returned by a drain, or by an insert that found the wheel closing or the memory
     /// exhausted.
     pub returned: u64,
-    /// References in slots ([`Slot::references`](crate::Slot::references)) beyond one for each
+    /// References in slots ([`Slot::references`](crate::snapshot::Slot::references)) beyond one for each
     /// armed timer. They are discarded when their slots are swept.
     pub stale_references: u64,
     /// References moved to another slot because theirs was swept before the timer's deadline.
