@@ -254,6 +254,7 @@ impl<T: Send> Wheel<T> {
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
+    #[doc(hidden)]
     #[inline]
     pub fn insert_at_wheel_instant(
         &self,
@@ -271,6 +272,7 @@ impl<T: Send> Wheel<T> {
     /// # Errors
     ///
     /// As [`reset`](Self::reset).
+    #[doc(hidden)]
     #[inline]
     pub fn reset_at_wheel_instant(
         &self,
@@ -295,6 +297,7 @@ impl<T: Send> Wheel<T> {
     /// # wheel.insert((), Duration::ZERO)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)]
     #[must_use]
     #[inline]
     pub fn wheel_instant(&self, at: Instant) -> WheelInstant {
@@ -303,6 +306,7 @@ impl<T: Send> Wheel<T> {
 
     /// The moment at which a timer is due that is armed now with this delay: the clock's lag is
     /// added. Without a delay it has come.
+    #[doc(hidden)]
     #[must_use]
     #[inline]
     pub fn wheel_instant_after(&self, delay: Duration) -> WheelInstant {
@@ -311,6 +315,7 @@ impl<T: Send> Wheel<T> {
     }
 
     /// The instant of a moment.
+    #[doc(hidden)]
     #[must_use]
     pub fn instant(&self, at: WheelInstant) -> Instant {
         self.inner.engine.timeline().read(at)
@@ -375,6 +380,7 @@ impl<T: Send> Wheel<T> {
     }
 
     /// Whether a moment has come, by the clock.
+    #[doc(hidden)]
     #[must_use]
     #[inline]
     pub fn has_passed(&self, at: WheelInstant) -> bool {

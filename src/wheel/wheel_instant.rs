@@ -29,6 +29,7 @@
 /// assert_eq!(sweeper.sweep(|timer| assert_eq!(timer.value, "idle")).expired, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WheelInstant {
     /// Nanoseconds since the wheel was built.
