@@ -155,7 +155,7 @@ static void use(u32 index, u32 by) {
 }
 
 // Claimed::bump, and what is left out of it
-static u32 renewed(u32 index, u32 fault) {
+static u32 bumped(u32 index, u32 fault) {
   return GENERATION_OF(look_at(index)) + (FAULT == fault ? 0 : 2);
 }
 

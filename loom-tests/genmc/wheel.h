@@ -1,5 +1,5 @@
 // The racing parts of the wheel in C11, for GenMC. Each function cites the Rust that it is a copy
-// of, and that Rust cites the function: whoever changes one changes the other. Orderings and their
+// of. A change of that Rust is a change here. Orderings and their
 // order in the program are the Rust's; why they are as they are is said there.
 //
 // Smaller than the Rust: one shard with one entry; two levels of two slots; blocks of two references,

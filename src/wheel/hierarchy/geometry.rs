@@ -155,7 +155,6 @@ impl WheelLevel {
         (number - self.number(swept) <= self.mask).then(|| self.slot_at(number))
     }
 
-    // In C, for `ci/genmc`: `next_expiry_of`.
     /// When the slot is next taken by a sweep that has reached `swept`.
     #[inline]
     pub(crate) fn next_expiry(self, slot: SlotIndex, swept: Tick) -> Tick {
@@ -164,7 +163,6 @@ impl WheelLevel {
         self.taken_at(next + ahead)
     }
 
-    // In C, for `ci/genmc`: `is_taken_at`.
     /// Whether a slot that is taken at `at` can be this one.
     #[inline]
     pub(crate) fn is_taken_at(self, slot: SlotIndex, at: Tick) -> bool {
@@ -185,7 +183,6 @@ impl Levels {
         self.iter().find(|level| slot.0 < level.row().end).unwrap_or(&WheelLevel::NONE)
     }
 
-    // In C, for `ci/genmc`: `place_for`.
     /// Where a timer of this deadline waits when the sweep has reached `swept`.
     #[inline]
     pub(crate) fn place(&self, deadline: Tick, swept: Tick) -> Place {

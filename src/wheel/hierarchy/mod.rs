@@ -107,7 +107,6 @@ impl Hierarchy {
         self.levels.slot_soon(deadline, swept)
     }
 
-    // In C, for `ci/genmc`: `file`.
     /// Files a reference, and then marks its slot. Returns whether a block was made for it; `None`,
     /// and the reference is not filed, if none can be had.
     pub(crate) fn file(&self, reference: EntryRef, place: Place) -> Option<bool> {
@@ -171,7 +170,6 @@ impl Hierarchy {
         })
     }
 
-    // In C, for `ci/genmc`: `sweep`.
     /// Takes every occupied slot whose expiry is after `from` and not after `to`.
     pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
         for level in self.levels.iter() {
@@ -214,7 +212,6 @@ impl Hierarchy {
         self.occupied.next_from(from).map(SlotIndex)
     }
 
-    // In C, for `ci/genmc`: `take`.
     /// Clears the mark, then takes the references: whoever pushes after the swap marks again.
     fn take(&self, slot: SlotIndex, at: Tick) -> Taken {
         self.occupied.clear(slot.0);

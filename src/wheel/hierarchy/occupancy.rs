@@ -21,7 +21,6 @@ impl Occupancy {
         Self { words: (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    // In C, for `ci/genmc`: `occupancy_mark`.
     /// Notes that `slot` may hold references; called after the push.
     #[inline]
     pub(crate) fn mark(&self, slot: usize) {
@@ -36,7 +35,6 @@ impl Occupancy {
         }
     }
 
-    // In C, for `ci/genmc`: `occupancy_clear`.
     /// Notes that `slot` is about to be taken; called before the swap.
     #[inline]
     pub(crate) fn clear(&self, slot: usize) {
@@ -52,7 +50,6 @@ impl Occupancy {
         (start / 64..self.words.len()).zip(masks).find_map(|(word, mask)| self.first_in(word, mask))
     }
 
-    // In C, for `ci/genmc`: `next_in`.
     /// How many slots lie, going round, between `start` and the first occupied one of a ring of
     /// slots, in words of their own.
     pub(crate) fn distance(&self, ring: Range<usize>, start: usize) -> Option<usize> {

@@ -132,7 +132,6 @@ impl SlotHead {
         Some(self.push_reference(head, reference, blocks).is_ok())
     }
 
-    // In C, for `ci/genmc`: `slot_push`.
     /// Files a reference. Returns whether a block was made for it; `None`, and the reference is not
     /// filed, if none can be had.
     pub(crate) fn push(&self, reference: EntryRef, blocks: &Blocks) -> Option<bool> {
@@ -182,7 +181,6 @@ impl SlotHead {
         }
     }
 
-    // In C, for `ci/genmc`: `slot_take`.
     /// Takes all references.
     pub(crate) fn take(&self) -> Chain {
         // AcqRel: the Acquire half pairs with the exchanges of `push`; the Release half shows
@@ -254,7 +252,6 @@ impl Unwritten {
         (0..REFERENCES).filter(move |place| waiting & (1 << place) != 0)
     }
 
-    // In C, for `ci/genmc`: `read_written`.
     /// Appends the references written since the last check. Returns whether that was all; if so the
     /// block is given back.
     #[inline]

@@ -44,7 +44,6 @@ impl<P: Zeroable> Places<P> {
         asked_for
     }
 
-    // In C, for `ci/genmc`: `look_up` in `page.c`.
     /// The entry at `index` of the page that `page` finds, null if there is none.
     #[inline]
     pub(crate) fn get<'g>(

@@ -38,7 +38,6 @@ impl SweptTick {
         Tick(self.0.load(Relaxed))
     }
 
-    // In C, for `ci/genmc`: `publish`.
     /// Steps one of the sweeper: from here on the slots up to `tick` are being taken.
     #[inline]
     pub(crate) fn publish(&self, tick: Tick) {
@@ -48,7 +47,6 @@ impl SweptTick {
     }
 }
 
-// In C, for `ci/genmc`: `FULL_FENCE`.
 /// The fence between publishing something and looking at what others published, on both sides of
 /// each such pair: inserter and sweeper ([`SweptTick`]), inserter and resting sweeper
 /// ([`Wakeup`](crate::wheel::progress::wakeup::Wakeup)), inserter and closer

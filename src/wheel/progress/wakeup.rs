@@ -40,7 +40,6 @@ impl Wakeup {
         Self { until: AtomicU64::new(0), wake }
     }
 
-    // In C, for `ci/genmc`: `rest`.
     /// Steps 1 and 2: from here on a reference filed in a slot before `until` wakes the sweeper.
     pub(crate) fn set(&self, until: Tick) {
         // Relaxed: ordered by the fence.
@@ -54,7 +53,6 @@ impl Wakeup {
         self.until.store(0, Relaxed);
     }
 
-    // In C, for `ci/genmc`: `wakeup_check`.
     /// Step 6, after the caller's fence: wakes the sweeper if it rests beyond `at`.
     #[inline]
     pub(crate) fn check(&self, at: Tick) {

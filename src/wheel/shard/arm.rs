@@ -49,7 +49,6 @@ impl<T> Prepared<'_, T> {
 }
 
 impl<T> Shard<T> {
-    // In C, for `ci/genmc`: `insert`.
     /// Puts a timer into an entry that the caller has claimed, and arms it in the common case: a
     /// reference to the entry is visited in time, and nobody is refiling.
     #[inline(always)]
@@ -80,7 +79,6 @@ impl<T> Shard<T> {
         (id, arm)
     }
 
-    // In C, for `ci/genmc`: `insert`.
     /// Arms a timer of whose entry no reference is visited in time, and files one, in the common
     /// case: the slot has room, nobody is faster, and the sweeper comes in time by itself.
     #[inline(always)]
@@ -109,7 +107,6 @@ impl<T> Shard<T> {
         First::Done
     }
 
-    // In C, for `ci/genmc`: `insert`.
     /// As [`arm_and_file`](Self::arm_and_file), in every case. `None`: there is no memory for the
     /// reference; the timer is armed, and is to be [withdrawn](Self::withdraw).
     pub(crate) fn arm_and_file_any(
@@ -170,7 +167,6 @@ impl<T> Shard<T> {
         Filed::NOTHING
     }
 
-    // In C, for `ci/genmc`: `insert`.
     /// Arms a timer by an exchange, whatever reference its entry has.
     pub(crate) fn arm_any(
         &self,
@@ -186,7 +182,6 @@ impl<T> Shard<T> {
     }
 }
 
-// In C, for `ci/genmc`: `arm`.
 /// Arms by an exchange, which keeps the refiling flag of a resetter that was held up.
 #[inline]
 fn arm<T>(entry: &Entry<T>, deadline: Tick) -> EntryState {

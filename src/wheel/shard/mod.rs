@@ -168,7 +168,6 @@ impl<T> Shard<T> {
         self.end(entry, id, guard, clear).map(|(value, _)| value)
     }
 
-    // In C, for `ci/genmc`: `cancel`.
     /// As [`cancel`](Self::cancel), in the common case: the entry goes into the caller's magazines,
     /// whose home this is. `None`: nothing was done, for want of room there, or because the timer
     /// has ended, or is being changed.
@@ -245,7 +244,6 @@ impl<T> Shard<T> {
         entry.map_or(Filed::NOTHING, |entry| self.rely(entry, Aim { id, deadline }, progress))
     }
 
-    // In C, for `ci/genmc`: `reset`.
     /// Sets the deadline of the timer that `id` refers to. `None`: it has ended, or never was.
     pub(crate) fn reset(
         &self,
@@ -428,7 +426,6 @@ impl<T> Shard<T> {
         trim.give_back(&self.slab, guard);
     }
 
-    // In C, for `ci/genmc`: `cancel`.
     /// Ends a timer, calls `between` and releases its entry. Returns its value and its last state.
     #[inline]
     fn end(
@@ -475,7 +472,6 @@ impl<T> Shard<T> {
     }
 }
 
-// In C, for `ci/genmc`: `rely`.
 /// Whether a timer whose state was exchanged while the flag was clear needs a reference, for which
 /// its `next_visit` has to be looked at once more; and in which part to file it.
 #[inline]
@@ -506,7 +502,6 @@ fn still_waits<T>(
 /// Whether a next visit tells of a reference still to come, and not after `deadline`.
 #[inline]
 fn in_time(next_visit: Tick, deadline: Tick, swept: Tick) -> bool {
-    // In C, for `ci/genmc`: `in_time`.
     swept < next_visit && next_visit <= deadline
 }
 
@@ -522,7 +517,6 @@ fn at(place: Place, swept: Tick) -> Tick {
 /// Whether the sweep, at `swept`, may not visit a reference at `place` before the expiry of its
 /// slot comes once more. What is overdue it visits soon, and in time but for one case: it has left
 /// the deadline behind.
-// In C, for `ci/genmc`: `has_passed`, without that case: the ports have no window.
 #[inline]
 fn has_passed(place: Place, deadline: Tick, swept: Tick) -> bool {
     match place {

@@ -14,7 +14,6 @@ use crate::wheel::slab::state::{AtomicEntryState, EntryState};
 use crate::wheel::tick::Tick;
 
 impl<T> Shard<T> {
-    // In C, for `ci/genmc`: `refile`.
     /// Files an earlier reference of an armed timer, as the owner of the refiling flag if it is
     /// free.
     #[cold]
@@ -41,7 +40,6 @@ impl<T> Shard<T> {
         Aim { id, mut deadline }: Aim,
         progress: &Progress,
     ) -> Filed {
-        // In C, for `ci/genmc`: `refile_as`.
         let _flag = (refiler == Refiler::Owner).then(|| Flag(&entry.state));
         let mut filed = Filed::NOTHING;
         loop {
@@ -89,7 +87,6 @@ impl Drop for Flag<'_> {
     }
 }
 
-// In C, for `ci/genmc`: `ahead_of`.
 /// Where to file a timer that was pulled forward to `deadline`: half of the way there, because a
 /// timer that was pulled forward once is likely to be again, and then relies on this reference. If
 /// it is not, the reference is visited on the way and filed again; which is not worth it for less
@@ -114,7 +111,6 @@ fn raise<T>(entry: &Entry<T>, mut state: EntryState, deadline: Tick, oldest: Tic
     state
 }
 
-// In C, for `ci/genmc`: `set_next_visit`.
 /// Step 3 of refiling: `next_visit` tells of the reference just filed, unless it tells of an
 /// earlier one.
 fn set_next_visit(next_visit: &AtomicNextVisit, place: Place, swept: Tick) {

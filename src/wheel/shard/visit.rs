@@ -44,7 +44,6 @@ pub(crate) enum Visit<T> {
 }
 
 impl<T> Shard<T> {
-    // In C, for `ci/genmc`: `visit`.
     /// Meets a reference.
     ///
     /// Entries of timers that end here, and what is filed, gather in `gathered`.
@@ -108,7 +107,6 @@ impl<T> Shard<T> {
         }
     }
 
-    // In C, for `ci/genmc`: `leave`.
     /// What a reference that has ended its timer leaves to the entry: nothing that `next_visit` may
     /// still tell of is gone. `ended` is the timer's last state; the entry has not been given back.
     #[inline]
@@ -133,7 +131,6 @@ impl<T> Shard<T> {
         }
     }
 
-    // In C, for `ci/genmc`: `try_discard`.
     /// Steps 1 and 2 of visiting a reference that is not due. Whether it may be discarded, or the
     /// present state, if that is another.
     #[inline]
@@ -164,7 +161,6 @@ impl<T> Shard<T> {
         entry.state.try_revalidate(state).map(|()| true)
     }
 
-    // In C, for `ci/genmc`: `try_requeue`.
     /// Steps 3 and 4 of visiting a reference that is not due. The present state, if it did not come
     /// about.
     fn try_requeue(

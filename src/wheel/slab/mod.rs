@@ -184,7 +184,6 @@ impl<E: SlabItem> Slab<E> {
         }
     }
 
-    // In C, for `ci/genmc`: `push` in `stack.c`.
     /// Gives back entries of timers that have ended.
     #[inline]
     pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
@@ -249,13 +248,11 @@ impl<E: SlabItem> Slab<E> {
         self.claimed(top, guard)
     }
 
-    // In C, for `ci/genmc`: `take_rounds` in `stack.c`.
     /// Takes up to `most` vacant entries, at least one.
     fn take_rounds(&self, most: u32, guard: &Guard) -> Result<Rounds, NoEntry> {
         self.vacant_rounds(most, guard).map_or_else(|| self.grow_rounds(most, guard), Ok)
     }
 
-    // In C, for `ci/genmc`: `vacant` in `stack.c`.
     /// Takes up to `most` vacant entries of those that there are.
     fn vacant_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         self.pop_rounds(most, guard).or_else(|| {
@@ -265,7 +262,6 @@ impl<E: SlabItem> Slab<E> {
         })
     }
 
-    // In C, for `ci/genmc`: `pop` in `stack.c`.
     /// Pops up to `most` entries off the vacant stack.
     fn pop_rounds(&self, most: u32, guard: &Guard) -> Option<Rounds> {
         let mut head = self.vacant.stack.load();
@@ -342,7 +338,6 @@ impl<E: SlabItem> Slab<E> {
         self.release_rounds(Rounds { top: index, count: 1 }, guard);
     }
 
-    // In C, for `ci/genmc`: `keep` in `stack.c`.
     /// Pushes entries out of a caller's magazines.
     ///
     /// Some may have come from the stack and not been used since. Each gets a later generation, so

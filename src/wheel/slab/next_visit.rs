@@ -20,7 +20,6 @@ impl AtomicNextVisit {
     /// A next visit that tells of nothing: no tick is before the first.
     pub(crate) const NONE: Tick = Tick(0);
 
-    // In C, for `ci/genmc`: `next_visit_load`.
     #[inline]
     pub(crate) fn load(&self) -> Tick {
         // Acquire: the sweeper that drops a reference because of the tick it reads here relies on
@@ -29,7 +28,6 @@ impl AtomicNextVisit {
         Tick(self.0.load(Acquire))
     }
 
-    // In C, for `ci/genmc`: `next_visit_store`.
     /// Writes `next_visit` of an entry that the caller alone holds: claimed and not armed yet, or
     /// ended and not released yet.
     #[inline]
@@ -40,7 +38,6 @@ impl AtomicNextVisit {
         self.0.store(at.0, Relaxed);
     }
 
-    // In C, for `ci/genmc`: `next_visit_replace`.
     /// Writes `next` if `next_visit` is still `seen`.
     #[inline]
     pub(crate) fn replace(&self, seen: Tick, next: Tick) -> Result<(), Tick> {

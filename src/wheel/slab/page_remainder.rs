@@ -33,7 +33,6 @@ impl PageRemainder {
         Self(AtomicU64::new(0))
     }
 
-    // In C, for `ci/genmc`: `take_remainder` in `stack.c`.
     /// Takes up to `most` entries from the progress, if there are any.
     pub(crate) fn take(&self, most: u32) -> Option<Rounds> {
         // Relaxed: the exchange decides.

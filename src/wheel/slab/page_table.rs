@@ -126,7 +126,6 @@ impl<E: SlabItem> PageTable<E> {
         self.places.get(index, || self.page(self.page_of(index)), guard)
     }
 
-    // In C, for `ci/genmc`: `install` in `page.c`, `take_rounds` in `stack.c`.
     /// Puts a page in. The caller alone holds its entries, which are to be
     /// [reinitialised](Self::reinit) before they are used. Returns the index of the first, and
     /// their generation.
@@ -245,7 +244,6 @@ impl<E: SlabItem> PageTable<E> {
         Some(absent)
     }
 
-    // In C, for `ci/genmc`: `reinit` in `stack.c`.
     /// Gives entries of a page that was put in a generation that was not used before, and chains
     /// them, in the order of their indices. The caller alone holds them.
     pub(crate) fn reinit(&self, Rounds { top, count }: Rounds, guard: &Guard) {

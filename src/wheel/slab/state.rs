@@ -269,7 +269,6 @@ impl AtomicEntryState {
         self.swap(seen, next)
     }
 
-    // In C, for `ci/genmc`: `revalidate`.
     /// Whoever resets or arms after this sees what the caller wrote before it, and whoever did so
     /// before makes this fail, unless the state is the same again.
     #[inline]
@@ -277,7 +276,6 @@ impl AtomicEntryState {
         self.swap(seen, seen)
     }
 
-    // In C, for `ci/genmc`: `clear_refiling`.
     /// Clears the refiling flag, by the thread that set it; its timer may have ended.
     #[inline]
     pub(crate) fn clear_refiling(&self) {
@@ -288,7 +286,6 @@ impl AtomicEntryState {
         debug_assert!(before.is_refiling() || before.is_pristine(), "another's flag: {before:?}");
     }
 
-    // In C, for `ci/genmc`: `state_swap`.
     #[inline]
     fn swap(&self, seen: EntryState, next: EntryState) -> Result<(), EntryState> {
         // AcqRel: the Acquire half sees what the previous transition published (the value, when

@@ -38,7 +38,6 @@ pub(crate) struct Trim {
 }
 
 impl Trim {
-    // In C, for `ci/genmc`: `trim` in `stack.c`.
     /// Pops and hoards up to `slice` vacant entries. `true` when the round has ended.
     pub(crate) fn advance<E: SlabItem>(
         &mut self,

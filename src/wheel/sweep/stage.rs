@@ -147,7 +147,6 @@ impl Pending {
         self.unchecked = self.unchecked.saturating_sub(1);
         let Some(mut kept) = self.kept.pop_front() else { return };
         self.from = kept.from;
-        // In C, for `ci/genmc`: `work_kept`.
         if kept.unwritten.read_written(&mut self.references, engine.shard(kept.from.shard).blocks())
         {
             engine.progress().counters().add(SweepCount::BlocksFreed, 1);

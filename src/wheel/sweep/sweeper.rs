@@ -422,7 +422,6 @@ impl<T: Send> Sweeper<T> {
         let taken = &mut self.pending.taken;
         taken.extend(self.upkeep.take_due(tick));
         for shard in shards {
-            // In C, for `ci/genmc`: the loop of `sweep`.
             shard.take_due(swept, tick, taken);
         }
         taken.make_contiguous().sort_by_key(|taken| taken.at);
@@ -516,7 +515,6 @@ impl<T: Send> Sweeper<T> {
         self.is_under_way() || !self.batch.is_empty()
     }
 
-    // In C, for `ci/genmc`: `next_expiry`.
     /// When the next sweep is wanted; [`Tick::NEVER`] if nothing waits.
     fn next_expiry(&self) -> Tick {
         let engine = &self.inner.engine;
@@ -529,7 +527,6 @@ impl<T: Send> Sweeper<T> {
         if self.pending.has_unfiled(engine) { next.min(swept.plus(1)) } else { next }
     }
 
-    // In C, for `ci/genmc`: `next_slot`.
     /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
         let expiries =
