@@ -7,9 +7,10 @@ use crate::clock::Clock;
 #[cfg(any(feature = "future", modelled))]
 use crate::error::InsertError;
 use crate::wheel::cached_clock::MAX_LAG;
-use crate::wheel::engine::{Call, Engine, OutOfRange, Reset, hand_back};
+use crate::wheel::engine::{Call, Engine, OutOfRange, Reset};
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
+use crate::wheel::opaque::hand_back;
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;

@@ -49,6 +49,7 @@ mod hierarchy;
 mod id;
 mod memory;
 mod metrics;
+mod opaque;
 #[cfg(any(feature = "future", modelled))]
 mod overdraw;
 mod owned;
@@ -65,6 +66,7 @@ mod sweep;
 pub(crate) mod thread_id;
 mod thread_state;
 mod tick;
+mod unfired;
 #[allow(clippy::module_inception, reason = "it holds the type Wheel")]
 mod wheel;
 mod wheel_instant;
@@ -80,5 +82,6 @@ pub use pinned::Pinned;
 pub use series::Series;
 pub use snapshot::{Level, Slot, Snapshot};
 pub use sweep::{Expired, SweepReport, Sweeper};
-pub use wheel::{Unfired, Wheel};
+pub use unfired::Unfired;
+pub use wheel::Wheel;
 pub use wheel_instant::WheelInstant;

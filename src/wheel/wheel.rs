@@ -13,6 +13,7 @@ use crate::wheel::engine::Call;
 use crate::wheel::id::TimerId;
 use crate::wheel::memory::pin;
 use crate::wheel::metrics::Metrics;
+use crate::wheel::unfired::Unfired;
 use crate::wheel::wheel_instant::WheelInstant;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -46,39 +47,6 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct Wheel<T> {
     pub(in crate::wheel) inner: Arc<Inner<T>>,
-}
-
-/// A timer that was taken, or handed back by a drain: it had not fired, and will not.
-///
-/// # Examples
-///
-/// The timers of one wheel move to another, each with its deadline:
-///
-/// ```
-/// use std::time::Duration;
-/// use tourbillon::{Unfired, Builder, ManualClock};
-///
-/// let clock = ManualClock::new();
-/// let (old, _sweeper) = Builder::new().clock(clock.clone()).build()?;
-/// let (new, _sweeper) = Builder::new().clock(clock).build()?;
-/// old.insert("request 7", Duration::from_secs(5))?;
-/// old.insert("request 8", Duration::from_secs(9))?;
-///
-/// old.close();
-/// for Unfired { value, deadline, .. } in old.drain() {
-///     new.insert_at(value, deadline)?;
-/// }
-/// assert_eq!((old.len(), new.len()), (0, 2));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfired<T> {
-    /// What was inserted.
-    pub value: T,
-    /// The timer's id, which now refers to nothing.
-    pub id: TimerId,
-    /// When it would have been due, rounded up to the wheel's resolution.
-    pub deadline: Instant,
 }
 
 impl<T: Send> Wheel<T> {

@@ -318,7 +318,7 @@ fn everything_has_a_text_for_people() {
     assert_eq!(id.to_string(), format!("s0:0v{generation}"));
     assert_eq!(format!("{id:?}"), id.to_string());
     assert_eq!(format!("{wheel:?}"), "Wheel { armed: 1, .. }");
-    assert_eq!(format!("{sweeper:?}"), "Sweeper { in_hand: 0, .. }");
+    assert_eq!(format!("{sweeper:?}"), "Sweeper { pending: 0, .. }");
     assert_eq!(format!("{clock:?}"), "ManualClock { elapsed: 0ns, .. }");
     assert!(format!("{:?}", wheel.pin()).starts_with("Pinned { now: "));
     let builder = Builder::default().shards(3).driver();

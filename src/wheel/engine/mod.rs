@@ -34,8 +34,6 @@ mod operations;
 #[cfg(any(feature = "future", modelled))]
 mod overdraw;
 
-pub(crate) use operations::hand_back;
-
 use crate::error::BeyondRange;
 use crate::panics::{DropEach, unless_locked};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Relaxed};

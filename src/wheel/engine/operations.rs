@@ -1,11 +1,9 @@
 //! The operations that any thread may call: insert, cancel, reset.
 //!
 //! **The common case first.** [`insert_soon`](Engine::insert_soon), [`cancel`](Engine::cancel) and
-//! [`reset_after`](Engine::reset_after) are for what nearly always holds: the wheel is open and
-//! without a bound, the caller has a vacant entry in its magazines, or room for one, the deadline
-//! is near, a reference is visited in time, and no other thread is in the midst of something.
-//! Whatever else may be leaves them for a function that is not inlined; so they need few registers,
-//! and some tens of instructions.
+//! [`reset_after`](Engine::reset_after) serve an open wheel without a bound, a thread with an entry
+//! in its magazines, or room for one, a near deadline, a reference that is visited in time, and no
+//! race. All else is left to functions that are not inlined, so they need few registers.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::inline_always, reason = "the common cases are to be one function each")]
@@ -15,6 +13,7 @@ use crate::error::{BeyondRange, InsertError, Refusal};
 use crate::wheel::counters::{ThreadCount, ThreadCounters};
 use crate::wheel::hierarchy::geometry::SlotIndex;
 use crate::wheel::id::TimerId;
+use crate::wheel::opaque::{hand_back, opaque};
 use crate::wheel::progress::upkeep_flag::UpkeepFlag;
 use crate::wheel::shard::arm::{First, Prepared};
 use crate::wheel::shard::{Arm, Filed, Shard};
@@ -26,7 +25,6 @@ use crate::wheel::thread_id::ThreadId;
 use crate::wheel::thread_state::ThreadState;
 use crate::wheel::tick::Tick;
 use crate::wheel::wheel_instant::WheelInstant;
-use std::hint::black_box;
 use std::time::Duration;
 
 impl<T> Engine<T> {
@@ -187,8 +185,7 @@ impl<T> Engine<T> {
     #[inline(never)]
     fn check_memory_with(&self, value: T) -> Option<T> {
         self.check_memory();
-        // Were it known to be this, its caller would not end in a jump here.
-        black_box(Some(value))
+        opaque(Some(value))
     }
 
     /// As [`cancel`](Self::cancel), in every case.
@@ -342,8 +339,7 @@ impl<T> Engine<T> {
     fn see_to_reset(&self, call: Call<'_>, id: TimerId, deadline: Tick) -> Reset {
         self.see_to(call, id, deadline);
         call.thread.counters.add(ThreadCount::Reset, 1);
-        // Were it known to be this, its caller would not end in a jump here.
-        black_box(Reset::Done)
+        opaque(Reset::Done)
     }
 
     /// Sees to a reference for a timer whose deadline was set by one that is not visited in time
@@ -600,11 +596,4 @@ impl<T> Engine<T> {
             thread.counters.add(ThreadCount::Blocks, u64::from(blocks));
         }
     }
-}
-
-/// A value that was not armed. (Were it not a call, none of those that arm would be a jump.)
-#[cold]
-#[inline(never)]
-pub(crate) fn hand_back<T>(value: T) -> Result<TimerId, T> {
-    black_box(Err(value))
 }
