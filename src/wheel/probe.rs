@@ -42,12 +42,17 @@ pub fn entries<T>(wheel: &Wheel<T>) -> u64 {
 /// From now on the wheel's blocks of references are used again.
 #[cfg(not(crossbeam_loom))]
 pub fn recycle_blocks<T>(wheel: &Wheel<T>) {
-    wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().recycle());
+    wheel.inner.engine.shards().iter().for_each(|shard| shard.hierarchy.blocks().recycle());
 }
 
 /// From now on no block of references can be had, or can again.
 pub fn exhaust_blocks<T>(wheel: &Wheel<T>, exhausted: bool) {
-    wheel.inner.engine.shards().iter().for_each(|shard| shard.blocks().exhaust(exhausted));
+    wheel
+        .inner
+        .engine
+        .shards()
+        .iter()
+        .for_each(|shard| shard.hierarchy.blocks().exhaust(exhausted));
 }
 
 /// From now on the calling thread has an id of its own, and vacant entries in its magazines, until

@@ -139,7 +139,7 @@ impl Snapshot {
 fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
     let mut levels = Vec::<Level>::new();
     for shard in engine.shards() {
-        for (number, (ticks, slots, occupied)) in shard.levels().enumerate() {
+        for (number, (ticks, slots, occupied)) in shard.hierarchy.levels().enumerate() {
             if levels.len() == number {
                 let slot = engine.timeline().duration(ticks);
                 levels.push(Level { slot, slots: 0, occupied: 0 });
@@ -154,9 +154,13 @@ fn levels<T>(engine: &Engine<T>) -> Vec<Level> {
 fn slots<T>(engine: &Engine<T>) -> Vec<Slot> {
     let mut slots = BTreeMap::<(usize, Tick), u64>::new();
     for shard in engine.shards() {
-        shard.for_each_slot(engine.progress(), &pin(), |level, expiry, references| {
-            *slots.entry((level, expiry)).or_default() += references;
-        });
+        shard.hierarchy.for_each_slot(
+            engine.progress().swept(),
+            &pin(),
+            |level, expiry, references| {
+                *slots.entry((level, expiry)).or_default() += references;
+            },
+        );
     }
     let slot = |((level, expiry), references)| Slot {
         level,

@@ -210,7 +210,11 @@ impl<T> Engine<T> {
             orphaned: self.threads.orphaned(),
             blocks: self.blocks(),
             blocks_in_use: self.blocks_in_use(),
-            blocks_slack: self.shards.iter().map(|shard| 2 * shard.blocks().page_len()).sum(),
+            blocks_slack: self
+                .shards
+                .iter()
+                .map(|shard| 2 * shard.hierarchy.blocks().page_len())
+                .sum(),
         }
     }
 
@@ -364,18 +368,18 @@ impl<T> Engine<T> {
 
     /// How many entries there are, vacant or not.
     pub(crate) fn entries(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.entries()).sum()
+        self.shards.iter().map(|shard| shard.slab.len()).sum()
     }
 
     /// How many bytes timers and references take.
     pub(crate) fn bytes(&self) -> u64 {
-        let bytes = |shard: &Shard<T>| shard.slab_bytes() + shard.blocks().bytes();
+        let bytes = |shard: &Shard<T>| shard.slab.bytes() + shard.hierarchy.blocks().bytes();
         self.shards.iter().map(|shard| bytes(shard) as u64).sum()
     }
 
     /// How many blocks of references there are, in use or not.
     fn blocks(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.blocks().len()).sum()
+        self.shards.iter().map(|shard| shard.hierarchy.blocks().len()).sum()
     }
 
     /// How many blocks of references are in use.
@@ -491,7 +495,7 @@ impl<T> Engine<T> {
     /// Gives back the vacant entries in a magazines that are the calling thread's to empty.
     fn empty(&self, thread: &ThreadState, guard: &Guard) {
         if let Some(shard) = self.shards.get(thread.home) {
-            shard.empty(&thread.vacant, guard);
+            shard.slab.empty(&thread.vacant, guard);
         }
     }
 

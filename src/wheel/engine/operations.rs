@@ -115,7 +115,7 @@ impl<T> Engine<T> {
         let Some(shard) = self.shards.get(call.thread.fast_home()) else {
             return hand_back(value);
         };
-        match shard.claim_from(&call.thread.vacant, call.guard) {
+        match shard.slab.claim_from(&call.thread.vacant, call.guard) {
             Some(claimed) => self.arm(call, shard, claimed, value, deadline),
             None => self.load_and_insert(call, shard, value, deadline),
         }
@@ -131,7 +131,7 @@ impl<T> Engine<T> {
         value: T,
         deadline: Tick,
     ) -> Result<TimerId, T> {
-        match shard.load_and_claim(&call.thread.vacant, call.guard) {
+        match shard.slab.load_and_claim(&call.thread.vacant, call.guard) {
             Ok(claimed) => self.arm(call, shard, claimed, value, deadline),
             Err(_) => hand_back(value),
         }
@@ -215,7 +215,7 @@ impl<T> Engine<T> {
         let shard = self.shards.get(number)?;
         if thread.keeps(number) {
             // What could not go into the magazines because that was full does so now.
-            shard.unload(&thread.vacant, call.guard);
+            shard.slab.unload(&thread.vacant, call.guard);
             if let Some(ended) = self.cancel_into_magazine(call, id) {
                 self.count_cancelled(thread);
                 return Some(ended);
@@ -392,11 +392,11 @@ impl<T> Engine<T> {
     ) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
         let (shard, thread) = (&self.shards[number], call.thread);
         if number != thread.home {
-            return shard.claim(call.guard);
+            return shard.slab.claim(call.guard);
         }
         thread.keep(true);
-        let from_magazine = shard.claim_from(&thread.vacant, call.guard);
-        from_magazine.map_or_else(|| shard.load_and_claim(&thread.vacant, call.guard), Ok)
+        let from_magazine = shard.slab.claim_from(&thread.vacant, call.guard);
+        from_magazine.map_or_else(|| shard.slab.load_and_claim(&thread.vacant, call.guard), Ok)
     }
 
     /// Arms a timer in an entry that the caller had in its magazines. The value comes back if the

@@ -109,7 +109,7 @@ mod tests {
         }
 
         fn exhaust(&self, exhausted: bool) {
-            self.wheel.inner.engine.shard(0).blocks().exhaust(exhausted);
+            self.wheel.inner.engine.shard(0).hierarchy.blocks().exhaust(exhausted);
         }
 
         /// Moves the clock on and sweeps; what fires, sorted.

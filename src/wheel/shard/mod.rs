@@ -35,31 +35,27 @@ mod refile;
 mod unfiled;
 pub(crate) mod visit;
 
-use crate::wheel::hierarchy::block::Blocks;
+use crate::wheel::hierarchy::Hierarchy;
 use crate::wheel::hierarchy::entry_ref::EntryRef;
-use crate::wheel::hierarchy::geometry::{Geometry, Place, SlotIndex};
-use crate::wheel::hierarchy::{Hierarchy, Taken};
+use crate::wheel::hierarchy::geometry::{Geometry, Place};
 use crate::wheel::id::{Generation, ShardNumber, TimerId};
 use crate::wheel::memory::Guard;
 use crate::wheel::prefetch::prefetch;
 use crate::wheel::progress::Progress;
+use crate::wheel::slab::Slab;
 use crate::wheel::slab::entry::Entry;
 use crate::wheel::slab::magazine::Magazines;
 use crate::wheel::slab::next_visit::AtomicNextVisit;
-use crate::wheel::slab::page_table::NoEntry;
 use crate::wheel::slab::state::EntryState;
-use crate::wheel::slab::trim::Trim;
-use crate::wheel::slab::{Claimed, Released, Slab};
 use crate::wheel::tick::Tick;
-use std::collections::VecDeque;
 use unfiled::Unfiled;
 
 /// One shard of the wheel.
 #[derive(Debug)]
 pub(crate) struct Shard<T> {
-    number: ShardNumber,
-    slab: Slab<Entry<T>>,
-    hierarchy: Hierarchy,
+    pub(in crate::wheel) number: ShardNumber,
+    pub(in crate::wheel) slab: Slab<Entry<T>>,
+    pub(in crate::wheel) hierarchy: Hierarchy,
     unfiled: Unfiled,
 }
 
@@ -123,37 +119,6 @@ impl<T> Shard<T> {
         }
     }
 
-    /// A vacant entry out of the caller's magazines, whose home this is; `None` when nothing is
-    /// loaded there.
-    #[inline(always)]
-    pub(crate) fn claim_from<'g>(
-        &'g self,
-        magazines: &Magazines,
-        guard: &'g Guard,
-    ) -> Option<Claimed<'g, Entry<T>>> {
-        self.slab.claim_from(magazines, guard)
-    }
-
-    /// A vacant entry.
-    pub(crate) fn claim<'g>(&'g self, guard: &'g Guard) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
-        self.slab.claim(guard)
-    }
-
-    /// As [`claim_from`](Self::claim_from), where nothing is loaded: that comes first.
-    #[inline]
-    pub(crate) fn load_and_claim<'g>(
-        &'g self,
-        magazines: &Magazines,
-        guard: &'g Guard,
-    ) -> Result<Claimed<'g, Entry<T>>, NoEntry> {
-        self.slab.load_and_claim(magazines, guard)
-    }
-
-    /// Gives back what is in a caller's magazines.
-    pub(crate) fn empty(&self, magazines: &Magazines, guard: &Guard) {
-        self.slab.empty(magazines, guard);
-    }
-
     /// Ends the timer that `id` refers to and returns its value, and its last state.
     pub(crate) fn cancel(&self, id: TimerId, guard: &Guard) -> Option<(T, EntryState)> {
         let entry = self.slab.entry(id.index(), guard)?;
@@ -194,11 +159,6 @@ impl<T> Shard<T> {
         let value = unsafe { entry.take() };
         magazines.push(id.index());
         Some((value, seen))
-    }
-
-    /// Makes room in the caller's magazines, whose home this is.
-    pub(crate) fn unload(&self, magazines: &Magazines, guard: &Guard) {
-        self.slab.unload(magazines, guard);
     }
 
     /// Sets the deadline of the timer that `id` refers to, in the common case: a reference is
@@ -305,22 +265,6 @@ impl<T> Shard<T> {
         });
     }
 
-    /// Of each level, the finest first: how many ticks its slots are wide, how many there are, and
-    /// how many may hold references.
-    pub(crate) fn levels(&self) -> impl Iterator<Item = (u64, usize, usize)> {
-        self.hierarchy.levels()
-    }
-
-    /// As [`Hierarchy::for_each_slot`].
-    pub(crate) fn for_each_slot(
-        &self,
-        progress: &Progress,
-        guard: &Guard,
-        visit: impl FnMut(usize, Tick, u64),
-    ) {
-        self.hierarchy.for_each_slot(progress.swept(), guard, visit);
-    }
-
     /// Calls `hand_back` with each armed timer after ending it.
     pub(crate) fn drain(
         &self,
@@ -353,21 +297,6 @@ impl<T> Shard<T> {
         });
     }
 
-    /// Gives back entries of timers that were visited and had ended.
-    pub(crate) fn release(&self, released: &mut Released, guard: &Guard) {
-        self.slab.release(released, guard);
-    }
-
-    /// The first tick after `swept` at which an occupied slot is taken.
-    pub(crate) fn next_expiry(&self, swept: Tick) -> Option<Tick> {
-        self.hierarchy.next_expiry(swept)
-    }
-
-    /// Whether references are overdue.
-    pub(crate) fn has_overdue(&self) -> bool {
-        self.hierarchy.has_overdue()
-    }
-
     /// Begins to fetch the entry at `index`, so that the misses of several overlap.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32, guard: &Guard) {
@@ -376,54 +305,9 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Takes the references that are overdue.
-    pub(crate) fn take_overdue(&self, swept: Tick) -> Option<Taken> {
-        self.hierarchy.take_overdue(swept)
-    }
-
-    /// Takes every occupied slot whose expiry is after `from` and not after `to`.
-    pub(crate) fn take_due(&self, from: Tick, to: Tick, taken: &mut VecDeque<Taken>) {
-        self.hierarchy.take_due(from, to, taken);
-    }
-
-    /// Takes one slot early, if it is occupied.
-    pub(crate) fn take_early(&self, slot: SlotIndex, swept: Tick) -> Option<Taken> {
-        self.hierarchy.take_early(slot, swept)
-    }
-
-    /// The first occupied slot, in the row of all, from this place on.
-    pub(crate) fn next_occupied(&self, from: usize) -> Option<SlotIndex> {
-        self.hierarchy.next_occupied(from)
-    }
-
     /// How many entries the slab may have.
     pub(crate) fn most_entries(&self) -> u64 {
         TimerId::INDICES - self.slab.page_len()
-    }
-
-    /// How many entries the slab has, vacant or not.
-    pub(crate) fn entries(&self) -> u64 {
-        self.slab.len()
-    }
-
-    /// How many bytes the slab's entries take.
-    pub(crate) fn slab_bytes(&self) -> usize {
-        self.slab.bytes()
-    }
-
-    /// The blocks that references lie in.
-    pub(crate) fn blocks(&self) -> &Blocks {
-        self.hierarchy.blocks()
-    }
-
-    /// Hoards up to `slice` vacant entries, to give whole pages back. `true` when a round ends.
-    pub(crate) fn trim(&self, trim: &mut Trim, slice: usize, guard: &Guard) -> bool {
-        trim.advance(&self.slab, slice, guard)
-    }
-
-    /// Gives back what was hoarded.
-    pub(crate) fn give_back(&self, trim: &mut Trim, guard: &Guard) {
-        trim.give_back(&self.slab, guard);
     }
 
     /// Ends a timer, calls `between` and releases its entry. Returns its value and its last state.

@@ -93,7 +93,7 @@ impl Pending {
 
     /// Whether a kept block has references that were written since the last check.
     pub(super) fn has_news<T>(&self, engine: &Engine<T>) -> bool {
-        let blocks = |kept: &Kept| engine.shard(kept.from.shard).blocks();
+        let blocks = |kept: &Kept| engine.shard(kept.from.shard).hierarchy.blocks();
         self.kept.iter().any(|kept| kept.unwritten.has_news(blocks(kept)))
     }
 
@@ -113,7 +113,7 @@ impl Pending {
         };
         self.from = taken.from;
         let (counters, blocks) =
-            (engine.progress().counters(), engine.shard(taken.from.shard).blocks());
+            (engine.progress().counters(), engine.shard(taken.from.shard).hierarchy.blocks());
         while self.references.len() < most {
             match taken.chain.read_block(&mut self.references, blocks) {
                 None => {
@@ -147,7 +147,9 @@ impl Pending {
         self.unchecked = self.unchecked.saturating_sub(1);
         let Some(mut kept) = self.kept.pop_front() else { return };
         self.from = kept.from;
-        if kept.unwritten.read_written(&mut self.references, engine.shard(kept.from.shard).blocks())
+        if kept
+            .unwritten
+            .read_written(&mut self.references, engine.shard(kept.from.shard).hierarchy.blocks())
         {
             engine.progress().counters().add(SweepCount::BlocksFreed, 1);
         } else {

@@ -422,7 +422,7 @@ impl<T: Send> Sweeper<T> {
         let taken = &mut self.pending.taken;
         taken.extend(self.upkeep.take_due(tick));
         for shard in shards {
-            shard.take_due(swept, tick, taken);
+            shard.hierarchy.take_due(swept, tick, taken);
         }
         taken.make_contiguous().sort_by_key(|taken| taken.at);
         if tick == farthest {
@@ -435,7 +435,8 @@ impl<T: Send> Sweeper<T> {
     /// Takes what is overdue for visiting.
     fn take_overdue(&mut self, engine: &Engine<T>) {
         let swept = engine.progress().swept();
-        let overdue = engine.shards().iter().filter_map(|shard| shard.take_overdue(swept));
+        let overdue =
+            engine.shards().iter().filter_map(|shard| shard.hierarchy.take_overdue(swept));
         self.pending.taken.extend(overdue);
         self.pending.take_unfiled(engine);
         self.overdue_taken = swept;
@@ -492,7 +493,7 @@ impl<T: Send> Sweeper<T> {
                 }
             }
         }
-        shard.release(&mut gathered.released, &guard);
+        shard.slab.release(&mut gathered.released, &guard);
         let ended = (self.batch.len() - before) as u64;
         engine.make_room(number, ended);
         let counters = engine.progress().counters();
@@ -519,7 +520,7 @@ impl<T: Send> Sweeper<T> {
     fn next_expiry(&self) -> Tick {
         let engine = &self.inner.engine;
         let swept = engine.progress().swept();
-        let overdue = engine.shards().iter().any(|shard| shard.has_overdue());
+        let overdue = engine.shards().iter().any(|shard| shard.hierarchy.has_overdue());
         if overdue || self.pending.has_news(engine) {
             return swept;
         }
@@ -529,8 +530,12 @@ impl<T: Send> Sweeper<T> {
 
     /// The first tick after `swept` at which an occupied slot is taken, or [`Tick::NEVER`].
     fn next_slot(&self, swept: Tick) -> Tick {
-        let expiries =
-            self.inner.engine.shards().iter().filter_map(|shard| shard.next_expiry(swept));
+        let expiries = self
+            .inner
+            .engine
+            .shards()
+            .iter()
+            .filter_map(|shard| shard.hierarchy.next_expiry(swept));
         expiries.min().unwrap_or(Tick::NEVER)
     }
 }

@@ -240,7 +240,7 @@ impl Upkeep {
         let guard = memory::pin();
         for (shard, trims) in engine.shards().iter().zip(&mut self.trims) {
             if trims.entries.held() > 0 {
-                shard.give_back(&mut trims.entries, &guard);
+                trims.entries.give_back(&shard.slab, &guard);
             }
         }
     }
@@ -298,13 +298,15 @@ impl Upkeep {
                 self.begin_trimming_if_wanted(engine, engine.usage());
                 return;
             };
-            let Some(slot) = shard.next_occupied(from) else {
+            let Some(slot) = shard.hierarchy.next_occupied(from) else {
                 self.tidying = Some((number + 1, 0));
                 continue;
             };
             self.tidying = Some((number, slot.0 + 1));
-            self.in_hand =
-                shard.take_early(slot, engine.progress().swept()).map(|taken| (slot, taken));
+            self.in_hand = shard
+                .hierarchy
+                .take_early(slot, engine.progress().swept())
+                .map(|taken| (slot, taken));
             budget -= 1;
         }
     }
@@ -318,15 +320,15 @@ impl Upkeep {
         };
         let (trims, guard) = (&mut self.trims[number], memory::pin());
         match part {
-            Part::Entries if shard.trim(&mut trims.entries, slice, &guard) => {
+            Part::Entries if trims.entries.advance(&shard.slab, slice, &guard) => {
                 self.trimming = Some((number, Part::Blocks));
                 if !self.hoards {
-                    shard.give_back(&mut trims.entries, &guard);
+                    trims.entries.give_back(&shard.slab, &guard);
                 }
             }
-            Part::Blocks if shard.blocks().trim(&mut trims.blocks, slice, &guard) => {
+            Part::Blocks if shard.hierarchy.blocks().trim(&mut trims.blocks, slice, &guard) => {
                 self.trimming = Some((number + 1, self.first_part));
-                shard.blocks().give_back(&mut trims.blocks, &guard);
+                shard.hierarchy.blocks().give_back(&mut trims.blocks, &guard);
             }
             Part::Entries | Part::Blocks => {}
         }
@@ -350,7 +352,7 @@ fn tidy_slot<T>(
     let mut references = Vec::<EntryRef>::new();
     let (mut looked, mut put_back, mut made, mut freed, mut done) = (0, 0, 0, 0, false);
     while looked < budget && !done {
-        match taken.chain.read_block(&mut references, shard.blocks()) {
+        match taken.chain.read_block(&mut references, shard.hierarchy.blocks()) {
             None => done = true,
             Some(Read::Whole) => freed += 1,
             Some(Read::Kept(unwritten)) => kept.push_back(Kept { from: taken.from, unwritten }),
