@@ -55,8 +55,8 @@ use std::time::Instant;
 ///
 /// Dropping the driver shuts it down and drops the timers that had not fired, even if handles of
 /// the wheel still exist. The drop waits for the tick thread's last sweep and, with [`Inline`], for
-/// its handlers. It does not wait on the tick thread, or if the builder
-/// [disables](DriverBuilder::detach_on_drop) it.
+/// its handlers. It does not wait if it happens on the tick thread, or if
+/// [`detach_on_drop`](DriverBuilder::detach_on_drop) was set.
 ///
 /// With the feature `tracing`, the driver emits events with the target `tourbillon` and the name of
 /// the thread in the field `driver`. Start and end have the level debug, and panics of handlers
