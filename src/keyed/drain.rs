@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The number of keys per part: enough to make the way through the executor cheap, few enough to
 /// share the work.
-const PART: usize = 256;
+const KEYS_PER_PART: usize = 256;
 
 /// The payload of a panic.
 type Panic = Box<dyn Any + Send>;
@@ -91,7 +91,7 @@ impl Drain {
         let mut pairs = pairs.into_iter().peekable();
         let mut parts = Vec::new();
         while pairs.peek().is_some() {
-            parts.push(pairs.by_ref().take(PART).collect());
+            parts.push(pairs.by_ref().take(KEYS_PER_PART).collect());
         }
         let tokens = parts.len();
         let state = DrainState { parts, running: 0, drained: Drained::default(), waker: None };

@@ -26,7 +26,7 @@ mod source {
     pub(in crate::keyed) struct KeyMap<K, S>(DashMap<K, S>);
 
     /// The largest table that is not worth shrinking.
-    const WORTH: usize = 128;
+    const SHRINK_ABOVE: usize = 128;
 
     impl<K: Hash + Eq, S> KeyMap<K, S> {
         pub(in crate::keyed) fn new() -> Self {
@@ -99,7 +99,7 @@ mod source {
                 |(other, state): &(K, SharedValue<S>)| other.borrow() == key && which(state.get());
             let (key, state) = table.remove_entry(hash, is_it)?;
             let (len, places) = (table.len(), table.buckets());
-            if places > WORTH && len <= places / 4 {
+            if places > SHRINK_ABOVE && len <= places / 4 {
                 // This many fill half of a table of half the size, or of a smaller one.
                 table.shrink_to(len + len / 2, |(key, _)| hasher.hash_one(key));
             }

@@ -194,7 +194,7 @@ pub enum MissedTickBehavior {
 }
 
 /// A run that begins later than this is late. Smaller delays are normal for timers.
-const TOLERATED: Duration = Duration::from_millis(5);
+const TOLERANCE: Duration = Duration::from_millis(5);
 
 impl MissedTickBehavior {
     /// Returns the instant of the run after `last`, at a rate of one run per `period`, or `None` if
@@ -202,8 +202,8 @@ impl MissedTickBehavior {
     #[must_use]
     pub fn next(self, last: &LastRun, period: Duration) -> Option<Instant> {
         match self {
-            Self::Delay if last.late > TOLERATED => last.began.checked_add(period),
-            Self::Skip if last.late > TOLERATED => {
+            Self::Delay if last.late > TOLERANCE => last.began.checked_add(period),
+            Self::Skip if last.late > TOLERANCE => {
                 let behind = last.began.saturating_duration_since(last.due);
                 let into = behind.as_nanos().checked_rem(period.as_nanos())?;
                 // Less than a period, whose nanoseconds may not fit in 64 bits.

@@ -98,17 +98,17 @@ impl CronField {
     /// Parses a field.
     pub(super) fn read(&self, text: &str) -> Result<FieldValues, FieldError> {
         let upper = text.to_ascii_uppercase();
-        let fault = |part: &str, (reason, allowed): Unread| FieldError {
+        let error = |part: &str, (reason, allowed): Unread| FieldError {
             part: if part.is_empty() { text } else { part }.to_owned(),
             reason,
             allowed,
         };
-        if let Some(values) = self.read_alone(&upper).map_err(|unread| fault(text, unread))? {
+        if let Some(values) = self.read_alone(&upper).map_err(|unread| error(text, unread))? {
             return Ok(values);
         }
         let mut values = FieldValues { any: upper == "*", ..FieldValues::default() };
         for (part, written) in upper.split(',').zip(text.split(',')) {
-            self.read_part(part, &mut values).map_err(|unread| fault(written, unread))?;
+            self.read_part(part, &mut values).map_err(|unread| error(written, unread))?;
         }
         Ok(values)
     }

@@ -32,17 +32,17 @@ impl Fields {
     pub(super) fn read(text: &str, dialect: Dialect, seconds: &str) -> Result<Self, CalendarError> {
         let (given, dialect) = split_fields(text, dialect, seconds)?;
         let fields = CronField::all(dialect);
-        let unreadable = |place: usize, FieldError { part, reason, allowed }| {
-            let (expression, field) = (text.to_owned(), Some(fields[place].name));
+        let invalid = |index: usize, FieldError { part, reason, allowed }| {
+            let (expression, field) = (text.to_owned(), Some(fields[index].name));
             CalendarError::Expression { expression, field, part, reason, allowed }
         };
         let mut values: [FieldValues; 7] = Default::default();
-        for (place, field) in fields.iter().enumerate() {
-            values[place] = field.read(given[place]).map_err(|fault| unreadable(place, fault))?;
+        for (index, field) in fields.iter().enumerate() {
+            values[index] = field.read(given[index]).map_err(|error| invalid(index, error))?;
         }
         let days = [given[DAY_OF_MONTH], given[DAY_OF_WEEK]];
         if dialect == Dialect::Quartz {
-            check_days(days).map_err(|fault| unreadable(DAY_OF_WEEK, fault))?;
+            check_days(days).map_err(|error| invalid(DAY_OF_WEEK, error))?;
         }
         let starts_with_star = |day: &str| day.len() > 1 && day.starts_with('*');
         let [second, minute, hour, ..] = &values;
