@@ -127,7 +127,7 @@ fn start(
     });
     let timer = timer.clone();
     let run = worker.run(move |order| {
-        // Nobody may want to know.
+        // The receiver may be gone.
         let _ = begins.unbounded_send(order.id);
         let handled = timer.sleep(takes);
         async move { handled.await.map_err(|refusal| refusal.to_string()) }

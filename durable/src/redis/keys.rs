@@ -3,13 +3,13 @@
 //! | key | type | what |
 //! |---|---|---|
 //! | `{tb:NAME}` | hash | layout, number of partitions |
-//! | `{tb:NAME}:workers` | sorted set | workers, by when each was last heard |
+//! | `{tb:NAME}:workers` | sorted set | workers, by the time of their last heartbeat |
 //! | `{tb:NAME}:owners` | hash | partition → worker |
 //! | `{tb:NAME:p}:b:BUCKET` | hash | id → record |
 //! | `{tb:NAME:p}:s:SLICE` | sorted set | ids by due time, those of ten minutes |
 //! | `{tb:NAME:p}:slices` | sorted set | the slices that are not empty |
-//! | `{tb:NAME:p}:answers` | hash | process → its last batch and the answer |
-//! | `{tb:NAME:p}:ages` | sorted set | those with an answer, by a time when it was younger |
+//! | `{tb:NAME:p}:answers` | hash | process → its last batch and the reply |
+//! | `{tb:NAME:p}:ages` | sorted set | processes with a reply, by a time at which it was younger |
 //! | `{tb:NAME:p}:counters` | hash | timers, last fence, last dead letter |
 //! | `{tb:NAME:p}:letters` | hash | number → dead letter |
 //! | `{tb:NAME:p}:dead` | sorted set | the numbers of the dead letters |

@@ -25,7 +25,7 @@ pub(crate) fn quick() -> Options {
 /// The store handle of one process in real time.
 pub(crate) struct Process {
     pub(crate) timers: DurableTimers,
-    // After the timers: their connections run in it.
+    // Dropped after the timers, because their connections run in it.
     pub(crate) runtime: Runtime,
 }
 

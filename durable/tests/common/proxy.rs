@@ -63,7 +63,7 @@ impl Proxy {
                 std::thread::spawn(move || pass(from, to, held));
                 let losing = Arc::clone(&losing);
                 let lost = move |answer: &[u8]| {
-                    // Only answers of batches: those are arrays, and so are messages.
+                    // Only replies to batches, which are arrays. Messages are arrays, too.
                     let batch =
                         answer.starts_with(b"*") && !answer.starts_with(b"*3\r\n$7\r\nmess");
                     let less = |count: u32| count.checked_sub(1);

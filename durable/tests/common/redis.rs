@@ -14,7 +14,7 @@ pub(crate) fn runtime() -> Runtime {
 
 /// A store on one node, in virtual time.
 pub(crate) struct OneNode {
-    // Before the server: its connections end first.
+    // Dropped before the server, so that its connections end first.
     runtime: Runtime,
     pub(crate) server: Server,
     clock: ManualClock,

@@ -41,7 +41,7 @@ impl Server {
         if Command::new("redis-server").arg("--version").output().is_err() {
             let must = std::env::var("REDIS_TESTS").is_ok_and(|value| value == "must");
             assert!(!must, "redis-server is missing, and REDIS_TESTS is `must`");
-            // Not by `eprintln`, which the output of a test that passes does not show.
+            // Not with `eprintln`, whose output is hidden for a test that passes.
             let note = b"left out: a test on Redis, as redis-server is not on the path\n";
             let _ = std::io::stderr().write_all(note);
             return None;
@@ -55,7 +55,7 @@ impl Server {
         let process = Mutex::new(None);
         let mut server = Self { folder, port: 0, bus: 0, options, preload, process };
         for _ in 0..10 {
-            // Somebody may take a port before the server does.
+            // Another program may take a port before the server does.
             (server.port, server.bus) = (free_port(), free_port());
             if server.try_resume() {
                 return Some(server);
@@ -126,7 +126,7 @@ impl Server {
     pub(crate) fn set_clock(&self, ahead: i64) {
         let (new, clock) = (self.folder.join("clock.new"), self.folder.join("clock"));
         std::fs::write(&new, ahead.to_string()).expect("it is written");
-        // Whole, as it is read all the time.
+        // Written in one step, because it is read all the time.
         std::fs::rename(new, clock).expect("it is there");
     }
 
@@ -147,7 +147,7 @@ impl Server {
         let mut answer = vec![0; 65_536];
         let length = stream.read(&mut answer).ok()?;
         let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
-        // It still reads its file.
+        // The server is still reading its file.
         (!answer.starts_with("-LOADING")).then_some(answer)
     }
 
@@ -350,7 +350,7 @@ impl Cluster {
         let old = self.owner(key);
         let new = self.replica_of(old);
         wait_until("the replica follows", || new.follows());
-        // An attempt is given up after five seconds if the master has much to do.
+        // The server gives an attempt up after five seconds if the master is busy.
         let taken_over = || {
             new.order("CLUSTER FAILOVER");
             is_in_time(Duration::from_secs(6), || new.is("role:master"))

@@ -45,7 +45,7 @@ fn wrong_options_are_refused() {
         let error = connect(RedisOptions::new("timers").partitions(partitions)).unwrap_err();
         assert!(matches!(error, DurableError::Option(_)), "{error:?}");
     }
-    // Not within a runtime.
+    // Outside of a runtime.
     let outside = pollster::block_on(Redis::connect("redis://127.0.0.1:1/", "timers"));
     assert!(matches!(outside.unwrap_err(), DurableError::Option(_)));
 }
@@ -86,7 +86,7 @@ fn a_server_that_may_remove_timers_is_refused() {
         server.order(&format!("CONFIG SET maxmemory-policy {policy}"));
         assert!(connect("timers".into()).is_ok(), "{policy}");
     }
-    // Who may not ask is told what for.
+    // Without the permission the error says what it is for.
     server.order("ACL SETUSER default -info");
     let denied = connect("timers".into()).unwrap_err();
     assert!(matches!(&denied, DurableError::Denied(why) if why.contains("allow_eviction")));
@@ -154,10 +154,10 @@ fn a_user_with_the_rights_that_are_listed_may_do_all() {
     does_all(&process);
     drives_again(&process.timers);
 
-    // Other stores are not its own.
+    // The user cannot access other stores.
     let other = runtime().block_on(Redis::connect(&url, "timers2")).unwrap_err();
     assert!(matches!(other, DurableError::Denied(_)), "{other:?}");
-    // A right that is missing within a script.
+    // A permission that is missing within a script.
     server.order("ACL SETUSER clerk -zadd");
     let denied = wait(process.timers.insert("d", "", SECOND, quick())).unwrap_err();
     assert!(matches!(denied.reason, DurableError::Denied(_)), "{denied:?}");

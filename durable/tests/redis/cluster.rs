@@ -22,7 +22,7 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     let Some(cluster) = Cluster::start() else { return };
     let process = Process::of_cluster(&cluster);
     let timers = process.timers.clone();
-    // Of one partition each, so that all its keys are there before its slot moves.
+    // From one partition each, so that all its keys are there before its slot moves.
     for id in ["far", "further", "soon"] {
         wait(timers.insert(id, "payload", 86_400 * SECOND, quick())).unwrap();
         assert_eq!(wait(timers.reset(id, 2 * 86_400 * SECOND)), Ok(true));
@@ -32,7 +32,7 @@ fn a_timer_alone_in_its_slice_is_not_lost_while_its_slot_moves() {
     let moves: Vec<_> = moves.collect();
     let work = process.work();
     assert_eq!(wait(timers.cancel("far")), Ok(true), "all its keys are there");
-    // Its new slice cannot be made before the slot has come to rest.
+    // Its new slice cannot be created before the move of the slot has ended.
     let moved = {
         let timers = timers.clone();
         std::thread::spawn(move || wait(timers.reset("further", 3 * SECOND)))
@@ -77,7 +77,7 @@ fn a_partition_that_cannot_be_read_stops_no_other() {
     let there = cluster.owner(held).order(&format!("HGET {held} timers"));
     let there: usize = there.lines().nth(1).unwrap().parse().unwrap();
     assert!((1..all.len()).contains(&there), "{there}");
-    // One of its keys has gone ahead, and the others do not follow for a while.
+    // One of its keys has moved, and the others do not follow for a while.
     cluster.owner(held).order("DEL {tb:timers:0}:answers");
     let moving = cluster.begin_move(held);
     let work = process.work();
@@ -110,7 +110,7 @@ fn a_master_that_does_not_answer_takes_no_places() {
     let Some(cluster) = independent() else { return };
     let process = Process::of_cluster(&cluster);
     let timers = &process.timers;
-    // In one place all that is begun comes one after another.
+    // With a concurrency of one, deliveries begin one after another.
     let work = process.work_at(1);
     wait(timers.insert("the first page has come", "", SECOND / 100, quick())).unwrap();
     work.next();
@@ -167,7 +167,7 @@ fn has(node: &Server, count: usize) -> Vec<bool> {
 fn a_stream_goes_on_while_silent(cluster: &Cluster, silent: &Server, lasts: Duration) {
     let (step, ahead) = (SECOND / 200, SECOND / 4);
     for node in &cluster.nodes {
-        // It is given up by no other meanwhile.
+        // No other worker takes it over meanwhile.
         node.order("CONFIG SET cluster-node-timeout 120000");
     }
     let (process, other) = (Process::of_cluster(cluster), Process::of_cluster(cluster));
@@ -203,7 +203,7 @@ fn a_stream_goes_on_while_silent(cluster: &Cluster, silent: &Server, lasts: Dura
     let of_others = moved.iter().zip(&its).filter(|(_, its)| !**its);
     assert!(of_others.clone().all(|(moved, _)| *moved == Ok(true)), "{moved:?}");
     for (id, _) in all.iter().zip(&its).filter(|(_, its)| **its) {
-        // One that was not answered may have been moved, and delivered.
+        // A call without a reply may have moved the timer, which may then be delivered.
         assert!(wait(other.timers.reset(id, ahead)).is_ok());
     }
     while wait(other.timers.len()) != Ok(0) {
@@ -248,7 +248,7 @@ fn a_cluster_whose_named_node_has_gone_is_not_lost() {
     std::thread::sleep(3 * SECOND);
     let (all, begun) = (ids(400), SystemTime::now());
     for id in &all {
-        // Another attempt is made of what was not answered.
+        // Calls without a reply are repeated.
         let options = quick().existing(Existing::Keep);
         while wait(other.timers.insert(id, "", SECOND, options.clone())).is_err() {}
         std::thread::sleep(SECOND / 20);
@@ -267,9 +267,9 @@ fn nothing_of_a_store_goes_on_when_it_has_gone() {
     let process = Process::of_cluster(&cluster);
     let work = process.work();
     one_of_many(&cluster).pause();
-    // All is loaded again then.
+    // Everything is loaded again then.
     cluster.nodes[0].order("CLIENT KILL TYPE pubsub");
-    // A caller waits for longer than it takes to find out which partitions cannot be read.
+    // A caller waits longer than the store takes to find the unreadable partitions.
     let schedule = ids(60);
     let schedule = schedule.iter().map(|id| process.timers.insert(id, "", 60 * SECOND, quick()));
     let scheduled = wait(futures_util::future::join_all(schedule));
@@ -294,7 +294,7 @@ fn slots_of_a_cluster_move_under_the_timers() {
 #[test]
 fn a_node_that_says_nothing_is_passed_over() {
     let Some(cluster) = Cluster::start() else { return };
-    // Connections to it stand, and nobody answers.
+    // Connections to it stay open without replies.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("redis://{}/", silent.local_addr().unwrap());
     let urls = [silent].into_iter().chain(cluster.nodes.iter().map(Server::url));
@@ -306,7 +306,7 @@ fn a_node_that_says_nothing_is_passed_over() {
 fn replicas_take_over_under_the_timers() {
     let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
     timers_are_due_while(&cluster, || {
-        // These partitions lie on the three masters.
+        // These partitions are on the three masters.
         for partition in [0, 1, 2, 0] {
             cluster.fail_over(&format!("{{tb:timers:{partition}}}"));
         }
@@ -317,11 +317,12 @@ fn replicas_take_over_under_the_timers() {
 fn an_elected_replica_goes_on_for_a_dead_master() {
     let Some(cluster) = Cluster::with_replicas(&ALWAYS) else { return };
     timers_are_due_after(&cluster, SECOND, || {
-        // Nothing has been delivered yet. What a replica has not got would be lost with its master.
+        // Nothing has been delivered yet. Data that the replica lacks would be lost with its
+        // master.
         for key in ["{tb:timers:0}", "{tb:timers:1}", "{tb:timers:2}"] {
             cluster.is_copied(key);
         }
-        // It never comes back: the others elect its replica when they have missed it for long.
+        // The master never returns, and the others elect its replica after a timeout.
         cluster.owner("{tb:timers:0}").kill();
     });
 }

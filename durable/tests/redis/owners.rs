@@ -40,7 +40,7 @@ fn owns_all(bench: &Bench<OneNode>, worker: &str) {
 fn until(bench: &Bench<OneNode>, mut so: impl FnMut() -> bool) -> Duration {
     let step = 100 * MILLISECOND;
     for steps in 0..2000 {
-        // What asks a server is not done at once.
+        // Requests to a server take some time.
         std::thread::sleep(20 * MILLISECOND);
         if so() {
             return step * steps;
@@ -79,7 +79,7 @@ fn workers_share_the_partitions_and_those_who_stay_take_over() {
         shares.sort_unstable();
         shares == [5, 5, 6]
     });
-    // One that ends gives up at once what it has, and the others are told.
+    // A worker that ends frees its partitions at once, and the others are notified.
     assert_eq!(second.stop(), []);
     let took = until(&bench, || shares(&bench) == [8, 8]);
     assert_eq!(took, Duration::ZERO, "without a look of their own");
@@ -95,7 +95,7 @@ fn a_worker_that_is_not_heard_any_more_has_gone() {
         wait(bench.timers().insert(&format!("{number}"), "", SECOND, quick())).unwrap();
     }
     let worker = bench.work_well();
-    // It is heard: half of the partitions stay its own.
+    // After its heartbeat half of the partitions stay its own.
     until(&bench, || owned(&bench).get("another") == Some(&8));
     for _ in 0..30 {
         is_heard(&bench, "another");
@@ -115,14 +115,14 @@ fn what_a_new_owner_takes_over_is_not_late() {
     owns_all(&bench, "another");
     let worker = bench.work_well();
     until(&bench, || owned(&bench).get("another") == Some(&8));
-    // The worker has loaded what is due in ten seconds, of its own half. The other half becomes its
-    // own in five or six.
+    // The worker has loaded the timers of ten seconds from its own half. It takes over the other
+    // half within five or six.
     is_heard(&bench, "another");
     for number in 0..32 {
         wait(bench.timers().insert(&format!("{number}"), "", 8 * SECOND, quick())).unwrap();
     }
     let took = until(&bench, || wait(bench.timers().len()) == Ok(0));
-    // By who looks for what is five seconds late they would be found after thirteen.
+    // By the check for timers that are five seconds late they would be found after thirteen.
     assert!((8 * SECOND..12 * SECOND).contains(&took), "{took:?}");
     all_are_acknowledged(&worker, 32);
     all_stop([worker]);
@@ -137,7 +137,7 @@ fn what_an_owner_does_not_deliver_another_takes_on() {
         wait(bench.timers().insert(&format!("{number}"), "", 2 * SECOND, quick())).unwrap();
     }
     let took = until(&bench, || {
-        // Whatever the worker takes, another has it again.
+        // Another worker takes back every partition that the worker takes.
         owns_all(&bench, "another");
         wait(bench.timers().len()) == Ok(0)
     });
@@ -151,7 +151,7 @@ fn only_an_owner_asks_for_leases() {
     let Some(bench) = OneNode::bench() else { return };
     let workers = [bench.work_well(), bench.work_well(), bench.work_well()];
     until(&bench, || shares(&bench).len() == 3 && shares(&bench).iter().all(|&share| share > 4));
-    // Each lease that is asked for reads the record, and so does what ends it.
+    // Each lease request reads the record, and so does the end of the lease.
     let calls = || bench.place.server.calls("hget");
     let before = calls();
     for number in 0..200 {
@@ -164,7 +164,7 @@ fn only_an_owner_asks_for_leases() {
         acknowledged == 200
     });
     let delivered = calls() - before - scheduled;
-    // A lease and its end for each; three who asked would read 400 more.
+    // A lease and its end for each. Three workers that asked would read 400 more.
     assert!(delivered < 700, "{delivered} reads of records");
     all_stop(workers);
 }

@@ -27,7 +27,7 @@ fn what_was_acknowledged_survives_a_kill_of_the_server() {
     let work = process.work();
     let all = ids(300);
     for (some, part) in all.chunks(100).enumerate() {
-        // Each hundred falls due while the server is dead, or just after.
+        // Each hundred becomes due while the server is down, or just after.
         let schedule = part.iter().map(|id| {
             let delay = Duration::from_millis(300 + 10 * some as u64);
             process.timers.insert(id, "", delay, quick())
@@ -54,13 +54,14 @@ fn a_call_whose_answer_is_lost_is_done_once() {
                 let delay = Duration::from_millis(20);
                 let schedule = some.iter().map(|id| timers.insert(id, "", delay, quick()));
                 let scheduled = wait(futures_util::future::join_all(schedule));
-                // Refused would be one that was done and asked for again.
+                // An operation that was executed twice would be refused.
                 assert!(scheduled.iter().all(|scheduled| *scheduled == Ok(Inserted::New)));
             }
         })
     };
     for _ in 0..20 {
-        // Connections go while calls are on their way; now and then the server goes too.
+        // Connections break while calls are in flight, and from time to time the server is killed
+        // too.
         std::thread::sleep(SECOND / 50);
         assert!(server.say("CLIENT KILL TYPE normal").is_some());
     }
@@ -89,7 +90,7 @@ fn a_batch_whose_answer_is_lost_is_answered_as_before() {
     assert!(cancelled.iter().all(|cancelled| *cancelled == Ok(true)), "{cancelled:?}");
     assert_eq!((proxy.left(), wait(timers.len())), (0, Ok(100)));
 
-    // A lease that was given is given again, and nobody waits until it has run out.
+    // A lease that was granted is returned again, without a wait for its end.
     let work = process.work();
     for some in all[100..].chunks(25) {
         proxy.lose(2);
@@ -144,7 +145,7 @@ fn an_operation_that_fails_leaves_the_others_of_its_batch_alone() {
     let all = ids(400);
     let schedule = all.iter().map(|id| timers.insert(id, "", 3600 * SECOND, quick()));
     wait(futures_util::future::try_join_all(schedule)).unwrap();
-    // Some are no records any more, some too short for one, and some are in what is no hash.
+    // Some are no longer records, some are too short for one, and some are in keys of another type.
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
                  for _, id in ipairs(redis.call('HKEYS', key)) do \
                  if id:sub(-1) == '7' then redis.call('HSET', key, id, id:rep(4)) end \
@@ -189,14 +190,14 @@ fn a_timer_that_another_process_schedules_is_not_late() {
         let took = begun.elapsed().unwrap();
         assert!((SECOND / 5..2 * SECOND).contains(&took), "{number}: {took:?}");
     }
-    // What was far is told when it comes near.
+    // A key beyond the window is loaded when it is due soon.
     assert_eq!(wait(there.timers.reset("far", SECOND / 5)), Ok(true));
     assert_eq!(work.next(), "far");
-    // The subscription is broken, and made again.
+    // The subscription breaks, and another is established.
     assert!(server.say("CLIENT KILL TYPE pubsub").is_some());
     wait(there.timers.insert("unheard", "", SECOND / 10, quick())).unwrap();
     assert_eq!(work.next(), "unheard");
-    // A cancel is obeyed though the key stays in the wheel.
+    // A cancel is obeyed although the key stays in the wheel.
     wait(there.timers.insert("cancelled", "", SECOND / 2, quick())).unwrap();
     assert_eq!(wait(there.timers.cancel("cancelled")), Ok(true));
     std::thread::sleep(SECOND);
@@ -254,19 +255,19 @@ fn a_store_that_cannot_be_written_is_told_apart() {
     let server = &bench.place.server;
     wait(timers.insert("id", "", SECOND, quick())).unwrap();
 
-    // A replica may be read.
+    // Reading from a replica is allowed.
     assert!(server.say("REPLICAOF 127.0.0.1 1").is_some());
     let refused = wait(timers.insert("another", vec![7], SECOND, quick())).unwrap_err();
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
     assert_eq!(refused.value, [7]);
     for id in ["id", "there is none"] {
-        // It may know less than its master.
+        // The replica may lag behind its master.
         assert!(matches!(wait(timers.cancel(id)), Err(DurableError::ReadOnly(_))));
     }
     assert!(wait(timers.get("id")).unwrap().is_some());
     assert!(server.say("REPLICAOF NO ONE").is_some());
 
-    // Its memory is full: nothing is half done.
+    // The memory is full, and nothing is half done.
     assert!(server.say("CONFIG SET maxmemory 1").is_some());
     let refused = wait(timers.insert("another", "", SECOND, quick())).unwrap_err();
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
@@ -321,7 +322,8 @@ fn an_end_under_an_old_fence_is_too_late() {
     wait(bench.timers().insert("id", "", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     begins.recv().unwrap();
-    // As if another had leased it in the meantime: the fence stands at the fifteenth byte.
+    // As if another worker had leased it in the meantime. The fencing token begins at the fifteenth
+    // byte.
     let leased = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
                   local record = redis.call('HGET', key, 'id') \
                   redis.call('HSET', key, 'id', record:sub(1, 14) .. \
@@ -338,10 +340,10 @@ fn a_worker_waits_while_nothing_can_be_written() {
     let Some(server) = Server::start(&[]) else { return };
     let process = Process::new(&server);
     let work = process.work();
-    // By then its low watermark lies ahead: the timer is in its wheel, and the lease is what is refused.
+    // By then its low watermark lies ahead. The timer is in its wheel, and the lease is rejected.
     std::thread::sleep(SECOND);
     wait(process.timers.insert("id", "", SECOND / 2, quick())).unwrap();
-    // As while a replica is away, on which writing is made to depend.
+    // As while a replica is down that writes depend on.
     server.order("CONFIG SET min-replicas-to-write 1");
     let refused = wait(process.timers.insert("another", "", SECOND, quick())).unwrap_err();
     assert!(matches!(refused.reason, DurableError::ReadOnly(_)), "{refused:?}");
@@ -367,7 +369,7 @@ fn a_worker_ends_though_redis_is_away() {
     let Some(server) = Server::start(&ALWAYS).map(Arc::new) else { return };
     let process = Process::new(&server);
     let timers = &process.timers;
-    // The lease is granted, and its end cannot be told.
+    // The lease is granted, and its end cannot be reported.
     let (begun, begins) = std::sync::mpsc::channel();
     let (end, ends) = futures_channel::oneshot::channel::<()>();
     let killed = Arc::clone(&server);
@@ -389,7 +391,7 @@ fn a_worker_ends_though_redis_is_away() {
     begins.recv_timeout(60 * SECOND).unwrap();
     ended(work);
     assert_eq!(events.try_iter().collect::<Vec<_>>(), [Outcome::Unanswered]);
-    // Another waits for a lease when it is told to end.
+    // Another worker waits for a lease when it is asked to end.
     server.resume();
     let work = process.work();
     wait(timers.insert("ready", "", SECOND / 10, quick())).unwrap();
@@ -398,7 +400,7 @@ fn a_worker_ends_though_redis_is_away() {
     server.kill();
     std::thread::sleep(2 * SECOND);
     ended(work);
-    // Nothing is lost. What the first had answered may count now, or the timer is delivered again.
+    // Nothing is lost. The first worker's result may count now, or the timer is delivered again.
     server.resume();
     let work = process.work();
     while work.next() != "late" {}
@@ -445,7 +447,7 @@ fn a_full_memory_is_worked_off_by_a_worker_that_is_started_then() {
     assert!(full > 1000, "{full}");
     drop(first);
     let process = Process::new(&server);
-    // It is full still: what the connections of before gave back others have taken.
+    // The memory is still full, because other connections have taken what earlier ones freed.
     server.order("CONFIG SET maxmemory 1mb");
     let work = process.work();
     for _ in 0..full {
@@ -510,7 +512,7 @@ fn a_server_that_was_emptied_is_told_of_and_goes_on() {
     let process = Process::new(&server);
     let timers = &process.timers;
     wait(timers.insert("gone", "", 3600 * SECOND, quick())).unwrap();
-    // The worker of another process is told as well.
+    // The worker of another process gets the error as well.
     let another = Process::new(&server);
     let runs = [timers.worker(), another.timers.worker()].map(|worker| {
         std::thread::spawn(move || wait(worker.run(|_| async { Ok::<(), String>(()) })))
@@ -520,7 +522,7 @@ fn a_server_that_was_emptied_is_told_of_and_goes_on() {
     for run in runs {
         assert_eq!(end_of(run), Err(DurableError::Emptied));
     }
-    // A process that comes later with other options finds the store that was made anew.
+    // A process that connects later with other options finds the store that was created again.
     let runtime = runtime();
     let options = RedisOptions::new("timers").partitions(64);
     let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
@@ -532,7 +534,7 @@ fn a_server_that_was_emptied_is_told_of_and_goes_on() {
         assert_eq!(wait(other.timers.insert(&id, "", SECOND, keep)), Ok(Inserted::Kept));
     }
     assert_eq!((wait(timers.len()), wait(other.timers.len())), (Ok(50), Ok(50)));
-    // It is told once: the next run delivers.
+    // It gets the error once, and the next run delivers.
     let work = process.work();
     let acknowledged: BTreeSet<String> = (0..50).map(|_| work.next()).collect();
     assert_eq!(acknowledged, ids(50).into_iter().collect());
@@ -576,7 +578,7 @@ fn a_count_that_makes_no_sense_is_corrupt_at_once() {
         matches!(&said, DurableError::Corrupt { what, .. } if what.contains("counters")),
         "{said:?}"
     );
-    // It is not asked again, as if the connection had broken.
+    // It is not requested again, as if the connection had broken.
     assert!(begun.elapsed().unwrap() < 4 * SECOND);
 }
 
@@ -587,7 +589,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
     let server = &bench.place.server;
     wait(timers.insert("id", "", SECOND, quick())).unwrap();
 
-    // What is no record.
+    // Bytes that are not a record.
     let wrong = "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
                  redis.call('HSET', key, 'id', 'nonsense') end\" 0";
     assert!(server.say(wrong).is_some());
@@ -608,7 +610,7 @@ fn a_store_that_cannot_be_read_is_told_apart() {
 
 #[test]
 fn a_timer_that_cannot_be_read_stops_no_worker() {
-    // Damaged where a script sees it, and where only the worker does.
+    // Damaged where a script detects it, and where only the worker does.
     for wrong in ["'nonsense'", "string.sub(redis.call('HGET', key, 'id'), 1, -9)"] {
         let Some(bench) = OneNode::bench() else { return };
         wait(bench.timers().insert("id", "payload", SECOND, quick())).unwrap();
@@ -624,7 +626,7 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
         ended.sort_by(|one, other| one.id.cmp(&other.id));
         assert!(matches!(ended[0].outcome, Outcome::Unreadable { .. }), "{ended:?}");
         assert_eq!(ended[1].outcome, Outcome::Acknowledged);
-        // It is looked at again.
+        // It is read again.
         bench.advance(60 * SECOND);
         bench.advance(SECOND);
         assert_eq!(running.next().outcome, ended[0].outcome);
@@ -634,7 +636,7 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
             error => panic!("{error}"),
         };
         assert_eq!(wait(bench.timers().get("id")).map_err(named), Err(Some("id".to_owned())));
-        // It is removed, and nothing else is.
+        // It is removed, and nothing else.
         wait(bench.timers().insert("well", "", SECOND, quick())).unwrap();
         assert_eq!(wait(bench.timers().remove_corrupt("well")), Ok(false));
         assert_eq!(wait(bench.timers().remove_corrupt("id")), Ok(true));
@@ -658,7 +660,7 @@ fn a_damaged_record_stays_as_it_is_and_is_told_of_once_a_minute() {
     let (timers, server) = (bench.timers(), &bench.place.server);
     wait(timers.insert("id", "payload", SECOND, quick().lease(300 * MILLISECOND))).unwrap();
     server.order(DAMAGE);
-    // All but the flags.
+    // Everything except the flags.
     let record = || {
         server.order(
             "EVAL \"local found for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
@@ -667,10 +669,10 @@ fn a_damaged_record_stays_as_it_is_and_is_told_of_once_a_minute() {
         )
     };
     let before = record();
-    // Each looks for what the other leaves undone.
+    // Each checks for timers that the other leaves undelivered.
     let workers = [bench.work_well(), bench.work_well()];
     let mut told = Vec::new();
-    // It is due in the first second; three minutes pass after that.
+    // It is due in the first second, and three minutes pass after that.
     for _ in 0..181 {
         bench.advance(SECOND);
         std::thread::sleep(10 * MILLISECOND);
@@ -775,8 +777,8 @@ fn keys_without_a_record_and_keys_of_another_time_are_mended() {
     }
     let mut sound = wait(timers.check()).unwrap();
     assert_eq!((sound.timers, sound.keys, sound.found), (4, 4, 0));
-    // One has no record any more, one is due a millisecond later by its key, and one has a second
-    // key in another slice.
+    // One has lost its record, one is due a millisecond later by its key, and one has a second key
+    // in another slice.
     bench.place.server.order(
         "EVAL \"for _, key in ipairs(redis.call('KEYS', '*:b:*')) do \
          redis.call('HDEL', key, 'lost') end \
@@ -823,7 +825,7 @@ fn a_page_of_one_partition_is_bounded() {
     for id in ids(20) {
         wait(process.timers.insert(&id, vec![7; 1 << 20], 99 * SECOND, quick())).unwrap();
     }
-    // Eight megabytes, and what lies in two buckets.
+    // Eight megabytes, plus the contents of two buckets.
     let page = wait(process.timers.list(None, 20)).unwrap();
     assert!((8..=10).contains(&page.len()), "{} timers", page.len());
 }
@@ -838,7 +840,7 @@ fn a_node_that_has_become_a_replica_is_left() {
     wait(timers.insert("before", "", SECOND / 100, quick())).unwrap();
     assert_eq!(work.next(), "before");
     wait(timers.insert("due later", "", 2 * SECOND, quick())).unwrap();
-    // It takes over with all that the old one has, as an operator or a keeper would see to.
+    // The replica takes over all data of the old master, as an operator would ensure.
     new.order(&format!("REPLICAOF 127.0.0.1 {}", old.port));
     new.waits_for("it follows", |new| {
         new.figure("replication", "master_link_status").as_deref() == Some("up")
@@ -846,7 +848,7 @@ fn a_node_that_has_become_a_replica_is_left() {
     new.order("REPLICAOF NO ONE");
     proxy.leads_to(new.port);
     old.order(&format!("REPLICAOF 127.0.0.1 {}", new.port));
-    // Whoever asks next is told so, and the connection is another one then.
+    // The next caller gets the error, and the connection is replaced.
     let told = wait(timers.insert("after", "", SECOND / 100, quick())).map_err(DurableError::from);
     assert!(matches!(told, Err(DurableError::ReadOnly(_)) | Ok(Inserted::New)), "{told:?}");
     let again = || wait(timers.insert("after", "", SECOND / 100, quick().existing(Existing::Keep)));
@@ -856,7 +858,7 @@ fn a_node_that_has_become_a_replica_is_left() {
     }
     let acknowledged = BTreeSet::from([work.next(), work.next()]);
     assert_eq!(acknowledged, BTreeSet::from(["after".to_owned(), "due later".to_owned()]));
-    // The subscription has gone there, too.
+    // The subscription there is gone, too.
     let subscribed = |new: &Server| new.order("PUBSUB NUMSUB tb:timers").contains(":1");
     new.waits_for("the subscription", subscribed);
     assert_eq!(work.stop(), [""; 0]);
@@ -871,7 +873,7 @@ fn a_new_process_costs_the_same_however_many_there_have_been() {
         let store = runtime.block_on(Redis::connect(&server.url(), options)).unwrap();
         Process::of(store, runtime)
     };
-    // Of 5000 processes the last answer is of long ago, of as many it is of now.
+    // The last replies to 5000 processes are old, and to another 5000 recent.
     let answers = "EVAL \"for number = 1, 10000 do local time = number > 5000 and 2^41 or 0 \
                    redis.call('HSET', '{tb:timers:0}:answers', number, \
                    struct.pack('<I6I6', 1, time) .. cmsgpack.pack({time})) \
@@ -891,7 +893,7 @@ fn a_new_process_costs_the_same_however_many_there_have_been() {
     assert!(read() - before < 100, "{} reads", read() - before);
     let left = kept();
     assert!((had - 40..had - 20).contains(&left), "{left} of {had}");
-    // Of those whose age is not known any more by then none goes that has been heard lately.
+    // A reply whose age is no longer known stays if its process was active recently.
     server.order(
         "EVAL \"for number = 1, 5000 do redis.call('ZREM', '{tb:timers:0}:ages', number) end\" 0",
     );
@@ -930,7 +932,7 @@ fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
     schedule("right", SECOND / 10);
     assert_eq!(next(), "right");
     schedule("waits until the clock is right again", 2 * SECOND);
-    // An hour back: an hour and two seconds are left.
+    // An hour back, so that an hour and two seconds are left.
     server.set_clock(-3600);
     schedule("by the new time", SECOND);
     assert_eq!(next(), "by the new time");
@@ -942,7 +944,7 @@ fn a_server_whose_clock_is_set_hurries_and_loses_nothing() {
     schedule("in three hours", 3 * 3600 * SECOND);
     server.set_clock(7200);
     assert_eq!(next(), "in an hour");
-    // Its end is in the store when the worker has ended.
+    // The end of the lease is in the store when the worker has ended.
     drop(end);
     assert_eq!(thread.join().unwrap(), Ok(()));
     assert_eq!(wait(timers.len()), Ok(1));

@@ -86,7 +86,7 @@ fn deliver(timers: &DurableTimers) {
         if delivery.payload != delivery.id.as_bytes() {
             say(&format!("wrong {}", delivery.id));
         }
-        // Every eighth fails at first.
+        // Every eighth timer fails at first.
         let fails = delivery.attempt == 1 && delivery.id.ends_with('7');
         say(&format!("handled {}", delivery.id));
         async move { if fails { Err("again") } else { Ok(()) } }
@@ -153,7 +153,7 @@ impl Told {
     fn check(&self) {
         assert!(self.empty, "the last child delivers what is left");
         for id in &self.scheduled {
-            // Killed before it could say whether it was cancelled.
+            // The child was killed before it could print the result of the cancel.
             let unknown = self.cancelling.contains(id);
             assert!(self.handled.contains(id) || unknown, "{id} was lost");
         }
@@ -178,7 +178,7 @@ fn nothing_is_lost_when_the_process_is_killed() {
         let reader = std::thread::spawn(move || {
             let (mut lines, mut line) = (Vec::new(), String::new());
             while out.read_line(&mut line).unwrap() > 0 {
-                // Whole lines only.
+                // Complete lines only.
                 if line.ends_with('\n') {
                     if line.starts_with(">open") {
                         open.send(()).unwrap();
@@ -189,7 +189,7 @@ fn nothing_is_lost_when_the_process_is_killed() {
             }
             lines
         });
-        // `starts` has processes that are killed as they open a file.
+        // `starts` kills processes while they open a file.
         opened.recv_timeout(Duration::from_secs(60)).unwrap();
         if round != LAST {
             std::thread::sleep(MILLISECOND * random.u32(50..500));

@@ -27,7 +27,7 @@ fn a_timer_repeats_by_its_rule<P: Place>(mut bench: Bench<P>) {
         assert_eq!((event.planned, event.attempt), (start() + hours * hour, 1));
     }
     assert_eq!(running.stop(), []);
-    // What is passed over is made up for by one delivery.
+    // One delivery makes up for all missed times.
     bench.reopen();
     bench.advance(5 * hour + hour / 2);
     let running = bench.work_well();
@@ -69,7 +69,7 @@ fn a_repetition_is_cancelled<P: Place>(bench: Bench<P>) {
     let running = bench.work(8, move |_| {
         let timers = inside.clone();
         async move {
-            // This delivery goes on; there is no other.
+            // This delivery continues, and there is no other.
             assert_eq!(timers.cancel("id").await, Ok(false));
             Ok::<(), String>(())
         }
@@ -89,7 +89,7 @@ fn a_repetition_goes_on_that_is_kept_after_a_cancel<P: Place>(bench: Bench<P>) {
         let timers = inside.clone();
         async move {
             let again = || timers.insert("id", "again", When::ByRule, keep());
-            // It repeats, and is kept as it is.
+            // It repeats, and is kept unchanged.
             assert_eq!(again().await, Ok(Inserted::Kept));
             if delivery.payload.is_empty() {
                 // An operator cancels it, and the next version of the program inserts it.

@@ -217,7 +217,7 @@ fn a_disk_that_is_full_for_a_while() -> TestResult {
         known.sort();
         assert_eq!(there, known);
         assert!(block_on(timers.get("before"))?.is_some());
-        // Nothing was done of what is refused as read-only.
+        // An operation that is rejected as read-only was not executed.
         if matches!(error, DurableError::ReadOnly(_)) {
             assert_eq!(block_on(timers.get(&refused))?, None);
         }
@@ -243,16 +243,16 @@ fn a_disk_that_cannot_be_written_at_all() -> TestResult {
     let error = schedule(&timers, "after").err().ok_or("it cannot be written")?;
     assert!(passes(&error), "{error}");
     refused.recv_timeout(LIMIT)?;
-    // The pause: nothing is tried, and it says so.
+    // During the pause nothing is tried, and callers get the error.
     let error = schedule(&timers, "again").err().ok_or("it cannot be written")?;
     assert!(matches!(error, DurableError::ReadOnly(_)), "{error:?}");
-    // Not even a database can be opened: whatever is read, is told why, or is right.
+    // The database cannot even be opened. A read either fails or returns the right result.
     match block_on(timers.get("before")) {
         Ok(found) => assert!(found.is_some()),
         Err(error) => assert!(passes(&error), "{error}"),
     }
     blocks.set(DiskState::Well);
-    // Who only reads has it opened again.
+    // A read is enough to reopen the file.
     assert!(insist(|| block_on(timers.get("before"))).is_some());
     assert_eq!(insist(|| schedule(&timers, "after")), Inserted::New);
     assert_eq!(blocks.open.load(SeqCst), 1);
@@ -304,7 +304,7 @@ fn a_worker_ends_though_the_disk_is_full() -> TestResult {
     ended(thread)?;
     let event = events.recv_timeout(LIMIT)?;
     assert_eq!((&*event.id, event.outcome), ("a", Outcome::Unanswered));
-    // The next worker tries it again. It is to end before a lease can be granted.
+    // The next worker tries it again, and is asked to end before a lease can be granted.
     let (events, end, thread) = work(&timers, || ());
     while refused.try_recv().is_ok() {}
     refused.recv_timeout(LIMIT)?;
@@ -331,7 +331,7 @@ fn a_worker_waits_for_the_disk() -> TestResult {
     let (events, end, thread) = work(&timers, move || full.set(DiskState::Protected));
     for id in ["a", "b", "c"] {
         soon(&timers, id)?;
-        // The attempt cannot be acknowledged, more than once.
+        // The attempt cannot be acknowledged, several times.
         for _ in 0..3 {
             refused.recv_timeout(LIMIT)?;
         }
@@ -357,7 +357,7 @@ fn what_was_done_and_not_answered_is_delivered() -> TestResult {
     blocks.set(DiskState::Lying);
     let error = soon(&timers, "in doubt").err().ok_or("the disk says that it failed")?;
     assert!(matches!(error, DurableError::Io(_)), "{error:?}");
-    // No worker was told of it.
+    // No worker was notified of it.
     let event = events.recv_timeout(LIMIT)?;
     assert_eq!((&*event.id, event.outcome), ("in doubt", Outcome::Acknowledged));
     drop(end);

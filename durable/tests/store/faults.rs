@@ -59,10 +59,10 @@ fn a_file_that_is_no_store() {
     std::fs::write(&file.0, "Dear diary, ".repeat(1000)).unwrap();
     let error = open(&file).unwrap_err();
     assert!(matches!(error, DurableError::Corrupt { id: None, .. }), "{error:?}");
-    assert!(error.to_string().ends_with(": it is no database of redb"), "{error}");
-    // It is as it was.
+    assert!(error.to_string().ends_with(": the file is not a redb database"), "{error}");
+    // The file is unchanged.
     assert_eq!(std::fs::read(&file.0).unwrap().len(), 12_000);
-    // An empty file becomes one.
+    // An empty file becomes a store.
     std::fs::write(&file.0, "").unwrap();
     drop(open(&file).unwrap());
 }
@@ -105,7 +105,7 @@ fn a_database_of_something_else_is_refused() {
     let database = Database::create(&file.0).unwrap();
     assert_eq!(database.begin_read().unwrap().list_tables().unwrap().count(), 1);
     drop(database);
-    // One without a table becomes a store.
+    // A database without a table becomes a store.
     let file = TempFile::new();
     drop(Database::create(&file.0).unwrap());
     drop(open(&file).unwrap());
@@ -134,7 +134,7 @@ fn a_timer_that_cannot_be_read_stops_no_worker() {
     assert_eq!(ended[0].outcome, Outcome::Acknowledged);
     assert!(matches!(&ended[1].outcome, Outcome::Unreadable { error } if error.contains("\"b\"")));
     assert_eq!(ended[2].outcome, Outcome::Acknowledged);
-    // It is looked at again.
+    // It is read again.
     bench.advance(60 * SECOND);
     bench.advance(SECOND);
     assert_eq!(running.next().outcome, ended[1].outcome);
@@ -221,7 +221,7 @@ impl Wake for AtOnce {
     fn wake(self: Arc<Self>) {
         self.woken.store(true, SeqCst);
         while self.woken.load(SeqCst) {
-            // Whoever polls it looks again afterwards.
+            // The poller checks it again afterwards.
             let Ok(mut place) = self.task.try_lock() else { return };
             self.woken.store(false, SeqCst);
             let waker = Waker::from(Arc::clone(&self));
@@ -249,7 +249,7 @@ fn a_waker_may_poll_at_once() {
     for number in 0..100 {
         let id = format!("{number}");
         wait(timers.insert(&id, "", Duration::ZERO, Options::new())).unwrap();
-        // The limit is for a broken build: it would hang.
+        // The limit keeps a broken build from hanging.
         assert_eq!(ids.recv_timeout(60 * SECOND).as_ref(), Ok(&id));
     }
     drop(end);
@@ -280,7 +280,7 @@ fn a_waker_that_panics_ends_no_thread() {
     while handled.try_recv().is_err() {
         assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
-    // The worker has what is near, and is told of more.
+    // The worker has loaded its window, and is notified of more.
     assert!(run.as_mut().poll(&mut panics).is_pending());
     for id in ["a", "b"] {
         wait(timers.insert(id, "", Duration::ZERO, Options::new())).unwrap();
@@ -325,7 +325,7 @@ fn a_timer_that_was_shut_down_ends_its_workers() {
     timer.shutdown();
     let run = timers.run(|_| async { Ok::<(), String>(()) });
     assert_eq!(wait(run), Err(DurableError::Closed));
-    // What rests, rests.
+    // Resting timers stay.
     wait(timers.insert("id", "payload", SECOND, Options::new())).unwrap();
     drop(timers);
     let bench = Bench::new(place);
@@ -498,7 +498,7 @@ fn a_timer_that_is_kept_is_in_the_index() {
     assert_eq!(kept, Ok(Inserted::Kept));
     bench.advance(SECOND);
     assert_eq!(deliver(&bench, store.all().len()).0, store.all());
-    // The damaged key leads to nothing now, and is reported when its time comes.
+    // The damaged key has no record now, and is reported when its time comes.
     bench.advance(LATER);
     let (acknowledged, reported) = deliver(&bench, 1);
     assert_eq!((acknowledged.len(), &*reported[0].id), (0, store.needle));
@@ -546,7 +546,7 @@ fn a_worker_ends_in_time_though_a_handler_does_not() {
     assert!(!thread.is_finished(), "its time has not passed");
     let told = SystemTime::now();
     while !thread.is_finished() {
-        // It may be told after a second has passed.
+        // It may be reported after a second has passed.
         place.advance(MILLISECOND);
         assert!(told.elapsed().unwrap() < 60 * SECOND, "the worker never ends");
     }

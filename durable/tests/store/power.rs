@@ -76,7 +76,7 @@ impl Volatile {
         });
         let lengths: Vec<usize> = lengths.chain([self.synced.len()]).collect();
         let mut bytes = self.synced.clone();
-        // Bytes beyond the length that the disk knows are not there.
+        // Bytes beyond the length that the disk knows are missing.
         bytes.resize(lengths[self.random.usize(..lengths.len())], 0);
         let mut sectors: Vec<(usize, &[u8])> = Vec::new();
         for done in &self.since {
@@ -197,7 +197,7 @@ fn audit(disk: &VolatileDisk) -> Tested {
         let found = block_on(timers.get(id))?.ok_or_else(|| format!("{id} is lost"))?;
         assert_eq!(found.payload, payload(id));
     }
-    // And it goes on.
+    // The store still works.
     block_on(timers.insert("after", "", DAY, Options::new().existing(Existing::Keep)))?;
     Ok(())
 }
@@ -237,14 +237,14 @@ fn what_was_acknowledged_is_there_after_a_power_cut() -> Tested {
     for seed in seeds {
         let empty = Cut { bytes: Vec::new(), acknowledged: BTreeSet::new() };
         let disk = VolatileDisk::new(empty, [0, 0], seed);
-        // A new file gets its name when it is whole, and on the disk.
+        // A new file gets its name when it is complete and on the disk.
         drop(disk.timers()?);
         disk.lock().wanted = [8, 5];
         work(&disk, seed)?;
         let first = disk.take_cuts();
         for (number, cut) in (0..).zip(first) {
             lengths.insert(cut.bytes.len());
-            // Another cut while the store is opened, and another while it is opened after that.
+            // Another cut while the store is opened, and another while it is opened after that one.
             let disk = VolatileDisk::new(cut, [1, 30], number);
             audit(&disk).map_err(|error| format!("seed {seed}, cut {number}: {error}"))?;
             for again in disk.take_cuts() {

@@ -22,7 +22,7 @@ enum Op {
 fn any_op() -> impl Strategy<Value = Op> {
     let existing =
         prop_oneof![Just(Existing::Keep), Just(Existing::Replace), Just(Existing::Refuse)];
-    // Near, and beyond what a worker loads.
+    // Within the window, and beyond it.
     let delay = || prop_oneof![0..9_u16, 0..99_u16];
     prop_oneof![
         6 => (0..12_u8, delay(), existing, 0..3_u8).prop_map(|(id, delay, existing, failures)| {
@@ -181,7 +181,7 @@ proptest! {
         for op in &ops {
             trial.apply(op);
         }
-        // Everything that rests comes in the end.
+        // All resting timers are delivered in the end.
         for _ in 0..5 {
             trial.apply(&Op::Advance { seconds: 100 });
         }

@@ -23,7 +23,7 @@ fn child() {
     let begun = Instant::now();
     let timers = loop {
         match DurableTimers::open(&file) {
-            // Of a namespace the one that was killed may still be ending.
+            // The namespace of a killed process may still be ending.
             Err(DurableError::Locked(_)) if begun.elapsed() < 10 * SECOND => {}
             opened => break opened.unwrap(),
         }
@@ -61,7 +61,7 @@ fn starts_that_are_killed_stop_no_later_one() {
     let starts = std::env::var("TOURBILLON_STARTS").map_or(100, |count| count.parse().unwrap());
     let by = std::env::var("TOURBILLON_STARTS_BY").unwrap_or_default();
     let mut random = fastrand::Rng::with_seed(starts);
-    // An end of its own takes this long; the kills are spread over that and somewhat more.
+    // A start takes this long by itself. The kills are spread over that time and slightly more.
     let (mut file, begun) = (TempFile::new(), Instant::now());
     assert!(child_by(&by, &file).status().unwrap().success());
     let longest = begun.elapsed().max(Duration::from_millis(50));
@@ -74,7 +74,7 @@ fn starts_that_are_killed_stop_no_later_one() {
         child.wait().unwrap();
         cut_short += usize::from(!beside(&file).is_empty());
         if start % 4 == 3 || file.0.exists() {
-            // As many starts after each other as were cut short; then one that is not.
+            // As many starts in a row as were interrupted, and then one that is not.
             let opened = child_by(&by, &file).status().unwrap();
             assert!(opened.success(), "start {start} finds what another has left");
             assert_eq!(beside(&file), Vec::<PathBuf>::new(), "start {start}");
@@ -89,7 +89,7 @@ fn starts_that_are_killed_stop_no_later_one() {
 #[test]
 fn a_new_file_has_its_name_when_it_is_whole() {
     let file = TempFile::new();
-    // The file system takes only so many bytes, and says so without a signal.
+    // The file system accepts a limited number of bytes, and fails without a signal.
     let limit = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
     let whole = child_by("", &file);
     let mut limited = Command::new("sh");

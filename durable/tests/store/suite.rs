@@ -76,7 +76,7 @@ fn nothing_is_early_when_the_clock_is_set_back<P: Place>(bench: Bench<P>) {
     wait(bench.timers().insert("id", "", 5 * SECOND, quick())).unwrap();
     bench.advance(4 * SECOND);
     bench.place.set_clock(-30_000);
-    // By the wheel its time has come; by the store's clock it has not.
+    // The timer is due by the wheel, and not by the store's clock.
     bench.advance(2 * SECOND);
     for _second in 0..28 {
         assert!(wait(bench.timers().get("id")).unwrap().is_some());
@@ -87,7 +87,7 @@ fn nothing_is_early_when_the_clock_is_set_back<P: Place>(bench: Bench<P>) {
     assert!(wait(bench.timers().get("id")).unwrap().is_some());
     bench.advance(SECOND);
     while let Outcome::Retry { .. } = running.next().outcome {
-        // Its lease was asked for before the hour and granted after it: it began too late.
+        // Its lease was requested before the hour and granted after it, so it began too late.
         bench.advance(SECOND);
     }
     assert_eq!(wait(bench.timers().len()), Ok(0));
@@ -172,7 +172,7 @@ fn cancel_tells_the_truth<P: Place>(bench: Bench<P>) {
     let error = "cancelled: Ok(false)".to_owned();
     assert_eq!(event.id, "running");
     assert_eq!(event.outcome, Outcome::Retry { wait: SECOND, error });
-    // Between two attempts it rests.
+    // Between two attempts the timer rests.
     assert_eq!(wait(timers.cancel("running")), Ok(true));
     bench.advance(9000 * SECOND);
     assert_eq!(wait(timers.len()), Ok(0));
@@ -225,7 +225,7 @@ fn a_handler_that_schedules_itself_again<P: Place>(bench: Bench<P>) {
     bench.advance(5 * SECOND);
     let event = running.next();
     assert_eq!((event.planned, event.attempt), (planned, 1));
-    // By its own options.
+    // With its own options.
     assert!(matches!(event.outcome, Outcome::Dead { .. }), "{event:?}");
     assert_eq!(wait(timers.len()), Ok(0));
     assert_eq!(running.stop(), []);
@@ -256,7 +256,7 @@ fn what_comes_next_waits_for_the_last_attempt<P: Place>(bench: Bench<P>) {
     assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
     let found = wait(timers.get("id")).unwrap().unwrap();
     assert_eq!((&found.payload[..], found.next), (&b"first"[..], Some(next)));
-    // Moved, it still comes before the next one.
+    // If it is moved, it still comes before the next one.
     assert_eq!(wait(timers.reset("id", start() + 9 * SECOND)), Ok(true));
     bench.advance(8 * SECOND);
     let event = running.next();
@@ -295,7 +295,7 @@ fn a_cancel_takes_what_comes_next<P: Place>(bench: Bench<P>) {
     bench.advance(SECOND);
     assert_eq!(running.acknowledged(1), ["id"]);
     assert_eq!(wait(timers.len()), Ok(0));
-    // Between two attempts both go.
+    // Between two attempts both are removed.
     wait(timers.insert("id", "fails", SECOND, quick())).unwrap();
     bench.advance(SECOND);
     assert!(matches!(running.next().outcome, Outcome::Retry { .. }));
@@ -391,7 +391,7 @@ fn a_dead_letter_is_driven_again_or_deleted<P: Place>(mut bench: Bench<P>) {
     assert_eq!(rest.iter().map(|dead| &*dead.id).collect::<Vec<_>>(), ["c"]);
 
     delete_dead_letter(timers, &first[1]);
-    // What is deleted takes no place in a page.
+    // A letter that was deleted takes no place in a page.
     let next = wait(timers.dead_letters(Some(first[0].number), 1)).unwrap();
     assert_eq!(next, rest);
     assert_eq!(wait(timers.redrive(first[1].number)), Ok(false));
@@ -441,7 +441,7 @@ fn a_handler_that_overruns_its_lease<P: Place>(bench: Bench<P>) {
     assert_eq!(begun.recv(), Ok(1));
     assert!(wait(bench.timers().get("id")).unwrap().unwrap().running);
     bench.advance(30 * SECOND);
-    // By the handler's time-out, or by the wheel's key of the lease's end: whoever comes first.
+    // By the handler's timeout, or by the wheel's key of the lease's end, whichever is first.
     let mut retries = 0;
     while retries == 0 {
         match running.next().outcome {
@@ -467,7 +467,7 @@ fn a_worker_that_dies_is_replaced<P: Place>(bench: Bench<P>) {
     let timers = bench.timers();
     wait(timers.insert("id", "", SECOND, quick().lease(5 * SECOND))).unwrap();
     bench.advance(SECOND);
-    // Its future is dropped in the midst of the handler.
+    // Its future is dropped in the middle of the handler.
     let (send, mut begun) = futures_channel::mpsc::unbounded();
     let run = timers.run(move |delivery| {
         send.unbounded_send(delivery.attempt).unwrap();
@@ -593,7 +593,7 @@ fn pages(
         let page = wait(timers.list(listed.last().map(|id| &**id), limit)).unwrap();
         assert!(right(&page), "{} timers", page.len());
         if page.is_empty() {
-            // A store has an order of its own.
+            // The order depends on the store.
             listed.sort_unstable();
             return listed;
         }
@@ -607,7 +607,7 @@ fn pages_are_bounded<P: Place>(bench: Bench<P>) {
     for id in &ids {
         wait(timers.insert(id, vec![7; 1 << 20], SECOND, quick())).unwrap();
     }
-    // Eight megabytes; in Redis what lies in two buckets comes as well.
+    // Eight megabytes. In Redis the contents of two buckets are added.
     assert_eq!(pages(timers, usize::MAX, |page| page.len() <= 12), ids);
     let short: Vec<String> = (30..1230).map(|number| format!("{number:04}")).collect();
     let all = short.iter().map(|id| timers.insert(id, "", SECOND, quick()));
@@ -659,7 +659,7 @@ fn concurrency_is_bounded<P: Place>(bench: Bench<P>) {
             opened
         }
     });
-    // All three places are taken before the first is free again.
+    // All three permits are taken before the first is free again.
     let mut gates: VecDeque<_> = begun.iter().take(3).collect();
     for left in (0..20).rev() {
         gates.pop_front().unwrap().send(()).unwrap();

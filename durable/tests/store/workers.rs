@@ -82,7 +82,7 @@ fn a_worker_that_is_not_polled_delays_no_other() {
             assert_eq!(running.acknowledged(1), [id]);
         }
         assert_eq!(running.stop(), []);
-        // It goes on when it is polled again.
+        // It continues when it is polled again.
         wait(bench.timers().insert("last", "", Duration::ZERO, quick())).unwrap();
         while wait(bench.timers().len()).unwrap() > 0 {
             assert!(stalled.as_mut().poll(&mut noop).is_pending());
@@ -121,7 +121,7 @@ fn a_worker_that_is_dropped_leaves_its_keys_to_the_others() {
     let mut next = || {
         let asked = Instant::now();
         loop {
-            // The limit is for a broken build: it would hang.
+            // The limit keeps a broken build from hanging.
             assert!(asked.elapsed() < 60 * SECOND, "no attempt ends");
             assert!(second.as_mut().poll(&mut noop).is_pending());
             if let Ok(event) = events.try_recv() {
@@ -132,7 +132,7 @@ fn a_worker_that_is_dropped_leaves_its_keys_to_the_others() {
     for _ in 0..TIMERS - 10 {
         assert_eq!(next(), Outcome::Acknowledged);
     }
-    // The leases of the others run out, and each timer is tried again.
+    // The leases of the others expire, and each timer is tried again.
     bench.advance(60 * SECOND);
     for _ in 0..10 {
         assert!(matches!(next(), Outcome::Retry { .. }));

@@ -50,7 +50,7 @@ pub(super) fn measure(arguments: &Arguments) -> Fallible<Vec<Row>> {
         let (mut our_rounds, mut bare_rounds) = (Vec::new(), Vec::new());
         for round in 0..arguments.rounds {
             let ids = ids(&mut random, count);
-            // Who is first in one round is second in the next.
+            // The order alternates from round to round.
             for turn in [round, round + 1] {
                 match turn % 2 {
                     0 => our_rounds.push(of_store(&timers, &ids, in_flight, arguments)?),

@@ -56,7 +56,7 @@ pub(super) fn write_for_ever(file: &Path, arguments: &Arguments) -> Fallible<()>
             });
             if calls.len() == IN_FLIGHT {
                 calls.next().await.transpose()?;
-                // All before the oldest that is in flight.
+                // All before the oldest call in flight.
                 writeln!(out, "{}", number + 2 - IN_FLIGHT as u64)?;
             }
         }

@@ -57,7 +57,7 @@ async fn forward(first: TcpListener, port: u16, mut state: watch::Receiver<State
     let mut listener = Some(first);
     loop {
         if *state.borrow_and_update() == State::Cut {
-            // Without a listener the system refuses.
+            // Without a listener the system refuses connections.
             listener = None;
         } else if listener.is_none() {
             listener = TcpListener::bind(address).await.ok();

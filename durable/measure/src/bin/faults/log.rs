@@ -74,7 +74,7 @@ impl Log {
         let at = millis(SystemTime::now());
         let letter = LETTERS.iter().find(|(one, _)| *one == what).map_or("", |(_, letter)| *letter);
         let timer = timer(id).ok_or("an id that nobody gave")?;
-        // One write: a line is there or not.
+        // A single write, so that a line is complete or missing.
         let line = format!("{letter} {timer} {} {at}\n", millis(planned));
         Ok((&self.0).write_all(line.as_bytes())?)
     }

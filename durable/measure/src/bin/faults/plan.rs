@@ -78,7 +78,7 @@ impl Life {
         let scheduled = random.u64(..lasts * 4 / 5);
         let planned = scheduled + random.u64(50..lasts / 5);
         let handling = Handling::draw(random);
-        // Half of the changes come about when the timer is due.
+        // Half of the changes happen when the timer is due.
         let at = match random.bool() {
             true => random.u64(scheduled..planned),
             false => (planned + random.u64(..100)).saturating_sub(50),

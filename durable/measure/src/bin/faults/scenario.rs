@@ -78,7 +78,7 @@ async fn silent_node(cluster: &Cluster) -> Result<bool, Failure> {
         silent.pause();
         let begun = SystemTime::now();
         let stream = stream(&other, &format!("{number}"), 12_000, Duration::from_millis(5));
-        // The last ones are due a quarter of a second after they were scheduled.
+        // The last timers are due a quarter of a second after their insertion.
         sleep(Duration::from_secs(62)).await;
         let mut seen: Vec<Seen> = work.seen.try_iter().collect();
         let late = Lateness::of(&seen, begun + Duration::from_secs(3));
@@ -86,7 +86,7 @@ async fn silent_node(cluster: &Cluster) -> Result<bool, Failure> {
         let scheduled = stream.await?;
         let during = seen.len();
         let all = work.until_all_have_come(&scheduled, &mut seen).await;
-        // Two masters of three have more than half.
+        // Two masters of three are a majority.
         let well = all && during > 6_000 && late.p99 < Duration::from_secs(1);
         println!("master {number}: {during} came while it was silent, {late}; all came: {all}");
         holds &= well;
@@ -147,7 +147,7 @@ async fn seeds_gone(cluster: &Cluster) -> Result<bool, Failure> {
     let work = Work::of(&timers);
     sleep(Duration::from_secs(2)).await;
     cluster.nodes[0].kill();
-    // Elected by then, and found.
+    // The replica is elected by then, and found.
     sleep(Duration::from_secs(10)).await;
     let begun = SystemTime::now();
     let scheduled = stream(&other, "after", 1_400, Duration::from_millis(50)).await?;
@@ -217,7 +217,7 @@ impl Work {
         });
         let run = worker.run(move |Delivery { id, planned, .. }| {
             let late = SystemTime::now().duration_since(planned).unwrap_or_default();
-            // Nothing is asked of it any more at the end.
+            // The worker ends without further requests.
             drop(send.send(Seen { id, planned, late }));
             async { Ok::<(), String>(()) }
         });

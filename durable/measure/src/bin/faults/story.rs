@@ -114,7 +114,7 @@ impl Telling {
 
     fn settle(&mut self, fate: Fate) {
         for (_, old) in &mut self.story.deliveries {
-            // A delivery that may have existed may have been acknowledged too.
+            // A delivery that may have existed may also have been acknowledged.
             if *old == Fate::Due {
                 *old = fate;
             }
@@ -199,7 +199,7 @@ impl Telling {
             let replaced = self.put(planned, Existing::Replace).await;
             match self.answer(replaced)? {
                 Some(Inserted::Replaced) => self.settle(Fate::Replaced),
-                // The one before has ended.
+                // The delivery before has ended.
                 Some(_) => {}
                 None => {
                     self.settle(Fate::Perhaps);

@@ -52,7 +52,7 @@ impl Subject {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let commands = self.commands();
         tokio::time::sleep(Duration::from_secs(seconds)).await;
-        // One of them asked for this figure.
+        // One of the commands read this figure.
         let commands = (self.commands() - commands - 1.0) / seconds as f64;
         work.stop().await;
         Resting { count, scheduled, bytes, commands }
@@ -67,7 +67,7 @@ impl Subject {
         concurrency: usize,
     ) -> Firing {
         let count = rate * usize::try_from(seconds).unwrap();
-        // Time enough to schedule them all.
+        // Enough time to insert them all.
         let start = SystemTime::now() + Duration::from_secs(2 + count as u64 / 5_000);
         let step = Duration::from_secs(seconds) / u32::try_from(count).unwrap();
         let due = move |number| start + step * u32::try_from(number).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn id(number: usize) -> String {
 
 /// Returns the delay of a timer in milliseconds, spread over a month.
 pub(crate) fn due(number: usize) -> u64 {
-    // An odd factor: all bits of the number come into the upper ones.
+    // An odd factor carries all bits of the number to the upper ones.
     let spread = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
     FAR + spread % MONTH
 }
@@ -53,7 +53,7 @@ pub(crate) async fn each<F>(
         let (call, next) = (Arc::clone(&call), Arc::clone(&next));
         tokio::spawn(async move {
             loop {
-                // Relaxed: each number is given out once, and no more is wanted.
+                // Relaxed: each number is handed out once, and nothing else is needed.
                 let number = next.fetch_add(1, Relaxed);
                 if number >= count {
                     return;
@@ -127,7 +127,7 @@ impl Subject {
 /// Returns the processor time of this process in seconds.
 pub(crate) fn own_cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    // After the name in brackets; in Linux's ticks, of which a second has a hundred.
+    // After the name in brackets, in Linux's ticks, of which a second has a hundred.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     let ticks = |place: usize| fields[place].parse::<f64>().unwrap();
     (ticks(11) + ticks(12)) / 100.0
