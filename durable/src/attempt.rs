@@ -357,7 +357,7 @@ impl Attempts {
         if *overrun {
             return ran_out();
         }
-        if lived_too_long(record, *now) {
+        if has_expired(record, *now) {
             let (reason, error) = (DeadReason::Expired, record.error.clone());
             return Ok(Finish::Dead { reason, error, next });
         }
@@ -386,7 +386,7 @@ impl Attempts {
     }
 }
 
-fn lived_too_long(record: &Record, now: Millis) -> bool {
+fn has_expired(record: &Record, now: Millis) -> bool {
     let lives = record.settings.time_to_live;
     lives.is_some_and(|lives| now > record.planned.saturating_add(lives))
 }

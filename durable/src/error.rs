@@ -158,7 +158,7 @@ impl DurableError {
 
     /// Returns `true` if the error is temporary, that is, gone once the disk works again or the
     /// other handle is closed.
-    pub(super) fn passes(&self) -> bool {
+    pub(super) fn is_temporary(&self) -> bool {
         matches!(self, Self::ReadOnly(_) | Self::Io(_) | Self::Locked(_))
     }
 

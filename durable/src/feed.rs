@@ -85,7 +85,7 @@ impl Feed {
         let asked = timer.now();
         let now = store.now().await?;
         let now = Reading { store: now, asked, answered: timer.now() };
-        if !store.shares_keys() {
+        if !store.has_shared_keys() {
             return Ok(Arc::new(Self::new(store, timer, now)?));
         }
         let mut shared = ignore_poison(shared.lock());
@@ -117,7 +117,7 @@ impl Feed {
     /// Reports to the store that the worker has ended. A shared feed leaves the store when it is
     /// dropped.
     pub(super) fn leave(&self) -> Answer<()> {
-        if self.store.shares_keys() {
+        if self.store.has_shared_keys() {
             return Box::pin(std::future::ready(Ok(())));
         }
         let mut state = self.lock();

@@ -61,7 +61,7 @@ pub(super) trait Store: fmt::Debug + Send + Sync {
 
     /// Returns `true` if all keys belong to every worker, so that the workers of a process join as
     /// one and divide its keys among themselves.
-    fn shares_keys(&self) -> bool {
+    fn has_shared_keys(&self) -> bool {
         false
     }
 

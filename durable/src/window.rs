@@ -92,7 +92,7 @@ impl Reading {
 
     /// Returns `true` if the clock was set between this reading and the next. The duration of a
     /// request does not count as a step of the clock.
-    fn was_set_before(self, next: Self) -> bool {
+    fn has_step_before(self, next: Self) -> bool {
         let slack = whole_millis(self.answered.saturating_duration_since(self.asked)) + ASTRAY;
         let least = self.latest(next.asked).saturating_sub(slack);
         let most = self.latest(next.answered) + ASTRAY;
@@ -129,7 +129,7 @@ impl Window {
         let mut loaded = self.lock();
         let Some(log) = loaded.log.take() else { return };
         let before = std::mem::replace(&mut loaded.base, now);
-        if before.was_set_before(now) {
+        if before.has_step_before(now) {
             // Every key is at the wrong time.
             loaded.clear();
             return;
@@ -582,10 +582,10 @@ mod tests {
         for read in [1000, 1300, 1900] {
             let first = reading(read, 1000, 1900);
             for again in [5000, 5500, 6000] {
-                assert!(!first.was_set_before(reading(again, 5000, 6000)), "{read} {again}");
+                assert!(!first.has_step_before(reading(again, 5000, 6000)), "{read} {again}");
             }
-            assert!(first.was_set_before(reading(4000, 5000, 6000)));
-            assert!(first.was_set_before(reading(7000, 5000, 6000)));
+            assert!(first.has_step_before(reading(4000, 5000, 6000)));
+            assert!(first.has_step_before(reading(7000, 5000, 6000)));
         }
     }
 }

@@ -251,7 +251,7 @@ impl Store for Embedded {
         0
     }
 
-    fn shares_keys(&self) -> bool {
+    fn has_shared_keys(&self) -> bool {
         true
     }
 

@@ -53,7 +53,7 @@ impl ReopeningFile {
         let done = work(file);
         let closed = open.closed;
         drop(open);
-        if matches!(&done, Err(error) if error.passes()) {
+        if matches!(&done, Err(error) if error.is_temporary()) {
             // If the file cannot be opened yet, the next call reports the reason.
             let _ = self.open_again(closed);
         }

@@ -49,7 +49,7 @@ pub(super) enum OnFailure {
 /// An operation on `T` whose caller is notified once it is durable.
 pub(super) trait Work<T>: Send {
     /// Returns `true` if the operation waits for the disk and its caller still waits for it.
-    fn waits(&self) -> bool;
+    fn is_waiting(&self) -> bool;
 
     /// Executes the operation, for the first time or again. Fails if the database has failed.
     fn apply(&mut self, on: &mut T) -> Result<(), DurableError>;
@@ -70,7 +70,7 @@ where
     F: FnMut(&mut T) -> Result<R, TransitionError> + Send,
     R: Send,
 {
-    fn waits(&self) -> bool {
+    fn is_waiting(&self) -> bool {
         self.on_failure == OnFailure::Retry && !self.reply.is_canceled()
     }
 
@@ -178,7 +178,7 @@ pub(super) fn reader(
     start("timers-reader", file_name, move |works: Works<Snapshot>| {
         serve(&works, |batch| match store_file.with(|file| read(file, batch)) {
             // The file has been reopened, whichever of the threads had failed.
-            Err(error) if error.passes() => store_file.with(|file| read(file, batch)),
+            Err(error) if error.is_temporary() => store_file.with(|file| read(file, batch)),
             done => done,
         });
     })
@@ -199,16 +199,16 @@ fn serve<T>(works: &Works<T>, mut turn: impl FnMut(&mut WorkBatch<T>) -> Result<
     let mut waiting: WorkBatch<T> = Vec::new();
     let mut pause = PAUSES[0];
     loop {
-        waiting.retain(|work| work.waits());
+        waiting.retain(|work| work.is_waiting());
         let mut batch = std::mem::take(&mut waiting);
         if batch.is_empty() {
             let Ok(work) = works.recv() else { return };
             batch.push(work);
         }
         let done = turn(&mut batch);
-        let failed = done.as_ref().err().filter(|error| error.passes()).cloned();
+        let failed = done.as_ref().err().filter(|error| error.is_temporary()).cloned();
         for work in batch {
-            if failed.is_some() && work.waits() {
+            if failed.is_some() && work.is_waiting() {
                 waiting.push(work);
             } else {
                 quietly(|| work.answer(done.clone()));
@@ -240,7 +240,7 @@ fn rest<T>(
             return true;
         }
         match works.recv_timeout(left) {
-            Ok(work) if work.waits() => waiting.push(work),
+            Ok(work) if work.is_waiting() => waiting.push(work),
             Ok(work) => quietly(|| work.answer(Err(why.clone()))),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,

@@ -164,7 +164,7 @@ impl Server {
     }
 
     /// Waits until the condition holds.
-    pub(crate) fn waits_for(&self, what: &str, so: impl Fn(&Self) -> bool) {
+    pub(crate) fn wait_for(&self, what: &str, so: impl Fn(&Self) -> bool) {
         wait_until(what, || so(self));
     }
 
@@ -330,7 +330,7 @@ impl Cluster {
     }
 
     /// Waits until the replica of the master of a key's slot is up to date.
-    pub(crate) fn is_copied(&self, key: &str) {
+    pub(crate) fn wait_until_copied(&self, key: &str) {
         let master = self.owner(key);
         let replica = self.replica_of(master);
         wait_until("the replica has it all", || {

@@ -240,9 +240,9 @@ fn a_cluster_whose_named_node_has_gone_is_not_lost() {
     let watch = Watch::over(&process);
     wait(other.timers.insert("before", "", SECOND / 10, quick())).unwrap();
     assert_eq!(watch.delivered.recv_timeout(60 * SECOND).unwrap().id, "before");
-    cluster.is_copied("{tb:timers:0}");
+    cluster.wait_until_copied("{tb:timers:0}");
     cluster.nodes[0].kill();
-    cluster.nodes[3].waits_for("it takes over", |node| {
+    cluster.nodes[3].wait_for("it takes over", |node| {
         node.figure("replication", "role").as_deref() == Some("master")
     });
     std::thread::sleep(3 * SECOND);
@@ -278,7 +278,7 @@ fn nothing_of_a_store_goes_on_when_it_has_gone() {
     let Process { timers, runtime } = process;
     drop(timers);
     let tasks = || runtime.handle().metrics().num_alive_tasks();
-    cluster.nodes[0].waits_for("the end of all tasks", |_| tasks() == 0);
+    cluster.nodes[0].wait_for("the end of all tasks", |_| tasks() == 0);
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn an_elected_replica_goes_on_for_a_dead_master() {
         // Nothing has been delivered yet. Data that the replica lacks would be lost with its
         // master.
         for key in ["{tb:timers:0}", "{tb:timers:1}", "{tb:timers:2}"] {
-            cluster.is_copied(key);
+            cluster.wait_until_copied(key);
         }
         // The master never returns, and the others elect its replica after a timeout.
         cluster.owner("{tb:timers:0}").kill();

@@ -24,13 +24,13 @@ fn owned(bench: &Bench<OneNode>) -> BTreeMap<String, usize> {
 }
 
 /// Sends a heartbeat of a worker of another process, which delivers nothing.
-fn is_heard(bench: &Bench<OneNode>, worker: &str) {
+fn send_heartbeat(bench: &Bench<OneNode>, worker: &str) {
     let now = bench.now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     bench.place.server.order(&format!("ZADD {WORKERS} {now} {worker}"));
 }
 
 fn owns_all(bench: &Bench<OneNode>, worker: &str) {
-    is_heard(bench, worker);
+    send_heartbeat(bench, worker);
     for partition in 0..PARTITIONS {
         bench.place.server.order(&format!("HSET {OWNERS} {partition} {worker}"));
     }
@@ -98,7 +98,7 @@ fn a_worker_that_is_not_heard_any_more_has_gone() {
     // After its heartbeat half of the partitions stay its own.
     until(&bench, || owned(&bench).get("another") == Some(&8));
     for _ in 0..30 {
-        is_heard(&bench, "another");
+        send_heartbeat(&bench, "another");
         bench.advance(100 * MILLISECOND);
         std::thread::sleep(5 * MILLISECOND);
     }
@@ -117,7 +117,7 @@ fn what_a_new_owner_takes_over_is_not_late() {
     until(&bench, || owned(&bench).get("another") == Some(&8));
     // The worker has loaded the timers of ten seconds from its own half. It takes over the other
     // half within five or six.
-    is_heard(&bench, "another");
+    send_heartbeat(&bench, "another");
     for number in 0..32 {
         wait(bench.timers().insert(&format!("{number}"), "", 8 * SECOND, quick())).unwrap();
     }

@@ -842,7 +842,7 @@ fn a_node_that_has_become_a_replica_is_left() {
     wait(timers.insert("due later", "", 2 * SECOND, quick())).unwrap();
     // The replica takes over all data of the old master, as an operator would ensure.
     new.order(&format!("REPLICAOF 127.0.0.1 {}", old.port));
-    new.waits_for("it follows", |new| {
+    new.wait_for("it follows", |new| {
         new.figure("replication", "master_link_status").as_deref() == Some("up")
     });
     new.order("REPLICAOF NO ONE");
@@ -860,7 +860,7 @@ fn a_node_that_has_become_a_replica_is_left() {
     assert_eq!(acknowledged, BTreeSet::from(["after".to_owned(), "due later".to_owned()]));
     // The subscription there is gone, too.
     let subscribed = |new: &Server| new.order("PUBSUB NUMSUB tb:timers").contains(":1");
-    new.waits_for("the subscription", subscribed);
+    new.wait_for("the subscription", subscribed);
     assert_eq!(work.stop(), [""; 0]);
 }
 
