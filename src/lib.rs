@@ -7,6 +7,7 @@
 
 mod adapters;
 #[cfg(feature = "cache")]
+#[path = "../cache/src/lib.rs"]
 pub mod cache;
 mod clock;
 mod counter;

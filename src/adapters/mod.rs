@@ -3,6 +3,7 @@
 #[cfg(feature = "backon")]
 mod backon;
 #[cfg(all(feature = "cache", feature = "metrics"))]
+#[path = "../../cache/src/export.rs"]
 pub(crate) mod cache_export;
 #[cfg(feature = "serde")]
 pub(crate) mod config;

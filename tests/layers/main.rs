@@ -4,18 +4,25 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[cfg(feature = "cache")]
+#[path = "../../cache/tests/cache/entries.rs"]
 mod cache;
 #[cfg(feature = "cache")]
+#[path = "../../cache/tests/cache/lifetimes.rs"]
 mod cache_lifetimes;
 #[cfg(feature = "cache")]
+#[path = "../../cache/tests/cache/loads.rs"]
 mod cache_loads;
 #[cfg(feature = "cache")]
+#[path = "../../cache/tests/cache/refresh.rs"]
 mod cache_refresh;
 #[cfg(feature = "cache")]
+#[path = "../../cache/tests/cache/shared.rs"]
 mod cache_shared;
 #[cfg(feature = "cache")]
+#[path = "../../cache/tests/cache/tasks.rs"]
 mod cache_tasks;
 #[cfg(feature = "cache")]
+#[path = "../../cache/tests/cache/weights.rs"]
 mod cache_weights;
 #[cfg(feature = "cron")]
 mod calendar;
@@ -49,7 +56,7 @@ mod permits;
 #[cfg(feature = "keyed")]
 mod rearming;
 #[cfg(feature = "cache")]
-#[path = "../common/cache.rs"]
+#[path = "../../cache/tests/cache/rig.rs"]
 mod rig;
 #[cfg(feature = "cron")]
 mod runs;
