@@ -6,9 +6,6 @@
 #![doc(test(attr(allow(unused), deny(unused_must_use))))]
 
 mod adapters;
-#[cfg(feature = "cache")]
-#[path = "../cache/src/lib.rs"]
-pub mod cache;
 mod clock;
 mod counter;
 mod driver;
@@ -26,8 +23,6 @@ mod sync;
 pub mod testing;
 mod wheel;
 
-#[cfg(all(feature = "cache", feature = "metrics"))]
-pub use adapters::cache_export::CacheExporter;
 #[cfg(feature = "serde")]
 pub use adapters::config::Config;
 #[cfg(feature = "metrics")]
@@ -51,8 +46,6 @@ pub(crate) use clock::{FollowGuard, follow};
 pub use driver::GlobalPool;
 pub use driver::{Driver, DriverBuilder, Executor, ExecutorJob, Inline, WaitError};
 pub use error::{ArmError, BeyondRange, BuildError, InsertError, Refusal, Refused};
-#[cfg(feature = "cache")]
-pub(crate) use wheel::thread_id::ThreadId;
 pub use wheel::{
     Builder, Expired, Lateness, Metrics, OwnedTimer, Pinned, Series, SweepReport, Sweeper, TimerId,
     Unfired, Wheel, WheelInstant,

@@ -3,7 +3,7 @@
 //! they left. Real time; it ends by itself in less than a second.
 //!
 //! ```text
-//! cargo run --release --features cache --example cache
+//! cargo run --release -p tourbillon-cache --example cache
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that reports to a person")]
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 use tourbillon::Builder;
-use tourbillon::cache::{Cache, Cause};
+use tourbillon_cache::{Cache, Cause};
 
 /// What a user's page is made of; an error for users that nobody knows.
 fn from_the_store(user: u32) -> Result<Arc<str>, String> {

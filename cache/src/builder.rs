@@ -10,13 +10,13 @@ use super::spread::Spread;
 use super::stats::Counters;
 use super::telling::Telling;
 use super::{Cache, CacheBuildError, CacheTimer, WeakCache};
-use crate::DriverBuilder;
-use crate::Expired;
-use crate::Wheel;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tourbillon::DriverBuilder;
+use tourbillon::Expired;
+use tourbillon::Wheel;
 
 /// Makes the listener, for a cache that is being built.
 type MakeListener<K, V> = Box<dyn FnOnce(WeakCache<K, V>) -> Listener<K, V> + Send + Sync>;
@@ -28,7 +28,7 @@ type MakeListener<K, V> = Box<dyn FnOnce(WeakCache<K, V>) -> Listener<K, V> + Se
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::{Cache, CacheBuildError, Cause};
+/// use tourbillon_cache::{Cache, CacheBuildError, Cause};
 ///
 /// let cache = Cache::builder(Duration::from_secs(60))
 ///     .capacity(10_000)
@@ -87,7 +87,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::cache::Cache;
+    /// use tourbillon_cache::Cache;
     /// use tourbillon::{Builder, ManualClock};
     ///
     /// let (minute, day) = (Duration::from_secs(60), Duration::from_secs(86_400));
@@ -139,7 +139,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::cache::Cache;
+    /// use tourbillon_cache::Cache;
     /// use tourbillon::{Builder, ManualClock};
     ///
     /// let minute = Duration::from_secs(60);
@@ -173,7 +173,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// ```
     /// use std::time::Duration;
     /// use tourbillon::Builder;
-    /// use tourbillon::cache::Cache;
+    /// use tourbillon_cache::Cache;
     ///
     /// let pages = Cache::builder(Duration::from_secs(60))
     ///     .weigher(|_: &u32, page: &String| page.len() as u64)
@@ -217,7 +217,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let images = Cache::builder(Duration::from_secs(60))
     ///     .weigher(|_: &&str, image: &Vec<u8>| image.len() as u64)
     ///     .capacity(1 << 20)
@@ -270,7 +271,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// ```
     /// use std::time::Duration;
     /// use tourbillon::Builder;
-    /// use tourbillon::cache::{Cache, Cause};
+    /// use tourbillon_cache::{Cache, Cause};
     ///
     /// let cache = Cache::builder(Duration::from_secs(60)).listener_with(|cache| {
     ///     move |gone| {
@@ -308,7 +309,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::cache::Cache;
+    /// use tourbillon_cache::Cache;
     /// use tourbillon::{Builder, ManualClock};
     ///
     /// let clock = ManualClock::new();

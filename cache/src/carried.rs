@@ -48,7 +48,8 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// use std::future::poll_fn;
     /// use std::task::{Context, Poll, Waker};
     ///

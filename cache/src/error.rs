@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{BuildError, Refusal};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tourbillon::{BuildError, Refusal};
 
 /// Why a value was refused.
 ///
@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::cache::{Cache, CacheRefusal};
+/// use tourbillon_cache::{Cache, CacheRefusal};
 /// use tourbillon::{Builder, Refusal};
 ///
 /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
@@ -31,7 +31,7 @@ pub enum CacheRefusal {
     /// The time to live was zero.
     TimeToLive,
     /// The wheel refused the value's timer because it is closed or at its capacity, or because its
-    /// sweeper is so late that the time to live is [beyond its range](crate::BeyondRange).
+    /// sweeper is so late that the time to live is [beyond its range](tourbillon::BeyondRange).
     Wheel(Refusal),
     /// The key has a value, and the new one was to be [inserted](super::Cache::insert_if_absent)
     /// only if it had none.
@@ -64,7 +64,7 @@ const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than t
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::{Cache, LoadError};
+/// use tourbillon_cache::{Cache, LoadError};
 ///
 /// let cache = Cache::<String, u16>::builder(Duration::from_secs(60));
 /// let cache = cache.spawn(Builder::new().driver())?;
@@ -82,7 +82,8 @@ const NO_TIME_TO_LIVE: &str = "a time to live of zero was asked for; more than t
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tourbillon::{Builder, cache::Cache};
+/// # use tourbillon::Builder;
+/// # use tourbillon_cache::Cache;
 /// type Failure = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// fn from_the_store(key: &str) -> Result<u64, Failure> {
@@ -144,7 +145,7 @@ impl<E: fmt::Debug + fmt::Display> Error for LoadError<E> {}
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::{Cache, CacheBuildError};
+/// use tourbillon_cache::{Cache, CacheBuildError};
 ///
 /// let wide = Cache::<u32, u32>::builder(Duration::from_secs(60)).spread(80);
 /// let error = wide.spawn(Builder::new().driver()).unwrap_err();

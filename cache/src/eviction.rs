@@ -12,7 +12,7 @@ use std::time::Instant;
 /// use std::sync::mpsc;
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::{Cache, Cause};
+/// use tourbillon_cache::{Cache, Cause};
 ///
 /// let (send, causes) = mpsc::channel();
 /// let cache = Cache::builder(Duration::from_secs(60))
@@ -49,7 +49,7 @@ pub enum Cause {
 /// ```
 /// use std::sync::mpsc;
 /// use std::time::Duration;
-/// use tourbillon::cache::{Cache, Cause, Evicted};
+/// use tourbillon_cache::{Cache, Cause, Evicted};
 /// use tourbillon::{Builder, Clock, ManualClock};
 ///
 /// let clock = ManualClock::new();

@@ -2,10 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::export::{Figures, Level, Total};
-use crate::cache::{Cache, CacheStats};
-use ::metrics::Unit;
+use crate::{Cache, CacheStats};
+use ::metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
 use std::hash::Hash;
+
+/// A counter: its name, its description, and its value in a snapshot.
+type Total = (&'static str, &'static str, fn(&Snapshot) -> u64);
+
+/// A gauge: its name, its description, and its value in a snapshot.
+type Level = (&'static str, &'static str, fn(&Snapshot) -> f64);
 
 /// What a cache has counted, and holds.
 #[derive(Debug)]
@@ -15,7 +20,7 @@ struct Snapshot {
     weight: u64,
 }
 
-const TOTALS: [Total<Snapshot>; 6] = [
+const TOTALS: [Total; 6] = [
     ("tourbillon_cache_hits_total", "Reads that found a value.", |s| s.stats.hits),
     ("tourbillon_cache_misses_total", "Reads that found none.", |s| s.stats.misses),
     ("tourbillon_cache_loads_total", "Loads that began.", |s| s.stats.loads),
@@ -24,9 +29,9 @@ const TOTALS: [Total<Snapshot>; 6] = [
     ("tourbillon_cache_evicted_total", "Values that gave way to others.", |s| s.stats.evicted),
 ];
 
-const LEVELS: [Level<Snapshot>; 2] = [
-    ("tourbillon_cache_entries", Unit::Count, "Values held.", |s| s.entries as f64),
-    ("tourbillon_cache_weight", Unit::Count, "What they weigh together.", |s| s.weight as f64),
+const LEVELS: [Level; 2] = [
+    ("tourbillon_cache_entries", "Values held.", |s| s.entries as f64),
+    ("tourbillon_cache_weight", "What they weigh together.", |s| s.weight as f64),
 ];
 
 /// Tells what a cache counts to the facade `metrics`.
@@ -37,15 +42,15 @@ const LEVELS: [Level<Snapshot>; 2] = [
 ///   which is [`Cache::weight`].
 ///
 /// Each has the label `cache`. Nothing is told by itself: call [`record`](Self::record) from the
-/// handler that is scraped, or from a timer, as with [`Exporter`](crate::Exporter), which tells of
+/// handler that is scraped, or from a timer, as with `tourbillon::Exporter`, which tells of
 /// the wheel.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::cache::Cache;
-/// use tourbillon::{Builder, CacheExporter};
+/// use tourbillon_cache::{Cache, CacheExporter};
+/// use tourbillon::Builder;
 ///
 /// // The program's recorder has been installed by now: its exporter for Prometheus, say.
 /// let exporter = CacheExporter::new("sessions");
@@ -57,7 +62,8 @@ const LEVELS: [Level<Snapshot>; 2] = [
 /// ```
 #[derive(Debug)]
 pub struct CacheExporter {
-    figures: Figures<Snapshot>,
+    totals: [(Counter, fn(&Snapshot) -> u64); 6],
+    levels: [(Gauge, fn(&Snapshot) -> f64); 2],
 }
 
 impl CacheExporter {
@@ -67,12 +73,21 @@ impl CacheExporter {
     /// # Examples
     ///
     /// ```
-    /// let exporter = tourbillon::CacheExporter::new("sessions");
+    /// let exporter = tourbillon_cache::CacheExporter::new("sessions");
     /// # drop(exporter);
     /// ```
     #[must_use]
     pub fn new(cache: impl Into<String>) -> Self {
-        Self { figures: Figures::register("cache", &cache.into(), &TOTALS, &LEVELS) }
+        let cache = cache.into();
+        let totals = TOTALS.map(|(name, description, value)| {
+            describe_counter!(name, Unit::Count, description);
+            (counter!(name, "cache" => cache.clone()), value)
+        });
+        let levels = LEVELS.map(|(name, description, value)| {
+            describe_gauge!(name, Unit::Count, description);
+            (gauge!(name, "cache" => cache.clone()), value)
+        });
+        Self { totals, levels }
     }
 
     /// Records the counters and the present size of `cache`, which must be the same cache at each
@@ -83,6 +98,12 @@ impl CacheExporter {
         V: Clone,
     {
         let (stats, entries, weight) = (cache.stats(), cache.len(), cache.weight());
-        self.figures.tell(&Snapshot { stats, entries, weight });
+        let snapshot = Snapshot { stats, entries, weight };
+        for (counter, value) in &self.totals {
+            counter.absolute(value(&snapshot));
+        }
+        for (gauge, value) in &self.levels {
+            gauge.set(value(&snapshot));
+        }
     }
 }

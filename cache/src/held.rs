@@ -7,10 +7,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::{TimerId, WheelInstant};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tourbillon::{TimerId, WheelInstant};
 
 /// When a value ends.
 #[derive(Clone, Copy)]
@@ -38,23 +38,23 @@ pub(super) struct Held<V> {
 
 impl<V> Held<V> {
     pub(super) fn new(value: V, timer: TimerId, lives: Lives) -> Self {
-        let until = AtomicU64::new(lives.until.nanos);
-        Self { value, timer, until, at_most: lives.at_most.nanos, pause: AtomicU64::new(0) }
+        let until = AtomicU64::new(lives.until.as_nanos());
+        Self { value, timer, until, at_most: lives.at_most.as_nanos(), pause: AtomicU64::new(0) }
     }
 
     /// From when on it is not served.
     pub(super) fn until(&self) -> WheelInstant {
-        WheelInstant { nanos: self.until.load(Relaxed) }
+        WheelInstant::from_nanos(self.until.load(Relaxed))
     }
 
     /// From when on the next value is to be loaded, if that is so long before its end.
     pub(super) fn ages(&self, ahead: Duration) -> WheelInstant {
-        WheelInstant { nanos: self.at_most.saturating_sub(nanos(ahead)) }
+        WheelInstant::from_nanos(self.at_most.saturating_sub(nanos(ahead)))
     }
 
     /// Until when the loads ahead that have failed have the next one wait.
     pub(super) fn pause(&self) -> WheelInstant {
-        WheelInstant { nanos: self.pause.load(Relaxed) & !FAILURES }
+        WheelInstant::from_nanos(self.pause.load(Relaxed) & !FAILURES)
     }
 
     /// A load ahead has failed. The next one waits until the moment that `after` makes of how many
@@ -63,18 +63,18 @@ impl<V> Held<V> {
         let failures = (self.pause.load(Relaxed) & FAILURES) + 1;
         let failures = failures.min(FAILURES);
         let pause = after(u32::try_from(failures).unwrap_or(u32::MAX));
-        self.pause.store(pause.nanos & !FAILURES | failures, Relaxed);
+        self.pause.store(pause.as_nanos() & !FAILURES | failures, Relaxed);
     }
 
     /// Whether it is served until later than so long before a moment.
     pub(super) fn outlives(&self, at: WheelInstant, before: Duration) -> bool {
         // None: the moment is the last of all, and that long before it is no moment.
-        at.nanos.checked_sub(nanos(before)).is_some_and(|then| self.until().nanos > then)
+        at.as_nanos().checked_sub(nanos(before)).is_some_and(|then| self.until().as_nanos() > then)
     }
 
     /// It was used, and so lives until `idle`, but no longer than it may.
     pub(super) fn used(&self, idle: WheelInstant) {
-        let until = idle.nanos.min(self.at_most);
+        let until = idle.as_nanos().min(self.at_most);
         // Mostly by one caller at a time; of several, the latest use holds.
         if until > self.until.load(Relaxed) {
             self.until.fetch_max(until, Relaxed);
@@ -83,8 +83,8 @@ impl<V> Held<V> {
 
     /// Gives it other times.
     pub(super) fn set_lives(&mut self, lives: Lives) {
-        self.until = AtomicU64::new(lives.until.nanos);
-        self.at_most = lives.at_most.nanos;
+        self.until = AtomicU64::new(lives.until.as_nanos());
+        self.at_most = lives.at_most.as_nanos();
         self.pause = AtomicU64::new(0);
     }
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 /// use std::sync::Arc;
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::Cache;
+/// use tourbillon_cache::Cache;
 ///
 /// let cache = Cache::<Arc<str>, u32>::builder(Duration::from_secs(60));
 /// let cache = cache.spawn(Builder::new().driver())?;
@@ -29,7 +29,7 @@ use std::path::Path;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a key `{K}` cannot be made of `{Self}`",
-    note = "look it up by `&{K}`, or implement `tourbillon::cache::IntoKey<{K}>` for `{Self}`"
+    note = "look it up by `&{K}`, or implement `tourbillon_cache::IntoKey<{K}>` for `{Self}`"
 )]
 pub trait IntoKey<K> {
     /// Makes the key. It equals, and hashes like, what it is made of.

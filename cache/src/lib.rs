@@ -51,7 +51,7 @@
 //! ```
 //! use std::time::Duration;
 //! use tourbillon::Builder;
-//! use tourbillon::cache::Cache;
+//! use tourbillon_cache::Cache;
 //!
 //! let cache = Cache::builder(Duration::from_secs(60)).spread(5).spawn(Builder::new().driver())?;
 //! let load = || Ok::<_, std::io::Error>(String::from("from the database"));
@@ -63,13 +63,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+// Denied in examples, so that a copied example gives no warning.
+#![doc(test(attr(allow(unused), deny(unused_must_use))))]
 
 mod builder;
 mod carried;
 mod error;
 mod eviction;
+#[cfg(feature = "metrics")]
+mod export;
 mod held;
+mod inside;
 mod key;
 mod lifetime;
 mod load;
@@ -77,7 +83,9 @@ mod loaded;
 mod loading;
 mod look;
 mod map;
+mod panics;
 mod refresh;
+mod row;
 mod shard;
 mod shared;
 mod spread;
@@ -85,11 +93,14 @@ mod stats;
 mod telling;
 mod ticket;
 mod timer;
+mod waiters;
 mod weak;
 
 pub use builder::CacheBuilder;
 pub use error::{CacheBuildError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
+#[cfg(feature = "metrics")]
+pub use export::CacheExporter;
 pub use key::IntoKey;
 pub use loaded::Loaded;
 pub use look::Entries;
@@ -98,7 +109,6 @@ pub use stats::CacheStats;
 pub use timer::CacheTimer;
 pub use weak::WeakCache;
 
-use crate::{Driver, Expired, Refused};
 use held::Held;
 use map::Served;
 use shard::Parted;
@@ -110,6 +120,7 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use tourbillon::{Driver, Expired, Refused};
 
 /// A concurrent cache whose entries expire by the wheel. Clones share it.
 ///
@@ -121,7 +132,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::cache::Cache;
+/// use tourbillon_cache::Cache;
 /// use tourbillon::{Builder, ManualClock};
 ///
 /// let clock = ManualClock::new();
@@ -147,7 +158,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// than zero.
     ///
     /// With [`Duration::MAX`], entries stay until they are removed or evicted. (Times end 584 years
-    /// after the wheel was built.) A time beyond the [wheel's range](crate::Wheel::longest_delay)
+    /// after the wheel was built.) A time beyond the [wheel's range](tourbillon::Wheel::longest_delay)
     /// is covered by several timers, one after the other.
     ///
     /// # Examples
@@ -155,7 +166,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// ```
     /// use std::time::Duration;
     /// use tourbillon::Builder;
-    /// use tourbillon::cache::Cache;
+    /// use tourbillon_cache::Cache;
     ///
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
@@ -173,7 +184,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// assert_eq!((cache.get(&7), cache.get(&8)), (Some("seven"), None));
@@ -196,7 +208,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// assert!(cache.contains(&7) && !cache.contains(&8));
@@ -225,7 +238,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// cache.shutdown();
@@ -248,7 +262,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::{Cache, CacheRefusal}};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::{Cache, CacheRefusal};
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert_with_ttl(7, "seven", Duration::from_secs(3600))?;
     /// let refused = cache.insert_with_ttl(8, "eight", Duration::ZERO).unwrap_err();
@@ -275,7 +290,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::{Cache, CacheRefusal}};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::{Cache, CacheRefusal};
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert_if_absent(7, "seven")?;
     /// let refused = cache.insert_if_absent(7, "again").unwrap_err();
@@ -320,7 +336,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// assert_eq!((cache.remove(&7), cache.remove(&7)), (Some("seven"), None));
@@ -345,7 +362,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// assert_eq!(cache.len(), 1);
@@ -363,7 +381,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::<_, &str>::builder(Duration::from_secs(1));
     /// let cache = cache.weigher(|_, page| page.len() as u64).spawn(Builder::new().driver())?;
     /// cache.insert("/", "hello")?;
@@ -381,7 +400,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert_with_ttl(7, "seven", cache.ttl() / 2)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -397,7 +417,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::<u64, u64>::builder(Duration::from_secs(1));
     /// assert!(cache.spawn(Builder::new().driver())?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -415,7 +436,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// cache.clear();
@@ -433,7 +455,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// cache.get(&7);
@@ -462,13 +485,14 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// hand; [`clear`](Self::clear) tells the listener of all that is left. Idempotent; it may be
     /// called from the listener, but not under a lock that the listener takes: it waits for the
     /// tick thread to end its sweep, with the calls of the listener if they run
-    /// [inline](crate::Inline).
+    /// [inline](tourbillon::Inline).
     ///
     /// # Examples
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// cache.shutdown();
@@ -489,7 +513,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::<u64, u64>::builder(Duration::from_secs(60));
     /// let cache = cache.spawn(Builder::new().driver())?;
     /// cache.shutdown();
@@ -530,3 +555,8 @@ impl<K, V> fmt::Debug for Cache<K, V> {
         f.debug_struct("Cache").field("stats", &self.shared.counters.read()).finish_non_exhaustive()
     }
 }
+
+/// The README, whose examples are tested with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -24,7 +24,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, ManualClock, cache::Cache};
+    /// # use tourbillon::{Builder, ManualClock};
+    /// # use tourbillon_cache::Cache;
     /// let clock = ManualClock::new();
     /// let (wheel, mut sweeper) = Builder::new().clock(clock.clone()).build()?;
     /// let leases = Cache::builder(Duration::from_secs(10)).build(wheel)?;
@@ -52,7 +53,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::{Duration, Instant};
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// assert!(cache.deadline(&7) > Some(Instant::now() + Duration::from_secs(50)));

@@ -8,14 +8,15 @@
 
 #![forbid(unsafe_code)]
 
-use crate::TimerId;
+use crate::inside::Inside;
 use crate::panics::ignore_poison;
-use crate::sync::{Condvar, Inside, Mutex, MutexGuard, WaiterId, Waiters, WakeList};
+use crate::waiters::{WaiterId, Waiters, WakeList};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
+use tourbillon::TimerId;
 
 /// What became of a load. Everyone who waited for it gets a clone.
 #[derive(Clone)]

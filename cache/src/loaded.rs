@@ -17,7 +17,7 @@ use std::time::Duration;
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::{Cache, Loaded};
+/// use tourbillon_cache::{Cache, Loaded};
 ///
 /// fn fetch(max_age: u64) -> Result<Loaded<String>, std::io::Error> {
 ///     let page = String::from("a page");

@@ -59,7 +59,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// ```
     /// # use std::sync::Arc;
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::{Cache, LoadError}};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::{Cache, LoadError};
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// let down = cache.get_or_load(&7, || Err("down"));
     /// assert_eq!(down, Err(LoadError::Failed(Arc::new("down"))));
@@ -93,7 +94,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::<String, usize>::builder(Duration::from_secs(1));
     /// let cache = cache.spawn(Builder::new().driver())?;
     /// assert_eq!(cache.get_or_insert_with("seven", || "seven".len()), 5);
@@ -126,7 +128,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::<String, _>::builder(Duration::from_secs(60));
     /// let cache = cache.spawn(Builder::new().driver())?;
     /// let token = cache.get_or_load_with_ttl("service", || {
@@ -181,7 +184,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// async fn log_in(user: &str) -> std::io::Result<(String, Duration)> {
     ///     Ok((format!("token of {user}"), Duration::from_secs(3600)))
     /// }

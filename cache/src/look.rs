@@ -18,7 +18,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(7, "seven")?;
     /// cache.insert(8, "eight")?;
@@ -48,7 +49,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// cache.insert(("Ada", 1), "a page")?;
     /// cache.insert(("Ben", 1), "a page")?;

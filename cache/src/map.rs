@@ -20,12 +20,12 @@ use super::held::Held;
 use super::load::Load;
 use super::shard::{Bound, HASHER, Hashes, Own, Parted, Shard, Sought};
 use crate::panics::{ignore_poison, quietly};
-use crate::{Refusal, TimerId, WheelInstant};
 use crossbeam_utils::CachePadded;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tourbillon::{Refusal, TimerId, WheelInstant};
 
 type Locked<K, V> = CachePadded<RwLock<Shard<K, V>>>;
 

@@ -27,7 +27,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::cache::Cache;
+    /// use tourbillon_cache::Cache;
     /// use tourbillon::{Builder, ManualClock};
     ///
     /// const LIVES: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::cache::{Cache, Refresh};
+/// use tourbillon_cache::{Cache, Refresh};
 /// use tourbillon::{Builder, ManualClock};
 ///
 /// fn reload(refresh: Refresh<u32, String>) {
@@ -126,7 +126,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::cache::Cache;
+    /// use tourbillon_cache::Cache;
     /// use tourbillon::{Builder, ManualClock};
     ///
     /// let minute = Duration::from_secs(60);

@@ -5,14 +5,15 @@
 
 use super::held::Held;
 use super::load::Load;
-use crate::TimerId;
-use crate::sync::{AtomicBool, Relaxed};
 use quick_cache::unsync::Cache;
 use quick_cache::{DefaultHashBuilder, Equivalent, Lifecycle, OptionsBuilder, Weighter};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
+use tourbillon::TimerId;
 
 /// Hashes keys.
 pub(super) type Hashes = DefaultHashBuilder;

@@ -27,18 +27,18 @@ use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::telling::Telling;
 use super::timer::CacheTimer;
-use crate::Driver;
-use crate::Expired;
-use crate::InsertError;
-use crate::Refusal;
-use crate::TimerId;
-use crate::Unfired;
-use crate::Wheel;
-use crate::WheelInstant;
 use crate::panics::{DropEach, quietly};
 use std::hash::Hash;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use tourbillon::Driver;
+use tourbillon::Expired;
+use tourbillon::InsertError;
+use tourbillon::Refusal;
+use tourbillon::TimerId;
+use tourbillon::Unfired;
+use tourbillon::Wheel;
+use tourbillon::WheelInstant;
 
 /// What the handles of a cache share.
 pub(super) struct Shared<K, V> {

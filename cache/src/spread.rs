@@ -50,7 +50,7 @@ impl Spread {
     }
 }
 
-#[cfg(all(test, not(modelled)))]
+#[cfg(test)]
 mod tests {
     use super::Spread;
     use std::time::Duration;

@@ -1,9 +1,9 @@
-//! [`CacheStats`], what a cache counts, and the counters behind it: each of many threads has its
-//! own, which it alone writes, so that to count is a plain load and store.
+//! [`CacheStats`] and the counters behind it. Each of up to 64 threads has a row of counters that it
+//! alone writes, so that counting is a plain load and store.
 
 #![forbid(unsafe_code)]
 
-use crate::ThreadId;
+use crate::row::{self, ROWS};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::Cache;
+/// use tourbillon_cache::Cache;
 ///
 /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
 /// for key in [7, 7, 7, 8] {
@@ -63,28 +63,23 @@ type Row = CachePadded<[AtomicU64; KINDS]>;
 /// The counters of a cache.
 #[derive(Debug)]
 pub(super) struct Counters {
-    /// Of the threads with the lowest numbers, each its own.
-    own: Box<[Row; Self::OWN]>,
-    /// Of all others.
+    /// One row for each thread that [owns](row::current) its index.
+    own: Box<[Row; ROWS]>,
+    /// The row of all other threads.
     shared: Row,
 }
 
-// The id that threads share is none of these.
-const _: () = assert!(Counters::OWN <= ThreadId::OWN as usize);
-
 impl Counters {
-    const OWN: usize = 64;
-
     pub(super) fn new() -> Self {
         Self { own: Box::new(std::array::from_fn(|_| Row::default())), shared: Row::default() }
     }
 
     pub(super) fn add(&self, count: Count) {
-        // Relaxed, as all here: a figure. A thread has its id over an exchange from the one
-        // before, and so goes on from what that has counted.
-        match self.own.get(ThreadId::current().index as usize) {
-            Some(own) => {
-                let counter = &own[count as usize];
+        // Relaxed, as all here: a figure. A row passes from one thread to the next under a lock, so
+        // that the next owner continues from the previous one's counts.
+        match row::current() {
+            Some(row) => {
+                let counter = &self.own[row][count as usize];
                 counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
             }
             None => {
@@ -109,21 +104,20 @@ impl Counters {
     }
 }
 
-#[cfg(all(test, not(modelled)))]
+#[cfg(test)]
 mod tests {
-    use super::{Count, Counters};
-    use crate::ThreadId;
+    use super::{Count, Counters, ROWS};
     use std::sync::Barrier;
 
     #[test]
     #[allow(clippy::disallowed_methods, reason = "the test is about threads")]
     fn no_count_is_lost_of_more_threads_than_have_their_own() {
-        const THREADS: usize = Counters::OWN + 16;
+        const THREADS: usize = ROWS + 16;
         let (counters, all_alive) = (Counters::new(), Barrier::new(THREADS));
         let counts = || {
-            ThreadId::acquire();
+            counters.add(Count::Hit);
             all_alive.wait();
-            (0..10_000).for_each(|_| counters.add(Count::Hit));
+            (1..10_000).for_each(|_| counters.add(Count::Hit));
         };
         std::thread::scope(|scope| {
             for _ in 0..THREADS {

@@ -7,10 +7,13 @@
 #![forbid(unsafe_code)]
 
 use super::eviction::{Evicted, Listener};
+use crate::inside::Inside;
 use crate::panics::{DropEach, ignore_poison};
-use crate::sync::thread::{self, ThreadId};
-use crate::sync::{AtomicUsize, Inside, Mutex, Relaxed};
 use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{self, ThreadId};
 
 /// The listener of a cache, and what waits for it.
 pub(super) struct Telling<K, V> {

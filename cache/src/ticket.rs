@@ -6,12 +6,12 @@ use super::held::Held;
 use super::load::{Load, Outcome};
 use super::shard::Parted;
 use super::shared::Shared;
-use crate::TimerId;
-use crate::sync::Inside;
+use crate::inside::Inside;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use tourbillon::TimerId;
 
 /// The place of a key whose value is being loaded, for the caller that loads it. Dropped without an
 /// end, as by a panic, it has those that wait load.

@@ -12,7 +12,7 @@ use std::fmt;
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use tourbillon::cache::{Cache, CacheTimer};
+/// use tourbillon_cache::{Cache, CacheTimer};
 /// use tourbillon::{Builder, ManualClock, Sweeper};
 ///
 /// type Sessions = Cache<u32, String>;

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::Builder;
-/// use tourbillon::cache::{Cache, WeakCache};
+/// use tourbillon_cache::{Cache, WeakCache};
 ///
 /// let cache = Cache::builder(Duration::from_secs(60)).spawn(Builder::new().driver())?;
 /// let weak: WeakCache<u32, &str> = cache.downgrade();
@@ -42,7 +42,8 @@ impl<K, V> WeakCache<K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tourbillon::{Builder, cache::Cache};
+    /// # use tourbillon::Builder;
+    /// # use tourbillon_cache::Cache;
     /// let cache = Cache::builder(Duration::from_secs(1)).spawn(Builder::new().driver())?;
     /// let weak = cache.downgrade();
     /// cache.insert(7, "seven")?;

@@ -2,9 +2,6 @@
 
 #[cfg(feature = "backon")]
 mod backon;
-#[cfg(all(feature = "cache", feature = "metrics"))]
-#[path = "../../cache/src/export.rs"]
-pub(crate) mod cache_export;
 #[cfg(feature = "serde")]
 pub(crate) mod config;
 #[cfg(feature = "metrics")]

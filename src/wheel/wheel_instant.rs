@@ -35,3 +35,33 @@ pub struct WheelInstant {
     /// Nanoseconds since the wheel was built.
     pub(crate) nanos: u64,
 }
+
+impl WheelInstant {
+    /// Returns the number of nanoseconds since the wheel was built, for an instant that is kept in
+    /// an atomic, say.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use std::time::Duration;
+    /// use tourbillon::{Builder, WheelInstant};
+    ///
+    /// let (wheel, _sweeper) = Builder::new().build::<()>()?;
+    /// let idle = AtomicU64::new(wheel.wheel_instant_after(Duration::from_secs(60)).as_nanos());
+    /// assert!(!wheel.has_passed(WheelInstant::from_nanos(idle.load(Relaxed))));
+    /// # Ok::<(), tourbillon::BuildError>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn as_nanos(self) -> u64 {
+        self.nanos
+    }
+
+    /// Creates an instant from a number of nanoseconds since the wheel was built.
+    #[must_use]
+    #[inline]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self { nanos }
+    }
+}

@@ -95,20 +95,6 @@ fn keyed_timers_fire_while_the_worker_and_the_program_are_busy() {
     });
 }
 
-#[test]
-#[cfg(feature = "cache")]
-fn listeners_hear_while_the_worker_and_the_program_are_busy() {
-    batches_run_while_the_worker_is_busy(|builder, work| {
-        let cache = tourbillon::cache::Cache::<u32, ()>::builder(TICK)
-            .listener(move |gone| work(gone.key))
-            .spawn(builder)
-            .unwrap();
-        move |number| {
-            cache.insert(number, ()).unwrap();
-        }
-    });
-}
-
 /// The worker belongs to no pool that would keep the task behind the worker's own loop.
 #[test]
 fn what_a_handler_spawns_on_rayon_runs() {

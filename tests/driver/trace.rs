@@ -200,21 +200,6 @@ fn a_driver_that_drops_nothing_does_not_warn() {
     assert!(events.try_recv().is_err());
 }
 
-/// A cache ends its timers itself, so values that are dropped with it are no cause for a warning.
-#[cfg(feature = "cache")]
-#[test]
-fn a_cache_that_goes_with_its_values_does_not_warn() {
-    let events = listen("goes");
-    let driver = Builder::new().clock(ManualClock::new()).driver().thread_name("goes");
-    let cache = tourbillon::cache::Cache::builder(TICK * 1000).spawn(driver).unwrap();
-    expect(&events, Level::DEBUG, "driver started", []);
-    cache.insert(7, "seven").unwrap();
-    drop(cache);
-    let fields = [("handed_back", "0"), ("dropped", "0")];
-    expect(&events, Level::DEBUG, "driver stopped", fields);
-    assert!(events.try_recv().is_err());
-}
-
 #[test]
 fn a_panic_is_told_with_the_timer() {
     let clock = ManualClock::new();

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tourbillon::cache::{Cache, CacheBuilder, CacheTimer};
 use tourbillon::future::{DelayQueue, TimeoutError};
 use tourbillon::keyed::{KeyedTimer, KeyedTimers, UnfiredKey};
 use tourbillon::scheduler::{AfterPanic, Cancel, Ending, JoinError, MissedTickBehavior, Scheduler};
@@ -139,102 +138,6 @@ fn go_zero_has_key() {
     keyed.timers.insert("key", 1, SECOND).unwrap();
     assert!(keyed.timers.contains("key") && !keyed.timers.contains("another"));
     assert_eq!((keyed.timers.get("key"), keyed.timers.len()), (Some(1), 1));
-}
-
-// go-zero's Cache
-
-/// A cache in virtual time.
-struct Cached {
-    cache: Cache<&'static str, u32>,
-    bench: Bench<CacheTimer<&'static str>>,
-}
-
-impl Cached {
-    fn new(
-        set: impl FnOnce(CacheBuilder<&'static str, u32>) -> CacheBuilder<&'static str, u32>,
-    ) -> Self {
-        let bench = Bench::new(Shape { tick: MS, shards: 1, geometry: SMALL, first_tick: 0 });
-        let cache = set(Cache::builder(SECOND * 2)).build(bench.wheel.clone()).unwrap();
-        Self { cache, bench }
-    }
-
-    fn advance(&mut self, step: Duration) {
-        self.bench.clock.advance(step);
-        let _ = self.bench.sweeper.sweep(|timer| self.cache.fire(timer));
-    }
-}
-
-#[test]
-fn go_zero_new_cache() {
-    let mut cached = Cached::new(|builder| builder);
-    cached.cache.insert("key", 1).unwrap();
-    cached.advance(SECOND * 2 - MS);
-    assert_eq!(cached.cache.get("key"), Some(1), "it lives its whole time");
-    cached.advance(MS);
-    assert_eq!((cached.cache.get("key"), cached.cache.len()), (None, 0));
-    let refused =
-        Cache::<u32, u32>::builder(Duration::ZERO).build(Builder::new().build().unwrap().0);
-    assert!(refused.is_err(), "no time to live is no eternity");
-}
-
-#[test]
-fn go_zero_with_limit() {
-    let cached = Cached::new(|builder| builder.capacity(2));
-    for (value, key) in ["a", "b", "c", "d"].into_iter().enumerate() {
-        cached.cache.insert(key, u32::try_from(value).unwrap()).unwrap();
-        assert!(cached.cache.len() <= 2);
-    }
-}
-
-#[test]
-fn go_zero_cache_set() {
-    let mut cached = Cached::new(|builder| builder.spread(5).seed(7));
-    cached.cache.insert("key", 1).unwrap();
-    cached.advance(MS * 1900);
-    assert_eq!(cached.cache.get("key"), Some(1));
-    cached.advance(MS * 200);
-    assert_eq!(cached.cache.get("key"), None, "within five in a hundred, because asked for");
-}
-
-#[test]
-fn go_zero_set_with_expire() {
-    let mut cached = Cached::new(|builder| builder);
-    cached.cache.insert_with_ttl("key", 1, MS * 7).unwrap();
-    cached.advance(MS * 6);
-    assert_eq!(cached.cache.get("key"), Some(1));
-    cached.advance(MS);
-    assert_eq!(cached.cache.get("key"), None);
-    assert_eq!(cached.cache.insert_with_ttl("key", 2, Duration::ZERO).unwrap_err().value, 2);
-}
-
-#[test]
-fn go_zero_cache_get() {
-    let cached = Cached::new(|builder| builder);
-    assert_eq!(cached.cache.get("key"), None);
-    cached.cache.insert("key", 1).unwrap();
-    assert_eq!(cached.cache.get("key"), Some(1));
-    let stats = cached.cache.stats();
-    assert_eq!((stats.hits, stats.misses), (1, 1));
-}
-
-#[test]
-fn go_zero_cache_del() {
-    let mut cached = Cached::new(|builder| builder);
-    cached.cache.insert("key", 1).unwrap();
-    assert_eq!(cached.cache.remove("key"), Some(1));
-    cached.cache.insert_with_ttl("key", 2, SECOND * 9).unwrap();
-    cached.advance(SECOND * 8);
-    assert_eq!(cached.cache.get("key"), Some(2), "its own timer is untouched");
-}
-
-#[test]
-fn go_zero_take() {
-    let cached = Cached::new(|builder| builder);
-    let failed = cached.cache.get_or_load(&"key", || Err::<u32, _>("no database"));
-    assert!(failed.is_err());
-    assert_eq!(cached.cache.get_or_load(&"key", || Ok::<_, &str>(1)).unwrap(), 1);
-    let unneeded = || -> Result<u32, &str> { panic!("it is there") };
-    assert_eq!(cached.cache.get_or_load(&"key", unneeded).unwrap(), 1);
 }
 
 // RussellLuo/timingwheel

@@ -1,177 +1,18 @@
-//! The rows of `docs/COMING-FROM.md` for moka, Netty's `IdleStateHandler`, tokio-stream,
-//! futures-timer and async-io.
+//! The rows of `docs/COMING-FROM.md` for Netty's `IdleStateHandler`, tokio-stream, futures-timer
+//! and async-io.
 
 use crate::common::sandbox::{Sandbox, Task};
-use crate::rig::{Rig, TICK, TTL};
 use futures_core::Stream;
 use futures_io::{AsyncRead, AsyncWrite};
-use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tourbillon::cache::{CacheRefusal, Cause, LoadError};
 use tourbillon::future::{self, TimeoutError};
 use tourbillon::io::{Limit, StreamError, TimeoutStream};
 
 const MS: Duration = Duration::from_millis(1);
-
-// moka's Cache
-
-#[test]
-fn moka_time_to_live() {
-    let mut rig = Rig::new(|builder| builder);
-    rig.cache.insert(1, 10).unwrap();
-    rig.advance(TTL);
-    assert_eq!(rig.told(), [(1, 10, Cause::Expired)], "without a call");
-}
-
-#[test]
-fn moka_time_to_idle() {
-    let mut rig = Rig::new(|builder| builder.time_to_idle(TICK * 30));
-    rig.cache.insert(1, 10).unwrap();
-    rig.advance(TICK * 29);
-    assert_eq!(rig.cache.get(&1), Some(10));
-    rig.advance(TICK * 29);
-    assert_eq!(rig.cache.get(&1), Some(10));
-    rig.advance(TICK * 30);
-    assert_eq!(rig.told(), [(1, 10, Cause::Expired)]);
-}
-
-#[test]
-fn moka_expire_after() {
-    let rig = Rig::new(|builder| builder);
-    rig.cache.insert_with_ttl(1, 10, TTL * 2).unwrap();
-    let start = rig.clock.start();
-    assert_eq!(rig.cache.deadline(&1), Some(start + TTL * 2));
-    assert_eq!(rig.cache.touch(&1, TTL * 3), Ok(true));
-    assert_eq!(rig.cache.deadline(&1), Some(start + TTL * 3));
-}
-
-#[test]
-fn moka_max_capacity() {
-    let rig = Rig::new(|builder| builder.capacity(1000).weigher(|_, value| *value));
-    for key in 0..1000 {
-        rig.cache.insert(key, 5).unwrap();
-        assert!(rig.cache.len() * 5 <= 1000);
-    }
-}
-
-#[test]
-fn moka_get_with() {
-    let rig = Rig::new(|builder| builder);
-    assert_eq!(rig.cache.get_or_insert_with(&1, || 10), 10);
-    assert_eq!(rig.cache.get_or_insert_with(&1, || panic!("it has one")), 10);
-    let overtaken = rig.cache.get_or_insert_with(&2, || {
-        rig.cache.insert(2, 21).unwrap();
-        20
-    });
-    assert_eq!((overtaken, rig.cache.get(&2)), (20, Some(21)));
-}
-
-#[test]
-fn moka_try_get_with() {
-    let rig = Rig::new(|builder| builder);
-    let down = rig.cache.get_or_load(&1, || Err("down"));
-    assert_eq!(down, Err(LoadError::Failed(Arc::new("down"))));
-    let loaded = rig.cache.get_or_load(&1, || {
-        rig.cache.insert(1, 11).unwrap();
-        Ok::<_, ()>(10)
-    });
-    assert_eq!((loaded, rig.cache.get(&1)), (Ok(10), Some(11)));
-}
-
-#[test]
-fn moka_future_try_get_with() {
-    let rig = Rig::new(|builder| builder);
-    let load = async { Ok::<_, ()>((10, TTL * 2)) };
-    assert_eq!(pollster::block_on(rig.cache.get_or_load_async(&1, load)), Ok(10));
-    assert_eq!(rig.cache.deadline(&1), Some(rig.clock.start() + TTL * 2));
-}
-
-#[test]
-fn moka_get_with_in_a_task() {
-    let rig = Rig::new(|builder| builder);
-    let load = || {
-        let mut polled = false;
-        poll_fn(move |context| {
-            context.waker().wake_by_ref();
-            let ready = std::mem::replace(&mut polled, true);
-            if ready { Poll::Ready(Ok::<_, ()>(10)) } else { Poll::Pending }
-        })
-    };
-    let mut gives_up = Box::pin(rig.cache.get_or_load_shared(&1, load()));
-    assert!(gives_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    drop(gives_up);
-    let goes_on = rig.cache.get_or_load_shared(&1, load());
-    assert_eq!(pollster::block_on(goes_on), Ok(10));
-    assert_eq!((rig.cache.get(&1), rig.cache.stats().loads), (Some(10), 1));
-}
-
-#[test]
-fn moka_entry_or_insert() {
-    let rig = Rig::new(|builder| builder);
-    rig.cache.insert_if_absent(1, 10).unwrap();
-    let refused = rig.cache.insert_if_absent(1, 11).unwrap_err();
-    assert_eq!((refused.reason, refused.value), (CacheRefusal::Present, 11));
-    assert_eq!(rig.cache.get(&1), Some(10));
-}
-
-#[test]
-fn moka_invalidate() {
-    let rig = Rig::new(|builder| builder);
-    rig.cache.insert(1, 10).unwrap();
-    assert_eq!(rig.cache.remove(&1), Some(10));
-}
-
-#[test]
-fn moka_invalidate_all() {
-    let rig = Rig::new(|builder| builder);
-    (0..9).for_each(|key| rig.cache.insert(key, 0).unwrap());
-    rig.cache.clear();
-    assert!(rig.cache.is_empty());
-}
-
-#[test]
-fn moka_invalidate_entries_if() {
-    let rig = Rig::new(|builder| builder);
-    (0..9).for_each(|key| rig.cache.insert(key, 0).unwrap());
-    rig.cache.retain(|key, _| *key < 3);
-    assert_eq!((rig.cache.len(), rig.told().len()), (3, 6));
-}
-
-#[test]
-fn moka_iter() {
-    let rig = Rig::new(|builder| builder);
-    (0..9).for_each(|key| rig.cache.insert(key, u64::from(key)).unwrap());
-    assert_eq!(rig.cache.iter().map(|(_, value)| value).sum::<u64>(), 36);
-    assert_eq!((&rig.cache).into_iter().count(), 9);
-}
-
-#[test]
-fn caffeine_refresh_after_write() {
-    let mut rig = Rig::new(|builder| builder.refresh_ahead(TTL / 2));
-    rig.cache.insert(1, 10).unwrap();
-    rig.advance(TTL / 2);
-    assert_eq!(rig.cache.get_or_load(&1, || Err("down")), Ok(10));
-    assert_eq!(rig.cache.get_or_load(&1, || -> Result<_, &str> { panic!("a pause") }), Ok(10));
-    rig.advance(TICK * 5);
-    assert_eq!(rig.cache.get_or_load(&1, || Ok::<_, &str>(11)), Ok(11));
-    rig.advance(TTL / 2);
-    let refresh = rig.cache.refresh_ahead(&1).unwrap();
-    assert_eq!(refresh.load(|| Ok::<_, &str>((12, TTL))), Ok(12));
-}
-
-#[test]
-fn moka_run_pending_tasks() {
-    let rig = Rig::new(|builder| builder.capacity(64));
-    for key in 0..1000 {
-        rig.cache.insert(key, 0).unwrap();
-        assert_eq!(rig.cache.len(), rig.cache.iter().count());
-    }
-}
 
 // Netty's IdleStateHandler
 

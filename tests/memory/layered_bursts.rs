@@ -1,8 +1,7 @@
-//! Keyed timers and the cache give back the memory of a burst.
+//! Keyed timers give back the memory of a burst.
 
 use crate::{alone, held};
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheTimer};
 use tourbillon::keyed::{KeyedTimer, KeyedTimers};
 use tourbillon::{Builder, ManualClock, Sweeper};
 
@@ -37,25 +36,6 @@ impl Keyed {
     }
 }
 
-struct Cached {
-    cache: Cache<u64, u64>,
-    sweeper: Sweeper<CacheTimer<u64>>,
-    clock: ManualClock,
-}
-
-impl Cached {
-    fn fill(&mut self) {
-        (0..BURST).for_each(|key| self.cache.insert(key, key).unwrap());
-    }
-
-    fn sweep(&mut self) {
-        while self.sweeper.next_deadline().is_some() {
-            let _ = self.sweeper.sweep(|timer| self.cache.fire(timer));
-        }
-        assert!(self.cache.is_empty());
-    }
-}
-
 #[test]
 fn a_burst_of_keys_gives_its_memory_back() {
     let _alone = alone();
@@ -74,27 +54,5 @@ fn a_burst_of_keys_gives_its_memory_back() {
             keyed.sweep();
         });
         assert!(left < most / 50, "keys that were {end}: {left} of {most} bytes are left");
-    }
-}
-
-#[test]
-fn a_burst_of_entries_gives_its_memory_back() {
-    let _alone = alone();
-    let clock = ManualClock::new();
-    let (wheel, sweeper) = Builder::new().clock(clock.clone()).build().unwrap();
-    let mut cached = Cached { cache: Cache::builder(LIFE).build(wheel).unwrap(), sweeper, clock };
-    let ends: [End<Cached>; 3] = [
-        ("removed", |cached| {
-            (0..BURST).for_each(|key| assert_eq!(cached.cache.remove(&key), Some(key)));
-        }),
-        ("expired", |cached| cached.clock.advance(LIFE * 2)),
-        ("cleared", |cached| cached.cache.clear()),
-    ];
-    for (end, by) in ends {
-        let (left, most) = burst(&mut cached, Cached::fill, |cached| {
-            by(cached);
-            cached.sweep();
-        });
-        assert!(left < most / 50, "entries that were {end}: {left} of {most} bytes are left");
     }
 }

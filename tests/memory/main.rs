@@ -6,7 +6,7 @@
 mod bursts;
 #[path = "../common/mod.rs"]
 mod common;
-#[cfg(all(feature = "cache", feature = "keyed"))]
+#[cfg(feature = "keyed")]
 mod layered_bursts;
 #[cfg(feature = "future")]
 mod queues;

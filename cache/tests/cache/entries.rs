@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{
+use tourbillon::{BuildError, Builder, DriverBuilder, ExecutorJob, Inline, ManualClock, Refusal};
+use tourbillon_cache::{
     Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause, Evicted, LoadError, WeakCache,
 };
-use tourbillon::{BuildError, Builder, DriverBuilder, ExecutorJob, Inline, ManualClock, Refusal};
 
 /// go-zero's cache, on ticks of a second, may drop an entry of 2 s after 11 ms.
 #[test]

@@ -5,8 +5,8 @@ use crate::rig::{Rig, TICK, TTL};
 use std::sync::mpsc;
 use std::time::Duration;
 use tourbillon::__internals::Geometry;
-use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause};
 use tourbillon::{Builder, Clock, ManualClock, Refusal};
+use tourbillon_cache::{Cache, CacheBuildError, CacheBuilder, CacheRefusal, Cause};
 
 /// Whose range is no matter of many turns.
 fn wide() -> Shape {

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheTimer, IntoKey, LoadError, Loaded};
 use tourbillon::{Builder, Sweeper};
+use tourbillon_cache::{Cache, CacheTimer, IntoKey, LoadError, Loaded};
 
 const TTL: Duration = Duration::from_secs(60);
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuildError, CacheBuilder, Cause, LoadError, WeakCache};
 use tourbillon::{Builder, Clock, ManualClock};
+use tourbillon_cache::{Cache, CacheBuildError, CacheBuilder, Cause, LoadError, WeakCache};
 
 /// The part of an entry's life in which it is refreshed.
 const AHEAD: Duration = Duration::from_millis(40);

@@ -6,8 +6,8 @@ use crate::common::{Bench, SMALL, Shape};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause};
 use tourbillon::{Expired, ManualClock, Sweeper, Wheel};
+use tourbillon_cache::{Cache, CacheBuilder, CacheRefusal, CacheTimer, Cause};
 
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 pub(crate) const TTL: Duration = Duration::from_millis(100);

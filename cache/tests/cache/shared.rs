@@ -1,6 +1,6 @@
 //! Loads of the cache that belong to their keys: they go on when their callers are dropped.
 
-use crate::common::woken::Woken;
+use crate::common::Woken;
 use crate::rig::{Rig, TTL};
 use std::future::{Future, pending, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,8 +11,8 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, Cause, LoadError, Loaded};
 use tourbillon::{Builder, ManualClock};
+use tourbillon_cache::{Cache, Cause, LoadError, Loaded};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,6 @@
 //! Loads of the cache by tasks, which wait for one another and for threads.
 
-use crate::common::woken::Woken;
+use crate::common::Woken;
 use std::future::{Future, pending, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -8,8 +8,8 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
-use tourbillon::cache::{Cache, CacheTimer, LoadError};
 use tourbillon::{Builder, Clock, ManualClock, Sweeper};
+use tourbillon_cache::{Cache, CacheTimer, LoadError};
 
 const TTL: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, TTL};
 use tourbillon::Builder;
-use tourbillon::cache::{Cache, CacheBuilder, Cause};
+use tourbillon_cache::{Cache, CacheBuilder, Cause};
 
 /// A cache whose values say what they weigh.
 fn weighed(capacity: usize) -> Rig {

@@ -5,9 +5,9 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
-use tourbillon::cache::Cache;
 use tourbillon::scheduler::Scheduler;
-use tourbillon::{Builder, CacheExporter, ExecutorJob, Expired, Exporter, ManualClock, Metrics};
+use tourbillon::{Builder, ExecutorJob, Expired, Exporter, ManualClock, Metrics};
+use tourbillon_cache::{Cache, CacheExporter};
 
 const TICK: Duration = Duration::from_millis(1);
 

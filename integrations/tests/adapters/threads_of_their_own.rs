@@ -4,7 +4,6 @@
 use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
-use tourbillon::cache::Cache;
 use tourbillon::future::{Sleep, TimeoutError, Timer, drive, undriven};
 use tourbillon::scheduler::Scheduler;
 use tourbillon::tokio::{RuntimeClock, spawn};
@@ -127,7 +126,7 @@ fn other_wheels_follow_tokios_paused_clock() {
         let (wheel, undriven_cache) =
             undriven(Builder::new().clock(RuntimeClock::current())).unwrap();
         let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
-        let listener = move |gone: tourbillon::cache::Evicted<_, _>| told.send(gone.key).unwrap();
+        let listener = move |gone: tourbillon_cache::Evicted<_, _>| told.send(gone.key).unwrap();
         let cache = Cache::builder(HOUR).listener(listener).build(wheel).unwrap();
         let fires = cache.clone();
         tokio::spawn(undriven_cache.drive_by(tokio::time::sleep, move |timer| fires.fire(timer)));

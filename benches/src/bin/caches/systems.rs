@@ -52,7 +52,7 @@ impl Kind {
         let hour = Duration::from_secs(3600);
         match self {
             Kind::Tourbillon | Kind::TourbillonIdle => {
-                let mut builder = tourbillon::cache::Cache::builder(hour).capacity(room);
+                let mut builder = tourbillon_cache::Cache::builder(hour).capacity(room);
                 if self == Kind::TourbillonIdle {
                     builder = builder.time_to_idle(hour / 2);
                 }
@@ -101,7 +101,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Cache for tourbillon::cache::Cache<Number, Number> {
+impl Cache for tourbillon_cache::Cache<Number, Number> {
     fn get(&self, key: Number) -> Option<Number> {
         self.get(&key)
     }

@@ -1,0 +1,37 @@
+//! [`Inside`]: what the current thread is running, so that it does not wait for itself.
+
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+
+thread_local! {
+    /// The addresses of what was entered, the innermost last.
+    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While this lives, the thread is running a load of a cache, or a call of its listener.
+pub(crate) struct Inside(());
+
+impl Inside {
+    /// Enters `what`, which must not move while the guard lives.
+    pub(crate) fn enter<T>(what: &T) -> Self {
+        INSIDE.with(|inside| inside.borrow_mut().push(address(what)));
+        Self(())
+    }
+
+    /// Returns `true` if the current thread has entered `what`.
+    pub(crate) fn is<T>(what: &T) -> bool {
+        INSIDE.with(|inside| inside.borrow().contains(&address(what)))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Guards are dropped in the reverse order of their creation.
+        INSIDE.with(|inside| inside.borrow_mut().pop());
+    }
+}
+
+fn address<T>(what: &T) -> usize {
+    std::ptr::from_ref(what).addr()
+}
