@@ -30,7 +30,7 @@ const TOTALS: [Total; 6] = [
 ];
 
 const LEVELS: [Level; 2] = [
-    ("tourbillon_cache_entries", "Values held.", |s| s.entries as f64),
+    ("tourbillon_cache_entries", "Values entry.", |s| s.entries as f64),
     ("tourbillon_cache_weight", "What they weigh together.", |s| s.weight as f64),
 ];
 

@@ -70,11 +70,11 @@
 
 mod builder;
 mod carried;
+mod entry;
 mod error;
 mod eviction;
 #[cfg(feature = "metrics")]
 mod export;
-mod held;
 mod inside;
 mod key;
 mod lifetime;
@@ -109,7 +109,7 @@ pub use stats::CacheStats;
 pub use timer::CacheTimer;
 pub use weak::WeakCache;
 
-use held::Held;
+use entry::CacheEntry;
 use map::Served;
 use shard::Parted;
 use shared::Shared;
@@ -221,7 +221,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.shared.map.peek(key, |held| self.shared.is_live(held)).unwrap_or(false)
+        self.shared.map.peek(key, |entry| self.shared.is_live(entry)).unwrap_or(false)
     }
 
     /// Gives the key a value for the cache's time to live, in the place of the one it had.
@@ -276,7 +276,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         value: V,
         ttl: Duration,
     ) -> Result<(), Refused<CacheRefusal, V>> {
-        self.put(key, value, ttl, |key, held| Ok(self.shared.map.insert(key, held)))
+        self.put(key, value, ttl, |key, entry| Ok(self.shared.map.insert(key, entry)))
     }
 
     /// As [`insert`](Self::insert), unless the key has a value.
@@ -300,8 +300,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// ```
     pub fn insert_if_absent(&self, key: K, value: V) -> Result<(), Refused<CacheRefusal, V>> {
         let shared = &*self.shared;
-        let is_live = |held: &Held<V>| shared.is_live(held);
-        self.put(key, value, shared.ttl, |key, held| shared.map.insert_if(key, held, is_live))
+        let is_live = |entry: &CacheEntry<V>| shared.is_live(entry);
+        self.put(key, value, shared.ttl, |key, entry| shared.map.insert_if(key, entry, is_live))
     }
 
     /// Arms a value's timer, and gives the value to the map by `publish`, which may return it.
@@ -310,21 +310,21 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         key: K,
         value: V,
         ttl: Duration,
-        publish: impl FnOnce(K, Held<V>) -> Result<Parted<K, V>, Held<V>>,
+        publish: impl FnOnce(K, CacheEntry<V>) -> Result<Parted<K, V>, CacheEntry<V>>,
     ) -> Result<(), Refused<CacheRefusal, V>> {
         let shared = &*self.shared;
         let (timer, lives) = match shared.arm(key.clone(), ttl) {
             Ok(armed) => armed,
             Err(reason) => return Err(Refused { reason, value }),
         };
-        match publish(key.clone(), Held::new(value, timer, lives)) {
+        match publish(key.clone(), CacheEntry::new(value, timer, lives)) {
             Ok(parted) => {
                 shared.settle(&key, (timer, lives), parted);
                 Ok(())
             }
-            Err(held) => {
+            Err(entry) => {
                 shared.wheel.cancel(timer);
-                Err(Refused { reason: CacheRefusal::Present, value: held.value })
+                Err(Refused { reason: CacheRefusal::Present, value: entry.value })
             }
         }
     }
@@ -348,10 +348,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let (key, held) = self.shared.map.remove(key)?;
-        let clone = || self.shared.is_live(&held).then(|| held.value.clone());
+        let (key, entry) = self.shared.map.remove(key)?;
+        let clone = || self.shared.is_live(&entry).then(|| entry.value.clone());
         let value = catch_unwind(AssertUnwindSafe(clone));
-        self.shared.part([(key, held, Cause::Removed)]);
+        self.shared.part([(key, entry, Cause::Removed)]);
         value.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -446,7 +446,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// ```
     pub fn clear(&self) {
         let removed = self.shared.map.drain().into_iter();
-        self.shared.part(removed.map(|(key, held)| (key, held, Cause::Removed)));
+        self.shared.part(removed.map(|(key, entry)| (key, entry, Cause::Removed)));
     }
 
     /// What the cache has counted so far.
@@ -535,7 +535,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     {
         // The clock is read after the map was: the value is live now, and not only when the
         // look-up began.
-        match self.shared.map.get(key, |held| self.shared.serve(held)) {
+        match self.shared.map.get(key, |entry| self.shared.serve(entry)) {
             Served::Value(value) | Served::Ageing(value) | Served::Refreshing(value, _) => {
                 Some(value)
             }

@@ -43,7 +43,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let shared = &*self.shared;
-        shared.map.change(key, |held| shared.touch(held, ttl)).unwrap_or(Ok(false))
+        shared.map.change(key, |entry| shared.touch(entry, ttl)).unwrap_or(Ok(false))
     }
 
     /// Until when the key's value is served, if it is not used, touched or removed until then;
@@ -68,7 +68,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let shared = &*self.shared;
-        let until = shared.map.peek(key, |held| shared.is_live(held).then(|| held.until()))?;
+        let until = shared.map.peek(key, |entry| shared.is_live(entry).then(|| entry.until()))?;
         until.map(|until| shared.wheel.instant(until))
     }
 }

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::held::Held;
+use super::entry::CacheEntry;
 use super::load::{Joining, Load, Outcome};
 use super::map::{Found, Served};
 use super::stats::Count;
@@ -235,7 +235,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         &'q Q: IntoKey<K>,
     {
         let shared = &*self.shared;
-        let found = match shared.map.get(key, |held| shared.serve(held)) {
+        let found = match shared.map.get(key, |entry| shared.serve(entry)) {
             Served::Value(value) => Some((value, None)),
             Served::Refreshing(value, load) => Some((value, Some(load))),
             Served::Ageing(_) | Served::Over => None,
@@ -245,12 +245,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             return Begun::Found(value, refreshing);
         }
         loop {
-            match shared.map.value_or_load(key, |held| shared.serve(held), || key.into_key()) {
+            match shared.map.value_or_load(key, |entry| shared.serve(entry), || key.into_key()) {
                 Found::Value(value) => {
                     shared.counters.add(Count::Hit);
                     return Begun::Found(value, None);
                 }
-                Found::Over(key, held) => shared.part([(key, held, Cause::Expired)]),
+                Found::Over(key, entry) => shared.part([(key, entry, Cause::Expired)]),
                 Found::Loading(other) => return Begun::Other(other),
                 Found::Missing(key, load, ageing) => {
                     shared.counters.add(Count::Miss);
@@ -341,7 +341,7 @@ where
         ticket.fail(|| Outcome::Loaded(value.clone()));
         return Ok(value);
     };
-    let kept = ticket.keep(Held::new(value.clone(), timer, lives));
+    let kept = ticket.keep(CacheEntry::new(value.clone(), timer, lives));
     // A clone that panics does so when the map's side has been seen to.
     let end = || ticket.end(|| Outcome::Loaded(value.clone()));
     let ended = catch_unwind(AssertUnwindSafe(end));

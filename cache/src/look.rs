@@ -61,7 +61,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     #[doc(alias = "invalidate_entries_if")]
     pub fn retain(&self, stays: impl FnMut(&K, &V) -> bool) {
         let removed = self.shared.map.retain(stays).into_iter();
-        self.shared.part(removed.map(|(key, held)| (key, held, Cause::Removed)));
+        self.shared.part(removed.map(|(key, entry)| (key, entry, Cause::Removed)));
     }
 }
 
@@ -91,7 +91,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Iterator for Entries<'_, K, V> {
             if let Some(entry) = self.part.next() {
                 return Some(entry);
             }
-            let is_live = |held: &_| self.shared.is_live(held);
+            let is_live = |entry: &_| self.shared.is_live(entry);
             self.part = self.shared.map.shard_of(self.next, is_live)?.into_iter();
             self.next += 1;
         }

@@ -16,7 +16,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::held::Held;
+use super::entry::CacheEntry;
 use super::load::Load;
 use super::shard::{Bound, HASHER, Hashes, Own, Parted, Shard, Sought};
 use crate::panics::{ignore_poison, quietly};
@@ -51,7 +51,7 @@ pub(super) enum Served<V> {
 pub(super) enum Found<K, V> {
     Value(V),
     /// It was no longer to be served, and is out of the map.
-    Over(K, Held<V>),
+    Over(K, CacheEntry<V>),
     /// Another caller is loading it.
     Loading(Arc<Load<V>>),
     /// No caller is. This one, whose place it is now, is to load it. Until then there is the value
@@ -73,7 +73,11 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
 
     /// What `serve` says of the key's value, which counts as a use of it; it is not to be loaded by
     /// one more caller.
-    pub(super) fn get<Q>(&self, key: &Q, serve: impl FnOnce(&Held<V>) -> Served<V>) -> Served<V>
+    pub(super) fn get<Q>(
+        &self,
+        key: &Q,
+        serve: impl FnOnce(&CacheEntry<V>) -> Served<V>,
+    ) -> Served<V>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -90,7 +94,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     /// What `look` makes of the key's value, without a word to the policy of eviction.
-    pub(super) fn peek<Q, R>(&self, key: &Q, look: impl FnOnce(&Held<V>) -> R) -> Option<R>
+    pub(super) fn peek<Q, R>(&self, key: &Q, look: impl FnOnce(&CacheEntry<V>) -> R) -> Option<R>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -100,42 +104,46 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     /// What `change` makes of the key's value, whose weight it must leave alone.
-    pub(super) fn change<Q, R>(&self, key: &Q, change: impl FnOnce(&mut Held<V>) -> R) -> Option<R>
+    pub(super) fn change<Q, R>(
+        &self,
+        key: &Q,
+        change: impl FnOnce(&mut CacheEntry<V>) -> R,
+    ) -> Option<R>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
         let key = self.sought(key);
-        self.write(&key).entries.peek_mut(&key).map(|mut held| change(&mut held))
+        self.write(&key).entries.peek_mut(&key).map(|mut entry| change(&mut entry))
     }
 
     /// Puts a value in, unless the key has one that is to be served: it comes back then.
     pub(super) fn insert_if(
         &self,
         key: K,
-        held: Held<V>,
-        is_live: impl FnOnce(&Held<V>) -> bool,
-    ) -> Result<Parted<K, V>, Held<V>> {
+        entry: CacheEntry<V>,
+        is_live: impl FnOnce(&CacheEntry<V>) -> bool,
+    ) -> Result<Parted<K, V>, CacheEntry<V>> {
         let sought = self.sought(&key);
         let mut shard = self.write(&sought);
         if shard.entries.peek(&sought).is_some_and(is_live) {
-            return Err(held);
+            return Err(entry);
         }
-        Ok(shard.put(key, held))
+        Ok(shard.put(key, entry))
     }
 
     /// The keys and values of one shard that are to be served, or `None` beyond the last one.
     pub(super) fn shard_of(
         &self,
         number: usize,
-        is_live: impl Fn(&Held<V>) -> bool,
+        is_live: impl Fn(&CacheEntry<V>) -> bool,
     ) -> Option<Vec<(K, V)>>
     where
         K: Clone,
     {
         let shard = ignore_poison(self.shards.get(number)?.read());
-        let live = shard.entries.iter().filter(|(_, held)| is_live(held));
-        Some(live.map(|(Own(key), held)| (key.clone(), held.value.clone())).collect())
+        let live = shard.entries.iter().filter(|(_, entry)| is_live(entry));
+        Some(live.map(|(Own(key), entry)| (key.clone(), entry.value.clone())).collect())
     }
 
     /// Removes what `stays` does not want, one shard after the other, each at once. Loads that are
@@ -149,7 +157,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.overtake_all();
-            let all = shard.entries.iter().map(|(Own(key), held)| (key, &held.value));
+            let all = shard.entries.iter().map(|(Own(key), entry)| (key, &entry.value));
             let leaves = all.filter(|(key, value)| !stays(key, value)).map(|(key, _)| key.clone());
             for key in leaves.collect::<Vec<_>>() {
                 parted.extend(shard.remove(&self.sought(&key)));
@@ -159,11 +167,11 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         parted
     }
 
-    pub(super) fn insert(&self, key: K, held: Held<V>) -> Parted<K, V> {
-        self.write(&self.sought(&key)).put(key, held)
+    pub(super) fn insert(&self, key: K, entry: CacheEntry<V>) -> Parted<K, V> {
+        self.write(&self.sought(&key)).put(key, entry)
     }
 
-    pub(super) fn remove<Q>(&self, key: &Q) -> Option<(K, Held<V>)>
+    pub(super) fn remove<Q>(&self, key: &Q) -> Option<(K, CacheEntry<V>)>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -206,16 +214,16 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         &self,
         key: &K,
         timer: TimerId,
-        is_live: impl FnOnce(&Held<V>) -> bool,
+        is_live: impl FnOnce(&CacheEntry<V>) -> bool,
         arm: impl FnOnce(&K, WheelInstant) -> Result<TimerId, Refusal>,
-    ) -> Option<(K, Held<V>)> {
+    ) -> Option<(K, CacheEntry<V>)> {
         let sought = self.sought(key);
         let mut shard = self.write(&sought);
-        if let Some(mut held) = shard.entries.peek_mut(&sought) {
-            if held.timer == timer && is_live(&held) {
-                match arm(key, held.until()) {
+        if let Some(mut entry) = shard.entries.peek_mut(&sought) {
+            if entry.timer == timer && is_live(&entry) {
+                match arm(key, entry.until()) {
                     Ok(timer) => {
-                        held.timer = timer;
+                        entry.timer = timer;
                         return None;
                     }
                     // It is served until then, as others whose timers were handed back.
@@ -232,8 +240,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         &self,
         key: &K,
         timer: TimerId,
-        is_live: impl FnOnce(&Held<V>) -> bool,
-    ) -> Option<(K, Held<V>)> {
+        is_live: impl FnOnce(&CacheEntry<V>) -> bool,
+    ) -> Option<(K, CacheEntry<V>)> {
         let sought = self.sought(key);
         let mut shard = self.write(&sought);
         let stays = shard.entries.peek(&sought).is_some_and(is_live);
@@ -245,7 +253,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let mut all = Parted::new();
         for shard in &self.shards {
             let mut taken = lock(shard).take();
-            all.extend(taken.drain().map(|(Own(key), held)| (key, held)));
+            all.extend(taken.drain().map(|(Own(key), entry)| (key, entry)));
         }
         all
     }
@@ -267,7 +275,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     pub(super) fn value_or_load<Q>(
         &self,
         key: &Q,
-        serve: impl FnOnce(&Held<V>) -> Served<V>,
+        serve: impl FnOnce(&CacheEntry<V>) -> Served<V>,
         own: impl FnOnce() -> K,
     ) -> Found<K, V>
     where
@@ -278,15 +286,15 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         // Before the lock, and so dropped after it.
         let mut ageing = None;
         let mut shard = self.write(&sought);
-        if let Some(held) = shard.entries.get(&sought) {
-            match serve(held) {
+        if let Some(entry) = shard.entries.get(&sought) {
+            match serve(entry) {
                 Served::Value(value) | Served::Refreshing(value, _) => return Found::Value(value),
                 Served::Ageing(value) => ageing = Some(value),
                 Served::Over => {
                     let removed = shard.remove(&sought);
                     shard.shrink();
-                    if let Some((key, held)) = removed {
-                        return Found::Over(key, held);
+                    if let Some((key, entry)) = removed {
+                        return Found::Over(key, entry);
                     }
                 }
             }
@@ -302,7 +310,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     pub(super) fn load_ahead<Q>(
         &self,
         key: &Q,
-        ages: impl Fn(&Held<V>) -> bool,
+        ages: impl Fn(&CacheEntry<V>) -> bool,
         own: impl FnOnce() -> K,
     ) -> Option<(K, Arc<Load<V>>)>
     where
@@ -327,13 +335,13 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         &self,
         key: &K,
         load: &Arc<Load<V>>,
-        held: Held<V>,
-    ) -> Result<Parted<K, V>, Held<V>>
+        entry: CacheEntry<V>,
+    ) -> Result<Parted<K, V>, CacheEntry<V>>
     where
         K: Clone,
     {
         let mut shard = self.write(&self.sought(key));
-        if shard.land(key, load) { Ok(shard.insert(key.clone(), held)) } else { Err(held) }
+        if shard.land(key, load) { Ok(shard.insert(key.clone(), entry)) } else { Err(entry) }
     }
 }
 
@@ -345,7 +353,7 @@ impl<K: Eq + Hash, V> Map<K, V> {
 
     /// As [`land`](Self::land), for a load that gave nothing to be kept: tells the value that it
     /// was to replace, if there is one.
-    pub(super) fn fail(&self, key: &K, load: &Arc<Load<V>>, tell: impl FnOnce(&Held<V>)) {
+    pub(super) fn fail(&self, key: &K, load: &Arc<Load<V>>, tell: impl FnOnce(&CacheEntry<V>)) {
         let sought = self.sought(key);
         let mut shard = self.write(&sought);
         if shard.land(key, load) {

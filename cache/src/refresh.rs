@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::held::Held;
+use super::entry::CacheEntry;
 use super::loading::finish;
 use super::stats::Count;
 use super::ticket::Ticket;
@@ -65,7 +65,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     {
         let shared = &*self.shared;
         shared.ahead?;
-        let ages = |held: &Held<V>| shared.is_live_and_ages(held);
+        let ages = |entry: &CacheEntry<V>| shared.is_live_and_ages(entry);
         let (key, load) = shared.map.load_ahead(key, ages, || key.into_key())?;
         shared.counters.add(Count::Load);
         Some(Refresh { ticket: Ticket::new(Arc::clone(&self.shared), key, load) })

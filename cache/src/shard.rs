@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::held::Held;
+use super::entry::CacheEntry;
 use super::load::Load;
 use quick_cache::unsync::Cache;
 use quick_cache::{DefaultHashBuilder, Equivalent, Lifecycle, OptionsBuilder, Weighter};
@@ -76,7 +76,7 @@ impl Hasher for AsItIs {
 }
 
 /// What an operation made the map give up.
-pub(super) type Parted<K, V> = Vec<(K, Held<V>)>;
+pub(super) type Parted<K, V> = Vec<(K, CacheEntry<V>)>;
 
 /// Collects what a shard gives up, for the caller to see to outside of its lock.
 #[derive(Clone)]
@@ -85,11 +85,11 @@ pub(super) struct Collect {
     heavy: Arc<AtomicBool>,
 }
 
-impl<K, V> Lifecycle<Own<K>, Held<V>> for Collect {
+impl<K, V> Lifecycle<Own<K>, CacheEntry<V>> for Collect {
     type RequestState = Parted<K, V>;
 
     /// Returns `true` once for a heavy entry, which is the first that the policy asks about.
-    fn is_pinned(&self, _: &Own<K>, _: &Held<V>) -> bool {
+    fn is_pinned(&self, _: &Own<K>, _: &CacheEntry<V>) -> bool {
         // Relaxed, both: the lock of the shard orders them.
         let heavy = self.heavy.load(Relaxed);
         if heavy {
@@ -98,8 +98,8 @@ impl<K, V> Lifecycle<Own<K>, Held<V>> for Collect {
         heavy
     }
 
-    fn on_evict(&self, parted: &mut Parted<K, V>, Own(key): Own<K>, held: Held<V>) {
-        parted.push((key, held));
+    fn on_evict(&self, parted: &mut Parted<K, V>, Own(key): Own<K>, entry: CacheEntry<V>) {
+        parted.push((key, entry));
     }
 }
 
@@ -113,15 +113,15 @@ pub(super) struct Weigh<K, V> {
     heaviest: u64,
 }
 
-impl<K, V> Weighter<Own<K>, Held<V>> for Weigh<K, V> {
-    fn weight(&self, Own(key): &Own<K>, held: &Held<V>) -> u64 {
+impl<K, V> Weighter<Own<K>, CacheEntry<V>> for Weigh<K, V> {
+    fn weight(&self, Own(key): &Own<K>, entry: &CacheEntry<V>) -> u64 {
         // What weighs nothing would never be evicted.
-        self.weigher.as_ref().map_or(1, |weigh| weigh(key, &held.value).clamp(1, self.heaviest))
+        self.weigher.as_ref().map_or(1, |weigh| weigh(key, &entry.value).clamp(1, self.heaviest))
     }
 }
 
 pub(super) type Entries<K, V> =
-    Cache<Own<K>, Held<V>, Weigh<K, V>, BuildHasherDefault<AsItIs>, Collect>;
+    Cache<Own<K>, CacheEntry<V>, Weigh<K, V>, BuildHasherDefault<AsItIs>, Collect>;
 type Loads<K, V> = HashMap<K, Arc<Load<V>>, Hashes>;
 
 /// The keys of one lock.
@@ -236,35 +236,35 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         (key, load)
     }
 
-    pub(super) fn insert(&mut self, key: K, held: Held<V>) -> Parted<K, V> {
+    pub(super) fn insert(&mut self, key: K, entry: CacheEntry<V>) -> Parted<K, V> {
         let mut parted = Parted::new();
-        self.admit(Own(key), held, &mut parted);
+        self.admit(Own(key), entry, &mut parted);
         self.most = self.most.max(self.entries.len());
         parted
     }
 
     /// Puts an entry in. It is kept if it weighs no more than the bound.
-    fn admit(&mut self, own: Own<K>, held: Held<V>, parted: &mut Parted<K, V>) {
-        let (timer, before) = (held.timer, parted.len());
-        self.let_in(own, held, parted);
+    fn admit(&mut self, own: Own<K>, entry: CacheEntry<V>, parted: &mut Parted<K, V>) {
+        let (timer, before) = (entry.timer, parted.len());
+        self.let_in(own, entry, parted);
         // One that replaces another, or that was evicted not long ago, is itself among those that
         // the policy may evict for it. As a new one it is not.
-        let evicted = parted[before..].iter().position(|(_, held)| held.timer == timer);
+        let evicted = parted[before..].iter().position(|(_, entry)| entry.timer == timer);
         if let Some(at) = evicted {
-            let (key, held) = parted.remove(before + at);
+            let (key, entry) = parted.remove(before + at);
             let own = Own(key);
             self.entries.remove(&own);
-            self.let_in(own, held, parted);
+            self.let_in(own, entry, parted);
         }
     }
 
-    fn let_in(&mut self, own: Own<K>, held: Held<V>, parted: &mut Parted<K, V>) {
+    fn let_in(&mut self, own: Own<K>, entry: CacheEntry<V>, parted: &mut Parted<K, V>) {
         if let (Some(most), Some(_)) = (self.bound.most, &self.bound.weigher) {
-            let weight = self.bound.weigh().weight(&own, &held);
+            let weight = self.bound.weigh().weight(&own, &entry);
             // Relaxed: as where it is read.
             self.heavy.store(Self::is_heavy(weight, most as u64), Relaxed);
         }
-        self.entries.insert_with_lifecycle(own, held, parted);
+        self.entries.insert_with_lifecycle(own, entry, parted);
     }
 
     /// Whether an entry fits, but is heavier than what the policy lets in, as that reckons.
@@ -275,9 +275,9 @@ impl<K: Eq + Hash, V> Shard<K, V> {
     }
 
     /// Inserts, in the place of a load that is under way, if one is.
-    pub(super) fn put(&mut self, key: K, held: Held<V>) -> Parted<K, V> {
+    pub(super) fn put(&mut self, key: K, entry: CacheEntry<V>) -> Parted<K, V> {
         self.overtake(&key);
-        self.insert(key, held)
+        self.insert(key, entry)
     }
 
     /// Takes the place of a load that is under way, if one is.
@@ -322,19 +322,19 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         let fresh = Self::fresh(&self.bound, &self.heavy);
         let mut old = std::mem::replace(&mut self.entries, fresh);
         self.entries.reserve(len);
-        for (own, held) in old.drain() {
+        for (own, entry) in old.drain() {
             // None is evicted: they weigh no more than before.
-            self.admit(own, held, &mut Parted::new());
+            self.admit(own, entry, &mut Parted::new());
         }
         self.most = len;
     }
 
-    pub(super) fn remove<Q>(&mut self, key: &Sought<'_, Q>) -> Option<(K, Held<V>)>
+    pub(super) fn remove<Q>(&mut self, key: &Sought<'_, Q>) -> Option<(K, CacheEntry<V>)>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.entries.remove(key).map(|(Own(key), held)| (key, held))
+        self.entries.remove(key).map(|(Own(key), entry)| (key, entry))
     }
 
     /// Removes the value that this timer ends, if the key still has that one.
@@ -342,10 +342,10 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         &mut self,
         key: &Sought<'_, K>,
         timer: TimerId,
-    ) -> Option<(K, Held<V>)> {
-        let removed = self.entries.remove_if(key, |held| held.timer == timer);
+    ) -> Option<(K, CacheEntry<V>)> {
+        let removed = self.entries.remove_if(key, |entry| entry.timer == timer);
         self.shrink();
-        removed.map(|(Own(key), held)| (key, held))
+        removed.map(|(Own(key), entry)| (key, entry))
     }
 
     fn shrink_loads(&mut self) {

@@ -18,9 +18,9 @@
 
 #![forbid(unsafe_code)]
 
+use super::entry::{CacheEntry, Lives};
 use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted};
-use super::held::{Held, Lives};
 use super::map::{Map, Served};
 use super::shard::Parted;
 use super::spread::Spread;
@@ -70,48 +70,48 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// Whether a value is to be served.
     #[inline]
-    pub(super) fn is_live(&self, held: &Held<V>) -> bool {
-        !self.wheel.has_passed(held.until())
+    pub(super) fn is_live(&self, entry: &CacheEntry<V>) -> bool {
+        !self.wheel.has_passed(entry.until())
     }
 
     /// What a value is good for; to be served is a use of it.
     #[inline]
-    pub(super) fn serve(&self, held: &Held<V>) -> Served<V> {
+    pub(super) fn serve(&self, entry: &CacheEntry<V>) -> Served<V> {
         let is_live = match self.idle {
-            None => self.is_live(held),
-            Some(idle) => self.use_if_live(held, idle),
+            None => self.is_live(entry),
+            Some(idle) => self.use_if_live(entry, idle),
         };
         if !is_live {
             return Served::Over;
         }
-        let value = held.value.clone();
-        if self.ages(held) { Served::Ageing(value) } else { Served::Value(value) }
+        let value = entry.value.clone();
+        if self.ages(entry) { Served::Ageing(value) } else { Served::Value(value) }
     }
 
     /// As [`is_live`](Self::is_live), where that is a use: by one look at the clock, mostly.
     #[inline]
-    fn use_if_live(&self, held: &Held<V>, idle: Duration) -> bool {
+    fn use_if_live(&self, entry: &CacheEntry<V>, idle: Duration) -> bool {
         // With the lag that is added to delays, it is no earlier than that long after now.
         let used = self.wheel.wheel_instant_after(idle);
-        let is_live = held.outlives(used, idle) || self.is_live(held);
+        let is_live = entry.outlives(used, idle) || self.is_live(entry);
         if is_live {
-            held.used(used);
+            entry.used(used);
         }
         is_live
     }
 
     /// Whether the next value is to be loaded in the place of this one, which is served until then.
     #[inline]
-    fn ages(&self, held: &Held<V>) -> bool {
+    fn ages(&self, entry: &CacheEntry<V>) -> bool {
         self.ahead.is_some_and(|ahead| {
-            self.wheel.has_passed(held.ages(ahead)) && self.wheel.has_passed(held.pause())
+            self.wheel.has_passed(entry.ages(ahead)) && self.wheel.has_passed(entry.pause())
         })
     }
 
     /// A load ahead of this value has failed: the next one waits, and twice as long each time.
-    pub(super) fn pause(&self, held: &Held<V>) {
+    pub(super) fn pause(&self, entry: &CacheEntry<V>) {
         let Some(ahead) = self.ahead else { return };
-        held.refresh_failed(|failures| {
+        entry.refresh_failed(|failures| {
             let first = (ahead / 32).min(Self::FIRST_PAUSE);
             let pause = first.saturating_mul(1 << (failures - 1).min(31));
             self.wheel.wheel_instant_after(pause.min(Self::LONGEST_PAUSE))
@@ -119,8 +119,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     }
 
     /// As [`ages`](Self::ages), of a value that may have ended.
-    pub(super) fn is_live_and_ages(&self, held: &Held<V>) -> bool {
-        self.is_live(held) && self.ages(held)
+    pub(super) fn is_live_and_ages(&self, entry: &CacheEntry<V>) -> bool {
+        self.is_live(entry) && self.ages(entry)
     }
 
     /// Step 1: arms the timer of a value that is to live for about `ttl`.
@@ -171,22 +171,26 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// Gives a value, with the map's lock held, another time to live; whether it is to be served at
     /// all.
-    pub(super) fn touch(&self, held: &mut Held<V>, ttl: Duration) -> Result<bool, CacheRefusal> {
+    pub(super) fn touch(
+        &self,
+        entry: &mut CacheEntry<V>,
+        ttl: Duration,
+    ) -> Result<bool, CacheRefusal> {
         let drawn = self.draw(ttl)?;
-        if !self.is_live(held) {
+        if !self.is_live(entry) {
             return Ok(false);
         }
         let (pinned, unused) = (self.wheel.pin(), self.unused(drawn));
-        let reset = pinned.reset(held.timer, self.first_hop(unused));
+        let reset = pinned.reset(entry.timer, self.first_hop(unused));
         let refused = |refusal| Err(CacheRefusal::Wheel(refusal));
         let deadline = match reset {
-            Ok(true) => pinned.deadline(held.timer),
+            Ok(true) => pinned.deadline(entry.timer),
             // Its timer has fired for an earlier time: whoever sweeps arms it anew.
             Ok(false) if !self.wheel.is_closed() => None,
             Ok(false) => return refused(Refusal::Closed),
             Err(beyond) => return refused(Refusal::BeyondRange(beyond)),
         };
-        held.set_lives(self.lives(self.until(unused, deadline), drawn));
+        entry.set_lives(self.lives(self.until(unused, deadline), drawn));
         Ok(true)
     }
 
@@ -198,12 +202,12 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         let gone = !self.wheel.contains(timer);
         let fired = || !self.wheel.is_closed() || self.wheel.has_passed(lives.until);
         let missed = if gone && fired() { self.expire(key, timer) } else { None };
-        let parted = parted.into_iter().map(|(gone, held)| {
-            let replaced = held.timer != timer && gone == *key;
+        let parted = parted.into_iter().map(|(gone, entry)| {
+            let replaced = entry.timer != timer && gone == *key;
             let cause = if replaced { Cause::Replaced } else { Cause::Size };
-            (gone, held, cause)
+            (gone, entry, cause)
         });
-        self.part(parted.chain(missed.map(|(key, held)| (key, held, Cause::Size))));
+        self.part(parted.chain(missed.map(|(key, entry)| (key, entry, Cause::Size))));
     }
 
     /// Takes the value out of the map that this timer ends, if it is still there and was not used
@@ -215,7 +219,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
             self.map.check_load(key, timer.id, || self.arm_load(key.clone()));
         }
         // For want of a place in the wheel, if its time has not come.
-        self.part(expired.map(|(key, held)| (key, held, Cause::Size)));
+        self.part(expired.map(|(key, entry)| (key, entry, Cause::Size)));
     }
 
     /// Arms the timer of a load that belongs to its key: it is dropped then if no caller waits for
@@ -225,8 +229,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         self.wheel.insert(CacheTimer { key }, wait).ok()
     }
 
-    fn expire(&self, key: &K, timer: TimerId) -> Option<(K, Held<V>)> {
-        let is_live = |held: &Held<V>| self.is_live(held);
+    fn expire(&self, key: &K, timer: TimerId) -> Option<(K, CacheEntry<V>)> {
+        let is_live = |entry: &CacheEntry<V>| self.is_live(entry);
         self.map.expire(key, timer, is_live, |key, until| {
             let timer = self.wheel.insert_at_wheel_instant(CacheTimer { key: key.clone() }, until);
             let timer = match timer {
@@ -245,8 +249,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
         let ended =
             unfired.into_iter().filter_map(|Unfired { value: CacheTimer { key }, id, .. }| {
                 self.map.check_load(&key, id, || None);
-                let (key, held) = self.map.remove_of(&key, id, |held| self.is_live(held))?;
-                Some((key, held, Cause::Expired))
+                let (key, entry) = self.map.remove_of(&key, id, |entry| self.is_live(entry))?;
+                Some((key, entry, Cause::Expired))
             });
         self.part(ended);
     }
@@ -254,18 +258,18 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     /// Step 3, for values that the caller had from the map: cancels their timers, counts them and
     /// tells the listener. A value whose time has passed has expired, whatever took it out. A panic
     /// of the listener, or of the drop of a value, goes on to the caller when all are told.
-    pub(super) fn part(&self, parted: impl IntoIterator<Item = (K, Held<V>, Cause)>) {
+    pub(super) fn part(&self, parted: impl IntoIterator<Item = (K, CacheEntry<V>, Cause)>) {
         let mut each = DropEach::default();
-        for (key, held, cause) in parted {
-            self.wheel.cancel(held.timer);
-            let cause = if self.is_live(&held) { cause } else { Cause::Expired };
+        for (key, entry, cause) in parted {
+            self.wheel.cancel(entry.timer);
+            let cause = if self.is_live(&entry) { cause } else { Cause::Expired };
             match cause {
                 Cause::Expired => self.counters.add(Count::Expired),
                 Cause::Size => self.counters.add(Count::Evicted),
                 Cause::Replaced | Cause::Removed => {}
             }
-            let deadline = self.wheel.instant(held.until());
-            let told = Evicted { key, value: held.value, cause, deadline };
+            let deadline = self.wheel.instant(entry.until());
+            let told = Evicted { key, value: entry.value, cause, deadline };
             each.run(|| match &self.listener {
                 Some(listener) => listener.tell(told),
                 None => drop(told),
@@ -276,9 +280,9 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
     /// Ends the timers of all values when the last handle goes: a wheel that lives on is not to
     /// keep the keys. A drop that panics has nobody to tell, and ends nothing.
     pub(super) fn forget(&self) {
-        for (key, held) in self.map.drain() {
-            self.wheel.cancel(held.timer);
-            quietly(|| drop((key, held)));
+        for (key, entry) in self.map.drain() {
+            self.wheel.cancel(entry.timer);
+            quietly(|| drop((key, entry)));
         }
         if self.wheel.is_closed() {
             // Nothing of the cache is armed there any more: whoever sweeps until then is told.

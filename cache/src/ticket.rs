@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::held::Held;
+use super::entry::CacheEntry;
 use super::load::{Load, Outcome};
 use super::shard::Parted;
 use super::shared::Shared;
@@ -79,7 +79,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
 
     /// Takes the load out of the key's place; the next load ahead of what is there waits.
     fn give_up(&self) {
-        self.shared.map.fail(&self.key, &self.load, |held| self.shared.pause(held));
+        self.shared.map.fail(&self.key, &self.load, |entry| self.shared.pause(entry));
     }
 
     /// Ends the load, with what `outcome` makes if anybody waits for it.
@@ -96,8 +96,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
 
     /// Puts the value into the key's place; it comes back if that was taken away by an insert or a
     /// removal of the key.
-    pub(super) fn keep(&self, held: Held<V>) -> Result<Parted<K, V>, Held<V>> {
-        self.shared.map.keep(&self.key, &self.load, held)
+    pub(super) fn keep(&self, entry: CacheEntry<V>) -> Result<Parted<K, V>, CacheEntry<V>> {
+        self.shared.map.keep(&self.key, &self.load, entry)
     }
 }
 

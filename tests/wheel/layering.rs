@@ -203,7 +203,7 @@ const ATOMICS: [&str; 12] = [
     "sync/fork.rs",
     "sync/traced.rs",
     "clock/mod.rs",
-    "cache/held.rs",
+    "cache/entry.rs",
     "cache/shard.rs",
     "cache/spread.rs",
     "cache/stats.rs",

@@ -1,4 +1,4 @@
-//! [`Held`]: a value in the map, with its timer and its times.
+//! [`CacheEntry`]: a value in the map, with its timer and its times.
 //!
 //! Two deadlines: that of the timer, and the value's own, until which it is served. They are the
 //! same when it is inserted. A use of it, or a touch, moves the value's own to later and leaves the
@@ -22,7 +22,7 @@ pub(super) struct Lives {
 }
 
 /// A value in the map, with its timer.
-pub(super) struct Held<V> {
+pub(super) struct CacheEntry<V> {
     pub(super) value: V,
     /// Names this value among all that its key ever had, and the timer that ends it.
     pub(super) timer: TimerId,
@@ -36,7 +36,7 @@ pub(super) struct Held<V> {
     pause: AtomicU64,
 }
 
-impl<V> Held<V> {
+impl<V> CacheEntry<V> {
     pub(super) fn new(value: V, timer: TimerId, lives: Lives) -> Self {
         let until = AtomicU64::new(lives.until.as_nanos());
         Self { value, timer, until, at_most: lives.at_most.as_nanos(), pause: AtomicU64::new(0) }
@@ -89,7 +89,7 @@ impl<V> Held<V> {
     }
 }
 
-/// The bits of [`Held::pause`] that count.
+/// The bits of [`CacheEntry::pause`] that count.
 const FAILURES: u64 = 0b1_1111;
 
 /// At most 584 years.
