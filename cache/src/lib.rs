@@ -111,7 +111,7 @@ pub use weak::WeakCache;
 
 use entry::CacheEntry;
 use map::Served;
-use shard::Parted;
+use shard::Removed;
 use shared::Shared;
 use stats::Count;
 use std::borrow::Borrow;
@@ -310,7 +310,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         key: K,
         value: V,
         ttl: Duration,
-        publish: impl FnOnce(K, CacheEntry<V>) -> Result<Parted<K, V>, CacheEntry<V>>,
+        publish: impl FnOnce(K, CacheEntry<V>) -> Result<Removed<K, V>, CacheEntry<V>>,
     ) -> Result<(), Refused<CacheRefusal, V>> {
         let shared = &*self.shared;
         let (timer, lives) = match shared.arm(key.clone(), ttl) {
@@ -318,8 +318,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
             Err(reason) => return Err(Refused { reason, value }),
         };
         match publish(key.clone(), CacheEntry::new(value, timer, lives)) {
-            Ok(parted) => {
-                shared.settle(&key, (timer, lives), parted);
+            Ok(removed) => {
+                shared.settle(&key, (timer, lives), removed);
                 Ok(())
             }
             Err(entry) => {
@@ -351,7 +351,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let (key, entry) = self.shared.map.remove(key)?;
         let clone = || self.shared.is_live(&entry).then(|| entry.value.clone());
         let value = catch_unwind(AssertUnwindSafe(clone));
-        self.shared.part([(key, entry, Cause::Removed)]);
+        self.shared.evict([(key, entry, Cause::Removed)]);
         value.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -446,7 +446,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// ```
     pub fn clear(&self) {
         let removed = self.shared.map.drain().into_iter();
-        self.shared.part(removed.map(|(key, entry)| (key, entry, Cause::Removed)));
+        self.shared.evict(removed.map(|(key, entry)| (key, entry, Cause::Removed)));
     }
 
     /// What the cache has counted so far.

@@ -250,7 +250,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                     shared.counters.add(Count::Hit);
                     return Begun::Found(value, None);
                 }
-                Found::Over(key, entry) => shared.part([(key, entry, Cause::Expired)]),
+                Found::Over(key, entry) => shared.evict([(key, entry, Cause::Expired)]),
                 Found::Loading(other) => return Begun::Other(other),
                 Found::Missing(key, load, ageing) => {
                     shared.counters.add(Count::Miss);
@@ -346,7 +346,7 @@ where
     let end = || ticket.end(|| Outcome::Loaded(value.clone()));
     let ended = catch_unwind(AssertUnwindSafe(end));
     match kept {
-        Ok(parted) => shared.settle(&key, (timer, lives), parted),
+        Ok(removed) => shared.settle(&key, (timer, lives), removed),
         // Overtaken: no value has this timer.
         Err(_) => drop(shared.wheel.cancel(timer)),
     }

@@ -61,7 +61,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     #[doc(alias = "invalidate_entries_if")]
     pub fn retain(&self, stays: impl FnMut(&K, &V) -> bool) {
         let removed = self.shared.map.retain(stays).into_iter();
-        self.shared.part(removed.map(|(key, entry)| (key, entry, Cause::Removed)));
+        self.shared.evict(removed.map(|(key, entry)| (key, entry, Cause::Removed)));
     }
 }
 

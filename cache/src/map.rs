@@ -18,7 +18,7 @@
 
 use super::entry::CacheEntry;
 use super::load::Load;
-use super::shard::{Bound, HASHER, Hashes, Own, Parted, Shard, Sought};
+use super::shard::{Bound, HASHER, Hashes, Own, Removed, Shard, Sought};
 use crate::panics::{ignore_poison, quietly};
 use crossbeam_utils::CachePadded;
 use std::borrow::Borrow;
@@ -123,7 +123,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         key: K,
         entry: CacheEntry<V>,
         is_live: impl FnOnce(&CacheEntry<V>) -> bool,
-    ) -> Result<Parted<K, V>, CacheEntry<V>> {
+    ) -> Result<Removed<K, V>, CacheEntry<V>> {
         let sought = self.sought(&key);
         let mut shard = self.write(&sought);
         if shard.entries.peek(&sought).is_some_and(is_live) {
@@ -149,25 +149,25 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     /// Removes what `stays` does not want, one shard after the other, each at once. Loads that are
     /// under way are overtaken: what they have read so far is no value yet that it could be asked
     /// about.
-    pub(super) fn retain(&self, mut stays: impl FnMut(&K, &V) -> bool) -> Parted<K, V>
+    pub(super) fn retain(&self, mut stays: impl FnMut(&K, &V) -> bool) -> Removed<K, V>
     where
         K: Clone,
     {
-        let mut parted = Parted::new();
+        let mut removed = Removed::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.overtake_all();
             let all = shard.entries.iter().map(|(Own(key), entry)| (key, &entry.value));
             let leaves = all.filter(|(key, value)| !stays(key, value)).map(|(key, _)| key.clone());
             for key in leaves.collect::<Vec<_>>() {
-                parted.extend(shard.remove(&self.sought(&key)));
+                removed.extend(shard.remove(&self.sought(&key)));
             }
             shard.shrink();
         }
-        parted
+        removed
     }
 
-    pub(super) fn insert(&self, key: K, entry: CacheEntry<V>) -> Parted<K, V> {
+    pub(super) fn insert(&self, key: K, entry: CacheEntry<V>) -> Removed<K, V> {
         self.write(&self.sought(&key)).put(key, entry)
     }
 
@@ -249,8 +249,8 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     /// Removes all: one shard after the other, each at once.
-    pub(super) fn drain(&self) -> Parted<K, V> {
-        let mut all = Parted::new();
+    pub(super) fn drain(&self) -> Removed<K, V> {
+        let mut all = Removed::new();
         for shard in &self.shards {
             let mut taken = lock(shard).take();
             all.extend(taken.drain().map(|(Own(key), entry)| (key, entry)));
@@ -336,7 +336,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         key: &K,
         load: &Arc<Load<V>>,
         entry: CacheEntry<V>,
-    ) -> Result<Parted<K, V>, CacheEntry<V>>
+    ) -> Result<Removed<K, V>, CacheEntry<V>>
     where
         K: Clone,
     {

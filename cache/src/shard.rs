@@ -76,7 +76,7 @@ impl Hasher for AsItIs {
 }
 
 /// What an operation made the map give up.
-pub(super) type Parted<K, V> = Vec<(K, CacheEntry<V>)>;
+pub(super) type Removed<K, V> = Vec<(K, CacheEntry<V>)>;
 
 /// Collects what a shard gives up, for the caller to see to outside of its lock.
 #[derive(Clone)]
@@ -86,7 +86,7 @@ pub(super) struct Collect {
 }
 
 impl<K, V> Lifecycle<Own<K>, CacheEntry<V>> for Collect {
-    type RequestState = Parted<K, V>;
+    type RequestState = Removed<K, V>;
 
     /// Returns `true` once for a heavy entry, which is the first that the policy asks about.
     fn is_pinned(&self, _: &Own<K>, _: &CacheEntry<V>) -> bool {
@@ -98,8 +98,8 @@ impl<K, V> Lifecycle<Own<K>, CacheEntry<V>> for Collect {
         heavy
     }
 
-    fn on_evict(&self, parted: &mut Parted<K, V>, Own(key): Own<K>, entry: CacheEntry<V>) {
-        parted.push((key, entry));
+    fn on_evict(&self, removed: &mut Removed<K, V>, Own(key): Own<K>, entry: CacheEntry<V>) {
+        removed.push((key, entry));
     }
 }
 
@@ -236,35 +236,35 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         (key, load)
     }
 
-    pub(super) fn insert(&mut self, key: K, entry: CacheEntry<V>) -> Parted<K, V> {
-        let mut parted = Parted::new();
-        self.admit(Own(key), entry, &mut parted);
+    pub(super) fn insert(&mut self, key: K, entry: CacheEntry<V>) -> Removed<K, V> {
+        let mut removed = Removed::new();
+        self.admit(Own(key), entry, &mut removed);
         self.most = self.most.max(self.entries.len());
-        parted
+        removed
     }
 
     /// Puts an entry in. It is kept if it weighs no more than the bound.
-    fn admit(&mut self, own: Own<K>, entry: CacheEntry<V>, parted: &mut Parted<K, V>) {
-        let (timer, before) = (entry.timer, parted.len());
-        self.let_in(own, entry, parted);
+    fn admit(&mut self, own: Own<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
+        let (timer, before) = (entry.timer, removed.len());
+        self.let_in(own, entry, removed);
         // One that replaces another, or that was evicted not long ago, is itself among those that
         // the policy may evict for it. As a new one it is not.
-        let evicted = parted[before..].iter().position(|(_, entry)| entry.timer == timer);
+        let evicted = removed[before..].iter().position(|(_, entry)| entry.timer == timer);
         if let Some(at) = evicted {
-            let (key, entry) = parted.remove(before + at);
+            let (key, entry) = removed.remove(before + at);
             let own = Own(key);
             self.entries.remove(&own);
-            self.let_in(own, entry, parted);
+            self.let_in(own, entry, removed);
         }
     }
 
-    fn let_in(&mut self, own: Own<K>, entry: CacheEntry<V>, parted: &mut Parted<K, V>) {
+    fn let_in(&mut self, own: Own<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
         if let (Some(most), Some(_)) = (self.bound.most, &self.bound.weigher) {
             let weight = self.bound.weigh().weight(&own, &entry);
             // Relaxed: as where it is read.
             self.heavy.store(Self::is_heavy(weight, most as u64), Relaxed);
         }
-        self.entries.insert_with_lifecycle(own, entry, parted);
+        self.entries.insert_with_lifecycle(own, entry, removed);
     }
 
     /// Whether an entry fits, but is heavier than what the policy lets in, as that reckons.
@@ -275,7 +275,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
     }
 
     /// Inserts, in the place of a load that is under way, if one is.
-    pub(super) fn put(&mut self, key: K, entry: CacheEntry<V>) -> Parted<K, V> {
+    pub(super) fn put(&mut self, key: K, entry: CacheEntry<V>) -> Removed<K, V> {
         self.overtake(&key);
         self.insert(key, entry)
     }
@@ -324,7 +324,7 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         self.entries.reserve(len);
         for (own, entry) in old.drain() {
             // None is evicted: they weigh no more than before.
-            self.admit(own, entry, &mut Parted::new());
+            self.admit(own, entry, &mut Removed::new());
         }
         self.most = len;
     }

@@ -22,7 +22,7 @@ use super::entry::{CacheEntry, Lives};
 use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted};
 use super::map::{Map, Served};
-use super::shard::Parted;
+use super::shard::Removed;
 use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::telling::Telling;
@@ -196,18 +196,18 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// After step 2: sees to what the map gave up for the value of `timer`, and to that value
     /// itself if its timer fired before it was in the map.
-    pub(super) fn settle(&self, key: &K, (timer, lives): (TimerId, Lives), parted: Parted<K, V>) {
+    pub(super) fn settle(&self, key: &K, (timer, lives): (TimerId, Lives), removed: Removed<K, V>) {
         // In this order: a wheel is closed before it is drained, and a timer that was drained did
         // not fire, unless its time has come.
         let gone = !self.wheel.contains(timer);
         let fired = || !self.wheel.is_closed() || self.wheel.has_passed(lives.until);
         let missed = if gone && fired() { self.expire(key, timer) } else { None };
-        let parted = parted.into_iter().map(|(gone, entry)| {
+        let removed = removed.into_iter().map(|(gone, entry)| {
             let replaced = entry.timer != timer && gone == *key;
             let cause = if replaced { Cause::Replaced } else { Cause::Size };
             (gone, entry, cause)
         });
-        self.part(parted.chain(missed.map(|(key, entry)| (key, entry, Cause::Size))));
+        self.evict(removed.chain(missed.map(|(key, entry)| (key, entry, Cause::Size))));
     }
 
     /// Takes the value out of the map that this timer ends, if it is still there and was not used
@@ -219,7 +219,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
             self.map.check_load(key, timer.id, || self.arm_load(key.clone()));
         }
         // For want of a place in the wheel, if its time has not come.
-        self.part(expired.map(|(key, entry)| (key, entry, Cause::Size)));
+        self.evict(expired.map(|(key, entry)| (key, entry, Cause::Size)));
     }
 
     /// Arms the timer of a load that belongs to its key: it is dropped then if no caller waits for
@@ -252,15 +252,15 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
                 let (key, entry) = self.map.remove_of(&key, id, |entry| self.is_live(entry))?;
                 Some((key, entry, Cause::Expired))
             });
-        self.part(ended);
+        self.evict(ended);
     }
 
     /// Step 3, for values that the caller had from the map: cancels their timers, counts them and
     /// tells the listener. A value whose time has passed has expired, whatever took it out. A panic
     /// of the listener, or of the drop of a value, goes on to the caller when all are told.
-    pub(super) fn part(&self, parted: impl IntoIterator<Item = (K, CacheEntry<V>, Cause)>) {
+    pub(super) fn evict(&self, removed: impl IntoIterator<Item = (K, CacheEntry<V>, Cause)>) {
         let mut each = DropEach::default();
-        for (key, entry, cause) in parted {
+        for (key, entry, cause) in removed {
             self.wheel.cancel(entry.timer);
             let cause = if self.is_live(&entry) { cause } else { Cause::Expired };
             match cause {

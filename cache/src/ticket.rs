@@ -4,7 +4,7 @@
 
 use super::entry::CacheEntry;
 use super::load::{Load, Outcome};
-use super::shard::Parted;
+use super::shard::Removed;
 use super::shared::Shared;
 use crate::inside::Inside;
 use std::future::poll_fn;
@@ -96,7 +96,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
 
     /// Puts the value into the key's place; it comes back if that was taken away by an insert or a
     /// removal of the key.
-    pub(super) fn keep(&self, entry: CacheEntry<V>) -> Result<Parted<K, V>, CacheEntry<V>> {
+    pub(super) fn keep(&self, entry: CacheEntry<V>) -> Result<Removed<K, V>, CacheEntry<V>> {
         self.shared.map.keep(&self.key, &self.load, entry)
     }
 }
