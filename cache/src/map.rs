@@ -18,7 +18,7 @@
 
 use super::entry::CacheEntry;
 use super::load::Load;
-use super::shard::{Bound, HASHER, Hashes, Own, Removed, Shard, Sought};
+use super::shard::{Bound, HASHER, Hashes, LookupKey, Removed, Shard, StoredKey};
 use crate::panics::{ignore_poison, quietly};
 use crossbeam_utils::CachePadded;
 use std::borrow::Borrow;
@@ -82,9 +82,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let sought = self.sought(key);
-        let shard = self.read(&sought);
-        match shard.entries.get(&sought).map_or(Served::Over, serve) {
+        let lookup = self.lookup_key(key);
+        let shard = self.read(&lookup);
+        match shard.entries.get(&lookup).map_or(Served::Over, serve) {
             Served::Ageing(value) => match shard.loads.get(key) {
                 Some(load) => Served::Refreshing(value, Arc::clone(load)),
                 None => Served::Ageing(value),
@@ -99,7 +99,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let key = self.sought(key);
+        let key = self.lookup_key(key);
         self.read(&key).entries.peek(&key).map(look)
     }
 
@@ -113,7 +113,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let key = self.sought(key);
+        let key = self.lookup_key(key);
         self.write(&key).entries.peek_mut(&key).map(|mut entry| change(&mut entry))
     }
 
@@ -124,9 +124,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         entry: CacheEntry<V>,
         is_live: impl FnOnce(&CacheEntry<V>) -> bool,
     ) -> Result<Removed<K, V>, CacheEntry<V>> {
-        let sought = self.sought(&key);
-        let mut shard = self.write(&sought);
-        if shard.entries.peek(&sought).is_some_and(is_live) {
+        let lookup = self.lookup_key(&key);
+        let mut shard = self.write(&lookup);
+        if shard.entries.peek(&lookup).is_some_and(is_live) {
             return Err(entry);
         }
         Ok(shard.put(key, entry))
@@ -143,7 +143,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     {
         let shard = ignore_poison(self.shards.get(number)?.read());
         let live = shard.entries.iter().filter(|(_, entry)| is_live(entry));
-        Some(live.map(|(Own(key), entry)| (key.clone(), entry.value.clone())).collect())
+        Some(live.map(|(StoredKey(key), entry)| (key.clone(), entry.value.clone())).collect())
     }
 
     /// Removes what `stays` does not want, one shard after the other, each at once. Loads that are
@@ -157,10 +157,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.overtake_all();
-            let all = shard.entries.iter().map(|(Own(key), entry)| (key, &entry.value));
+            let all = shard.entries.iter().map(|(StoredKey(key), entry)| (key, &entry.value));
             let leaves = all.filter(|(key, value)| !stays(key, value)).map(|(key, _)| key.clone());
             for key in leaves.collect::<Vec<_>>() {
-                removed.extend(shard.remove(&self.sought(&key)));
+                removed.extend(shard.remove(&self.lookup_key(&key)));
             }
             shard.shrink();
         }
@@ -168,7 +168,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     pub(super) fn insert(&self, key: K, entry: CacheEntry<V>) -> Removed<K, V> {
-        self.write(&self.sought(&key)).put(key, entry)
+        self.write(&self.lookup_key(&key)).put(key, entry)
     }
 
     pub(super) fn remove<Q>(&self, key: &Q) -> Option<(K, CacheEntry<V>)>
@@ -176,10 +176,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let sought = self.sought(key);
-        let mut shard = self.write(&sought);
+        let lookup = self.lookup_key(key);
+        let mut shard = self.write(&lookup);
         shard.overtake(key);
-        let removed = shard.remove(&sought);
+        let removed = shard.remove(&lookup);
         shard.shrink();
         removed
     }
@@ -193,12 +193,12 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         timer: TimerId,
         arm: impl FnOnce() -> Option<TimerId>,
     ) {
-        let sought = self.sought(key);
+        let lookup = self.lookup_key(key);
         let is_its = |load: &&Arc<Load<V>>| load.timer() == Some(timer);
-        if self.read(&sought).loads.get(key).filter(is_its).is_none() {
+        if self.read(&lookup).loads.get(key).filter(is_its).is_none() {
             return;
         }
-        let mut shard = self.write(&sought);
+        let mut shard = self.write(&lookup);
         let Some(load) = shard.loads.get(key).filter(is_its) else { return };
         // Callers have it from the map, under this lock.
         let next = (Arc::strong_count(load) > 1).then(arm).flatten();
@@ -217,9 +217,9 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         is_live: impl FnOnce(&CacheEntry<V>) -> bool,
         arm: impl FnOnce(&K, WheelInstant) -> Result<TimerId, Refusal>,
     ) -> Option<(K, CacheEntry<V>)> {
-        let sought = self.sought(key);
-        let mut shard = self.write(&sought);
-        if let Some(mut entry) = shard.entries.peek_mut(&sought) {
+        let lookup = self.lookup_key(key);
+        let mut shard = self.write(&lookup);
+        if let Some(mut entry) = shard.entries.peek_mut(&lookup) {
             if entry.timer == timer && is_live(&entry) {
                 match arm(key, entry.until()) {
                     Ok(timer) => {
@@ -232,7 +232,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
                 }
             }
         }
-        shard.remove_of(&sought, timer)
+        shard.remove_of(&lookup, timer)
     }
 
     /// Removes the value of this timer, which is gone, if it is no longer to be served.
@@ -242,10 +242,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         timer: TimerId,
         is_live: impl FnOnce(&CacheEntry<V>) -> bool,
     ) -> Option<(K, CacheEntry<V>)> {
-        let sought = self.sought(key);
-        let mut shard = self.write(&sought);
-        let stays = shard.entries.peek(&sought).is_some_and(is_live);
-        if stays { None } else { shard.remove_of(&sought, timer) }
+        let lookup = self.lookup_key(key);
+        let mut shard = self.write(&lookup);
+        let stays = shard.entries.peek(&lookup).is_some_and(is_live);
+        if stays { None } else { shard.remove_of(&lookup, timer) }
     }
 
     /// Removes all: one shard after the other, each at once.
@@ -253,7 +253,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         let mut all = Removed::new();
         for shard in &self.shards {
             let mut taken = lock(shard).take();
-            all.extend(taken.drain().map(|(Own(key), entry)| (key, entry)));
+            all.extend(taken.drain().map(|(StoredKey(key), entry)| (key, entry)));
         }
         all
     }
@@ -271,27 +271,27 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     /// The key's value if it is to be served; else the load that is under way, or the right to load
-    /// it, for one caller at a time, with the key that `own` makes.
+    /// it, for one caller at a time, with the key that `make_key` makes.
     pub(super) fn value_or_load<Q>(
         &self,
         key: &Q,
         serve: impl FnOnce(&CacheEntry<V>) -> Served<V>,
-        own: impl FnOnce() -> K,
+        make_key: impl FnOnce() -> K,
     ) -> Found<K, V>
     where
         K: Borrow<Q> + Clone,
         Q: Eq + Hash + ?Sized,
     {
-        let sought = self.sought(key);
+        let lookup = self.lookup_key(key);
         // Before the lock, and so dropped after it.
         let mut ageing = None;
-        let mut shard = self.write(&sought);
-        if let Some(entry) = shard.entries.get(&sought) {
+        let mut shard = self.write(&lookup);
+        if let Some(entry) = shard.entries.get(&lookup) {
             match serve(entry) {
                 Served::Value(value) | Served::Refreshing(value, _) => return Found::Value(value),
                 Served::Ageing(value) => ageing = Some(value),
                 Served::Over => {
-                    let removed = shard.remove(&sought);
+                    let removed = shard.remove(&lookup);
                     shard.shrink();
                     if let Some((key, entry)) = removed {
                         return Found::Over(key, entry);
@@ -300,7 +300,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
             }
         }
         let Some(load) = shard.loads.get(key) else {
-            let (key, load) = shard.begin(own());
+            let (key, load) = shard.begin(make_key());
             return Found::Missing(key, load, ageing);
         };
         ageing.take().map_or_else(|| Found::Loading(Arc::clone(load)), Found::Value)
@@ -311,22 +311,22 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         &self,
         key: &Q,
         ages: impl Fn(&CacheEntry<V>) -> bool,
-        own: impl FnOnce() -> K,
+        make_key: impl FnOnce() -> K,
     ) -> Option<(K, Arc<Load<V>>)>
     where
         K: Borrow<Q> + Clone,
         Q: Eq + Hash + ?Sized,
     {
-        let sought = self.sought(key);
+        let lookup = self.lookup_key(key);
         let wanted = |shard: &Shard<K, V>| {
-            shard.entries.peek(&sought).is_some_and(&ages) && !shard.loads.contains_key(key)
+            shard.entries.peek(&lookup).is_some_and(&ages) && !shard.loads.contains_key(key)
         };
         // Mostly not, which readers find out side by side.
-        if !wanted(&self.read(&sought)) {
+        if !wanted(&self.read(&lookup)) {
             return None;
         }
-        let mut shard = self.write(&sought);
-        wanted(&shard).then(|| shard.begin(own()))
+        let mut shard = self.write(&lookup);
+        wanted(&shard).then(|| shard.begin(make_key()))
     }
 
     /// Puts what a load gave into the key's place; it comes back if that was taken away by an
@@ -340,7 +340,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     where
         K: Clone,
     {
-        let mut shard = self.write(&self.sought(key));
+        let mut shard = self.write(&self.lookup_key(key));
         if shard.land(key, load) { Ok(shard.insert(key.clone(), entry)) } else { Err(entry) }
     }
 }
@@ -348,24 +348,24 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
 impl<K: Eq + Hash, V> Map<K, V> {
     /// Ends a load's hold on the key's place.
     pub(super) fn land(&self, key: &K, load: &Arc<Load<V>>) {
-        self.write(&self.sought(key)).land(key, load);
+        self.write(&self.lookup_key(key)).land(key, load);
     }
 
     /// As [`land`](Self::land), for a load that gave nothing to be kept: tells the value that it
     /// was to replace, if there is one.
     pub(super) fn fail(&self, key: &K, load: &Arc<Load<V>>, tell: impl FnOnce(&CacheEntry<V>)) {
-        let sought = self.sought(key);
-        let mut shard = self.write(&sought);
+        let lookup = self.lookup_key(key);
+        let mut shard = self.write(&lookup);
         if shard.land(key, load) {
-            shard.entries.peek(&sought).map(tell);
+            shard.entries.peek(&lookup).map(tell);
         }
     }
 
-    fn sought<'q, Q: Hash + ?Sized>(&self, key: &'q Q) -> Sought<'q, Q> {
-        Sought { key, hash: self.hasher.hash_one(key) }
+    fn lookup_key<'q, Q: Hash + ?Sized>(&self, key: &'q Q) -> LookupKey<'q, Q> {
+        LookupKey { key, hash: self.hasher.hash_one(key) }
     }
 
-    fn shard<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> &RwLock<Shard<K, V>> {
+    fn shard<Q: ?Sized>(&self, key: &LookupKey<'_, Q>) -> &RwLock<Shard<K, V>> {
         // Bits from the middle: the table of a shard goes by the lowest and the highest ones.
         let hash = key.hash.rotate_right(usize::BITS / 2);
         let last = self.shards.len() - 1;
@@ -373,11 +373,11 @@ impl<K: Eq + Hash, V> Map<K, V> {
         &self.shards[usize::try_from(hash & last as u64).unwrap_or(last)]
     }
 
-    fn read<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> RwLockReadGuard<'_, Shard<K, V>> {
+    fn read<Q: ?Sized>(&self, key: &LookupKey<'_, Q>) -> RwLockReadGuard<'_, Shard<K, V>> {
         ignore_poison(self.shard(key).read())
     }
 
-    fn write<Q: ?Sized>(&self, key: &Sought<'_, Q>) -> Writing<'_, K, V> {
+    fn write<Q: ?Sized>(&self, key: &LookupKey<'_, Q>) -> Writing<'_, K, V> {
         lock(self.shard(key))
     }
 }

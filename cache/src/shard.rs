@@ -22,46 +22,46 @@ pub(super) type Hashes = DefaultHashBuilder;
 pub(super) static HASHER: LazyLock<Hashes> = LazyLock::new(Hashes::default);
 
 /// A key in the table of a shard.
-pub(super) struct Own<K>(pub(super) K);
+pub(super) struct StoredKey<K>(pub(super) K);
 
-impl<K: Hash> Hash for Own<K> {
+impl<K: Hash> Hash for StoredKey<K> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(HASHER.hash_one(&self.0));
     }
 }
 
-impl<K: Eq> PartialEq for Own<K> {
+impl<K: Eq> PartialEq for StoredKey<K> {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl<K: Eq> Eq for Own<K> {}
+impl<K: Eq> Eq for StoredKey<K> {}
 
 /// A key that is looked up, or a borrowed form of one, with its hash: shard and table both go by
 /// that.
-pub(super) struct Sought<'q, Q: ?Sized> {
+pub(super) struct LookupKey<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
     pub(super) hash: u64,
 }
 
-impl<Q: ?Sized> Hash for Sought<'_, Q> {
+impl<Q: ?Sized> Hash for LookupKey<'_, Q> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl<K: Borrow<Q>, Q: Eq + ?Sized> Equivalent<Own<K>> for Sought<'_, Q> {
-    fn equivalent(&self, own: &Own<K>) -> bool {
-        self.key == own.0.borrow()
+impl<K: Borrow<Q>, Q: Eq + ?Sized> Equivalent<StoredKey<K>> for LookupKey<'_, Q> {
+    fn equivalent(&self, stored: &StoredKey<K>) -> bool {
+        self.key == stored.0.borrow()
     }
 }
 
 /// Hashes hashes.
 #[derive(Default)]
-pub(super) struct AsItIs(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn write(&mut self, _: &[u8]) {
         unreachable!("keys are hashed before");
     }
@@ -85,11 +85,11 @@ pub(super) struct Collect {
     heavy: Arc<AtomicBool>,
 }
 
-impl<K, V> Lifecycle<Own<K>, CacheEntry<V>> for Collect {
+impl<K, V> Lifecycle<StoredKey<K>, CacheEntry<V>> for Collect {
     type RequestState = Removed<K, V>;
 
     /// Returns `true` once for a heavy entry, which is the first that the policy asks about.
-    fn is_pinned(&self, _: &Own<K>, _: &CacheEntry<V>) -> bool {
+    fn is_pinned(&self, _: &StoredKey<K>, _: &CacheEntry<V>) -> bool {
         // Relaxed, both: the lock of the shard orders them.
         let heavy = self.heavy.load(Relaxed);
         if heavy {
@@ -98,7 +98,12 @@ impl<K, V> Lifecycle<Own<K>, CacheEntry<V>> for Collect {
         heavy
     }
 
-    fn on_evict(&self, removed: &mut Removed<K, V>, Own(key): Own<K>, entry: CacheEntry<V>) {
+    fn on_evict(
+        &self,
+        removed: &mut Removed<K, V>,
+        StoredKey(key): StoredKey<K>,
+        entry: CacheEntry<V>,
+    ) {
         removed.push((key, entry));
     }
 }
@@ -113,15 +118,15 @@ pub(super) struct Weigh<K, V> {
     heaviest: u64,
 }
 
-impl<K, V> Weighter<Own<K>, CacheEntry<V>> for Weigh<K, V> {
-    fn weight(&self, Own(key): &Own<K>, entry: &CacheEntry<V>) -> u64 {
+impl<K, V> Weighter<StoredKey<K>, CacheEntry<V>> for Weigh<K, V> {
+    fn weight(&self, StoredKey(key): &StoredKey<K>, entry: &CacheEntry<V>) -> u64 {
         // What weighs nothing would never be evicted.
         self.weigher.as_ref().map_or(1, |weigh| weigh(key, &entry.value).clamp(1, self.heaviest))
     }
 }
 
 pub(super) type Entries<K, V> =
-    Cache<Own<K>, CacheEntry<V>, Weigh<K, V>, BuildHasherDefault<AsItIs>, Collect>;
+    Cache<StoredKey<K>, CacheEntry<V>, Weigh<K, V>, BuildHasherDefault<IdentityHasher>, Collect>;
 type Loads<K, V> = HashMap<K, Arc<Load<V>>, Hashes>;
 
 /// The keys of one lock.
@@ -238,33 +243,33 @@ impl<K: Eq + Hash, V> Shard<K, V> {
 
     pub(super) fn insert(&mut self, key: K, entry: CacheEntry<V>) -> Removed<K, V> {
         let mut removed = Removed::new();
-        self.admit(Own(key), entry, &mut removed);
+        self.admit(StoredKey(key), entry, &mut removed);
         self.most = self.most.max(self.entries.len());
         removed
     }
 
     /// Puts an entry in. It is kept if it weighs no more than the bound.
-    fn admit(&mut self, own: Own<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
+    fn admit(&mut self, stored: StoredKey<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
         let (timer, before) = (entry.timer, removed.len());
-        self.let_in(own, entry, removed);
+        self.let_in(stored, entry, removed);
         // One that replaces another, or that was evicted not long ago, is itself among those that
         // the policy may evict for it. As a new one it is not.
         let evicted = removed[before..].iter().position(|(_, entry)| entry.timer == timer);
         if let Some(at) = evicted {
             let (key, entry) = removed.remove(before + at);
-            let own = Own(key);
-            self.entries.remove(&own);
-            self.let_in(own, entry, removed);
+            let stored = StoredKey(key);
+            self.entries.remove(&stored);
+            self.let_in(stored, entry, removed);
         }
     }
 
-    fn let_in(&mut self, own: Own<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
+    fn let_in(&mut self, stored: StoredKey<K>, entry: CacheEntry<V>, removed: &mut Removed<K, V>) {
         if let (Some(most), Some(_)) = (self.bound.most, &self.bound.weigher) {
-            let weight = self.bound.weigh().weight(&own, &entry);
+            let weight = self.bound.weigh().weight(&stored, &entry);
             // Relaxed: as where it is read.
             self.heavy.store(Self::is_heavy(weight, most as u64), Relaxed);
         }
-        self.entries.insert_with_lifecycle(own, entry, removed);
+        self.entries.insert_with_lifecycle(stored, entry, removed);
     }
 
     /// Whether an entry fits, but is heavier than what the policy lets in, as that reckons.
@@ -322,30 +327,30 @@ impl<K: Eq + Hash, V> Shard<K, V> {
         let fresh = Self::fresh(&self.bound, &self.heavy);
         let mut old = std::mem::replace(&mut self.entries, fresh);
         self.entries.reserve(len);
-        for (own, entry) in old.drain() {
+        for (stored, entry) in old.drain() {
             // None is evicted: they weigh no more than before.
-            self.admit(own, entry, &mut Removed::new());
+            self.admit(stored, entry, &mut Removed::new());
         }
         self.most = len;
     }
 
-    pub(super) fn remove<Q>(&mut self, key: &Sought<'_, Q>) -> Option<(K, CacheEntry<V>)>
+    pub(super) fn remove<Q>(&mut self, key: &LookupKey<'_, Q>) -> Option<(K, CacheEntry<V>)>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.entries.remove(key).map(|(Own(key), entry)| (key, entry))
+        self.entries.remove(key).map(|(StoredKey(key), entry)| (key, entry))
     }
 
     /// Removes the value that this timer ends, if the key still has that one.
     pub(super) fn remove_of(
         &mut self,
-        key: &Sought<'_, K>,
+        key: &LookupKey<'_, K>,
         timer: TimerId,
     ) -> Option<(K, CacheEntry<V>)> {
         let removed = self.entries.remove_if(key, |entry| entry.timer == timer);
         self.shrink();
-        removed.map(|(Own(key), entry)| (key, entry))
+        removed.map(|(StoredKey(key), entry)| (key, entry))
     }
 
     fn shrink_loads(&mut self) {
