@@ -4,8 +4,8 @@
 #![forbid(unsafe_code)]
 
 use super::load::{Joining, Outcome};
+use super::load_guard::LoadGuard;
 use super::loading::{Begun, finish};
-use super::ticket::Ticket;
 use super::{Cache, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
 use std::future::poll_fn;
@@ -84,7 +84,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
         T: Into<Loaded<V>>,
         E: Send + Sync + 'static,
     {
-        let (ticket, ageing) = loop {
+        let (guard, ageing) = loop {
             match self.begin(key) {
                 Begun::Found(value, refreshing) => {
                     if let Some(refreshing) = refreshing {
@@ -97,16 +97,16 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
                         return answer;
                     }
                 }
-                Begun::Own(ticket, ageing) => break (ticket, ageing),
+                Begun::Own(guard, ageing) => break (guard, ageing),
             }
         };
-        let Some(timer) = self.shared.arm_load(ticket.key().clone()) else {
-            let loaded = ticket.run_async(pin!(load)).await;
-            return self.served(key, finish(ticket, loaded));
+        let Some(timer) = self.shared.arm_load(guard.key().clone()) else {
+            let loaded = guard.run_async(pin!(load)).await;
+            return self.served(key, finish(guard, loaded));
         };
-        let carried = ticket.carry(timer, |seat| async move {
+        let carried = guard.carry(timer, |guard| async move {
             let loaded = load.await;
-            seat.end(|ticket: Ticket<K, V>| drop(finish(ticket, loaded)));
+            guard.end(|guard: LoadGuard<K, V>| drop(finish(guard, loaded)));
         });
         let mut joining = pin!(Joining::new(carried));
         let outcome = match ageing {

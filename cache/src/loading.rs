@@ -4,9 +4,9 @@
 
 use super::entry::CacheEntry;
 use super::load::{Joining, Load, Outcome};
+use super::load_guard::LoadGuard;
 use super::map::{Found, Served};
 use super::stats::Count;
-use super::ticket::Ticket;
 use super::{Cache, Cause, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ pub(super) enum Begun<K: Eq + Hash + Clone + Send, V: Clone> {
     /// Another caller loads it.
     Other(Arc<Load<V>>),
     /// This one is to. There may be one that ages.
-    Own(Ticket<K, V>, Option<V>),
+    Own(LoadGuard<K, V>, Option<V>),
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
@@ -151,16 +151,16 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         E: Send + Sync + 'static,
     {
         loop {
-            let ticket = match self.begin(key) {
+            let guard = match self.begin(key) {
                 Begun::Found(value, _) => return Ok(value),
                 Begun::Other(load) => match self.joined(key, load.wait()) {
                     Some(answer) => return answer,
                     None => continue,
                 },
-                Begun::Own(ticket, _) => ticket,
+                Begun::Own(guard, _) => guard,
             };
-            let loaded = ticket.run(load);
-            return self.served(key, finish(ticket, loaded));
+            let loaded = guard.run(load);
+            return self.served(key, finish(guard, loaded));
         }
     }
 
@@ -213,16 +213,16 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     {
         let mut load = pin!(load);
         loop {
-            let ticket = match self.begin(key) {
+            let guard = match self.begin(key) {
                 Begun::Found(value, _) => return Ok(value),
                 Begun::Other(load) => match self.joined(key, Joining::new(load).await) {
                     Some(answer) => return answer,
                     None => continue,
                 },
-                Begun::Own(ticket, _) => ticket,
+                Begun::Own(guard, _) => guard,
             };
-            let loaded = ticket.run_async(load.as_mut()).await;
-            return self.served(key, finish(ticket, loaded));
+            let loaded = guard.run_async(load.as_mut()).await;
+            return self.served(key, finish(guard, loaded));
         }
     }
 
@@ -255,8 +255,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
                 Found::Missing(key, load, ageing) => {
                     shared.counters.add(Count::Miss);
                     shared.counters.add(Count::Load);
-                    let ticket = Ticket::new(Arc::clone(&self.shared), key, load);
-                    return Begun::Own(ticket, ageing);
+                    let guard = LoadGuard::new(Arc::clone(&self.shared), key, load);
+                    return Begun::Own(guard, ageing);
                 }
             }
         }
@@ -316,7 +316,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 
 /// Ends a load, and keeps what it gave if nothing overtook it.
 pub(super) fn finish<K, V, T, E>(
-    ticket: Ticket<K, V>,
+    guard: LoadGuard<K, V>,
     loaded: Result<T, E>,
 ) -> Result<V, LoadError<E>>
 where
@@ -325,25 +325,25 @@ where
     V: Clone,
     E: Send + Sync + 'static,
 {
-    let shared = &*Arc::clone(ticket.shared());
+    let shared = &*Arc::clone(guard.shared());
     let Loaded { value, ttl } = match loaded {
         Ok(loaded) => loaded.into(),
         Err(error) => {
             let error = Arc::new(error);
-            ticket.fail(|| Outcome::Failed(Arc::clone(&error) as _));
+            guard.fail(|| Outcome::Failed(Arc::clone(&error) as _));
             return Err(LoadError::Failed(error));
         }
     };
     shared.counters.add(Count::Loaded);
-    let key = ticket.key().clone();
+    let key = guard.key().clone();
     let Ok((timer, lives)) = shared.arm(key.clone(), ttl.unwrap_or(shared.ttl)) else {
         // Its callers asked for a value, and not that the cache keeps one.
-        ticket.fail(|| Outcome::Loaded(value.clone()));
+        guard.fail(|| Outcome::Loaded(value.clone()));
         return Ok(value);
     };
-    let kept = ticket.keep(CacheEntry::new(value.clone(), timer, lives));
+    let kept = guard.keep(CacheEntry::new(value.clone(), timer, lives));
     // A clone that panics does so when the map's side has been seen to.
-    let end = || ticket.end(|| Outcome::Loaded(value.clone()));
+    let end = || guard.end(|| Outcome::Loaded(value.clone()));
     let ended = catch_unwind(AssertUnwindSafe(end));
     match kept {
         Ok(removed) => shared.settle(&key, (timer, lives), removed),

@@ -5,7 +5,7 @@
 //! look-up, an exchange, and the clone of a value; what the map gives up is returned by each
 //! operation, so that no listener and no `drop` of a value runs under it.
 //!
-//! **A load holds the key's place, not the lock** ([`Ticket`](super::ticket::Ticket)). An insert or
+//! **A load holds the key's place, not the lock** ([`LoadGuard`](super::load_guard::LoadGuard)). An insert or
 //! a removal of the key, a clear or a retain, takes the place away under the same lock: what the
 //! load gives is then not kept, and a caller that misses the key after that begins a new load.
 //!

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::entry::CacheEntry;
+use super::load_guard::LoadGuard;
 use super::loading::finish;
 use super::stats::Count;
-use super::ticket::Ticket;
 use super::{Cache, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
 use std::fmt;
@@ -68,7 +68,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let ages = |entry: &CacheEntry<V>| shared.is_live_and_ages(entry);
         let (key, load) = shared.map.load_ahead(key, ages, || key.into_key())?;
         shared.counters.add(Count::Load);
-        Some(Refresh { ticket: Ticket::new(Arc::clone(&self.shared), key, load) })
+        Some(Refresh { guard: LoadGuard::new(Arc::clone(&self.shared), key, load) })
     }
 }
 
@@ -101,14 +101,14 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 /// ```
 #[must_use = "whoever misses the key waits for it"]
 pub struct Refresh<K: Eq + Hash + Clone + Send, V: Clone> {
-    ticket: Ticket<K, V>,
+    guard: LoadGuard<K, V>,
 }
 
 impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
     /// The key.
     #[must_use]
     pub fn key(&self) -> &K {
-        self.ticket.key()
+        self.guard.key()
     }
 
     /// Runs the load and replaces the present value with its result, unless the key was inserted or
@@ -147,8 +147,8 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
         self,
         load: impl FnOnce() -> Result<T, E>,
     ) -> Result<V, LoadError<E>> {
-        let loaded = self.ticket.run(load);
-        finish(self.ticket, loaded)
+        let loaded = self.guard.run(load);
+        finish(self.guard, loaded)
     }
 
     /// As [`load`](Self::load), for tasks. If it is dropped before its end, one of those who wait
@@ -165,13 +165,13 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Refresh<K, V> {
         self,
         load: impl Future<Output = Result<T, E>>,
     ) -> Result<V, LoadError<E>> {
-        let loaded = self.ticket.run_async(pin!(load)).await;
-        finish(self.ticket, loaded)
+        let loaded = self.guard.run_async(pin!(load)).await;
+        finish(self.guard, loaded)
     }
 }
 
 impl<K: Eq + Hash + Clone + Send + fmt::Debug, V: Clone> fmt::Debug for Refresh<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refresh").field("key", self.ticket.key()).finish_non_exhaustive()
+        f.debug_struct("Refresh").field("key", self.guard.key()).finish_non_exhaustive()
     }
 }

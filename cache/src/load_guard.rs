@@ -1,4 +1,4 @@
-//! [`Ticket`]: the place of a key whose value is being loaded.
+//! [`LoadGuard`]: the place of a key whose value is being loaded.
 
 #![forbid(unsafe_code)]
 
@@ -15,14 +15,14 @@ use tourbillon::TimerId;
 
 /// The place of a key whose value is being loaded, for the caller that loads it. Dropped without an
 /// end, as by a panic, it has those that wait load.
-pub(super) struct Ticket<K: Eq + Hash + Clone + Send, V: Clone> {
+pub(super) struct LoadGuard<K: Eq + Hash + Clone + Send, V: Clone> {
     shared: Arc<Shared<K, V>>,
     key: K,
     load: Arc<Load<V>>,
     ended: bool,
 }
 
-impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
+impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
     pub(super) fn new(shared: Arc<Shared<K, V>>, key: K, load: Arc<Load<V>>) -> Self {
         Self { shared, key, load, ended: false }
     }
@@ -46,20 +46,20 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
         poll_fn(|context| self.run(|| load.as_mut().poll(context))).await
     }
 
-    /// Gives the load to its key. It is what `future` makes with the seat, polled by the callers
+    /// Gives the load to its key. It is what `future` makes with the guard, polled by the callers
     /// that wait for it, one at a time.
     pub(super) fn carry<F>(
         mut self,
         timer: TimerId,
-        future: impl FnOnce(Seat<K, V>) -> F,
+        future: impl FnOnce(WeakLoadGuard<K, V>) -> F,
     ) -> Arc<Load<V>>
     where
         F: Future<Output = ()> + Send + 'static,
         V: Send + 'static,
     {
         let (shared, load) = (Arc::downgrade(&self.shared), Arc::downgrade(&self.load));
-        let seat = Seat { shared, key: self.key.clone(), load };
-        Load::carry(&self.load, timer, Box::pin(future(seat)));
+        let guard = WeakLoadGuard { shared, key: self.key.clone(), load };
+        Load::carry(&self.load, timer, Box::pin(future(guard)));
         self.ended = true;
         Arc::clone(&self.load)
     }
@@ -101,7 +101,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Ticket<K, V> {
     }
 }
 
-impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for Ticket<K, V> {
+impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for LoadGuard<K, V> {
     fn drop(&mut self) {
         if !self.ended {
             self.give_up();
@@ -111,32 +111,32 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for Ticket<K, V> {
     }
 }
 
-/// A [`Ticket`] of a load that belongs to its key: it keeps neither the cache nor the load, of
+/// A [`LoadGuard`] of a load that belongs to its key: it keeps neither the cache nor the load, of
 /// which it is a part.
-pub(super) struct Seat<K: Eq + Hash + Clone + Send, V: Clone> {
+pub(super) struct WeakLoadGuard<K: Eq + Hash + Clone + Send, V: Clone> {
     shared: Weak<Shared<K, V>>,
     key: K,
     load: Weak<Load<V>>,
 }
 
-impl<K: Eq + Hash + Clone + Send, V: Clone> Seat<K, V> {
-    /// The ticket, while the cache is there and a caller waits for the load.
-    fn ticket(&self) -> Option<Ticket<K, V>> {
+impl<K: Eq + Hash + Clone + Send, V: Clone> WeakLoadGuard<K, V> {
+    /// The guard, while the cache is there and a caller waits for the load.
+    fn guard(&self) -> Option<LoadGuard<K, V>> {
         let (shared, load) = (self.shared.upgrade()?, self.load.upgrade()?);
-        Some(Ticket::new(shared, self.key.clone(), load))
+        Some(LoadGuard::new(shared, self.key.clone(), load))
     }
 
     /// Ends the load by `finish`.
-    pub(super) fn end(self, finish: impl FnOnce(Ticket<K, V>)) {
-        if let Some(ticket) = self.ticket() {
-            finish(ticket);
+    pub(super) fn end(self, finish: impl FnOnce(LoadGuard<K, V>)) {
+        if let Some(guard) = self.guard() {
+            finish(guard);
         }
     }
 }
 
-impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for Seat<K, V> {
+impl<K: Eq + Hash + Clone + Send, V: Clone> Drop for WeakLoadGuard<K, V> {
     fn drop(&mut self) {
         // After an end, this one finds that it has no place any more.
-        drop(self.ticket());
+        drop(self.guard());
     }
 }
