@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count = Arc::clone(&told);
     let cache = Cache::builder(Duration::from_millis(100))
         .capacity(1000)
-        .spread(5)
+        .jitter(5)
         .listener(move |gone| {
             if gone.cause == Cause::Expired {
                 count.fetch_add(1, Relaxed);

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::eviction::{Evicted, Listener};
+use super::jitter::Jitter;
 use super::map::Map;
 use super::shard::{Bound, Weigher};
 use super::shared::Shared;
-use super::spread::Spread;
 use super::stats::Counters;
 use super::telling::Telling;
 use super::{Cache, CacheBuildError, CacheTimer, WeakCache};
@@ -32,7 +32,7 @@ type MakeListener<K, V> = Box<dyn FnOnce(WeakCache<K, V>) -> Listener<K, V> + Se
 ///
 /// let cache = Cache::builder(Duration::from_secs(60))
 ///     .capacity(10_000)
-///     .spread(5)
+///     .jitter(5)
 ///     .listener(|gone| {
 ///         if gone.cause == Cause::Expired {
 ///             println!("{} has expired", gone.key);
@@ -53,7 +53,7 @@ pub struct CacheBuilder<K, V> {
     capacity: Option<usize>,
     weigher: Option<Arc<Weigher<K, V>>>,
     expected: Option<usize>,
-    spread: u32,
+    jitter: u32,
     seed: Option<u64>,
     listener: Option<MakeListener<K, V>>,
 }
@@ -67,7 +67,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             capacity: None,
             weigher: None,
             expected: None,
-            spread: 0,
+            jitter: 0,
             seed: None,
             listener: None,
         }
@@ -111,7 +111,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
 
     /// In the last part of its life, which is so long, an entry is served as before, but the next
     /// value is loaded already. More than zero, and less than the shortest time to live that the
-    /// spread allows; an entry that is given less time than that by itself is loaded anew by each
+    /// jitter allows; an entry that is given less time than that by itself is loaded anew by each
     /// load that comes.
     ///
     /// The first [`get_or_load`](Cache::get_or_load) or
@@ -236,12 +236,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     /// How far times to live are drawn around the one asked for, in per cent to either side: 0 to
     /// 50; 0 by default. With some, entries that were made together do not all expire, and are not
     /// all loaded again, together; 5 is a good number.
-    pub fn spread(mut self, percent: u32) -> Self {
-        self.spread = percent;
+    pub fn jitter(mut self, percent: u32) -> Self {
+        self.jitter = percent;
         self
     }
 
-    /// Makes the draws of the [`spread`](Self::spread) the same in each run, for tests.
+    /// Makes the draws of the [`jitter`](Self::jitter) the same in each run, for tests.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -300,7 +300,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// Fails if the time to live, time to idle, refresh ahead, capacity or spread is out of its
+    /// Fails if the time to live, time to idle, refresh ahead, capacity or jitter is out of its
     /// range. The error names the setting and the allowed range.
     ///
     /// # Examples
@@ -370,7 +370,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             ttl: self.ttl,
             idle: self.idle,
             ahead: self.ahead,
-            spread: Spread::new(self.spread, self.seed),
+            jitter: Jitter::new(self.jitter, self.seed),
             listener: self
                 .listener
                 .map(|make| Telling::new(make(WeakCache { shared: shared.clone() }))),
@@ -382,7 +382,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
 
     fn check(&self) -> Result<(), CacheBuildError> {
         let most = if self.weigher.is_some() { Bound::<K, V>::HEAVIEST } else { Map::<K, V>::MOST };
-        let below = Spread::least(self.ttl, self.spread);
+        let below = Jitter::least(self.ttl, self.jitter);
         match self.capacity {
             _ if self.ttl.is_zero() => Err(CacheBuildError::TimeToLive),
             _ if self.idle.is_some_and(|idle| idle.is_zero()) => Err(CacheBuildError::TimeToIdle),
@@ -392,8 +392,8 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             Some(asked) if !(1..=most).contains(&asked) => {
                 Err(CacheBuildError::Capacity { asked, most })
             }
-            _ if self.spread > Spread::MOST => {
-                Err(CacheBuildError::Spread { asked: self.spread, most: Spread::MOST })
+            _ if self.jitter > Jitter::MOST => {
+                Err(CacheBuildError::Jitter { asked: self.jitter, most: Jitter::MOST })
             }
             _ => Ok(()),
         }
@@ -405,7 +405,7 @@ impl<K, V> fmt::Debug for CacheBuilder<K, V> {
         f.debug_struct("CacheBuilder")
             .field("ttl", &self.ttl)
             .field("capacity", &self.capacity)
-            .field("spread", &self.spread)
+            .field("jitter", &self.jitter)
             .field("idle", &self.idle)
             .field("ahead", &self.ahead)
             .finish_non_exhaustive()

@@ -147,10 +147,10 @@ impl<E: fmt::Debug + fmt::Display> Error for LoadError<E> {}
 /// use tourbillon::Builder;
 /// use tourbillon_cache::{Cache, CacheBuildError};
 ///
-/// let wide = Cache::<u32, u32>::builder(Duration::from_secs(60)).spread(80);
+/// let wide = Cache::<u32, u32>::builder(Duration::from_secs(60)).jitter(80);
 /// let error = wide.spawn(Builder::new().driver()).unwrap_err();
-/// assert!(matches!(error, CacheBuildError::Spread { asked: 80, most: 50 }));
-/// assert_eq!(error.to_string(), "a spread of 80 % was asked for; 0 to 50 is allowed");
+/// assert!(matches!(error, CacheBuildError::Jitter { asked: 80, most: 50 }));
+/// assert_eq!(error.to_string(), "a jitter of 80 % was asked for; 0 to 50 is allowed");
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
@@ -162,7 +162,7 @@ pub enum CacheBuildError {
     /// The time in which entries are [refreshed ahead](super::CacheBuilder::refresh_ahead) is zero,
     /// or not below the shortest time that an entry lives by default.
     RefreshAhead {
-        /// The time to live, less its spread.
+        /// The time to live, less its jitter.
         below: Duration,
     },
     /// The bound on the entries, or on their weight, is zero, or absurd.
@@ -172,8 +172,8 @@ pub enum CacheBuildError {
         /// The most that is allowed.
         most: usize,
     },
-    /// The spread is more than so many per cent.
-    Spread {
+    /// The jitter is more than so many per cent.
+    Jitter {
         /// What was asked for.
         asked: u32,
         /// The most that is allowed.
@@ -199,8 +199,8 @@ impl fmt::Display for CacheBuildError {
             CacheBuildError::Capacity { asked, most } => {
                 write!(f, "invalid capacity {asked}: must be between 1 and {most}")
             }
-            CacheBuildError::Spread { asked, most } => {
-                write!(f, "a spread of {asked} % was asked for; 0 to {most} is allowed")
+            CacheBuildError::Jitter { asked, most } => {
+                write!(f, "a jitter of {asked} % was asked for; 0 to {most} is allowed")
             }
             CacheBuildError::Driver(_) => f.write_str("the driver of the cache could not be built"),
         }

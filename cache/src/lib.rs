@@ -22,7 +22,7 @@
 //!   timers are told apart by their ids, not by the key.
 //! - A load that an insert or a removal has overtaken does not put back what it had read before.
 //! - A cache ends: with its last handle, or by [`shutdown`](Cache::shutdown).
-//! - The spread of the times to live is by choice ([`CacheBuilder::spread`]).
+//! - The jitter of the times to live is by choice ([`CacheBuilder::jitter`]).
 //! - The policy of eviction keeps what is used again through a scan of much that is not (S3-FIFO's
 //!   kind); there it is LRU.
 //!
@@ -53,7 +53,7 @@
 //! use tourbillon::Builder;
 //! use tourbillon_cache::Cache;
 //!
-//! let cache = Cache::builder(Duration::from_secs(60)).spread(5).spawn(Builder::new().driver())?;
+//! let cache = Cache::builder(Duration::from_secs(60)).jitter(5).spawn(Builder::new().driver())?;
 //! let load = || Ok::<_, std::io::Error>(String::from("from the database"));
 //! assert_eq!(cache.get_or_load("user 7", load)?, "from the database");
 //! assert_eq!(cache.get("user 7").as_deref(), Some("from the database"));
@@ -76,6 +76,7 @@ mod eviction;
 #[cfg(feature = "metrics")]
 mod export;
 mod inside;
+mod jitter;
 mod key;
 mod lifetime;
 mod load;
@@ -89,7 +90,6 @@ mod refresh;
 mod row;
 mod shard;
 mod shared;
-mod spread;
 mod stats;
 mod telling;
 mod timer;
@@ -252,7 +252,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     }
 
     /// Inserts a value, as [`insert`](Self::insert) does, with its own time to live, which must be
-    /// greater than zero. The spread applies to it as well.
+    /// greater than zero. The jitter applies to it as well.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     /// Sets a new time to live for the key's value, counted from now and greater than zero. Returns
     /// `true` if the key has a value that has not expired.
     ///
-    /// The spread applies to it, too, and so does the
+    /// The jitter applies to it, too, and so does the
     /// [time to idle](super::CacheBuilder::time_to_idle). It counts as no use for the policy of
     /// eviction. O(1).
     ///

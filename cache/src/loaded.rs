@@ -56,7 +56,7 @@ impl<V> From<V> for Loaded<V> {
     }
 }
 
-/// Keeps the value for the given time, and not at all if that is zero. The spread applies.
+/// Keeps the value for the given time, and not at all if that is zero. The jitter applies.
 impl<V> From<(V, Duration)> for Loaded<V> {
     fn from((value, ttl): (V, Duration)) -> Self {
         Self { value, ttl: Some(ttl) }

@@ -21,9 +21,9 @@
 use super::entry::{CacheEntry, Lives};
 use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted};
+use super::jitter::Jitter;
 use super::map::{Map, Served};
 use super::shard::Removed;
-use super::spread::Spread;
 use super::stats::{Count, Counters};
 use super::telling::Telling;
 use super::timer::CacheTimer;
@@ -49,7 +49,7 @@ pub(super) struct Shared<K, V> {
     pub(super) idle: Option<Duration>,
     /// How long before its end the next value is loaded.
     pub(super) ahead: Option<Duration>,
-    pub(super) spread: Spread,
+    pub(super) jitter: Jitter,
     pub(super) listener: Option<Telling<K, V>>,
     pub(super) counters: Counters,
     /// Set once, by a cache that has a driver of its own.
@@ -135,7 +135,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
 
     /// How long a value lives that is to live for about `ttl`.
     fn draw(&self, ttl: Duration) -> Result<Duration, CacheRefusal> {
-        if ttl.is_zero() { Err(CacheRefusal::TimeToLive) } else { Ok(self.spread.around(ttl)) }
+        if ttl.is_zero() { Err(CacheRefusal::TimeToLive) } else { Ok(self.jitter.around(ttl)) }
     }
 
     /// The delay of the timer of a value that lives so long: less, if that is beyond the wheel's

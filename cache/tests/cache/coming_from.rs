@@ -72,7 +72,7 @@ fn go_zero_with_limit() {
 
 #[test]
 fn go_zero_cache_set() {
-    let mut cached = Cached::new(|builder| builder.spread(5).seed(7));
+    let mut cached = Cached::new(|builder| builder.jitter(5).seed(7));
     cached.cache.insert("key", 1).unwrap();
     cached.advance(MS * 1900);
     assert_eq!(cached.cache.get("key"), Some(1));

@@ -164,10 +164,10 @@ fn a_timer_that_fires_before_its_value_is_there_leaves_none() {
 }
 
 #[test]
-fn a_spread_keeps_its_bounds_and_fills_them() {
+fn a_jitter_keeps_its_bounds_and_fills_them() {
     let lives = |seed| {
         let ttl = TICK * 1000;
-        let mut rig = Rig::new(|builder| builder.spread(5).seed(seed));
+        let mut rig = Rig::new(|builder| builder.jitter(5).seed(seed));
         for key in 0..1000 {
             rig.cache.insert_with_ttl(key, 0, ttl).unwrap();
         }
@@ -381,13 +381,13 @@ fn bad_input_is_refused_and_comes_back() {
     assert!(build(Duration::ZERO, |builder| builder).contains("more than that is allowed"));
     assert!(build(TTL, |builder| builder.capacity(0)).contains("0 was asked for; 1 to "));
     assert!(build(TTL, |builder| builder.capacity(usize::MAX)).contains("1 to 1073741824"));
-    assert!(build(TTL, |builder| builder.spread(51)).contains("51 % was asked for; 0 to 50 is"));
+    assert!(build(TTL, |builder| builder.jitter(51)).contains("51 % was asked for; 0 to 50 is"));
     let driver = Builder::new().shards(0).driver();
     let refused = Cache::<Key, u64>::builder(TTL).spawn(driver).map(drop).unwrap_err();
     assert!(matches!(refused, CacheBuildError::Driver(BuildError::Shards(0))));
     assert!(refused.source().unwrap().to_string().contains("1 to 256"));
 
-    let rig = Rig::new(|builder| builder.spread(50));
+    let rig = Rig::new(|builder| builder.jitter(50));
     rig.cache.insert(1, 10).unwrap();
     let none = rig.cache.insert_with_ttl(1, 11, Duration::ZERO).unwrap_err();
     assert_eq!((none.reason, none.value), (CacheRefusal::TimeToLive, 11));

@@ -234,8 +234,8 @@ fn what_lives_for_ever_does() {
 }
 
 #[test]
-fn what_is_spread_for_ever_and_not_used_for_a_while_ends() {
-    let mut rig = Rig::of(wide(), Duration::MAX, |builder| builder.spread(50).time_to_idle(TTL));
+fn what_is_jittered_forever_and_not_used_for_a_while_ends() {
+    let mut rig = Rig::of(wide(), Duration::MAX, |builder| builder.jitter(50).time_to_idle(TTL));
     rig.cache.insert(1, 10).unwrap();
     rig.advance(TTL - TICK);
     assert_eq!(rig.cache.get(&1), Some(10));

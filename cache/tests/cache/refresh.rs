@@ -265,9 +265,9 @@ fn a_time_ahead_is_within_the_time_to_live() {
 }
 
 #[test]
-fn a_time_ahead_is_within_the_shortest_life_that_the_spread_allows() {
+fn a_time_ahead_is_within_the_shortest_life_that_the_jitter_allows() {
     let (wheel, _sweeper) = Builder::new().build().unwrap();
-    let builder = || Cache::<u32, u32>::builder(TTL).spread(50);
+    let builder = || Cache::<u32, u32>::builder(TTL).jitter(50);
     assert!(builder().refresh_ahead(TTL / 2).build(wheel.clone()).is_err());
     assert!(builder().refresh_ahead(TTL / 2 - TICK).build(wheel).is_ok());
 }

@@ -1,4 +1,4 @@
-//! [`Spread`]: draws times to live around the one asked for. The only file that draws at random.
+//! [`Jitter`]: draws times to live around the one asked for. The only file that draws at random.
 
 #![forbid(unsafe_code)]
 
@@ -6,21 +6,21 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How far times to live are spread, and where the next draw comes from.
+/// How far times to live are jitter, and where the next draw comes from.
 #[derive(Debug)]
-pub(super) struct Spread {
+pub(super) struct Jitter {
     percent: u32,
     seeds: AtomicU64,
 }
 
-impl Spread {
-    /// The widest spread, in per cent to either side.
+impl Jitter {
+    /// The widest jitter, in per cent to either side.
     pub(super) const MOST: u32 = 50;
 
     /// From one draw's seed to the next: an odd number, so that none recurs.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// A spread of `percent` to either side; by chance, or the same for the same `seed`.
+    /// A jitter of `percent` to either side; by chance, or the same for the same `seed`.
     pub(super) fn new(percent: u32, seed: Option<u64>) -> Self {
         let seed = seed.unwrap_or_else(|| fastrand::u64(..));
         Self { percent, seeds: AtomicU64::new(seed) }
@@ -52,14 +52,14 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
-    use super::Spread;
+    use super::Jitter;
     use std::time::Duration;
 
     #[test]
     fn draws_fill_the_bounds_and_keep_them() {
-        let spread = Spread::new(5, Some(7));
+        let jitter = Jitter::new(5, Some(7));
         let drawn: Vec<_> =
-            (0..10_000).map(|_| spread.around(Duration::from_secs(1)).as_millis()).collect();
+            (0..10_000).map(|_| jitter.around(Duration::from_secs(1)).as_millis()).collect();
         assert!(drawn.iter().all(|millis| (950..=1050).contains(millis)));
         for tenth in 0..10 {
             let part = 950 + tenth * 10..960 + tenth * 10;
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_range_do_not_overflow() {
-        let widest = Spread::new(Spread::MOST, Some(1));
+        let widest = Jitter::new(Jitter::MOST, Some(1));
         for ttl in [Duration::from_nanos(1), Duration::MAX] {
             assert!(!widest.around(ttl).is_zero());
         }
-        assert_eq!(Spread::new(0, None).around(Duration::MAX), Duration::MAX);
+        assert_eq!(Jitter::new(0, None).around(Duration::MAX), Duration::MAX);
     }
 }
