@@ -5,7 +5,7 @@
 
 use super::load::{Joining, Outcome};
 use super::load_guard::LoadGuard;
-use super::loading::{Begun, finish};
+use super::loading::{Lookup, finish};
 use super::{Cache, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
 use std::future::poll_fn;
@@ -86,18 +86,18 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
     {
         let (guard, ageing) = loop {
             match self.begin(key) {
-                Begun::Found(value, refreshing) => {
+                Lookup::Hit(value, refreshing) => {
                     if let Some(refreshing) = refreshing {
                         refreshing.drive();
                     }
                     return Ok(value);
                 }
-                Begun::Other(other) => {
+                Lookup::Join(other) => {
                     if let Some(answer) = self.joined(key, Joining::new(other).await) {
                         return answer;
                     }
                 }
-                Begun::Own(guard, ageing) => break (guard, ageing),
+                Lookup::Load(guard, ageing) => break (guard, ageing),
             }
         };
         let Some(timer) = self.shared.arm_load(guard.key().clone()) else {

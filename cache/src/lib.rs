@@ -536,10 +536,10 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         // The clock is read after the map was: the value is live now, and not only when the
         // look-up began.
         match self.shared.map.get(key, |entry| self.shared.serve(entry)) {
-            Served::Value(value) | Served::Ageing(value) | Served::Refreshing(value, _) => {
+            Served::Value(value) | Served::RefreshDue(value) | Served::Refreshing(value, _) => {
                 Some(value)
             }
-            Served::Over => None,
+            Served::Expired => None,
         }
     }
 }

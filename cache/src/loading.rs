@@ -16,13 +16,13 @@ use std::pin::pin;
 use std::sync::Arc;
 
 /// How a look for a value that is loaded where it is missing begins.
-pub(super) enum Begun<K: Eq + Hash + Clone + Send, V: Clone> {
+pub(super) enum Lookup<K: Eq + Hash + Clone + Send, V: Clone> {
     /// There is one. The next one may be on its way.
-    Found(V, Option<Arc<Load<V>>>),
+    Hit(V, Option<Arc<Load<V>>>),
     /// Another caller loads it.
-    Other(Arc<Load<V>>),
+    Join(Arc<Load<V>>),
     /// This one is to. There may be one that ages.
-    Own(LoadGuard<K, V>, Option<V>),
+    Load(LoadGuard<K, V>, Option<V>),
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
@@ -152,12 +152,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
     {
         loop {
             let guard = match self.begin(key) {
-                Begun::Found(value, _) => return Ok(value),
-                Begun::Other(load) => match self.joined(key, load.wait()) {
+                Lookup::Hit(value, _) => return Ok(value),
+                Lookup::Join(load) => match self.joined(key, load.wait()) {
                     Some(answer) => return answer,
                     None => continue,
                 },
-                Begun::Own(guard, _) => guard,
+                Lookup::Load(guard, _) => guard,
             };
             let loaded = guard.run(load);
             return self.served(key, finish(guard, loaded));
@@ -214,12 +214,12 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let mut load = pin!(load);
         loop {
             let guard = match self.begin(key) {
-                Begun::Found(value, _) => return Ok(value),
-                Begun::Other(load) => match self.joined(key, Joining::new(load).await) {
+                Lookup::Hit(value, _) => return Ok(value),
+                Lookup::Join(load) => match self.joined(key, Joining::new(load).await) {
                     Some(answer) => return answer,
                     None => continue,
                 },
-                Begun::Own(guard, _) => guard,
+                Lookup::Load(guard, _) => guard,
             };
             let loaded = guard.run_async(load.as_mut()).await;
             return self.served(key, finish(guard, loaded));
@@ -228,7 +228,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
 
     /// Looks for the key's value, and takes the place of its load if there is none, or if the next
     /// is to be loaded.
-    pub(super) fn begin<'q, Q>(&self, key: &'q Q) -> Begun<K, V>
+    pub(super) fn begin<'q, Q>(&self, key: &'q Q) -> Lookup<K, V>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -238,25 +238,25 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> Cache<K, V> {
         let found = match shared.map.get(key, |entry| shared.serve(entry)) {
             Served::Value(value) => Some((value, None)),
             Served::Refreshing(value, load) => Some((value, Some(load))),
-            Served::Ageing(_) | Served::Over => None,
+            Served::RefreshDue(_) | Served::Expired => None,
         };
         if let Some((value, refreshing)) = found {
             shared.counters.add(Count::Hit);
-            return Begun::Found(value, refreshing);
+            return Lookup::Hit(value, refreshing);
         }
         loop {
             match shared.map.value_or_load(key, |entry| shared.serve(entry), || key.into_key()) {
                 Found::Value(value) => {
                     shared.counters.add(Count::Hit);
-                    return Begun::Found(value, None);
+                    return Lookup::Hit(value, None);
                 }
-                Found::Over(key, entry) => shared.evict([(key, entry, Cause::Expired)]),
-                Found::Loading(other) => return Begun::Other(other),
+                Found::Expired(key, entry) => shared.evict([(key, entry, Cause::Expired)]),
+                Found::Loading(other) => return Lookup::Join(other),
                 Found::Missing(key, load, ageing) => {
                     shared.counters.add(Count::Miss);
                     shared.counters.add(Count::Load);
                     let guard = LoadGuard::new(Arc::clone(&self.shared), key, load);
-                    return Begun::Own(guard, ageing);
+                    return Lookup::Load(guard, ageing);
                 }
             }
         }

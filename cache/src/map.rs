@@ -40,18 +40,18 @@ pub(super) enum Served<V> {
     /// It is served.
     Value(V),
     /// It is, but the next one is to be loaded.
-    Ageing(V),
+    RefreshDue(V),
     /// It is, and the next one is being loaded.
     Refreshing(V, Arc<Load<V>>),
     /// It is not.
-    Over,
+    Expired,
 }
 
 /// What [`Map::value_or_load`] found.
 pub(super) enum Found<K, V> {
     Value(V),
     /// It was no longer to be served, and is out of the map.
-    Over(K, CacheEntry<V>),
+    Expired(K, CacheEntry<V>),
     /// Another caller is loading it.
     Loading(Arc<Load<V>>),
     /// No caller is. This one, whose place it is now, is to load it. Until then there is the value
@@ -84,10 +84,10 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     {
         let lookup = self.lookup_key(key);
         let shard = self.read(&lookup);
-        match shard.entries.get(&lookup).map_or(Served::Over, serve) {
-            Served::Ageing(value) => match shard.loads.get(key) {
+        match shard.entries.get(&lookup).map_or(Served::Expired, serve) {
+            Served::RefreshDue(value) => match shard.loads.get(key) {
                 Some(load) => Served::Refreshing(value, Arc::clone(load)),
-                None => Served::Ageing(value),
+                None => Served::RefreshDue(value),
             },
             served => served,
         }
@@ -289,12 +289,12 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
         if let Some(entry) = shard.entries.get(&lookup) {
             match serve(entry) {
                 Served::Value(value) | Served::Refreshing(value, _) => return Found::Value(value),
-                Served::Ageing(value) => ageing = Some(value),
-                Served::Over => {
+                Served::RefreshDue(value) => ageing = Some(value),
+                Served::Expired => {
                     let removed = shard.remove(&lookup);
                     shard.shrink();
                     if let Some((key, entry)) = removed {
-                        return Found::Over(key, entry);
+                        return Found::Expired(key, entry);
                     }
                 }
             }

@@ -82,10 +82,10 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> Shared<K, V> {
             Some(idle) => self.use_if_live(entry, idle),
         };
         if !is_live {
-            return Served::Over;
+            return Served::Expired;
         }
         let value = entry.value.clone();
-        if self.ages(entry) { Served::Ageing(value) } else { Served::Value(value) }
+        if self.ages(entry) { Served::RefreshDue(value) } else { Served::Value(value) }
     }
 
     /// As [`is_live`](Self::is_live), where that is a use: by one look at the clock, mostly.
