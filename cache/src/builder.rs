@@ -5,10 +5,10 @@
 use super::eviction::{Evicted, Listener};
 use super::jitter::Jitter;
 use super::map::Map;
+use super::notifier::Notifier;
 use super::shard::{Bound, Weigher};
 use super::shared::Shared;
 use super::stats::Counters;
-use super::telling::Telling;
 use super::{Cache, CacheBuildError, CacheTimer, WeakCache};
 use std::fmt;
 use std::hash::Hash;
@@ -373,7 +373,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone> CacheBuilder<K, V> {
             jitter: Jitter::new(self.jitter, self.seed),
             listener: self
                 .listener
-                .map(|make| Telling::new(make(WeakCache { shared: shared.clone() }))),
+                .map(|make| Notifier::new(make(WeakCache { shared: shared.clone() }))),
             counters: Counters::new(),
             driver: OnceLock::new(),
             forget: Shared::forget,

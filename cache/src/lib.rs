@@ -69,29 +69,29 @@
 #![doc(test(attr(allow(unused), deny(unused_must_use))))]
 
 mod builder;
-mod carried;
 mod entry;
 mod error;
 mod eviction;
 #[cfg(feature = "metrics")]
 mod export;
+mod get_or_load;
 mod inside;
+mod iter;
 mod jitter;
 mod key;
 mod lifetime;
 mod load;
 mod load_guard;
 mod loaded;
-mod loading;
-mod look;
 mod map;
+mod notifier;
 mod panics;
 mod refresh;
 mod row;
 mod shard;
 mod shared;
 mod stats;
-mod telling;
+mod stored_load;
 mod timer;
 mod waiters;
 mod weak;
@@ -101,9 +101,9 @@ pub use error::{CacheBuildError, CacheRefusal, LoadError};
 pub use eviction::{Cause, Evicted};
 #[cfg(feature = "metrics")]
 pub use export::CacheExporter;
+pub use iter::Entries;
 pub use key::IntoKey;
 pub use loaded::Loaded;
-pub use look::Entries;
 pub use refresh::Refresh;
 pub use stats::CacheStats;
 pub use timer::CacheTimer;

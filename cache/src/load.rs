@@ -1,7 +1,7 @@
 //! [`Load`]: a load that is under way, what became of it, and those who wait for that.
 //!
 //! In most cases one of the callers runs the load and the others wait. A load that [belongs to its
-//! key](Load::carry) is a future that is stored here and polled by any waiting caller, one at a
+//! key](Load::store) is a future that is stored here and polled by any waiting caller, one at a
 //! time. Its waker wakes all of them, so that the poll does not depend on a caller that may be
 //! dropped. The first caller takes the future out to poll it. Callers that find no future are woken
 //! again if it wants to be polled once more. No user code runs under the lock.
@@ -33,7 +33,7 @@ pub(super) enum Outcome<V> {
 }
 
 /// A load that belongs to its key. It ends the [`Load`] by itself.
-pub(super) type Carried = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type StoredFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A load, shared by whoever runs it and those who wait: threads that it blocks, and tasks.
 pub(super) struct Load<V> {
@@ -48,7 +48,7 @@ struct State<V> {
     /// The tasks that wait.
     waiting: Waiters,
     /// Between its polls.
-    carried: Option<(Carried, Waker)>,
+    stored: Option<(StoredFuture, Waker)>,
     /// Whether that is to be polled.
     woken: bool,
     timer: Option<TimerId>,
@@ -56,14 +56,14 @@ struct State<V> {
 
 impl<V> State<V> {
     fn is_to_be_polled(&self) -> bool {
-        self.woken && self.carried.is_some()
+        self.woken && self.stored.is_some()
     }
 }
 
 impl<V> Load<V> {
     pub(super) fn new() -> Self {
-        let (waiting, carried) = (Waiters::default(), None);
-        let state = State { outcome: None, waiting, carried, woken: false, timer: None };
+        let (waiting, stored) = (Waiters::default(), None);
+        let state = State { outcome: None, waiting, stored, woken: false, timer: None };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -90,25 +90,25 @@ impl<V> Load<V> {
         if !state.is_to_be_polled() {
             return;
         }
-        let Some((mut carried, waker)) = state.carried.take() else { return };
+        let Some((mut stored, waker)) = state.stored.take() else { return };
         state.woken = false;
         drop(state);
         let polled = {
             let _inside = Inside::enter(self);
-            let poll = || carried.as_mut().poll(&mut Context::from_waker(&waker));
+            let poll = || stored.as_mut().poll(&mut Context::from_waker(&waker));
             catch_unwind(AssertUnwindSafe(poll))
         };
         match polled {
-            Ok(Poll::Pending) => self.put_back((carried, waker)),
+            Ok(Poll::Pending) => self.put_back((stored, waker)),
             // Dropped here, where no lock is held.
             Ok(Poll::Ready(())) => {}
             Err(panic) => resume_unwind(panic),
         }
     }
 
-    fn put_back(&self, carried: (Carried, Waker)) {
+    fn put_back(&self, stored: (StoredFuture, Waker)) {
         let mut state = self.lock();
-        state.carried = Some(carried);
+        state.stored = Some(stored);
         // Those who came meanwhile found nothing to poll.
         let told = if state.woken { state.waiting.take_all() } else { WakeList::default() };
         drop(state);
@@ -127,11 +127,11 @@ impl<V> Load<V> {
 }
 
 impl<V: Send + 'static> Load<V> {
-    /// Makes `carried` the load, which from here on belongs to its key.
-    pub(super) fn carry(this: &Arc<Self>, timer: TimerId, carried: Carried) {
+    /// Makes `stored` the load, which from here on belongs to its key.
+    pub(super) fn store(this: &Arc<Self>, timer: TimerId, stored: StoredFuture) {
         let waker = Waker::from(Arc::new(Alarm(Arc::downgrade(this))));
         let mut state = this.lock();
-        state.carried = Some((carried, waker));
+        state.stored = Some((stored, waker));
         state.timer = Some(timer);
         state.woken = true;
         let told = state.waiting.take_all();

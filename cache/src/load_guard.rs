@@ -48,7 +48,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
 
     /// Gives the load to its key. It is what `future` makes with the guard, polled by the callers
     /// that wait for it, one at a time.
-    pub(super) fn carry<F>(
+    pub(super) fn store<F>(
         mut self,
         timer: TimerId,
         future: impl FnOnce(WeakLoadGuard<K, V>) -> F,
@@ -59,7 +59,7 @@ impl<K: Eq + Hash + Clone + Send, V: Clone> LoadGuard<K, V> {
     {
         let (shared, load) = (Arc::downgrade(&self.shared), Arc::downgrade(&self.load));
         let guard = WeakLoadGuard { shared, key: self.key.clone(), load };
-        Load::carry(&self.load, timer, Box::pin(future(guard)));
+        Load::store(&self.load, timer, Box::pin(future(guard)));
         self.ended = true;
         Arc::clone(&self.load)
     }

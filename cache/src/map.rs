@@ -185,7 +185,7 @@ impl<K: Eq + Hash, V: Clone> Map<K, V> {
     }
 
     /// A timer of the key has come, or was handed back. If it is that of a load that [belongs to
-    /// its key](Load::carry), the load loses its place, unless a caller waits for it and the timer
+    /// its key](Load::store), the load loses its place, unless a caller waits for it and the timer
     /// can be armed again.
     pub(super) fn check_load(
         &self,

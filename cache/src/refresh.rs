@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::entry::CacheEntry;
+use super::get_or_load::finish;
 use super::load_guard::LoadGuard;
-use super::loading::finish;
 use super::stats::Count;
 use super::{Cache, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;

@@ -23,9 +23,9 @@ use super::error::CacheRefusal;
 use super::eviction::{Cause, Evicted};
 use super::jitter::Jitter;
 use super::map::{Map, Served};
+use super::notifier::Notifier;
 use super::shard::Removed;
 use super::stats::{Count, Counters};
-use super::telling::Telling;
 use super::timer::CacheTimer;
 use crate::panics::{DropEach, quietly};
 use std::hash::Hash;
@@ -50,7 +50,7 @@ pub(super) struct Shared<K, V> {
     /// How long before its end the next value is loaded.
     pub(super) ahead: Option<Duration>,
     pub(super) jitter: Jitter,
-    pub(super) listener: Option<Telling<K, V>>,
+    pub(super) listener: Option<Notifier<K, V>>,
     pub(super) counters: Counters,
     /// Set once, by a cache that has a driver of its own.
     pub(super) driver: OnceLock<Driver<CacheTimer<K>>>,

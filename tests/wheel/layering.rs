@@ -207,7 +207,7 @@ const ATOMICS: [&str; 12] = [
     "cache/shard.rs",
     "cache/jitter.rs",
     "cache/stats.rs",
-    "cache/telling.rs",
+    "cache/notifier.rs",
     "driver/bell.rs",
     "testing.rs",
     "wheel/thread_id.rs",

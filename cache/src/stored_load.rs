@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
+use super::get_or_load::{Lookup, finish};
 use super::load::{Joining, Outcome};
 use super::load_guard::LoadGuard;
-use super::loading::{Lookup, finish};
 use super::{Cache, IntoKey, LoadError, Loaded};
 use std::borrow::Borrow;
 use std::future::poll_fn;
@@ -104,11 +104,11 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
             let loaded = guard.run_async(pin!(load)).await;
             return self.served(key, finish(guard, loaded));
         };
-        let carried = guard.carry(timer, |guard| async move {
+        let stored = guard.store(timer, |guard| async move {
             let loaded = load.await;
             guard.end(|guard: LoadGuard<K, V>| drop(finish(guard, loaded)));
         });
-        let mut joining = pin!(Joining::new(carried));
+        let mut joining = pin!(Joining::new(stored));
         let outcome = match ageing {
             None => joining.await,
             Some(value) => {

@@ -1,4 +1,4 @@
-//! [`Telling`]: calls the listener of a cache, on each thread for one value after the other.
+//! [`Notifier`]: calls the listener of a cache, on each thread for one value after the other.
 //!
 //! A listener may use the cache and make further values leave. Those values wait until its call has
 //! returned. Otherwise a listener that inserts each value that left would call itself recursively
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, ThreadId};
 
 /// The listener of a cache, and what waits for it.
-pub(super) struct Telling<K, V> {
+pub(super) struct Notifier<K, V> {
     listener: Listener<K, V>,
     /// What left on a thread that is in a call of the listener.
     waiting: Mutex<HashMap<ThreadId, Vec<Evicted<K, V>>>>,
@@ -24,7 +24,7 @@ pub(super) struct Telling<K, V> {
     threads: AtomicUsize,
 }
 
-impl<K, V> Telling<K, V> {
+impl<K, V> Notifier<K, V> {
     pub(super) fn new(listener: Listener<K, V>) -> Self {
         Self { listener, waiting: Mutex::default(), threads: AtomicUsize::new(0) }
     }
